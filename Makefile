@@ -1,0 +1,54 @@
+# What people type; each target does its own set-up. `make help` lists them.
+#
+#   PYTHON   the interpreter that makes the environment     (default: python3)
+#   VENV     where the environment lives                    (default: .venv)
+#   ARGS     handed on to the demo: make run ARGS="--victim 2"
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+export PYTHONPATH := $(CURDIR)
+
+.PHONY: help run test check bench conformance setup clean
+
+help:
+	@sed -n 's/^## //p' Makefile
+
+## make run    three real brokers, a stock client, the leader killed, nothing acknowledged lost
+run: setup
+	$(BIN)/python -m replication.cli demo $(ARGS)
+
+## make test   the whole suite, then its quick part on every other Python that is found
+test: setup
+	$(BIN)/python -m pytest $(ARGS)
+	$(PYTHON) tests/other_pythons.py
+
+## make check  format, lint, types, layers
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+## make bench  the benchmarks, each a ratio against a floor measured in the same run
+bench: setup
+	$(BIN)/python -m tests.bench $(ARGS)
+
+## make conformance   which behaviours of Kafka's own tests are shown here
+conformance: setup
+	$(BIN)/python -m tests.conformance $(ARGS)
+
+setup: $(VENV)/.ready
+
+# Spark needs Java: where there is none the extra is left out, and its tests say so.
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "understudy needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	if command -v java >/dev/null 2>&1; then extras=demo,spark; \
+	else extras=demo,arrow; echo "no java found: the Spark pipeline is left out (install a JRE 17 or newer)"; fi; \
+	$(BIN)/python -m pip install --quiet -c constraints.txt --group dev -e ".[$$extras]"
+	touch $@
+
+clean:
+	rm -rf .venv* .mypy_cache .ruff_cache .pytest_cache .hypothesis
