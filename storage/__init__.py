@@ -1,0 +1,49 @@
+"""One partition's log on one disk: Kafka's files, opened, appended to, read and cut.
+
+    log_manager          every log of a broker, over its log directories
+      log_directory      whose a directory is, and what it remembers
+      log                one partition: append as leader and as follower, marks, epochs
+        append           what an append must be before anything is written
+        retention        which of the oldest segments may go
+        local_log        its bytes: segments, the log end, the recovery point
+          flush          a sync, planned here and done elsewhere
+          segments  segment  offset_index  time_index  transaction_index  index_file
+        recovery         opening after a crash
+        time_lookup      from a time to an offset
+        leader_epoch_cache  producer_state  producer_snapshot  producer_replay
+    segment_file         one `.log` file by its path, for a notebook: `open_segment`
+      dump               what stands in a log's files, and what is wrong with them
+      columnar  vectors  batches as Arrow columns (with the `arrow` extra)
+    batch_stream         the batches of a directory, for whoever compares or reads them
+    checkpoint           small files replaced atomically
+    record_batch  records  varint  compression      the bytes of a batch
+    file_region          what a read answers with: bytes that stay in their file
+    filesystem           the disk seam; testing has a disk that forgets what was not synced
+    config  types  errors
+
+Nothing here knows trio, a clock, chance or a socket: time comes as an argument, and slow
+work is handed out for somebody else to run. Names are imported from their modules; these
+are the ones to begin with.
+"""
+
+from storage.config import LogConfig
+from storage.errors import StorageError
+from storage.filesystem import OsFileSystem
+from storage.log import Log
+from storage.log_manager import LogManager
+from storage.segment_file import SegmentFile, StoredBatch, open_segment
+from storage.types import Offset, OffsetAndEpoch, TopicPartition
+
+__all__ = [
+    "Log",
+    "LogConfig",
+    "LogManager",
+    "Offset",
+    "OffsetAndEpoch",
+    "OsFileSystem",
+    "SegmentFile",
+    "StorageError",
+    "StoredBatch",
+    "TopicPartition",
+    "open_segment",
+]

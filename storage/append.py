@@ -1,0 +1,272 @@
+"""What an append must be before anything is written: as a follower, and as a leader.
+
+    a follower takes what its leader took        a leader decides what may be taken
+    ───────────────────────────────────────      ──────────────────────────────────
+    every batch's CRC-32C                        one batch, and its CRC-32C
+    offsets rise inside the append               base offset 0, count = offset range
+    the first is not below the log end           max.message.bytes, no control batch
+    (a gap is fine: compaction leaves them)      timestamps inside the topic's bounds
+                                                 keys where the topic is compacted
+
+Rule 1: nothing here writes, and what is refused is refused whole.
+
+Rule 2: the hot path walks 61-byte headers. A leader looks at records only as far as their
+framing, unless the topic asks something of each of them; a follower never does.
+
+(UnifiedLog.analyzeAndValidateRecords, LogValidator in Kafka.)
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import attrs
+
+from storage.config import LONG_MAX, LogConfig
+from storage.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    OffsetsOutOfOrderError,
+    RecordBatchTooLargeError,
+    RecordTooLargeError,
+)
+from storage.index_file import MAX_RELATIVE_OFFSET
+from storage.producer_snapshot import BatchMetadata
+from storage.record_batch import (
+    MAGIC,
+    NO_TIMESTAMP,
+    BatchHeader,
+    TimestampType,
+    check_crc,
+    stamp,
+    walk,
+)
+from storage.records import EndTransactionMarker, check_framing, outline_batch, read_marker
+from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
+
+_MAGIC_AT = 16
+_MAX_REPORTED = 100
+
+
+@attrs.frozen(kw_only=True)
+class LogAppendInfo:
+    """What an append did. `duplicate`: nothing; these are the offsets of the first time."""
+
+    first_offset: Offset | None = None
+    last_offset: Offset = NO_OFFSET
+    last_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    max_timestamp: int = NO_TIMESTAMP
+    log_append_time: int = NO_TIMESTAMP
+    log_start_offset: Offset = NO_OFFSET
+    valid_bytes: int = 0
+    record_count: int = 0
+    duplicate: bool = False
+
+
+class PlacedBatch(NamedTuple):
+    """A batch, and where it begins in the buffer that it came in."""
+
+    position: int
+    header: BatchHeader
+
+    @property
+    def end(self) -> int:
+        return self.position + self.header.size
+
+
+def analyze(records: memoryview) -> list[PlacedBatch]:
+    """The whole batches of a follower's append; CorruptRecordError, OffsetsOutOfOrderError."""
+    batches = []
+    last_offset = NO_OFFSET
+    for position, header in walk(records):
+        if header.last_offset_delta < 0 or header.last_offset <= last_offset:
+            raise OffsetsOutOfOrderError(
+                f"offsets {header.base_offset} to {header.last_offset} after {last_offset}"
+            )
+        check_sound(records[position : position + header.size], header)
+        last_offset = header.last_offset
+        batches.append(PlacedBatch(position, header))
+    return batches
+
+
+def check_sound(batch: memoryview, header: BatchHeader) -> None:
+    if not check_crc(batch):
+        raise CorruptRecordError(
+            f"the batch at offset {header.base_offset} does not match its CRC-32C, {header.crc}"
+        )
+
+
+def validate(
+    records: memoryview, config: LogConfig, *, wall_ms: int, from_client: bool
+) -> list[PlacedBatch]:
+    """The batches that a leader may append, each checked against `config`."""
+    if len(records) > _MAGIC_AT and records[_MAGIC_AT] != MAGIC:
+        raise InvalidRecordError(
+            f"a batch of magic {records[_MAGIC_AT]}: only record batches of magic {MAGIC} are taken"
+        )
+    batches = [PlacedBatch(position, header) for position, header in walk(records)]
+    if not batches or (from_client and len(batches) > 1):
+        raise InvalidRecordError(f"{len(batches)} batches for a partition, where there must be one")
+    for position, header in batches:
+        batch = records[position : position + header.size]
+        _validate_header(header, config, from_client=from_client)
+        check_sound(batch, header)
+        try:
+            _validate_timestamps(batch, header, config, wall_ms)
+            _validate_records(batch, header, config, wall_ms)
+        except CorruptRecordError as broken:
+            # Its CRC is right, so it was made like this: CORRUPT_MESSAGE would have the
+            # client send it again, for ever.
+            raise InvalidRecordError(str(broken)) from broken
+    return batches
+
+
+def _validate_header(header: BatchHeader, config: LogConfig, *, from_client: bool) -> None:
+    if header.size > config.max_message_bytes:
+        raise RecordTooLargeError(
+            f"a batch of {header.size} bytes, over max.message.bytes={config.max_message_bytes}"
+        )
+    if from_client and header.base_offset != 0:
+        raise InvalidRecordError(f"a client's batch starts at 0, not at {header.base_offset}")
+    if from_client and header.is_control:
+        raise InvalidRecordError("clients do not write control records")
+    if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
+        raise InvalidRecordError(
+            f"{header.record_count} records over a range of {header.last_offset_delta + 1} offsets"
+        )
+    if header.has_producer and header.base_sequence < 0 and not header.is_control:
+        raise InvalidRecordError(
+            f"sequence {header.base_sequence} of producer {header.producer_id}"
+        )
+    assert header.codec is not None, "asking raises where there is none of that number"
+
+
+def _validate_timestamps(
+    batch: memoryview, header: BatchHeader, config: LogConfig, wall_ms: int
+) -> None:
+    if config.stamps_append_time:
+        return
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        raise InvalidTimestampError("a producer does not say when its records were appended")
+    latest = wall_ms + config.message_timestamp_after_max_ms
+    if header.max_timestamp > latest:
+        too_new = (
+            (index, f"Timestamp {record.timestamp} is newer than {latest}.")
+            for index, record in enumerate(outline_batch(batch))
+            if record.timestamp > latest
+        )
+        raise InvalidTimestampError(
+            f"timestamp {header.max_timestamp} is more than"
+            f" {config.message_timestamp_after_max_ms} ms ahead of the broker's clock",
+            dict(islice(too_new, _MAX_REPORTED)),
+        )
+
+
+def _validate_records(
+    batch: memoryview, header: BatchHeader, config: LogConfig, wall_ms: int
+) -> None:
+    needs_keys = config.is_compacted and not header.is_control
+    oldest = wall_ms - config.message_timestamp_before_max_ms
+    checks_age = not config.stamps_append_time and config.message_timestamp_before_max_ms < LONG_MAX
+    if not needs_keys and not checks_age:
+        check_framing(batch)
+        return
+    without_key: dict[int, str] = {}
+    too_old: dict[int, str] = {}
+    for index, record in enumerate(outline_batch(batch)):
+        if needs_keys and not record.has_key and len(without_key) < _MAX_REPORTED:
+            without_key[index] = "Compacted topic cannot accept message without key."
+        if checks_age and 0 <= record.timestamp < oldest and len(too_old) < _MAX_REPORTED:
+            too_old[index] = f"Timestamp {record.timestamp} is older than {oldest}."
+    if without_key:
+        raise InvalidRecordError("a compacted topic takes no record without a key", without_key)
+    if too_old:
+        raise InvalidTimestampError("records older than the topic takes", too_old)
+
+
+def place(
+    records: memoryview,
+    batches: list[PlacedBatch],
+    *,
+    first_offset: Offset,
+    leader_epoch: LeaderEpoch,
+    append_time: int | None,
+) -> list[PlacedBatch]:
+    """Stamp a leader's batches, in their own bytes, from `first_offset` on."""
+    placed = []
+    offset = first_offset
+    for position, header in batches:
+        stamp(
+            records[position : position + header.size],
+            base_offset=offset,
+            leader_epoch=leader_epoch,
+            max_timestamp=append_time,
+        )
+        stamped = header._replace(
+            base_offset=offset,
+            leader_epoch=leader_epoch,
+            max_timestamp=header.max_timestamp if append_time is None else append_time,
+        )
+        placed.append(PlacedBatch(position, stamped))
+        offset = stamped.next_offset
+    return placed
+
+
+def duplicate_info(first: BatchMetadata, log_start_offset: Offset) -> LogAppendInfo:
+    """What to answer a retry with; its time too, whoever set it (UnifiedLog.append)."""
+    return LogAppendInfo(
+        first_offset=first.first_offset,
+        last_offset=first.last_offset,
+        max_timestamp=first.timestamp,
+        log_append_time=first.timestamp,
+        log_start_offset=log_start_offset,
+        duplicate=True,
+    )
+
+
+def append_info(
+    batches: list[PlacedBatch], *, log_start_offset: Offset, append_time: int | None
+) -> LogAppendInfo:
+    first, last = batches[0].header, batches[-1].header
+    return LogAppendInfo(
+        first_offset=first.base_offset,
+        last_offset=last.last_offset,
+        last_leader_epoch=last.leader_epoch,
+        max_timestamp=max(header.max_timestamp for _, header in batches),
+        log_append_time=NO_TIMESTAMP if append_time is None else append_time,
+        log_start_offset=log_start_offset,
+        valid_bytes=batches[-1].end - batches[0].position,
+        record_count=sum(header.record_count for _, header in batches),
+    )
+
+
+def check_sizes(batches: list[PlacedBatch], config: LogConfig) -> None:
+    """RecordBatchTooLargeError for a batch that no segment could hold."""
+    for _, header in batches:
+        if header.size > config.segment_bytes:
+            raise RecordBatchTooLargeError(
+                f"a batch of {header.size} bytes, over segment.bytes={config.segment_bytes}"
+            )
+
+
+def marker_of(header: BatchHeader, batch: memoryview) -> EndTransactionMarker | None:
+    return read_marker(batch) if header.is_control else None
+
+
+def max_timestamp(header: BatchHeader) -> int:
+    return header.max_timestamp
+
+
+def groups(batches: list[PlacedBatch], segment_bytes: int) -> Iterator[list[PlacedBatch]]:
+    """Nearly always all of them: parted only where one segment could not hold them together."""
+    group: list[PlacedBatch] = []
+    for batch in batches:
+        if group and (
+            batch.end - group[0].position > segment_bytes
+            or batch.header.last_offset - group[0].header.base_offset > MAX_RELATIVE_OFFSET
+        ):
+            yield group
+            group = []
+        group.append(batch)
+    yield group

@@ -1,0 +1,304 @@
+"""Small files that say how far things had come, each replaced in one step.
+
+    in a log directory                         holds
+    recovery-point-offset-checkpoint           topic partition offset   synced up to here
+    log-start-offset-checkpoint                topic partition offset   deleted up to here
+    replication-offset-checkpoint              topic partition offset   high watermark
+    cleaner-offset-checkpoint                  topic partition offset   compacted up to here
+    meta.properties                            which cluster, node and directory this is
+    .kafka_cleanshutdown                       present: the last shutdown flushed everything
+
+    in a partition's directory
+    leader-epoch-checkpoint                    epoch start_offset
+    partition.metadata                         the topic id
+
+Rule 1: a file is written under another name (`.tmp`), synced, renamed over the old one,
+and its directory synced. A crash leaves the old file or the new one, never a mixture.
+
+Rule 2: an empty file is an empty map. Anything else that does not parse is a
+CheckpointError; what to do about it is the caller's to know.
+
+The checkpoints are text: a version line, a count line, then one entry a line.
+(Kafka: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile,
+PartitionMetadataFile, MetaProperties, CleanShutdownFileHandler.)
+"""
+
+import base64
+import binascii
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import attrs
+
+from storage.errors import CheckpointError
+from storage.filesystem import FileSystem
+from storage.types import NO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
+
+RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
+CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+META_PROPERTIES: Final = "meta.properties"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+
+_VERSION: Final = 0
+_INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
+
+
+def replace_file(file_system: FileSystem, path: str, data: bytes) -> None:
+    """Make `data` the contents of `path`, all or nothing, also through a crash."""
+    temporary = f"{path}.tmp"
+    file = file_system.open(temporary, create=True)
+    try:
+        file.truncate(0)  # a crash may have left a longer one
+        file.write(0, data)
+        file.sync()
+    finally:
+        file.close()
+    file_system.rename(temporary, path)
+    file_system.sync_directory(os.path.dirname(path) or ".")
+
+
+def read_file(file_system: FileSystem, path: str) -> bytes | None:
+    """All of a small file; None where there is none."""
+    try:
+        file = file_system.open_for_reading(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return file.read(0, file.size())
+    finally:
+        file.close()
+
+
+@attrs.frozen
+class OffsetCheckpoint:
+    """One offset for each partition of a log directory."""
+
+    file_system: FileSystem
+    path: str
+
+    def read(self) -> dict[TopicPartition, Offset]:
+        """What was last written; empty where nothing was."""
+        offsets = {}
+        for line in _read_lines(self.file_system, self.path):
+            match line.split():
+                case [topic, partition, offset]:
+                    key = TopicPartition(topic, _integer(self.path, line, partition))
+                    offsets[key] = _integer(self.path, line, offset)
+                case _:
+                    raise _malformed(self.path, line)
+        return offsets
+
+    def write(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+        _write_lines(self.file_system, self.path, lines)
+
+
+class EpochEntry(NamedTuple):
+    """`epoch` began at `start_offset`."""
+
+    epoch: LeaderEpoch
+    start_offset: Offset
+
+    def __str__(self) -> str:
+        return f"{self.epoch}@{self.start_offset}"
+
+
+@attrs.frozen
+class LeaderEpochCheckpoint:
+    """The leader epochs of one partition, oldest first."""
+
+    file_system: FileSystem
+    path: str
+
+    def read(self) -> list[EpochEntry]:
+        """What was last written; empty where nothing was."""
+        entries = []
+        for line in _read_lines(self.file_system, self.path):
+            match line.split():
+                case [epoch, start_offset]:
+                    start = _integer(self.path, line, start_offset)
+                    entries.append(EpochEntry(_integer(self.path, line, epoch), start))
+                case _:
+                    raise _malformed(self.path, line)
+        if any(entry.epoch < 0 or entry.start_offset < 0 for entry in entries):
+            raise CheckpointError(f"{self.path}: an epoch or an offset is negative")
+        return entries
+
+    def write(self, entries: Iterable[EpochEntry]) -> None:
+        """Does nothing once the partition's directory is gone: a late flush may follow it."""
+        if self.file_system.is_directory(os.path.dirname(self.path) or "."):
+            lines = [f"{epoch} {start_offset}" for epoch, start_offset in entries]
+            _write_lines(self.file_system, self.path, lines)
+
+
+def _read_lines(file_system: FileSystem, path: str) -> list[str]:
+    data = read_file(file_system, path)
+    if not data:
+        return []
+    lines = _text(path, data).splitlines()
+    if lines[0].strip() != str(_VERSION):
+        raise CheckpointError(f"{path}: version {lines[0]!r} is not one we know ({_VERSION})")
+    if len(lines) < 2:
+        raise CheckpointError(f"{path}: it ends before the number of its entries")
+    expected = _integer(path, lines[1], lines[1].strip())
+    if len(lines) - 2 != expected:
+        raise CheckpointError(f"{path}: {len(lines) - 2} entries where it says {expected}")
+    return lines[2:]
+
+
+def _write_lines(file_system: FileSystem, path: str, lines: Sequence[str]) -> None:
+    text = "".join(f"{line}\n" for line in (str(_VERSION), str(len(lines)), *lines))
+    replace_file(file_system, path, text.encode())
+
+
+def _integer(path: str, line: str, text: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise _malformed(path, line)
+    return int(text)
+
+
+def _text(path: str, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{path}: not text ({error.reason})") from error
+
+
+def _malformed(path: str, line: str) -> CheckpointError:
+    return CheckpointError(f"{path}: malformed line {line!r}")
+
+
+def uuid_text(uuid: bytes) -> str:
+    """16 bytes as Kafka prints an id: URL-safe base 64 without padding."""
+    return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode()
+
+
+def uuid_bytes(text: str) -> bytes:
+    """The 16 bytes of an id as Kafka prints it; ValueError for anything else."""
+    try:
+        uuid = base64.b64decode(f"{text}==", altchars=b"-_", validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"{text!r} is not an id") from error
+    if len(uuid) != len(NO_TOPIC_ID) or uuid_text(uuid) != text:
+        raise ValueError(f"{text!r} is not the text of 16 bytes")
+    return uuid
+
+
+def read_partition_metadata(file_system: FileSystem, directory: str) -> TopicId | None:
+    """The topic id of the partition in `directory`; None where the file is not there."""
+    path = os.path.join(directory, PARTITION_METADATA)
+    data = read_file(file_system, path)
+    if data is None:
+        return None
+    found = re.fullmatch(r"version: (\S+)\r?\ntopic_id: (\S+)\s*", _text(path, data))
+    if found is None:
+        raise CheckpointError(f"{path}: not a version and a topic id")
+    if found[1] != str(_VERSION):
+        raise CheckpointError(f"{path}: version {found[1]} is not one we know ({_VERSION})")
+    try:
+        topic_id = uuid_bytes(found[2])
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    if topic_id == NO_TOPIC_ID:
+        raise CheckpointError(f"{path}: the topic id is zero")
+    return topic_id
+
+
+def write_partition_metadata(file_system: FileSystem, directory: str, topic_id: TopicId) -> None:
+    assert topic_id != NO_TOPIC_ID, "the zero id stands for no topic"
+    text = f"version: {_VERSION}\ntopic_id: {uuid_text(topic_id)}"
+    replace_file(file_system, os.path.join(directory, PARTITION_METADATA), text.encode())
+
+
+@attrs.frozen(kw_only=True)
+class MetaProperties:
+    """Whose log directory this is (version 1; version 0 names the node `broker.id`)."""
+
+    cluster_id: str | None
+    node_id: int
+    directory_id: str | None = None
+
+
+def read_meta_properties(file_system: FileSystem, log_directory: str) -> MetaProperties | None:
+    """None where the directory has never been used."""
+    path = os.path.join(log_directory, META_PROPERTIES)
+    data = read_file(file_system, path)
+    if data is None:
+        return None
+    values = _parse_properties(_text(path, data))
+    version = values.get("version", "0")
+    node_key = {"0": "broker.id", "1": "node.id"}.get(version)
+    if node_key is None:
+        raise CheckpointError(f"{path}: version {version} is not one we know (0 or 1)")
+    if node_key not in values:
+        raise CheckpointError(f"{path}: no {node_key}")
+    return MetaProperties(
+        cluster_id=values.get("cluster.id"),
+        node_id=_integer(path, values[node_key], values[node_key]),
+        directory_id=values.get("directory.id"),
+    )
+
+
+def write_meta_properties(
+    file_system: FileSystem, log_directory: str, properties: MetaProperties
+) -> None:
+    values = {
+        "version": "1",
+        "cluster.id": properties.cluster_id,
+        "node.id": str(properties.node_id),
+        "directory.id": properties.directory_id,
+    }
+    text = "".join(f"{key}={value}\n" for key, value in values.items() if value is not None)
+    replace_file(file_system, os.path.join(log_directory, META_PROPERTIES), text.encode())
+
+
+def _parse_properties(text: str) -> dict[str, str]:
+    """Java properties, as far as `meta.properties` needs them."""
+    values = {}
+    for line in text.splitlines():
+        stripped = line.strip()
+        if stripped and stripped[0] not in "#!":
+            key, _, value = stripped.partition("=")
+            values[key.strip()] = re.sub(r"\\(.)", r"\1", value.strip())
+    return values
+
+
+@attrs.frozen
+class CleanShutdown:
+    """The marker was there. Its broker epoch is for the next registration; None: not legible."""
+
+    broker_epoch: int | None
+
+
+def read_clean_shutdown(file_system: FileSystem, log_directory: str) -> CleanShutdown | None:
+    """None where the last shutdown was not clean. Any file, even an empty one, says it was."""
+    data = read_file(file_system, os.path.join(log_directory, CLEAN_SHUTDOWN))
+    if data is None:
+        return None
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):
+        return CleanShutdown(None)
+    match content:
+        case {"version": 0, "brokerEpoch": int(broker_epoch)}:
+            return CleanShutdown(broker_epoch)
+        case _:
+            return CleanShutdown(None)
+
+
+def write_clean_shutdown(file_system: FileSystem, log_directory: str, broker_epoch: int) -> None:
+    text = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    replace_file(file_system, os.path.join(log_directory, CLEAN_SHUTDOWN), text.encode())
+
+
+def remove_clean_shutdown(file_system: FileSystem, log_directory: str) -> None:
+    """The directory is in use: from now on a crash is a crash."""
+    file_system.remove(os.path.join(log_directory, CLEAN_SHUTDOWN))
+    file_system.sync_directory(log_directory)

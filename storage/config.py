@@ -1,0 +1,58 @@
+"""How one partition's log behaves: Kafka's topic-level keys, with Kafka's defaults.
+
+A field is named as its key with the dots turned into underscores, so that
+`segment.bytes` is `segment_bytes`. Values are checked where they are parsed; here they
+are only held. A log may be handed another `LogConfig` while it is open.
+"""
+
+import attrs
+
+LONG_MAX = 2**63 - 1
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+@attrs.frozen(kw_only=True)
+class LogConfig:
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * DAY_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    retention_ms: int = 7 * DAY_MS
+    retention_bytes: int = -1
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    max_message_bytes: int = (1 << 20) + 12
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    delete_retention_ms: int = DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
+    min_cleanable_dirty_ratio: float = 0.5
+    compression_type: str = "producer"
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_after_max_ms: int = 3_600_000
+    preallocate: bool = False
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def is_deleted(self) -> bool:
+        """Records go when they are old or too many, not only when a newer one has their key."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def stamps_append_time(self) -> bool:
+        return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def max_segment_ms(self) -> int:
+        """How long a segment may stay active; compaction must reach it in time (KIP-354)."""
+        return (
+            min(self.segment_ms, self.max_compaction_lag_ms)
+            if self.is_compacted
+            else self.segment_ms
+        )

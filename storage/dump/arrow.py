@@ -1,0 +1,139 @@
+"""A dump of `.log` files as Arrow: one row for each batch, or one for each record.
+
+    batches   file, position, base_offset, ..., codec, crc, is_valid
+    records   file, and the columns of `storage.columnar`, in Arrow's older types
+
+What is not a row is handed out between the record batches: damage, as everywhere in a dump.
+Records are those of batches whose CRC-32C matches, without control batches.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+from storage import columnar
+from storage.dump.entries import Damage, InvalidBytes
+from storage.dump.log_file import sound_stretches
+from storage.dump.text import TIMESTAMP_NAMES, codec_name
+from storage.filesystem import File, FileSystem
+from storage.segment_file import StoredBatch
+
+ROWS: Final = 4096
+
+BATCH_SCHEMA: Final = pa.schema(
+    [
+        ("file", pa.string()),
+        ("position", pa.int64()),
+        ("base_offset", pa.int64()),
+        ("last_offset", pa.int64()),
+        ("count", pa.int32()),
+        ("base_sequence", pa.int32()),
+        ("last_sequence", pa.int32()),
+        ("producer_id", pa.int64()),
+        ("producer_epoch", pa.int16()),
+        ("leader_epoch", pa.int32()),
+        ("is_transactional", pa.bool_()),
+        ("is_control", pa.bool_()),
+        ("delete_horizon_ms", pa.int64()),
+        ("timestamp_type", pa.string()),
+        ("max_timestamp", pa.int64()),
+        ("size", pa.int64()),
+        ("codec", pa.string()),
+        ("crc", pa.uint32()),
+        ("is_valid", pa.bool_()),
+    ]
+)
+RECORD_SCHEMA: Final = columnar.PLAIN_SCHEMA.insert(0, pa.field("file", pa.string()))
+
+
+def arrow_batches(
+    file_system: FileSystem, paths: Iterable[str], max_bytes: int | None = None
+) -> Iterator[pa.RecordBatch | Damage | InvalidBytes]:
+    """A row for each batch in the `.log` files at `paths`."""
+    for path in paths:
+        rows: list[tuple[Any, ...]] = []
+        for found in _stretches(file_system, path, max_bytes):
+            if isinstance(found, StoredBatch):
+                rows.append(_row(path, found))
+            else:
+                yield found
+            if len(rows) == ROWS:
+                yield _rows(rows)
+                rows = []
+        if rows:
+            yield _rows(rows)
+
+
+def arrow_records(
+    file_system: FileSystem, paths: Iterable[str], max_bytes: int | None = None
+) -> Iterator[pa.RecordBatch | Damage | InvalidBytes]:
+    """A row for each record in the `.log` files at `paths`."""
+    for path in paths:
+        waiting: list[memoryview] = []
+        for found in _stretches(file_system, path, max_bytes):
+            if not isinstance(found, StoredBatch):
+                yield found
+            elif not found.is_valid:
+                yield Damage(path, found.position, "a batch whose CRC-32C does not match")
+            else:
+                waiting.append(found.data)
+            if sum(map(len, waiting[-1:])) * len(waiting) >= columnar.CHUNK_SIZE:
+                yield from _records(path, waiting)
+                waiting = []
+        yield from _records(path, waiting)
+
+
+def _stretches(
+    file_system: FileSystem, path: str, max_bytes: int | None
+) -> Iterator[StoredBatch | Damage | InvalidBytes]:
+    try:
+        file: File = file_system.open_for_reading(path)
+    except OSError as error:
+        yield Damage(path, 0, error.strerror or str(error))
+        return
+    try:
+        size = file.size()
+        yield from sound_stretches(file, size if max_bytes is None else min(size, max_bytes))
+    finally:
+        file.close()
+
+
+def _records(path: str, batches: list[memoryview]) -> Iterator[pa.RecordBatch]:
+    for found in columnar.decode(b"".join(batches), check_crcs=False):
+        simple = columnar.plain(found)
+        files = pa.array([path], pa.string()).take(pa.array([0] * found.num_rows, pa.int32()))
+        yield pa.RecordBatch.from_arrays([files, *simple.columns], schema=RECORD_SCHEMA)
+
+
+def _rows(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [
+        pa.array(column, field.type) for column, field in zip(columns, BATCH_SCHEMA, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=BATCH_SCHEMA)
+
+
+def _row(path: str, batch: StoredBatch) -> tuple[Any, ...]:
+    header = batch.header
+    return (
+        path,
+        batch.position,
+        header.base_offset,
+        header.last_offset,
+        header.record_count,
+        header.base_sequence,
+        header.last_sequence,
+        header.producer_id,
+        header.producer_epoch,
+        header.leader_epoch,
+        header.is_transactional,
+        header.is_control,
+        header.delete_horizon_ms,
+        TIMESTAMP_NAMES[header.timestamp_type],
+        header.max_timestamp,
+        header.size,
+        codec_name(header),
+        header.crc,
+        batch.is_valid,
+    )

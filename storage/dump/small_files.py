@@ -1,0 +1,119 @@
+"""What stands in the files that are read whole: snapshots, aborted transactions, checkpoints."""
+
+import os
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from storage.checkpoint import (
+    CLEAN_SHUTDOWN,
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    LeaderEpochCheckpoint,
+    OffsetCheckpoint,
+    read_clean_shutdown,
+    read_file,
+    read_meta_properties,
+    read_partition_metadata,
+)
+from storage.dump.entries import (
+    AbortedTransaction,
+    CheckpointEntry,
+    Damage,
+    DirectoryMetadata,
+    Entry,
+    LeaderEpochEntry,
+    PartitionMetadata,
+    ProducerEntry,
+    ShutdownMarker,
+)
+from storage.filesystem import FileSystem
+from storage.producer_snapshot import decode_snapshot
+
+# version i16, producer id, first offset, last offset, last stable offset
+_ABORTED: Final = struct.Struct(">hqqqq")
+
+
+def _snapshot(file_system: FileSystem, path: str) -> Iterator[Entry]:
+    for state in decode_snapshot(_contents(file_system, path)):
+        yield ProducerEntry(state)
+
+
+def _aborted_transactions(file_system: FileSystem, path: str) -> Iterator[Entry]:
+    data = _contents(file_system, path)
+    whole = len(data) - len(data) % _ABORTED.size
+    for at in range(0, whole, _ABORTED.size):
+        version, producer_id, first, last, stable = _ABORTED.unpack_from(data, at)
+        if version != 0:
+            yield Damage(path, at, f"an entry of version {version}")
+            return
+        yield AbortedTransaction(
+            version=version,
+            producer_id=producer_id,
+            first_offset=first,
+            last_offset=last,
+            last_stable_offset=stable,
+        )
+    if whole < len(data):
+        yield Damage(path, whole, f"{len(data) - whole} bytes after the last whole entry")
+
+
+def _offsets(file_system: FileSystem, path: str) -> Iterator[Entry]:
+    _contents(file_system, path)
+    for topic_partition, offset in OffsetCheckpoint(file_system, path).read().items():
+        yield CheckpointEntry(topic_partition, offset)
+
+
+def _leader_epochs(file_system: FileSystem, path: str) -> Iterator[Entry]:
+    _contents(file_system, path)
+    for epoch, start_offset in LeaderEpochCheckpoint(file_system, path).read():
+        yield LeaderEpochEntry(epoch, start_offset)
+
+
+def _partition_metadata(file_system: FileSystem, path: str) -> Iterator[Entry]:
+    _contents(file_system, path)
+    topic_id = read_partition_metadata(file_system, os.path.dirname(path))
+    if topic_id is not None:
+        yield PartitionMetadata(topic_id)
+
+
+def _meta_properties(file_system: FileSystem, path: str) -> Iterator[Entry]:
+    _contents(file_system, path)
+    properties = read_meta_properties(file_system, os.path.dirname(path))
+    if properties is not None:
+        yield DirectoryMetadata(properties)
+
+
+def _clean_shutdown(file_system: FileSystem, path: str) -> Iterator[Entry]:
+    _contents(file_system, path)
+    marker = read_clean_shutdown(file_system, os.path.dirname(path))
+    if marker is not None:
+        yield ShutdownMarker(marker)
+
+
+def _contents(file_system: FileSystem, path: str) -> bytes:
+    """All of a file that somebody named: here a missing one is an error."""
+    data = read_file(file_system, path)
+    if data is None:
+        raise FileNotFoundError(2, os.strerror(2), path)
+    return data
+
+
+# By name, or by suffix.
+SMALL_FILES: Final[Mapping[str, Callable[[FileSystem, str], Iterator[Entry]]]] = {
+    ".snapshot": _snapshot,
+    ".txnindex": _aborted_transactions,
+    RECOVERY_POINT_CHECKPOINT: _offsets,
+    LOG_START_OFFSET_CHECKPOINT: _offsets,
+    HIGH_WATERMARK_CHECKPOINT: _offsets,
+    CLEANER_CHECKPOINT: _offsets,
+    LEADER_EPOCH_CHECKPOINT: _leader_epochs,
+    PARTITION_METADATA: _partition_metadata,
+    META_PROPERTIES: _meta_properties,
+    CLEAN_SHUTDOWN: _clean_shutdown,
+}

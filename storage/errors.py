@@ -1,0 +1,137 @@
+"""What can go wrong with a log, as a tree.
+
+    StorageError
+    ├── CorruptRecordError            bytes that are not a batch, or whose CRC-32C is wrong
+    ├── InvalidRecordError            a sound batch that a producer may not send
+    │   ├── RecordTooLargeError         over max.message.bytes
+    │   ├── RecordBatchTooLargeError    over segment.bytes
+    │   ├── InvalidTimestampError       outside message.timestamp.{before,after}.max.ms
+    │   └── UnsupportedCompressionTypeError
+    ├── ProducerStateError            idempotence, KIP-98
+    │   ├── OutOfOrderSequenceError
+    │   ├── InvalidProducerEpochError
+    │   ├── InvalidTransactionStateError
+    │   └── TransactionCoordinatorFencedError
+    ├── AppendOffsetError             a follower's append that does not continue its log
+    │   ├── OffsetsOutOfOrderError      offsets go back inside what was sent
+    │   └── UnexpectedAppendOffsetError its first offset lies below the log end
+    ├── OffsetOutOfRangeError         a read outside [log start, log end]
+    ├── CheckpointError               a checkpoint file that does not parse
+    ├── CorruptIndexError             an index file that contradicts itself: rebuild it
+    ├── LogDirectoryError             a directory that is not ours to open
+    │   ├── LogDirectoryLockedError     another process holds it
+    │   └── InconsistentMetadataError   meta.properties names another cluster or broker
+    ├── InconsistentTopicIdError      partition.metadata names another topic of that name
+    ├── RegionAbortedError            truncated below a region that was being sent
+    └── KafkaStorageError             a write or a sync failed: the directory is offline
+
+A refused append changes nothing. A failed write or sync closes the log to further
+appends at once, and takes its directory offline with it.
+"""
+
+from storage.types import Offset
+
+
+class StorageError(Exception):
+    """The root of the tree above."""
+
+
+class CorruptRecordError(StorageError):
+    """Bytes that are not a record batch, or whose CRC-32C does not match."""
+
+
+class InvalidRecordError(StorageError):
+    """A sound batch that breaks a rule for producers; `record_errors` maps index to reason."""
+
+    def __init__(self, message: str, record_errors: dict[int, str] | None = None) -> None:
+        super().__init__(message)
+        self.record_errors = record_errors or {}
+
+
+class RecordTooLargeError(InvalidRecordError):
+    """A batch over `max.message.bytes`."""
+
+
+class RecordBatchTooLargeError(InvalidRecordError):
+    """An append over `segment.bytes`."""
+
+
+class InvalidTimestampError(InvalidRecordError):
+    """A timestamp outside what the topic allows."""
+
+
+class UnsupportedCompressionTypeError(InvalidRecordError):
+    """A codec that Kafka does not number."""
+
+
+class ProducerStateError(StorageError):
+    """An idempotent producer's batch that does not follow its last (KIP-98)."""
+
+
+class OutOfOrderSequenceError(ProducerStateError):
+    """The base sequence is neither the next one nor a duplicate."""
+
+
+class InvalidProducerEpochError(ProducerStateError):
+    """The producer's epoch is older than one already seen."""
+
+
+class InvalidTransactionStateError(ProducerStateError):
+    """A batch outside the transaction that its producer has open."""
+
+
+class TransactionCoordinatorFencedError(ProducerStateError):
+    """A marker from a coordinator that a newer one has replaced."""
+
+
+class AppendOffsetError(StorageError):
+    """A follower's append that does not continue its log."""
+
+
+class OffsetsOutOfOrderError(AppendOffsetError):
+    """Offsets go back inside what was to be appended."""
+
+
+class UnexpectedAppendOffsetError(AppendOffsetError):
+    """The first offset to be appended lies below the log end offset."""
+
+    def __init__(self, message: str, *, first_offset: Offset, last_offset: Offset) -> None:
+        super().__init__(message)
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+
+
+class OffsetOutOfRangeError(StorageError):
+    """A read outside [log start offset, log end offset]."""
+
+
+class CheckpointError(StorageError):
+    """A checkpoint file that does not parse."""
+
+
+class CorruptIndexError(StorageError):
+    """An index file that contradicts itself; the log it points into is enough to rebuild it."""
+
+
+class LogDirectoryError(StorageError):
+    """A directory that is not ours to open."""
+
+
+class LogDirectoryLockedError(LogDirectoryError):
+    """Another process holds the directory's `.lock`."""
+
+
+class InconsistentMetadataError(LogDirectoryError):
+    """`meta.properties` names another cluster or another broker."""
+
+
+class InconsistentTopicIdError(StorageError):
+    """`partition.metadata` holds the id of another topic of the same name (KIP-516)."""
+
+
+class RegionAbortedError(StorageError):
+    """The log was truncated below bytes that were on their way to somebody."""
+
+
+class KafkaStorageError(StorageError):
+    """A write or a sync failed; the log is closed to appends and its directory offline."""

@@ -1,0 +1,229 @@
+"""The disk seam: everything storage asks of an operating system, and nothing else.
+
+Rule 1: paths are strings; a file is read and written at positions, never at a cursor.
+Two readers and a writer therefore share one descriptor without a lock.
+
+Rule 2: `write` puts all of the buffer there or raises `OSError`; it never copies it first.
+
+Rule 3: a new name lasts through a crash only after `sync_directory` of its parent, and
+bytes only after `sync` of their file. `OsFileSystem` inherits that from the kernel;
+`storage.testing.FaultyFileSystem` makes it so that a test can see who forgot.
+
+Rule 4: an operation has a cost in seconds. Real disks charge it themselves, so
+`OsFileSystem` reports none; a simulated disk adds it up, and the offload seam sleeps it.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+from typing import Protocol
+
+import attrs
+
+from storage.errors import LogDirectoryLockedError
+from storage.types import Buffer
+
+
+class File(Protocol):
+    """An open file. Closing twice is harmless; anything else after closing raises ValueError."""
+
+    @property
+    def path(self) -> str: ...
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer` from `position`; how many bytes were there."""
+
+    def write(self, position: int, buffer: Buffer) -> None:
+        """Put all of `buffer` at `position`, without copying it."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def size(self) -> int: ...
+
+    def sync(self) -> None:
+        """Make the bytes last (fsync)."""
+
+    def descriptor(self) -> int | None:
+        """The descriptor for `sendfile`, or None where there is no real file."""
+
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    """An exclusive hold on a directory, given back by `release`."""
+
+    def release(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    """Names, files, and what makes both last."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing; FileNotFoundError unless there or `create`."""
+
+    def open_for_reading(self, path: str) -> File: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_directory(self, path: str) -> bool: ...
+
+    def list_directory(self, path: str) -> list[str]:
+        """The names in it, sorted."""
+
+    def make_directory(self, path: str) -> None:
+        """Make it and its parents; an existing one is fine."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Replace `target` by `source` in one step."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file; a missing one is fine."""
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all in it; a missing one is fine."""
+
+    def modified_ms(self, path: str) -> int:
+        """When the file was last written, in wall-clock milliseconds."""
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in `path` last."""
+
+    def lock(self, path: str) -> Lock:
+        """Hold the lock file `path`; LogDirectoryLockedError where another holds it."""
+
+    def take_cost(self) -> float:
+        """Seconds that operations have cost since this was last asked."""
+
+
+def make_lasting_directory(file_system: FileSystem, path: str) -> None:
+    """Make it and its parents so that a power cut leaves them there.
+
+    A directory whose name was never synced goes, and takes along what was synced inside.
+    """
+    made = [path]
+    while (parent := os.path.dirname(made[-1])) and not file_system.exists(parent):
+        made.append(parent)
+    file_system.make_directory(path)
+    for directory in made:
+        # One that we may not even read is not one that we have made something in.
+        with contextlib.suppress(PermissionError):
+            file_system.sync_directory(os.path.dirname(directory) or ".")
+
+
+@attrs.define(eq=False)
+class OsFile:
+    path: str
+    _fd: int
+
+    def read(self, position: int, size: int) -> bytes:
+        return os.pread(self._open(), size, position)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        filled = 0
+        while filled < len(buffer):
+            count = os.preadv(self._open(), [buffer[filled:]], position + filled)
+            if count == 0:
+                break
+            filled += count
+        return filled
+
+    def write(self, position: int, buffer: Buffer) -> None:
+        written = os.pwrite(self._open(), buffer, position)
+        view = memoryview(buffer)
+        while written < len(view):
+            written += os.pwrite(self._open(), view[written:], position + written)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._open(), size)
+
+    def size(self) -> int:
+        return os.fstat(self._open()).st_size
+
+    def sync(self) -> None:
+        os.fsync(self._open())
+
+    def descriptor(self) -> int | None:
+        return self._open()
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _open(self) -> int:
+        if self._fd < 0:
+            raise ValueError(f"{self.path} is closed")
+        return self._fd
+
+
+@attrs.define(eq=False)
+class OsLock:
+    path: str
+    _fd: int
+
+    def release(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class OsFileSystem:
+    """The kernel's files."""
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return OsFile(path, os.open(path, flags, 0o644))
+
+    def open_for_reading(self, path: str) -> OsFile:
+        return OsFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def sync_directory(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> OsLock:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            raise LogDirectoryLockedError(
+                f"another process is using {os.path.dirname(path)} (it holds {path})"
+            ) from error
+        return OsLock(path, fd)
+
+    def take_cost(self) -> float:
+        return 0.0

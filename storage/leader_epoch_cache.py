@@ -1,0 +1,159 @@
+"""Which leader epoch began at which offset: what tells two diverging logs where they part.
+
+    log      [e0: 0-4][e2: 5-11][e6: 12-29]     log end offset 30
+    entries  0@0  2@5  6@12
+
+    end_offset_for(2) = (2, 12)    where the next epoch begins
+    end_offset_for(4) = (2, 12)    4 is unknown: the largest epoch below it answers
+    end_offset_for(6) = (6, 30)    the latest epoch ends at the log end
+    end_offset_for(7) = (-1, -1)   undefined: nothing here is as new
+
+Rule 1: epochs and start offsets both strictly increase. A new entry that says otherwise
+is the truth, and what contradicts it goes.
+
+Rule 2: `assign` is on disk before it returns, because the records that it describes may be
+acknowledged next. Truncations may reach the disk later, with `flush`: a file that still
+holds too much is cut to the log's two ends when it is loaded.
+
+(KIP-101, KIP-279; LeaderEpochFileCache in Kafka.)
+"""
+
+from bisect import bisect_left, bisect_right
+from operator import attrgetter
+from typing import Final
+
+import attrs
+
+from storage.checkpoint import EpochEntry, LeaderEpochCheckpoint
+from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, OffsetAndEpoch
+
+UNDEFINED: Final = OffsetAndEpoch(offset=NO_OFFSET, leader_epoch=NO_LEADER_EPOCH)
+
+_epoch = attrgetter("epoch")
+_start_offset = attrgetter("start_offset")
+
+
+@attrs.define(eq=False)
+class LeaderEpochCache:
+    """One log's epochs, in memory, over `checkpoint` on disk."""
+
+    checkpoint: LeaderEpochCheckpoint
+    _entries: list[EpochEntry] = attrs.field(init=False, factory=list)
+    _dirty: bool = attrs.field(init=False, default=False)
+
+    def __attrs_post_init__(self) -> None:
+        for entry in self.checkpoint.read():
+            self._put(entry)
+
+    @property
+    def entries(self) -> list[EpochEntry]:
+        """A copy, oldest first."""
+        return list(self._entries)
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch | None:
+        return self._entries[-1].epoch if self._entries else None
+
+    @property
+    def earliest_entry(self) -> EpochEntry | None:
+        return self._entries[0] if self._entries else None
+
+    @property
+    def latest_entry(self) -> EpochEntry | None:
+        return self._entries[-1] if self._entries else None
+
+    def assign(self, epoch: LeaderEpoch, start_offset: Offset, *, flush: bool = True) -> None:
+        """A batch of `epoch` stands at `start_offset`; only the first of an epoch is news.
+
+        Who begins many reigns at once flushes them later, away from the loop.
+        """
+        assert epoch >= 0, f"a leader epoch is never negative, not even {epoch}"
+        assert start_offset >= 0, f"a start offset is never negative, not even {start_offset}"
+        latest = self.latest_entry
+        if latest is None or epoch != latest.epoch or start_offset < latest.start_offset:
+            self._put(EpochEntry(epoch, start_offset))
+            self._dirty = True
+            if flush:
+                self.flush()
+
+    def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: Offset) -> OffsetAndEpoch:
+        """The largest epoch up to `epoch` that this log knows, and where it ends here.
+
+        `UNDEFINED` where `epoch` is newer than all of them, or is itself undefined.
+        """
+        if epoch == NO_LEADER_EPOCH or not self._entries:
+            return UNDEFINED
+        if epoch == self._entries[-1].epoch:
+            return OffsetAndEpoch(offset=log_end_offset, leader_epoch=epoch)
+        higher = bisect_right(self._entries, epoch, key=_epoch)
+        if higher == len(self._entries):
+            return UNDEFINED
+        # KIP-279: below every epoch we know, the epoch asked about is as good as empty here.
+        floor_epoch = self._entries[higher - 1].epoch if higher else epoch
+        return OffsetAndEpoch(offset=self._entries[higher].start_offset, leader_epoch=floor_epoch)
+
+    def epoch_for_offset(self, offset: Offset) -> LeaderEpoch | None:
+        """Whose reign `offset` was appended in; None below the first entry."""
+        count = bisect_right(self._entries, offset, key=_start_offset)
+        return self._entries[count - 1].epoch if count else None
+
+    def entry_for(self, epoch: LeaderEpoch) -> EpochEntry | None:
+        index = bisect_left(self._entries, epoch, key=_epoch)
+        if index < len(self._entries) and self._entries[index].epoch == epoch:
+            return self._entries[index]
+        return None
+
+    def previous_entry(self, epoch: LeaderEpoch) -> EpochEntry | None:
+        """The last entry of an epoch below `epoch`."""
+        index = bisect_left(self._entries, epoch, key=_epoch)
+        return self._entries[index - 1] if index else None
+
+    def next_epoch(self, epoch: LeaderEpoch) -> LeaderEpoch | None:
+        """The first known epoch above `epoch`."""
+        index = bisect_right(self._entries, epoch, key=_epoch)
+        return self._entries[index].epoch if index < len(self._entries) else None
+
+    def truncate_from_start(self, offset: Offset) -> None:
+        """The log now starts at `offset`: the epoch it lies in starts there, older ones go."""
+        count = bisect_right(self._entries, offset, key=_start_offset)
+        if count and self._entries[count - 1].start_offset < offset:
+            self._entries[:count] = [EpochEntry(self._entries[count - 1].epoch, offset)]
+            self._dirty = True
+        elif count > 1:
+            del self._entries[: count - 1]
+            self._dirty = True
+
+    def truncate_from_end(self, offset: Offset) -> None:
+        """The log now ends at `offset`: what begins there or later goes. Negative: nothing."""
+        if offset < 0:
+            return
+        count = bisect_left(self._entries, offset, key=_start_offset)
+        if count < len(self._entries):
+            del self._entries[count:]
+            self._dirty = True
+
+    def clear(self) -> None:
+        """Forget every epoch; on disk after `flush`."""
+        self._dirty = self._dirty or bool(self._entries)
+        self._entries.clear()
+
+    def flush(self) -> None:
+        """Write what has changed since the last write; fit for a worker thread."""
+        if not self._dirty:
+            return
+        # Clean from the moment of the copy: what is assigned during the write is not in it.
+        self._dirty = False
+        try:
+            self.checkpoint.write(list(self._entries))
+        except OSError:
+            self._dirty = True
+            raise
+
+    def _put(self, entry: EpochEntry) -> None:
+        keep = len(self._entries)
+        while keep and (
+            self._entries[keep - 1].epoch >= entry.epoch
+            or self._entries[keep - 1].start_offset >= entry.start_offset
+        ):
+            keep -= 1
+        self._entries[keep:] = [entry]

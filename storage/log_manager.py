@@ -1,0 +1,398 @@
+"""Every log of a broker, over all of its log directories.
+
+    startup     lock every directory, see whose it is, read how it was left, open its logs
+    running     find, create and delete logs; write checkpoints; take what may be unlinked
+    shutdown    sync and close every log, write the checkpoints, then the clean-shutdown marker
+
+Rule 1: a second process is refused before it has read or written anything.
+
+Rule 2: a write or a sync that fails takes its whole directory offline: every log in it
+refuses to work from then on, and whoever asked to know is told once. The other directories
+go on.
+
+Rule 3: the marker is the last thing that is written, and only into a directory whose logs
+were all opened and have all been synced. Whoever is killed comes to `close_uncleanly`,
+which writes nothing.
+
+Rule 4: a checkpoint never claims more of a log than there is, not even one of an older
+topic of the same name. Recovery points and log starts are therefore written from where
+logs are appended to and truncated, never from a worker thread: a lower one must not be
+overtaken by an older, higher one.
+
+(LogManager in Kafka.)
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+import attrs
+
+from storage.config import LogConfig
+from storage.errors import CheckpointError, KafkaStorageError, LogDirectoryError
+from storage.filesystem import FileSystem
+from storage.local_log import LocalLog, LogHooks
+from storage.log import Log
+from storage.log_directory import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectory
+from storage.recovery import RecoveryReport
+from storage.types import Offset, TopicId, TopicPartition
+
+NO_BROKER_EPOCH = -1
+
+
+def _ignore_failure(_directory: str, _error: OSError) -> None:
+    """Nobody asked to know."""
+
+
+@attrs.define(eq=False)
+class LogManager:
+    file_system: FileSystem
+    log_dirs: Sequence[str]
+    node_id: int = attrs.field(kw_only=True)
+    cluster_id: str | None = attrs.field(kw_only=True, default=None)
+    config: LogConfig = attrs.field(kw_only=True, factory=LogConfig)
+    # For a directory that has no id yet: 16 random bytes. None: it gets none.
+    new_directory_id: Callable[[], bytes] | None = attrs.field(kw_only=True, default=None)
+    # A directory went offline, and why; called in the thread that found out.
+    on_directory_failed: Callable[[str, OSError], None] = attrs.field(
+        kw_only=True, default=_ignore_failure
+    )
+    directories: list[LogDirectory] = attrs.field(init=False, factory=list)
+    _logs: dict[TopicPartition, Log] = attrs.field(init=False, factory=dict)
+    _home: dict[TopicPartition, LogDirectory] = attrs.field(init=False, factory=dict)
+    _rolled: dict[TopicPartition, None] = attrs.field(init=False, factory=dict)
+    _doomed: list[str] = attrs.field(init=False, factory=list)
+
+    # Starting.
+
+    def startup(self) -> list[RecoveryReport]:
+        """Open everything; fit for a worker thread. What opening each log found."""
+        try:
+            self._lock_all()
+            for directory in self._live():
+                self._enter(directory)
+            reports = [report for each in self._live() for report in self._load(each)]
+        except BaseException:
+            self.close_uncleanly()
+            raise
+        if not any(self._live()):
+            self.close_uncleanly()
+            causes = "; ".join(f"{each.path}: {each.failure}" for each in self.directories)
+            raise KafkaStorageError(f"no log directory can be used: {causes}")
+        return reports
+
+    def _lock_all(self) -> None:
+        for path in self.log_dirs:
+            try:
+                self.directories.append(LogDirectory.lock(self.file_system, path))
+            except OSError as error:
+                directory = LogDirectory(file_system=self.file_system, path=path)
+                self.directories.append(directory)
+                self._fail_directory(directory, error)
+
+    def _enter(self, directory: LogDirectory) -> None:
+        new_id = self.new_directory_id() if self.new_directory_id else None
+        try:
+            directory.claim(cluster_id=self.cluster_id, node_id=self.node_id, directory_id=new_id)
+            directory.take_clean_shutdown()
+            self._doomed += directory.deleted_partitions()
+        except OSError as error:
+            self._fail_directory(directory, error)
+            return
+        assert directory.properties is not None, "a claimed directory has its properties"
+        self.cluster_id = self.cluster_id or directory.properties.cluster_id
+
+    def join_cluster(self, cluster_id: str) -> None:
+        """Write down whose the directories are, for a node that did not know when it started."""
+        self.cluster_id = cluster_id
+        for directory in self._live():
+            self._checkpointing(
+                directory,
+                lambda each: each.claim(
+                    cluster_id=cluster_id, node_id=self.node_id, directory_id=None
+                ),
+            )
+
+    def _load(self, directory: LogDirectory) -> Iterator[RecoveryReport]:
+        try:
+            directory.read_checkpoints()
+            for topic_partition, path in directory.partitions().items():
+                if topic_partition in self._logs:
+                    other = self._logs[topic_partition].directory
+                    raise LogDirectoryError(f"{topic_partition} is both in {other} and in {path}")
+                log = Log.open(
+                    self.file_system,
+                    path,
+                    topic_partition,
+                    config=self.config,
+                    clean=directory.clean_shutdown is not None,
+                    recovery_point=directory.recovery_points.get(topic_partition, 0),
+                    log_start_offset=directory.log_start_offsets.get(topic_partition, 0),
+                    hooks=self._hooks(directory),
+                )
+                self._logs[topic_partition] = log
+                self._home[topic_partition] = directory
+                yield log.recovery
+        except OSError as error:
+            self._fail_directory(directory, error)
+
+    def _hooks(self, directory: LogDirectory) -> LogHooks:
+        def failed(_log: LocalLog, error: OSError) -> None:
+            self._fail_directory(directory, error)
+
+        return LogHooks(
+            failed=failed,
+            marks_relied_on=lambda log: self._correct_checkpoints(directory, log),
+            rolled=lambda log: self._rolled.__setitem__(log.topic_partition, None),
+            doomed=self._doomed.extend,
+        )
+
+    @property
+    def clean(self) -> bool:
+        """Whether every directory was left by a clean shutdown and still held all of it."""
+        return all(directory.clean_shutdown is not None for directory in self._live()) and all(
+            log.recovery.clean for log in self._logs.values() if log.recovery.segments
+        )
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The epoch that this broker last shut down in, cleanly; -1 where it did not, or where
+        its directories do not agree (KIP-966).
+        """
+        epochs = {
+            None if each.clean_shutdown is None else each.clean_shutdown.broker_epoch
+            for each in self._live()
+        }
+        if not self.clean or len(epochs) != 1:
+            return NO_BROKER_EPOCH
+        return NO_BROKER_EPOCH if (epoch := epochs.pop()) is None else epoch
+
+    @property
+    def warnings(self) -> list[str]:
+        return [warning for directory in self.directories for warning in directory.warnings]
+
+    # Finding, creating, deleting.
+
+    def get(self, topic_partition: TopicPartition) -> Log | None:
+        return self._logs.get(topic_partition)
+
+    def logs(self) -> list[Log]:
+        return list(self._logs.values())
+
+    def get_or_create(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId | None = None,
+        config: LogConfig | None = None,
+        *,
+        is_new: bool = True,
+        wall_ms: int | None = None,
+    ) -> Log:
+        """The log, made in the directory with the fewest where there is none.
+
+        InconsistentTopicIdError where it belongs to another topic of that name. Not `is_new`:
+        it may lie in a directory that is offline, and is not made a second time.
+        """
+        log = self._logs.get(topic_partition)
+        if log is None:
+            directory = self._choose_directory(topic_partition, is_new=is_new)
+            log = self._create(directory, topic_partition, topic_id, config, wall_ms)
+        if topic_id is not None:
+            log.assign_topic_id(topic_id)
+        if config is not None:
+            log.config = config
+        return log
+
+    def _choose_directory(self, topic_partition: TopicPartition, *, is_new: bool) -> LogDirectory:
+        live = self._live()
+        if not live or (not is_new and len(live) < len(self.directories)):
+            raise KafkaStorageError(f"{topic_partition}: a log directory is offline")
+        homes = list(self._home.values())
+        return min(live, key=homes.count)
+
+    def _create(
+        self,
+        directory: LogDirectory,
+        topic_partition: TopicPartition,
+        topic_id: TopicId | None,
+        config: LogConfig | None,
+        wall_ms: int | None,
+    ) -> Log:
+        try:
+            log = Log.open(
+                self.file_system,
+                f"{directory.path}/{topic_partition}",
+                topic_partition,
+                config=config or self.config,
+                topic_id=topic_id,
+                hooks=self._hooks(directory),
+                wall_ms=wall_ms,
+            )
+        except OSError as error:
+            raise self._fail_directory(directory, error) from error
+        self._logs[topic_partition] = log
+        self._home[topic_partition] = directory
+        return log
+
+    def async_delete(self, topic_partition: TopicPartition) -> None:
+        """Forget the log and rename its directory; `delete_doomed` removes it later."""
+        path = self._set_aside(topic_partition, DELETE_SUFFIX)
+        if path is not None:
+            self._doomed.append(path)
+
+    def put_aside(self, topic_partition: TopicPartition) -> None:
+        """Forget a stray log and rename its directory. Nobody but a person removes it.
+
+        Metadata that does not know a topic may be wrong: a controller that has lost its
+        own directory knows none of them.
+        """
+        directory = self._home[topic_partition]
+        path = self._set_aside(topic_partition, STRAY_SUFFIX)
+        if path is not None:
+            directory.warnings.append(f"{topic_partition} is not in the metadata: now {path}")
+
+    def _set_aside(self, topic_partition: TopicPartition, suffix: str) -> str | None:
+        """The directory's new path; None where its disk is gone."""
+        log = self._logs.pop(topic_partition)
+        directory = self._home.pop(topic_partition)
+        self._rolled.pop(topic_partition, None)
+        log.close_uncleanly()
+        if directory.failure is not None:
+            return None
+        try:
+            return directory.set_aside(log.directory, topic_partition, log.topic_id, suffix)
+        except OSError as error:
+            raise self._fail_directory(directory, error) from error
+
+    def delete_doomed(self) -> int:
+        """Unlink what has been renamed out of the way, `file.delete.delay.ms` ago; how many.
+
+        Slow, touches nothing else, and fit for a worker thread.
+        """
+        doomed = list(self._doomed)
+        for path in doomed:
+            if self.file_system.is_directory(path):
+                self.file_system.remove_tree(path)
+            else:
+                self.file_system.remove(path)
+        del self._doomed[: len(doomed)]
+        return len(doomed)
+
+    def take_rolled(self) -> list[Log]:
+        """The logs that have closed a segment since this was last asked: flush them."""
+        rolled, self._rolled = self._rolled, {}
+        logs = [self._logs[each] for each in rolled if each in self._logs]
+        return [log for log in logs if not log.failed and not log.closed]
+
+    # Checkpoints.
+
+    def checkpoint_recovery_points(self) -> None:
+        """Not from a worker thread (rule 4)."""
+        for directory in self._live():
+            self._checkpointing(directory, self._write_recovery_points)
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Of the logs whose start does not follow from their first segment (and rule 4)."""
+        for directory in self._live():
+            self._checkpointing(directory, self._write_log_start_offsets)
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, Offset]) -> None:
+        for directory in self._live():
+            offsets = {
+                log.topic_partition: high_watermarks[log.topic_partition]
+                for log in self._logs_in(directory)
+                if log.topic_partition in high_watermarks
+            }
+            self._checkpointing(directory, partial(_write_high_watermarks, offsets=offsets))
+
+    def read_high_watermarks(self) -> dict[TopicPartition, Offset]:
+        """As last checkpointed. A file that does not parse takes its directory offline."""
+        found: dict[TopicPartition, Offset] = {}
+        for directory in self._live():
+            try:
+                found |= directory.read_high_watermarks()
+            except CheckpointError as error:
+                self._fail_directory(directory, OSError(str(error)))
+            except OSError as error:
+                self._fail_directory(directory, error)
+        return found
+
+    def _write_recovery_points(self, directory: LogDirectory) -> None:
+        directory.write_recovery_points(
+            {log.topic_partition: log.recovery_point for log in self._logs_in(directory)}
+        )
+
+    def _correct_checkpoints(self, directory: LogDirectory, log: LocalLog) -> None:
+        """No checkpoint on the disk may claim more of `log` than there is."""
+        key = log.topic_partition
+        if directory.recovery_points.get(key, 0) > log.recovery_point:
+            self._write_recovery_points(directory)
+        if directory.log_start_offsets.get(key, 0) > log.log_start_offset:
+            self._write_log_start_offsets(directory)
+
+    def _write_log_start_offsets(self, directory: LogDirectory) -> None:
+        directory.write_log_start_offsets(
+            {
+                log.topic_partition: log.log_start_offset
+                for log in self._logs_in(directory)
+                if log.log_start_offset > log.segments[0].base_offset
+            }
+        )
+
+    def _checkpointing(
+        self, directory: LogDirectory, write: Callable[[LogDirectory], None]
+    ) -> None:
+        try:
+            write(directory)
+        except OSError as error:
+            self._fail_directory(directory, error)
+
+    # Failing and ending.
+
+    def _live(self) -> list[LogDirectory]:
+        return [directory for directory in self.directories if directory.failure is None]
+
+    def _logs_in(self, directory: LogDirectory) -> list[Log]:
+        return [
+            log
+            for topic_partition, log in list(self._logs.items())
+            if self._home.get(topic_partition) is directory
+        ]
+
+    def _fail_directory(self, directory: LogDirectory, error: OSError) -> KafkaStorageError:
+        if directory.failure is None:
+            directory.failure = error
+            for log in self._logs_in(directory):
+                log.fail(error)
+            self.on_directory_failed(directory.path, error)
+        return KafkaStorageError(f"{directory.path} is offline: {directory.failure}")
+
+    def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
+        """Sync and close everything; the marker last. Fit for a worker thread."""
+        for directory in self._live():
+            for log in self._logs_in(directory):
+                if not log.failed:
+                    self._closing(log)
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+        for directory in self._live():
+            self._checkpointing(directory, lambda each: each.write_clean_shutdown(broker_epoch))
+        self.close_uncleanly()
+
+    def _closing(self, log: Log) -> None:
+        try:
+            log.close()
+        except KafkaStorageError:
+            assert log.failed, "a log that cannot be closed has taken its directory offline"
+
+    def close_uncleanly(self) -> None:
+        """Release every file and lock, and write nothing."""
+        for log in self._logs.values():
+            log.close_uncleanly()
+        for directory in self.directories:
+            directory.release()
+
+
+def _write_high_watermarks(
+    directory: LogDirectory, *, offsets: Mapping[TopicPartition, Offset]
+) -> None:
+    directory.write_high_watermarks(offsets)

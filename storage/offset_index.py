@@ -1,0 +1,155 @@
+"""From an offset to about where it stands in its segment's file.
+
+An entry is (offset relative to the segment's base i32, position i32), one for every
+`index.interval.bytes` or so of log: the largest offset of an append, and where that append
+begins.
+
+    .log     [100-104][105-109][110-114][115-119]
+    .index   (4 -> 0)          (14 -> 2 * size)          base 100
+
+    lookup(112) = (104, 0): the greatest entry at or below; scan forward from there
+
+(OffsetIndex in Kafka.)
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple, Self
+
+import attrs
+
+from storage.errors import CorruptIndexError
+from storage.filesystem import FileSystem
+from storage.index_file import MAX_RELATIVE_OFFSET, IndexFile
+from storage.types import Offset
+
+ENTRY_SIZE: Final = 8
+_LAYOUT: Final = struct.Struct(">ii")
+
+
+class OffsetPosition(NamedTuple):
+    """`offset` is in, or before, the batch at byte `position`."""
+
+    offset: Offset
+    position: int
+
+
+@attrs.define(eq=False)
+class OffsetIndex:
+    """The `.index` of one segment."""
+
+    base_offset: Offset
+    _file: IndexFile
+    _last_offset: Offset
+
+    @classmethod
+    def open(
+        cls, file_system: FileSystem, path: str, *, base_offset: Offset, max_size: int
+    ) -> Self:
+        file = IndexFile.open(file_system, path, layout=_LAYOUT, max_size=max_size)
+        index = cls(base_offset, file, base_offset)
+        index._find_last()
+        return index
+
+    @property
+    def path(self) -> str:
+        return self._file.file.path
+
+    @property
+    def entry_count(self) -> int:
+        return self._file.entry_count
+
+    @property
+    def max_entries(self) -> int:
+        return self._file.max_entries
+
+    @property
+    def length(self) -> int:
+        """The file's length, preallocated room included."""
+        return self._file.length
+
+    @property
+    def size_in_bytes(self) -> int:
+        return self._file.size_in_bytes
+
+    @property
+    def is_full(self) -> bool:
+        return self.entry_count >= self.max_entries
+
+    @property
+    def last_offset(self) -> Offset:
+        """Of the last entry; the base offset where there is none."""
+        return self._last_offset
+
+    def can_append_offset(self, offset: Offset) -> bool:
+        """Whether `offset` can be written relative to the base."""
+        return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
+
+    def append(self, offset: Offset, position: int) -> None:
+        assert self.can_append_offset(offset), "a segment rolls before its offsets overflow"
+        if self.entry_count and offset <= self._last_offset:
+            raise CorruptIndexError(
+                f"{self.path}: offset {offset} after {self._last_offset}, its last"
+            )
+        self._file.append(offset - self.base_offset, position)
+        self._last_offset = offset
+
+    def lookup(self, offset: Offset) -> OffsetPosition:
+        """The greatest entry at or below `offset`; (base, 0) where there is none."""
+        relative = offset - self.base_offset
+        if self.entry_count and offset >= self._last_offset:
+            return self.entry(self.entry_count - 1)
+        count = self._file.count_while(lambda entry: entry[0] <= relative)
+        return self.entry(count - 1) if count else OffsetPosition(self.base_offset, 0)
+
+    def first_offset_from(self, position: int) -> Offset | None:
+        """Of the first entry at `position` or behind it."""
+        count = self._file.count_while(lambda entry: entry[1] < position)
+        return self.entry(count).offset if count < self.entry_count else None
+
+    def entry(self, index: int) -> OffsetPosition:
+        relative, position = self._file.entry(index)
+        return OffsetPosition(self.base_offset + relative, position)
+
+    def entries(self) -> Iterator[OffsetPosition]:
+        for relative, position in self._file.entries():
+            yield OffsetPosition(self.base_offset + relative, position)
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Drop the entries at `offset` and after."""
+        relative = offset - self.base_offset
+        self._file.truncate_to_count(self._file.count_while(lambda entry: entry[0] < relative))
+        self._find_last()
+
+    def reset(self, *, max_size: int) -> None:
+        """Empty, with room for `max_size` bytes."""
+        self._file.truncate_to_count(0)
+        self._file.resize(max_size)
+        self._find_last()
+
+    def resize(self, size: int) -> bool:
+        """Make room for `size` bytes of entries; whether that changed the file."""
+        return self._file.resize(size)
+
+    def trim(self) -> None:
+        """Give up the preallocated room: the segment is closed or no longer active."""
+        self._file.resize(self._file.size_in_bytes)
+
+    def sanity_check(self) -> None:
+        """CorruptIndexError where the file cannot be an index of this segment."""
+        if self.entry_count and self._last_offset < self.base_offset:
+            raise CorruptIndexError(
+                f"{self.path}: its last offset {self._last_offset} is below its base"
+            )
+        self._file.check_length()
+
+    def flush(self) -> None:
+        self._file.file.sync()
+
+    def close(self) -> None:
+        """Release the file as it is; `trim` first, unless this is a crash."""
+        self._file.file.close()
+
+    def _find_last(self) -> None:
+        count = self.entry_count
+        self._last_offset = self.entry(count - 1).offset if count else self.base_offset

@@ -1,0 +1,378 @@
+"""The records inside a batch: made by producers and clients, never touched by replication.
+
+    length varint | attributes i8 = 0 | timestamp delta varlong | offset delta varint
+    | key length varint (-1: null), key | value length varint (-1: null), value
+    | header count varint | (key length varint, key, value length varint, value)*
+
+A varint is zig-zag base 128: small numbers of either sign are short. Deltas are from the
+batch's base timestamp and base offset.
+
+Rule 1: encoding is one pass: a join for each record, and one for the batch.
+
+Rule 2: whatever a batch claims (counts, lengths) is checked against the bytes that are
+there. What does not fit is a CorruptRecordError.
+
+(Kafka: DefaultRecord, MemoryRecordsBuilder, ControlRecordType, EndTransactionMarker.)
+"""
+
+import enum
+import struct
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
+from typing import Final, NamedTuple, TypeAlias
+
+import attrs
+import crc32c
+
+from storage.compression import Codec, compress, decompress
+from storage.errors import CorruptRecordError
+from storage.record_batch import (
+    CONTROL_BIT,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    Batch,
+    BatchHeader,
+    TimestampType,
+    next_sequence,
+    read_header,
+)
+from storage.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer, LeaderEpoch, Offset
+from storage.varint import VARINTS, read_varint, varint
+
+# More than any sane batch expands to; reserved, not committed, while a batch is decoded.
+MAX_DECOMPRESSED_SIZE: Final = 256 * 1024 * 1024
+
+Header: TypeAlias = tuple[str, bytes | None]
+
+
+class Record(NamedTuple):
+    """One record. Encoding gives one without an offset the place after its predecessor."""
+
+    offset: Offset = NO_OFFSET
+    timestamp: int = NO_TIMESTAMP
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: tuple[Header, ...] = ()
+    sequence: int = NO_SEQUENCE
+
+
+class RecordOutline(NamedTuple):
+    """What validation asks about a record, read without taking its bytes."""
+
+    offset: Offset
+    timestamp: int
+    has_key: bool
+    size: int
+
+
+_CRC_COVERED: Final = struct.Struct(">hiqqqhii")
+_UNCOVERED: Final = struct.Struct(">qiibI")
+assert _CRC_COVERED.size + _UNCOVERED.size == HEADER_SIZE
+
+_timestamp = itemgetter(Record._fields.index("timestamp"))
+
+
+def encode_batch(
+    records: Iterable[Record],
+    *,
+    base_offset: Offset = 0,
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
+    codec: Codec = Codec.NONE,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    last_offset_delta: int | None = None,
+) -> bytes:
+    """One batch. `last_offset_delta` keeps the end of a batch that has lost its last records."""
+    records = list(records)
+    base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
+    max_timestamp = max(map(_timestamp, records), default=NO_TIMESTAMP)
+    parts, last_delta = _encode_records(records, base_offset, base_timestamp)
+    if codec is not Codec.NONE:
+        parts = [compress(codec, b"".join(parts))]
+    if last_offset_delta is None:
+        last_offset_delta = max(last_delta, 0)
+    attributes = (
+        codec
+        | (LOG_APPEND_TIME_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+        | (TRANSACTIONAL_BIT if transactional else 0)
+        | (CONTROL_BIT if control else 0)
+    )
+    covered = _CRC_COVERED.pack(
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    body = b"".join((covered, *parts))
+    size = _UNCOVERED.size + len(body)
+    crc = crc32c.crc32c(body)
+    length = size - LENGTH_OVERHEAD
+    return _UNCOVERED.pack(base_offset, length, leader_epoch, MAGIC, crc) + body
+
+
+def _encode_records(
+    records: Iterable[Record], base_offset: Offset, base_timestamp: int
+) -> tuple[list[Buffer], int]:
+    """The records in pieces, and the last one's offset delta.
+
+    The table is looked into right here: this loop is what a producer spends its time in.
+    """
+    varints, known = VARINTS, len(VARINTS)
+    parts: list[Buffer] = []
+    delta = -1
+    for offset, timestamp, key, value, headers, _ in records:
+        delta = delta + 1 if offset == NO_OFFSET else offset - base_offset
+        since = timestamp - base_timestamp
+        key_size = -1 if key is None else len(key)
+        value_size = -1 if value is None else len(value)
+        body = b"".join(
+            (
+                b"\0",
+                varints[since] if 0 <= since < known else varint(since),
+                varints[delta] if 0 <= delta < known else varint(delta),
+                varints[key_size] if 0 <= key_size < known else varint(key_size),
+                key or b"",
+                varints[value_size] if 0 <= value_size < known else varint(value_size),
+                value or b"",
+                _encode_headers(headers) if headers else b"\0",
+            )
+        )
+        size = len(body)
+        parts += (varints[size] if size < known else varint(size), body)
+    return parts, delta
+
+
+def _encode_headers(headers: tuple[Header, ...]) -> bytes:
+    parts = [varint(len(headers))]
+    for name, value in headers:
+        key = name.encode()
+        parts += (varint(len(key)), key)
+        parts += (varint(-1),) if value is None else (varint(len(value)), value)
+    return b"".join(parts)
+
+
+def decode_batch(batch: Batch, *, max_size: int = MAX_DECOMPRESSED_SIZE) -> list[Record]:
+    """The records of one batch, each with its offset, timestamp and sequence."""
+    header = read_header(batch)
+    # Every key and value is about to be taken out: one copy of all makes each of them cheaper.
+    data = bytes(_records_of(header, batch, max_size))
+    append_time = _log_append_time(header)
+    records = []
+    for start, end in _record_bounds(header, data):
+        try:
+            records.append(_decode_record(header, append_time, data, start, end))
+        except (IndexError, UnicodeDecodeError) as error:
+            raise CorruptRecordError(f"a record that does not parse: {error}") from error
+    return records
+
+
+def outline_batch(
+    batch: Batch, *, max_size: int = MAX_DECOMPRESSED_SIZE
+) -> Iterator[RecordOutline]:
+    """Walk the records of one batch without taking keys and values out of it."""
+    header = read_header(batch)
+    data = _records_of(header, batch, max_size)
+    append_time = _log_append_time(header)
+    for start, end in _record_bounds(header, data):
+        try:
+            timestamp_delta, position = read_varint(data, start + 1)
+            offset_delta, position = read_varint(data, position)
+            key_length, position = read_varint(data, position)
+            _skip_rest(data, _after(position, key_length, end), end)
+        except IndexError as error:
+            raise CorruptRecordError(f"a record that does not parse: {error}") from error
+        timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
+        offset = header.base_offset + offset_delta
+        yield RecordOutline(offset, timestamp, key_length >= 0, end - start)
+
+
+def check_framing(batch: Batch, *, max_size: int = MAX_DECOMPRESSED_SIZE) -> None:
+    """CorruptRecordError unless the records' lengths add up to the batch and its count.
+
+    The least that a leader must know about records it will never decode.
+    """
+    header = read_header(batch)
+    for _ in _record_bounds(header, _records_of(header, batch, max_size)):
+        pass
+
+
+def _records_of(header: BatchHeader, batch: Batch, max_size: int) -> Buffer:
+    view = memoryview(batch)
+    if len(view) < header.size:
+        raise CorruptRecordError(f"a batch of {header.size} bytes, cut off after {len(view)}")
+    if header.record_count < 0:
+        raise CorruptRecordError(f"a batch of {header.record_count} records")
+    return decompress(header.codec, view[HEADER_SIZE : header.size], max_size=max_size)
+
+
+def _record_bounds(header: BatchHeader, data: Buffer) -> Iterator[tuple[int, int]]:
+    """Where each record begins after its length, and ends; all of `data` must be used up."""
+    position, end = 0, len(data)
+    for _ in range(header.record_count):
+        try:
+            length, position = read_varint(data, position)
+        except IndexError:
+            raise CorruptRecordError(
+                f"fewer records than the {header.record_count} that the batch counts"
+            ) from None
+        following = position + length
+        if length < 1 or following > end:
+            raise CorruptRecordError(f"a record of {length} bytes where {end - position} are left")
+        yield position, following
+        position = following
+    if position != end:
+        raise CorruptRecordError(f"{end - position} bytes after the last record")
+
+
+def _decode_record(
+    header: BatchHeader, append_time: int | None, data: bytes, start: int, end: int
+) -> Record:
+    timestamp_delta, position = read_varint(data, start + 1)
+    offset_delta, position = read_varint(data, position)
+    key, position = _read_bytes(data, position, end)
+    value, position = _read_bytes(data, position, end)
+    count, position = read_varint(data, position)
+    headers: tuple[Header, ...] = ()
+    if count:
+        headers, position = _read_headers(data, position, end, count)
+    if position != end:
+        raise CorruptRecordError(f"a record of {end - start} bytes holds {position - start}")
+    timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
+    sequence = NO_SEQUENCE
+    if header.base_sequence != NO_SEQUENCE:
+        sequence = next_sequence(header.base_sequence, offset_delta)
+    return Record(header.base_offset + offset_delta, timestamp, key, value, headers, sequence)
+
+
+def _log_append_time(header: BatchHeader) -> int | None:
+    # The leader stamps the header alone; every record of the batch is that old.
+    return header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
+
+
+def _after(position: int, length: int, end: int) -> int:
+    """The position after `length` bytes; a null's -1 takes none."""
+    following = position + max(length, 0)
+    if length < -1 or following > end:
+        raise CorruptRecordError(f"{length} bytes of a record where {end - position} are left")
+    return following
+
+
+def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    length, position = read_varint(data, position)
+    following = position + length
+    if length >= 0 and following <= end:
+        return data[position:following], following
+    return None, _after(position, length, end)
+
+
+def _read_headers(
+    data: bytes, position: int, end: int, count: int
+) -> tuple[tuple[Header, ...], int]:
+    if count < 0:
+        raise CorruptRecordError(f"a record of {count} headers")
+    headers = []
+    for _ in range(count):
+        name, position = _read_bytes(data, position, end)
+        if name is None:
+            raise CorruptRecordError("a header without a name")
+        value, position = _read_bytes(data, position, end)
+        headers.append((name.decode(), value))
+    return tuple(headers), position
+
+
+def _skip_rest(data: Buffer, position: int, end: int) -> None:
+    """Over the value and the headers, to exactly the end of the record."""
+    length, position = read_varint(data, position)
+    position = _after(position, length, end)
+    count, position = read_varint(data, position)
+    if count < 0:
+        raise CorruptRecordError(f"a record of {count} headers")
+    for _ in range(count):
+        length, position = read_varint(data, position)
+        if length < 0:
+            raise CorruptRecordError("a header without a name")
+        length, position = read_varint(data, _after(position, length, end))
+        position = _after(position, length, end)
+    if position != end:
+        raise CorruptRecordError("a record whose parts do not add up to its length")
+
+
+class ControlRecordType(enum.IntEnum):
+    """What a control batch says about its producer's transaction."""
+
+    ABORT = 0
+    COMMIT = 1
+
+
+@attrs.frozen
+class EndTransactionMarker:
+    """The record of a control batch: how a transaction ended, and which coordinator said so."""
+
+    type: ControlRecordType
+    coordinator_epoch: int
+
+
+_CONTROL_KEY: Final = struct.Struct(">hh")
+_MARKER_VALUE: Final = struct.Struct(">hi")
+
+
+def encode_control_batch(
+    marker: EndTransactionMarker,
+    *,
+    timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_offset: Offset = 0,
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
+) -> bytes:
+    """The batch that ends a producer's transaction."""
+    record = Record(
+        timestamp=timestamp,
+        key=_CONTROL_KEY.pack(0, marker.type),
+        value=_MARKER_VALUE.pack(0, marker.coordinator_epoch),
+    )
+    return encode_batch(
+        [record],
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+    )
+
+
+def decode_control_record(record: Record) -> EndTransactionMarker | None:
+    """What a record of a control batch says; None for a type newer than this code."""
+    if record.key is None or len(record.key) < _CONTROL_KEY.size:
+        raise CorruptRecordError("a control record without a type")
+    version, kind = _CONTROL_KEY.unpack_from(record.key)
+    if version < 0:
+        raise CorruptRecordError(f"a control record of version {version}")
+    if kind not in tuple(ControlRecordType):
+        return None
+    if record.value is None or len(record.value) < _MARKER_VALUE.size:
+        raise CorruptRecordError("an end-of-transaction marker without a coordinator epoch")
+    _, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value)
+    return EndTransactionMarker(ControlRecordType(kind), coordinator_epoch)
+
+
+def read_marker(batch: Batch) -> EndTransactionMarker | None:
+    """What a control batch says; None where compaction has emptied it, or its type is newer."""
+    records = decode_batch(batch)
+    return decode_control_record(records[0]) if records else None

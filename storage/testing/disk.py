@@ -1,0 +1,211 @@
+"""What is on the platter, and what only the page cache knows (the theory: storage.testing)."""
+
+import errno
+import fnmatch
+import os
+import random
+from collections.abc import Callable, Iterator
+
+import attrs
+
+SECTOR = 512
+
+
+@attrs.frozen(kw_only=True)
+class DiskCosts:
+    """Seconds; the defaults are a good SSD."""
+
+    open: float = 20e-6
+    read: float = 2e-6
+    read_per_byte: float = 0.2e-9
+    write: float = 3e-6
+    write_per_byte: float = 0.5e-9
+    sync: float = 1e-3
+
+
+@attrs.define(kw_only=True)
+class Fault:
+    """Raise `error` when `operation` meets a file whose name matches `names`."""
+
+    operation: str
+    names: str = "*"
+    error: int = errno.EIO
+    skip: int = 0
+    times: int | None = 1
+    partial: bool = False
+
+    def strikes(self, operation: str, path: str) -> bool:
+        if operation != self.operation or not fnmatch.fnmatch(os.path.basename(path), self.names):
+            return False
+        if self.skip > 0:
+            self.skip -= 1
+            return False
+        if self.times is None:
+            return True
+        self.times -= 1
+        return self.times >= 0
+
+
+@attrs.frozen
+class Write:
+    position: int
+    data: bytes
+
+    def apply(self, content: bytearray) -> None:
+        end = self.position + len(self.data)
+        if len(content) < end:
+            content.extend(bytes(end - len(content)))
+        content[self.position : end] = self.data
+
+    def torn(self, chance: random.Random) -> Iterator["Write"]:
+        """What a power cut leaves of it."""
+        fate = chance.randrange(5)
+        if fate == 0:
+            yield self
+        elif fate == 1:  # a first part, up to a sector's end on the platter
+            keep = chance.randrange(0, len(self.data) + SECTOR, SECTOR) - self.position % SECTOR
+            yield Write(self.position, self.data[: max(0, keep)])
+        elif fate == 2:  # the length made it, the bytes did not
+            yield Write(self.position, bytes(len(self.data)))
+        elif fate == 3:  # any sectors
+            start = 0
+            while start < len(self.data):
+                end = start + SECTOR - (self.position + start) % SECTOR
+                if chance.random() < 0.5:
+                    yield Write(self.position + start, self.data[start:end])
+                start = end
+
+
+@attrs.frozen
+class Truncate:
+    size: int
+
+    def apply(self, content: bytearray) -> None:
+        del content[self.size :]
+        content.extend(bytes(self.size - len(content)))
+
+
+@attrs.define(eq=False, repr=False)
+class FileNode:
+    """The bytes as the kernel shows them, as they would survive, and what lies between."""
+
+    content: bytearray = attrs.field(factory=bytearray)
+    durable: bytearray = attrs.field(factory=bytearray)
+    unsynced: list[Write | Truncate] = attrs.field(factory=list)
+    modified_ms: int = 0
+
+    def do(self, change: Write | Truncate) -> None:
+        change.apply(self.content)
+        self.unsynced.append(change)
+
+    def sync(self) -> None:
+        for change in self.unsynced:
+            change.apply(self.durable)
+        self.unsynced.clear()
+
+    def crash(self, chance: random.Random) -> None:
+        truncations = [i for i, change in enumerate(self.unsynced) if isinstance(change, Truncate)]
+        survived = chance.randint(0, len(truncations))
+        end = truncations[survived] if survived < len(truncations) else len(self.unsynced)
+        for change in self.unsynced[:end]:
+            if isinstance(change, Truncate):
+                change.apply(self.durable)
+            else:
+                for part in change.torn(chance):
+                    part.apply(self.durable)
+        self.unsynced.clear()
+        self.content = bytearray(self.durable)
+
+
+@attrs.define(eq=False, repr=False)
+class DirectoryNode:
+    entries: dict[str, "Node"] = attrs.field(factory=dict)
+    durable: dict[str, "Node"] = attrs.field(factory=dict)
+    unsynced: list[dict[str, "Node | None"]] = attrs.field(factory=list)
+
+    def do(self, change: "dict[str, Node | None]") -> None:
+        """One step: every name in `change` now means its node, or nothing."""
+        _apply_names(self.entries, change)
+        self.unsynced.append(change)
+
+    def sync(self) -> None:
+        for change in self.unsynced:
+            _apply_names(self.durable, change)
+        self.unsynced.clear()
+
+    def crash(self, chance: random.Random) -> None:
+        for change in self.unsynced[: chance.randint(0, len(self.unsynced))]:
+            _apply_names(self.durable, change)
+        self.unsynced.clear()
+        self.entries = dict(self.durable)
+        for node in self.entries.values():
+            node.crash(chance)
+
+
+Node = FileNode | DirectoryNode
+
+
+def _apply_names(entries: dict[str, Node], change: dict[str, Node | None]) -> None:
+    for name, node in change.items():
+        if node is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = node
+
+
+@attrs.define(eq=False)
+class SimulatedDisk:
+    """One node's disk; it outlives the processes that use it."""
+
+    chance: random.Random
+    costs: DiskCosts = attrs.field(factory=DiskCosts)
+    wall_ms: Callable[[], int] = lambda: 0
+    capacity: int | None = None
+    lies: bool = False
+    faults: list[Fault] = attrs.field(factory=list)
+    root: DirectoryNode = attrs.field(factory=DirectoryNode)
+    locks: dict[str, object] = attrs.field(factory=dict)
+
+    def power_cut(self) -> None:
+        self.root.crash(self.chance)
+        self.locks.clear()
+
+    def node(self, path: str) -> Node | None:
+        node: Node | None = self.root
+        for name in path_names(path):
+            node = node.entries.get(name) if isinstance(node, DirectoryNode) else None
+        return node
+
+    def directory(self, path: str) -> DirectoryNode:
+        node = self.node(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if not isinstance(node, DirectoryNode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return node
+
+    def file(self, path: str) -> FileNode:
+        node = self.node(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if not isinstance(node, FileNode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return node
+
+    def used(self) -> int:
+        def size(node: Node) -> int:
+            if isinstance(node, FileNode):
+                return len(node.content)
+            return sum(size(child) for child in node.entries.values())
+
+        return size(self.root)
+
+    def corrupt(self, path: str, position: int, data: bytes) -> None:
+        """Bit rot: `data` is there now, on the platter as well, and nobody wrote it."""
+        node = self.file(path)
+        for content in (node.content, node.durable):
+            Write(position, data).apply(content)
+
+
+def path_names(path: str) -> list[str]:
+    return [name for name in path.split("/") if name not in ("", ".")]

@@ -1,0 +1,44 @@
+"""Zig-zag base-128 numbers: small ones of either sign are short (Kafka's ByteUtils).
+
+0 -> 00   -1 -> 01   1 -> 02   63 -> 7e   -64 -> 7f   64 -> 80 01
+"""
+
+from typing import Final
+
+from storage.errors import CorruptRecordError
+from storage.types import Buffer
+
+# Those of 0 to 8191, all of one or two bytes: nearly every number in a batch.
+VARINTS: Final = (
+    *(bytes((2 * n,)) for n in range(64)),
+    *(bytes((2 * n & 0x7F | 0x80, n >> 6)) for n in range(64, 8192)),
+)
+_ONE_BYTE: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
+
+
+def varint(value: int) -> bytes:
+    """`value` in zig-zag base 128."""
+    if 0 <= value < len(VARINTS):
+        return VARINTS[value]
+    rest = value << 1 if value >= 0 else (-value << 1) - 1
+    encoded = bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
+
+
+def read_varint(data: Buffer, position: int) -> tuple[int, int]:
+    """The number at `position`, and the position after it; IndexError past the end."""
+    byte = data[position]
+    if byte < 0x80:
+        return _ONE_BYTE[byte], position + 1
+    value = byte & 0x7F
+    for shift in range(7, 70, 7):
+        position += 1
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position + 1
+    raise CorruptRecordError("a varint of more than ten bytes")

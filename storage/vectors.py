@@ -1,0 +1,355 @@
+"""The records of many batches, taken apart by vectors instead of one by one.
+
+    batch 0 [len|record][len|record][len|record]      step i reads the i-th length of every
+    batch 1 [len|record][len|record]                  batch at once: a record's place follows
+    batch 2 [len|record][len|record][len|record]      only from the one before it in its batch
+             step 0      step 1      step 2
+
+Once it is known where each record begins, its fields are read field by field, each for all
+records at once: a varint is one gather, and one more for those that go on.
+
+Rule 1: below `LOCK_STEP_LEAST` batches a vector costs more than it saves. There the lengths
+are read one by one, and guessed: if the next thousand records are as long as this one, a
+strided comparison of their length bytes shows it. What it confirms is exact, since each
+place follows from the one before.
+
+Rule 2: nothing is believed. Lengths are checked after the steps rather than in them: all are
+in range and the last record ends where its batch does only if every step was sound.
+A gather outside the data is an IndexError; the caller makes CorruptRecordError of it.
+
+(Kafka: DefaultRecord.readFrom; `records.decode_batch` is the same, one record at a time.)
+"""
+
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from storage.errors import CorruptRecordError
+from storage.record_batch import HEADER_SIZE
+from storage.varint import read_varint
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Integers: TypeAlias = npt.NDArray[np.int64]
+
+LOCK_STEP_LEAST: Final = 32
+
+# `record_batch.HEADER`, field for field.
+HEADER_TYPE: Final = np.dtype(
+    [
+        ("base_offset", ">i8"),
+        ("length", ">i4"),
+        ("leader_epoch", ">i4"),
+        ("magic", "i1"),
+        ("crc", ">u4"),
+        ("attributes", ">i2"),
+        ("last_offset_delta", ">i4"),
+        ("base_timestamp", ">i8"),
+        ("max_timestamp", ">i8"),
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("base_sequence", ">i4"),
+        ("record_count", ">i4"),
+    ]
+)
+assert HEADER_TYPE.itemsize == HEADER_SIZE
+
+# A length, the attributes, two deltas, two lengths and a count, of a byte each.
+_LEAST_RECORD_SIZE: Final = 7
+_LEAST_HEADER_SIZE: Final = 2
+# What an Arrow view has room for beside the length.
+_INLINE_MOST: Final = 12
+_RUN_LEAST: Final = 16
+_RUN_MOST: Final = 8192
+
+
+class Bodies(NamedTuple):
+    """Where records begin after their length, and how long they are; batch after batch."""
+
+    starts: Integers
+    lengths: Integers
+
+
+@attrs.frozen
+class Headers:
+    """The headers of all records in one row of arrays; `counts` parts them again."""
+
+    counts: Integers
+    key_starts: Integers
+    key_lengths: Integers
+    value_starts: Integers
+    value_lengths: Integers
+
+
+@attrs.frozen
+class Fields:
+    """What stands in each record. A length of -1 is a null."""
+
+    timestamp_deltas: Integers
+    offset_deltas: Integers
+    key_starts: Integers
+    key_lengths: Integers
+    value_starts: Integers
+    value_lengths: Integers
+    # None where no record has any.
+    headers: Headers | None
+
+
+def read_headers(data: Bytes, positions: Integers) -> npt.NDArray[Any]:
+    """The batch headers at `positions`, as rows of `HEADER_TYPE`."""
+    windows = np.lib.stride_tricks.sliding_window_view(data, HEADER_SIZE)
+    rows: npt.NDArray[Any] = windows[positions].view(HEADER_TYPE)
+    return rows[:, 0]
+
+
+def record_bodies(data: Bytes, begins: Integers, ends: Integers, counts: Integers) -> Bodies:
+    """Where the records of batches are whose bytes, after the header, are `begins` to `ends`."""
+    if counts.size and (counts.min() < 0 or (counts * _LEAST_RECORD_SIZE > ends - begins).any()):
+        raise CorruptRecordError("more records counted than there are bytes for")
+    total = int(counts.sum())
+    bodies = Bodies(np.empty(total, np.int64), np.empty(total, np.int64))
+    firsts = np.cumsum(counts) - counts
+    # The longest first, so that the batches still going are always the front of the row.
+    order = np.argsort(-counts, kind="stable")
+    positions, row_counts, row_firsts = begins[order], counts[order], firsts[order]
+    going, step = _still_going(row_counts, 0), 0
+    while going >= LOCK_STEP_LEAST:
+        lengths, starts = varints(data, positions[:going])
+        places = row_firsts[:going] + step
+        bodies.starts[places] = starts
+        bodies.lengths[places] = lengths
+        positions[:going] = starts + lengths
+        step += 1
+        if row_counts[going - 1] <= step:
+            going = _still_going(row_counts, step)
+    for row in range(going):
+        first, count = int(row_firsts[row]) + step, int(row_counts[row]) - step
+        room = slice(first, first + count)
+        end = int(ends[order[row]])
+        into = Bodies(bodies.starts[room], bodies.lengths[room])
+        positions[row] = _one_batch(data, int(positions[row]), end, into)
+    _check_lengths(bodies.lengths, data.size, least=1)
+    if (positions != ends[order]).any():
+        raise CorruptRecordError("the records do not end where their batch does")
+    return bodies
+
+
+def varints(data: Bytes, positions: Integers) -> tuple[Integers, Integers]:
+    """The zig-zag numbers at `positions`, and the positions after them."""
+    byte = data[positions]
+    following = positions + 1
+    goes_on = byte > 0x7F
+    # Counting is the cheapest question to ask of a short vector.
+    going = np.count_nonzero(goes_on)
+    if not going:
+        short = byte.astype(np.int64)
+        return (short >> 1) ^ -(short & 1), following
+    value = (byte & 0x7F).astype(np.uint64)
+    rest: Any = slice(None) if going == byte.size else np.flatnonzero(goes_on)
+    for shift in range(7, 70, 7):
+        byte = data[following[rest]]
+        if shift == 63 and (byte > 1).any():
+            raise CorruptRecordError("a varint of more than 64 bits")
+        value[rest] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+        following[rest] += 1
+        goes_on = byte > 0x7F
+        if not np.count_nonzero(goes_on):
+            break
+        rest = np.flatnonzero(goes_on) if isinstance(rest, slice) else rest[goes_on]
+    return (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(
+        np.int64
+    ), following
+
+
+def read_fields(data: Bytes, bodies: Bodies) -> Fields:
+    """Take every record apart; CorruptRecordError where one does not fill its length."""
+    ends = bodies.starts + bodies.lengths
+    timestamp_deltas, position = varints(data, bodies.starts + 1)
+    offset_deltas, position = varints(data, position)
+    key_lengths, key_starts = varints(data, position)
+    _check_lengths(key_lengths, data.size, least=-1)
+    value_lengths, value_starts = varints(data, key_starts + np.maximum(key_lengths, 0))
+    _check_lengths(value_lengths, data.size, least=-1)
+    header_counts, position = varints(data, value_starts + np.maximum(value_lengths, 0))
+    headers = None
+    if header_counts.any():
+        headers, position = _read_headers(data, position, ends, header_counts)
+    if (position != ends).any():
+        raise CorruptRecordError("a record's fields are not as long as the record")
+    return Fields(
+        timestamp_deltas=timestamp_deltas,
+        offset_deltas=offset_deltas,
+        key_starts=key_starts,
+        key_lengths=key_lengths,
+        value_starts=value_starts,
+        value_lengths=value_lengths,
+        headers=headers,
+    )
+
+
+def _still_going(descending_counts: Integers, step: int) -> int:
+    """How many batches have a record number `step`."""
+    return int(np.searchsorted(-descending_counts, -step, side="left"))
+
+
+def _check_lengths(lengths: Integers, most: int, *, least: int) -> None:
+    if lengths.size and (lengths.min() < least or lengths.max() > most):
+        raise CorruptRecordError(f"a length of {lengths.min()} to {lengths.max()} in {most} bytes")
+
+
+def _one_batch(data: Bytes, position: int, end: int, into: Bodies) -> int:
+    """Find the records of one batch, by runs of equal length; the position after the last."""
+    raw = data[position:end].tobytes()
+    origin, end = position, end - position
+    position, done, count = 0, 0, into.starts.size
+    starts: list[int] = []
+    lengths: list[int] = []
+    previous, wait, run_most = -1, _RUN_LEAST, _RUN_LEAST * 4
+    next_guess = 0
+    number = 0
+    while number < count:
+        # Nearly every length is positive and of one or two bytes.
+        low = raw[position]
+        if low < 0x80 and not low & 1:
+            length, start = low >> 1, position + 1
+        elif low >= 0x80 and not low & 1 and (high := raw[position + 1]) < 0x80:
+            length, start = (low & 0x7F | high << 7) >> 1, position + 2
+        else:
+            length, start = read_varint(raw, position)
+        if length < 1 or start + length > end:
+            raise CorruptRecordError(f"a record of {length} bytes where {end - start} are left")
+        if length != previous or number < next_guess:
+            starts.append(start)
+            lengths.append(length)
+            previous, position = length, start + length
+            number += 1
+            continue
+        _store(into, done, starts, lengths, origin)
+        done = number
+        stride = start + length - position
+        most = min(count - done, run_most, (end - position) // stride)
+        run = _run_length(data, origin + position, start - position, stride, most)
+        room = slice(done, done + run)
+        into.starts[room] = np.arange(run) * stride + (origin + start)
+        into.lengths[room] = length
+        done, position = done + run, position + run * stride
+        number, starts, lengths = done, [], []
+        # Guess more boldly after a good guess, and more seldom after a bad one.
+        good = run >= _RUN_LEAST
+        wait = _RUN_LEAST if good else min(wait * 2, _RUN_MOST)
+        run_most = min(run_most * 4, _RUN_MOST) if run == most else _RUN_LEAST * 4
+        next_guess = done if good else done + wait
+    _store(into, done, starts, lengths, origin)
+    return origin + position
+
+
+def _store(into: Bodies, done: int, starts: list[int], lengths: list[int], origin: int) -> None:
+    room = slice(done, done + len(starts))
+    into.starts[room] = starts
+    into.starts[room] += origin
+    into.lengths[room] = lengths
+
+
+def _run_length(data: Bytes, position: int, length_size: int, stride: int, most: int) -> int:
+    """How many records from `position` on carry the very same length bytes; at least one."""
+    end = position + most * stride
+    same = data[position:end:stride] == data[position]
+    for byte in range(1, length_size):
+        same &= data[position + byte : end : stride] == data[position + byte]
+    return most if same.all() else int(same.argmin())
+
+
+def _read_headers(
+    data: Bytes, positions: Integers, ends: Integers, counts: Integers
+) -> tuple[Headers, Integers]:
+    """The headers of every record, and where each record's fields end then."""
+    # Dividing, as a count may be any number of 64 bits.
+    if counts.min() < 0 or (counts > (ends - positions) // _LEAST_HEADER_SIZE).any():
+        raise CorruptRecordError("more headers counted than there are bytes for")
+    total = int(counts.sum())
+    found = Headers(counts, *(np.empty(total, np.int64) for _ in range(4)))
+    firsts = np.cumsum(counts) - counts
+    order = np.argsort(-counts, kind="stable")
+    row_counts, row_firsts = counts[order], firsts[order]
+    row_positions = positions[order]
+    step, going = 0, _still_going(row_counts, 0)
+    while going >= LOCK_STEP_LEAST:
+        row_positions[:going] = _headers_at(
+            data, row_positions[:going], found, row_firsts[:going] + step
+        )
+        step += 1
+        going = _still_going(row_counts, step)
+    for row in range(going):
+        places = slice(int(row_firsts[row]) + step, int(row_firsts[row] + row_counts[row]))
+        end = int(ends[order[row]])
+        row_positions[row] = _one_record(data, int(row_positions[row]), end, found, places)
+    if total and found.key_lengths.min() < 0:
+        raise CorruptRecordError("a header without a name")
+    after = np.empty_like(positions)
+    after[order] = row_positions
+    return found, after
+
+
+def _headers_at(data: Bytes, positions: Integers, found: Headers, places: Integers) -> Integers:
+    """Read one header at each of `positions`."""
+    key_lengths, key_starts = varints(data, positions)
+    _check_lengths(key_lengths, data.size, least=0)
+    value_lengths, value_starts = varints(data, key_starts + key_lengths)
+    _check_lengths(value_lengths, data.size, least=-1)
+    found.key_starts[places], found.key_lengths[places] = key_starts, key_lengths
+    found.value_starts[places], found.value_lengths[places] = value_starts, value_lengths
+    return value_starts + np.maximum(value_lengths, 0)
+
+
+def _one_record(data: Bytes, position: int, end: int, found: Headers, places: slice) -> int:
+    """Read the headers of one record one by one; the position after the last."""
+    raw = data[position:end].tobytes()
+    origin, position = position, 0
+    for place in range(places.start, places.stop):
+        for starts, lengths in (
+            (found.key_starts, found.key_lengths),
+            (found.value_starts, found.value_lengths),
+        ):
+            length, start = read_varint(raw, position)
+            if length < -1 or start + length > len(raw):
+                raise CorruptRecordError(f"{length} bytes of a header where {len(raw)} are left")
+            starts[place], lengths[place] = origin + start, length
+            position = start + max(length, 0)
+    return origin + position
+
+
+def views(data: Bytes, starts: Integers, lengths: Integers) -> npt.NDArray[np.uint32]:
+    """Strings of `data` as Arrow lays views down: a length, then the bytes where they are 12
+    or fewer, and otherwise the first 4 of them, a buffer's number (0), and the offset in it.
+    """
+    found = np.zeros((len(starts), 4), np.uint32)
+    found[:, 0] = np.maximum(lengths, 0)
+    long = lengths > _INLINE_MOST
+    if long.all():
+        found[:, 1] = _words(data, starts)
+        found[:, 3] = starts
+    else:
+        rows = np.flatnonzero(long)
+        found[rows, 1] = _words(data, starts[rows])
+        found[rows, 3] = starts[rows]
+        _inline(found, data, starts, np.where(long, 0, lengths))
+    return found
+
+
+def _words(data: Bytes, positions: Integers) -> npt.NDArray[np.uint32]:
+    """The four bytes at each position, as they stand in memory."""
+    if not positions.size:
+        return np.empty(0, np.uint32)
+    everywhere = np.ndarray((data.size - 3,), np.uint32, data, 0, (1,))
+    return everywhere[positions]
+
+
+def _inline(
+    found: npt.NDArray[np.uint32], data: Bytes, starts: Integers, lengths: Integers
+) -> None:
+    """Put the bytes of short strings into their views."""
+    places = found.view(np.uint8).reshape(-1, 16)
+    for index in range(max(0, int(lengths.max(initial=0)))):
+        rows = np.flatnonzero(lengths > index)
+        places[rows, 4 + index] = data[starts[rows] + index]

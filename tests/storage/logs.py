@@ -1,0 +1,108 @@
+"""Making logs and batches for tests."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from storage.compression import Codec
+from storage.config import LogConfig
+from storage.filesystem import FileSystem
+from storage.log import Log
+from storage.record_batch import BatchHeader, walk
+from storage.records import Record, decode_batch, encode_batch
+from storage.testing import FaultyFileSystem
+from storage.types import TopicPartition
+
+TP = TopicPartition("t", 0)
+WALL_MS = 1_700_000_000_000
+
+
+def small_config(**changes: Any) -> LogConfig:
+    """Segments and indexes of a size that a test can fill."""
+    values = {"segment_bytes": 1000, "segment_index_bytes": 1200, "index_interval_bytes": 100}
+    return LogConfig(**{**values, **changes})
+
+
+def new_disk(seed: int = 1) -> FaultyFileSystem:
+    system = FaultyFileSystem(random.Random(seed))
+    system.make_directory("/d")
+    system.sync_directory("/")
+    return system
+
+
+def open_log(file_system: FileSystem, config: LogConfig | None = None, **options: Any) -> Log:
+    return Log.open(file_system, "/d/t-0", TP, config=config or small_config(), **options)
+
+
+def batch(
+    count: int = 1,
+    *,
+    at: int = 0,
+    epoch: int = -1,
+    timestamp: int = WALL_MS,
+    size: int = 10,
+    key: bytes | None = b"k",
+    codec: Codec = Codec.NONE,
+    **options: Any,
+) -> memoryview:
+    """A batch of `count` records in a writable buffer, as it would come off a socket."""
+    records = [Record(timestamp=timestamp, key=key, value=bytes(size)) for _ in range(count)]
+    encoded = encode_batch(records, base_offset=at, leader_epoch=epoch, codec=codec, **options)
+    return memoryview(bytearray(encoded))
+
+
+def joined(*batches: memoryview) -> memoryview:
+    return memoryview(bytearray(b"".join(batches)))
+
+
+def lead(
+    log: Log, count: int = 1, *, epoch: int = 0, wall_ms: int = WALL_MS, **options: Any
+) -> int:
+    """Append as leader; the first offset."""
+    info = log.append_as_leader(batch(count, **options), leader_epoch=epoch, wall_ms=wall_ms)
+    assert info.first_offset is not None
+    return info.first_offset
+
+
+def fill(log: Log, records: int, *, epoch: int = 0, **options: Any) -> None:
+    for _ in range(records):
+        lead(log, epoch=epoch, **options)
+
+
+def headers(log: Log) -> list[BatchHeader]:
+    """Of every batch that can be read, from the log start on."""
+    found: list[BatchHeader] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, 1 << 20, max_offset_exclusive=log.log_end_offset, min_one=True)
+        if data.records is None:
+            break
+        found += [header for _, header in walk(data.records.read())]
+        offset = found[-1].next_offset
+    return found
+
+
+def contents(log: Log) -> bytes:
+    """Every byte that can be read, from the log start on."""
+    parts = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, 1 << 20, max_offset_exclusive=log.log_end_offset, min_one=True)
+        if data.records is None:
+            break
+        parts.append(data.records.read())
+        offset = list(walk(parts[-1]))[-1][1].next_offset
+    return b"".join(parts)
+
+
+def offsets(data: bytes) -> list[int]:
+    """Of every record in `data`."""
+    return [
+        record.offset
+        for position, header in walk(data)
+        for record in decode_batch(data[position : position + header.size])
+    ]
+
+
+def bases(log: Log) -> Sequence[int]:
+    return log.segments.base_offsets

@@ -1,0 +1,161 @@
+"""One segment on its own."""
+
+import random
+
+import pytest
+
+from storage.record_batch import read_header
+from storage.segment import Segment
+from storage.testing import FaultyFileSystem
+from storage.time_lookup import first_at_or_after, youngest
+from tests.storage.logs import batch, new_disk
+
+
+def new_segment(
+    base: int = 40, *, interval: int = 10, system: FaultyFileSystem | None = None
+) -> Segment:
+    return Segment.create(
+        system or new_disk(), "/d", base, max_index_bytes=1000, index_interval_bytes=interval
+    )
+
+
+def put(segment: Segment, at: int, count: int = 1, *, timestamp: int = 0) -> bytes:
+    records = batch(count, at=at, epoch=0, timestamp=timestamp)
+    header = read_header(records)
+    segment.append(records, [(0, header)])
+    return bytes(records)
+
+
+def get(segment: Segment, offset: int, size: int = 1 << 20) -> bytes | None:
+    found = segment.read(offset, size, max_position=segment.size, min_one=True)
+    return None if found is None else segment.region(found.position, found.size).read()
+
+
+@pytest.mark.conformance("SG-1")
+@pytest.mark.parametrize(
+    ("base", "largest"),
+    [(0, -(2**31)), (0, 2**31), (1, 0), (100, 10), (2**31, 0), (2**31, 2**32)],
+)
+def test_an_offset_that_the_index_cannot_express_is_not_appended(base: int, largest: int) -> None:
+    segment = new_segment(base)
+    assert not segment.holds_offset(largest)
+    with pytest.raises(AssertionError, match="before its offsets overflow"):
+        segment.append(batch(), [(0, read_header(batch())._replace(base_offset=largest))])
+    assert segment.size == 0
+
+
+@pytest.mark.conformance("SG-2")
+def test_an_empty_segment_reads_nothing() -> None:
+    assert get(new_segment(), 40) is None
+
+
+@pytest.mark.conformance("SG-3")
+@pytest.mark.conformance("SG-4")
+def test_a_read_starts_with_the_first_batch_that_reaches_its_offset() -> None:
+    segment = new_segment()
+    records = put(segment, 50, 2)
+    assert get(segment, 41) == get(segment, 51) == records
+    assert get(segment, 52) is None
+
+
+@pytest.mark.conformance("SG-7")
+def test_append_two_truncate_one() -> None:
+    segment = new_segment()
+    for offset in range(40, 70):
+        first = put(segment, offset)
+        put(segment, offset + 1)
+        segment.truncate_to(offset + 1)
+        assert get(segment, offset) == first
+        assert get(segment, offset + 1) is None
+
+
+@pytest.mark.conformance("SG-9")
+def test_the_largest_timestamp_is_found_again_after_a_truncation() -> None:
+    size = len(batch())
+    segment = new_segment(interval=2 * size - 1)
+    for number in range(30):
+        put(segment, 40 + number, timestamp=400 + 10 * number)
+    assert segment.end_offset == 70
+    assert segment.time_index.entry_count == 14
+    segment.truncate_to(41)
+    assert segment.time_index.entry_count == 0
+    assert segment.max_timestamp.timestamp == 400
+    assert segment.end_offset == 41
+
+
+@pytest.mark.conformance("SG-10")
+def test_truncation_of_everything_leaves_a_segment_that_works() -> None:
+    segment = new_segment()
+    put(segment, 40, 2)
+    segment.truncate_to(0, wall_ms=1000)
+    assert segment.size == 0
+    assert segment.waited_for_roll_ms(wall_ms=1000, max_timestamp=-1) == 0
+    assert not segment.indexes_full
+    records = put(segment, 40, 2)
+    assert get(segment, 40) == records
+
+
+@pytest.mark.conformance("SG-11")
+def test_a_timestamp_leads_to_its_record() -> None:
+    segment = new_segment()
+    for number in range(10):
+        put(segment, 40 + number, timestamp=400 + 10 * number)
+    expected = {420: 42, 421: 43, 430: 43, 431: 44, 491: None, 401: 41, 399: 40}
+    for timestamp, offset in expected.items():
+        found = first_at_or_after([segment], timestamp, start_offset=40)
+        assert (found and found.offset) == offset
+    assert segment.max_timestamp.timestamp == 490
+    found = youngest([segment])
+    assert found is not None
+    assert found.offset == 49
+
+
+@pytest.mark.conformance("SG-12")
+def test_a_segment_ends_after_its_last_batch() -> None:
+    segment = new_segment()
+    assert segment.end_offset == 40
+    put(segment, 50, 3)
+    assert segment.end_offset == 53
+
+
+@pytest.mark.conformance("SG-20")
+def test_truncation_to_a_gap_drops_what_lies_behind_it() -> None:
+    segment = new_segment()
+    first = put(segment, 40)
+    put(segment, 43)
+    segment.truncate_to(41)
+    assert get(segment, 40) == first
+    assert get(segment, 43) is None
+
+
+@pytest.mark.conformance("SG-22")
+@pytest.mark.conformance("UL-128")
+def test_the_timestamp_of_the_first_batch() -> None:
+    segment = new_segment()
+    assert segment.first_batch_timestamp is None
+    put(segment, 40, timestamp=7)
+    put(segment, 41, timestamp=5)
+    assert segment.first_batch_timestamp == 7
+
+
+def test_an_idle_segment_has_no_index_files() -> None:
+    system = new_disk()
+    segment = new_segment(system=system)
+    put(segment, 40)
+    assert system.list_directory("/d") == [f"{40:020d}.log"]
+    assert not segment.indexes_full
+
+
+def test_locating_against_a_naive_walk() -> None:
+    chance = random.Random(5)
+    segment = new_segment(0, interval=100)
+    batches = []
+    offset = 0
+    for _ in range(100):
+        offset += chance.randrange(4)
+        count = chance.randrange(1, 5)
+        batches.append((offset + count - 1, put(segment, offset, count)))
+        offset += count
+    for wanted in range(offset + 2):
+        naive = next((records for last, records in batches if last >= wanted), None)
+        assert get(segment, wanted, 1) == naive
