@@ -1,0 +1,103 @@
+"""`understudy broker`: one node of a cluster, from a server.properties, until told to stop.
+
+The node is what `process.roles` says: a broker, the controller, or both in one process.
+Only what its roles need is imported.
+"""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import click
+import structlog
+import trio
+
+from replication.cli.running import Nodes, allow_many_files, journal_sink, reporting_bugs
+from replication.config import BrokerConfig, parse_properties
+from replication.errors import ConfigError
+from replication.events import EventSink, fan_out
+from replication.net import production_seams
+from replication.observe.logging import log_sink
+
+if TYPE_CHECKING:
+    from replication.cluster.cluster import Node
+
+
+@click.command(name="broker")
+@click.option(
+    "--config",
+    "properties",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A server.properties, with Kafka's keys.",
+)
+@click.option(
+    "--journal",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to append what happens, as msgpack.",
+)
+@click.option("-X", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one more key.")
+@click.option(
+    "--stop-at-end-of-input", is_flag=True, help="Stop when standard input ends, as for SIGTERM."
+)
+def command(
+    properties: Path,
+    journal: Path | None,
+    overrides: tuple[str, ...],
+    *,
+    stop_at_end_of_input: bool,
+) -> None:
+    """Run one broker or controller from server.properties."""
+    found = parse_properties(_text(properties))
+    for override in overrides:
+        key, separator, value = override.partition("=")
+        if not separator:
+            raise ConfigError(f"-X {override}: expected KEY=VALUE")
+        found[key.strip()] = value.strip()
+    config = BrokerConfig.from_properties(found)
+    if config.is_broker:
+        _ = config.controller_address  # or it is refused, before any directory is made
+    for key in config.ignored_keys:
+        click.echo(f"understudy: {key} has no meaning here and is ignored", err=True)
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    sink = log_sink(structlog.get_logger().bind(node=config.node_id))
+    if journal is not None:
+        sink = fan_out(sink, journal_sink(str(journal), node_id=config.node_id))
+    allow_many_files()
+    trio.run(partial(run_node, config, sink, stop_at_end_of_input=stop_at_end_of_input))
+
+
+def _text(properties: Path) -> str:
+    """A properties file is Latin-1 to Java; most that are written today are UTF-8."""
+    data = properties.read_bytes()
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+async def run_node(
+    config: BrokerConfig, sink: EventSink, *, stop_at_end_of_input: bool = False
+) -> None:
+    """Whatever roles the node has: the controller comes first and goes last."""
+    on_bug = reporting_bugs(sink)
+    nodes: list[Node] = []
+    if config.is_controller:
+        from replication.cluster.controller_node import ControllerNode
+
+        own = controller_config(config)
+        nodes.append(ControllerNode(config=own, seams=production_seams(), sink=sink, on_bug=on_bug))
+    if config.is_broker:
+        from replication.cluster.broker import Broker
+
+        nodes.append(Broker(config=config, seams=production_seams(), sink=sink, on_bug=on_bug))
+    await Nodes(nodes, stop_at_end_of_input=stop_at_end_of_input).run()
+
+
+def controller_config(config: BrokerConfig) -> BrokerConfig:
+    """A controller beside a broker keeps its log beside the broker's, not among them."""
+    if not config.is_broker or config.metadata_log_dir is not None:
+        return config
+    return attrs.evolve(config, metadata_log_dir=f"{config.log_dirs[0].rstrip('/')}.controller")

@@ -1,0 +1,105 @@
+"""`understudy demo`: the main job, as a person runs it."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+from replication.cli.demo import run as demo
+from replication.cli.demo.report import Report
+from replication.cli.demo.workload import input_lines
+from replication.cli.isolated import IsolatedCluster
+from replication.verify import verify_directories
+from storage.filesystem import OsFileSystem
+
+BROKERS = 3
+SAME, DIFFERENT = 0, 1  # exit codes of the audit
+
+
+@click.command(name="demo")
+@click.option("--input", "source", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--victim", type=click.IntRange(1, BROKERS), help="Which broker; else a leader.")
+@click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--audit/--no-audit", default=True, help="Ask Spark as well, where there is Java.")
+@click.option("--output", type=click.Choice(["table", "json"]), default="table")
+def command(
+    source: Path | None, victim: int | None, data_dir: Path | None, *, audit: bool, output: str
+) -> None:
+    """Kill a leader under load, and account for every record.
+
+    Three brokers as processes of their own; a stock client produces every line of the
+    Python standard library (or of --input) with acks=all; a leader is killed with SIGKILL
+    in the middle of it and started again later. Exit code 0 only if nothing acked is lost
+    and the replicas are equal, byte for byte.
+    """
+    lines = input_lines(source)
+    if not lines:
+        raise click.BadParameter(f"{source} has no lines", param_hint="--input")
+    console = Console(stderr=output == "json")
+    with tempfile.TemporaryDirectory(prefix="understudy-demo-") as scratch:
+        cluster = IsolatedCluster(data_dir or Path(scratch), BROKERS, config=demo.CONFIG)
+        with _progress(console) as bars:
+            shown = ShownProgress(bars, bars.add_task("", total=len(lines)))
+            outcome = demo.Demo(cluster, lines, victim, shown).run()
+            shown.step("verifying the three data directories")
+            directories = [str(path) for path in outcome.log_dirs]
+            comparison = verify_directories(OsFileSystem(), directories, copies=len(directories))
+            shown.step("auditing on Spark")
+            same, note = _audit(directories) if audit else (None, "skipped, as asked")
+        report = Report(outcome, comparison, same, note)
+        if output == "json":
+            click.echo(report.to_json())
+        else:
+            report.show(console)
+    sys.exit(0 if report.ok else 1)
+
+
+class ShownProgress(demo.Progress):
+    """A line for each step that is done, and a bar for the records."""
+
+    def __init__(self, bars: Progress, task: TaskID) -> None:
+        self._bars, self._task = bars, task
+
+    def step(self, what: str) -> None:
+        self._bars.console.print(f"  {what}", highlight=False)
+        self._bars.update(self._task, description=what)
+
+    def sent(self, done: int, total: int) -> None:
+        self._bars.update(self._task, completed=done, total=total)
+
+
+def _progress(console: Console) -> Progress:
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("lines  {task.description}"))
+    return Progress(*columns, console=console, transient=True)
+
+
+def _audit(directories: list[str]) -> tuple[bool | None, str]:
+    """Whether Spark finds the replicas the same, and a line that says so; None without Spark.
+
+    A process of its own: what the JVM has to say while it starts is not part of the report.
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        return None, "skipped: pip install 'understudy[spark]'"
+    from pipeline.session import NO_JAVA, find_java
+
+    if find_java() is None:
+        return None, f"skipped: {NO_JAVA}"
+    command = [sys.executable, "-m", "replication.cli", "pipeline", "audit", *directories]
+    done = subprocess.run(  # noqa: S603 - our own command
+        [*command, "--output", "json"], capture_output=True, text=True, check=False
+    )
+    if done.returncode not in (SAME, DIFFERENT) or not done.stdout:
+        reason = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        return False, f"could not be asked: {reason}"
+    rows = json.loads(done.stdout)
+    differing = [row for row in rows if not row["same"]]
+    if differing:
+        return False, f"{len(differing)} of {len(rows)} partitions differ"
+    batches = sum(row["batches"] for row in rows)
+    return True, f"{len(rows)} partitions the same in {batches:,} batches"

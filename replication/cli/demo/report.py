@@ -1,0 +1,82 @@
+"""What the demo shows at the end: the ledger, the failover, the replicas; or all of it as JSON."""
+
+import json
+from typing import Any
+
+import attrs
+from rich.console import Console
+from rich.table import Table
+
+from replication.cli.demo.run import Outcome
+from replication.cli.demo.timeline import Moment
+from replication.verify import Comparison
+
+
+@attrs.frozen
+class Report:
+    """`audit_same` is None where Spark could not be asked, with the reason in `audit_note`."""
+
+    outcome: Outcome
+    comparison: Comparison
+    audit_same: bool | None
+    audit_note: str
+
+    @property
+    def ok(self) -> bool:
+        """Nothing acked is lost or altered, and the replicas are equal."""
+        return (
+            self.outcome.verdict.acked_and_lost == 0
+            and self.outcome.altered == 0
+            and self.comparison.same
+            and self.audit_same is not False
+        )
+
+    def to_json(self) -> str:
+        facts: dict[str, Any] = attrs.asdict(self.outcome)
+        facts["log_dirs"] = [str(path) for path in self.outcome.log_dirs]
+        facts["verify"] = self.comparison.to_dict()
+        facts["audit"] = {"same": self.audit_same, "note": self.audit_note}
+        return json.dumps(facts | {"ok": self.ok}, indent=2)
+
+    def show(self, console: Console) -> None:
+        outcome = self.outcome
+        console.print(
+            f"\nbroker {outcome.victim} was killed with {outcome.in_flight_at_kill:,} records in "
+            f"flight and {outcome.to_come_at_kill:.0%} of the work still to come\n",
+            soft_wrap=True,
+        )
+        console.print(self._ledger())
+        console.print(_timeline(outcome.moments))
+        for result in self.comparison.partitions:
+            console.print(f"verify: {result}", highlight=False, soft_wrap=True)
+        console.print(f"pipeline audit: {self.audit_note}", highlight=False, soft_wrap=True)
+        verdict = "nothing acked is lost, and the replicas are equal" if self.ok else "FAILED"
+        console.print(f"\n{verdict}", style="green" if self.ok else "red")
+
+    def _ledger(self) -> Table:
+        verdict = self.outcome.verdict
+        table = Table(title="loss ledger", title_justify="left")
+        table.add_column("records")
+        table.add_column("count", justify="right")
+        table.add_row("acked and committed", f"{verdict.acked_and_committed:,}")
+        table.add_row("acked and lost", f"{verdict.acked_and_lost:,}")
+        table.add_row("never acked", f"{verdict.never_acked:,}")
+        table.add_row("duplicated", f"{verdict.duplicated:,}")
+        if self.outcome.altered:
+            table.add_row("altered", f"{self.outcome.altered:,}")
+        for reason, count in self.outcome.client_errors.items():
+            table.add_row(f"  given up: {reason}", f"{count:,}")
+        return table
+
+
+def _timeline(moments: list[Moment]) -> Table:
+    table = Table(title="failover", title_justify="left")
+    table.add_column("after", justify="right")
+    table.add_column("what")
+    table.add_column("detail")
+    start = moments[0].at_ms
+    for moment in moments:
+        known = moment.at_ms is not None and start is not None
+        after = f"{(moment.at_ms - start) / 1000:.3f} s" if known else "not seen"  # type: ignore[operator]
+        table.add_row(after, moment.what, moment.detail)
+    return table

@@ -1,0 +1,208 @@
+"""The order of events of the demo.
+
+1  three brokers and a controller, a process each; a topic on all three
+2  produce line after line
+3  at `KILL_AT` of the work, with records in flight: SIGKILL to the victim
+4  go on; when a write to a partition that it led has been acked, start it again
+5  when every replica is in sync, read everything back; shut down
+6  verify the three data directories; audit them on Spark where there is Java
+"""
+
+import contextlib
+import time
+from pathlib import Path
+
+import attrs
+
+from replication.cli.demo.ledger import Verdict
+from replication.cli.demo.timeline import Failover, Moment, timeline
+from replication.cli.demo.workload import Workload, create_topic, read_back
+from replication.cli.isolated import CONTROLLER, HOST, IsolatedCluster
+from replication.cli.probe import fetch_metadata
+from replication.errors import UnderstudyError
+from replication.wire.metadata import MetadataResponsePartition
+
+TOPIC = "demo"
+PARTITIONS = 3
+REPLICATION_FACTOR = 3
+NO_LEADER = -1
+KILL_AT = 0.45  # of the lines: more than a third is still to come
+RESTART_AFTER_SECONDS = 1.0  # from the first ack after the failover: "later", and seen to be
+IN_SYNC_TIMEOUT_SECONDS = 60.0
+
+# A failover to watch within a minute: Kafka's own defaults wait nine seconds to fence.
+CONFIG = {
+    "broker.heartbeat.interval.ms": "300",
+    "broker.session.timeout.ms": "2000",
+    "default.replication.factor": "3",
+}
+
+
+class DemoError(UnderstudyError):
+    """The demo could not go on; the message says why."""
+
+
+class Progress:
+    """Where the demo tells how far it is; the command draws it."""
+
+    def step(self, what: str) -> None:
+        """The demo goes on to its next step."""
+
+    def sent(self, done: int, total: int) -> None:
+        """`done` of `total` lines are handed to the client."""
+
+
+@attrs.frozen
+class Outcome:
+    """What the demo found."""
+
+    victim: int
+    in_flight_at_kill: int
+    to_come_at_kill: float
+    verdict: Verdict
+    altered: int
+    client_errors: dict[str, int]
+    moments: list[Moment]
+    log_dirs: list[Path]
+
+
+@attrs.define
+class Demo:
+    """One run over `lines`; `victim` None kills the leader of partition 0."""
+
+    cluster: IsolatedCluster
+    lines: list[bytes]
+    victim: int | None
+    progress: Progress
+    _led: frozenset[int] = frozenset()
+    _killed_at: float | None = None
+    _restarted_at: float | None = None
+    _failed_over_at: float | None = None
+    _in_flight: int = 0
+    _to_come: float = 0.0
+    _acks_after_kill: list[float] = attrs.field(factory=list)
+    _workload: Workload = attrs.field(init=False)
+
+    def run(self) -> Outcome:
+        """Steps 1 to 5; the cluster is shut down cleanly when this returns."""
+        with self.cluster:
+            self.progress.step("starting three brokers and a controller")
+            self.cluster.wait_until_ready()
+            servers = self.cluster.bootstrap_servers
+            create_topic(
+                servers, TOPIC, partitions=PARTITIONS, replication_factor=REPLICATION_FACTOR
+            )
+            self._wait_for_isr()
+            self._workload = Workload(servers, TOPIC, on_ack=self._on_ack)
+            self._produce()
+            self.progress.step("waiting until every replica is in sync")
+            self._wait_for_isr()
+            self.progress.step("reading everything back")
+            self._read_back()
+            self.progress.step("shutting down")
+        return self._outcome()
+
+    def _produce(self) -> None:
+        kill_at = int(len(self.lines) * KILL_AT)
+        self.progress.step("producing")
+        for index, line in enumerate(self.lines):
+            self._workload.send(line)
+            if index % 2000 == 0:
+                self.progress.sent(index, len(self.lines))
+                self._maybe_restart()
+            if index >= kill_at and self._killed_at is None and self._workload.ledger.in_flight:
+                self._kill()
+        while self._workload.outstanding() or self._restarted_at is None:
+            self._workload.poll(0.1)
+            self._maybe_restart()
+        self.progress.sent(len(self.lines), len(self.lines))
+
+    def _kill(self) -> None:
+        leaders = {partition: state.leader_id for partition, state in self._describe().items()}
+        if self.victim is None:
+            self.victim = leaders[0]
+        self._led = frozenset(p for p, leader in leaders.items() if leader == self.victim)
+        ledger = self._workload.ledger
+        self._in_flight, self._to_come = ledger.in_flight, 1 - ledger.sent / len(self.lines)
+        self._killed_at = time.time()
+        self.cluster.kill(self.victim)
+        self.progress.step(f"killed broker {self.victim} with {self._in_flight:,} in flight")
+
+    def _on_ack(self, partition: int, at: float) -> None:
+        if self._killed_at is not None and self._restarted_at is None and partition in self._led:
+            self._acks_after_kill.append(at)
+
+    def _maybe_restart(self) -> None:
+        """Start the victim again some time after its partitions have moved and taken a write."""
+        if self._killed_at is None or self._restarted_at is not None:
+            return
+        assert self.victim is not None, "the victim is chosen before it is killed"
+        if self._failed_over_at is None:
+            leaders = {self._describe()[partition].leader_id for partition in self._led}
+            if self.victim in leaders or NO_LEADER in leaders:
+                return
+            self._failed_over_at = time.time()
+        moved_at = self._failed_over_at
+        first_ack = next((at for at in self._acks_after_kill if at > moved_at), None)
+        if self._led and first_ack is None:
+            return
+        if time.time() >= (first_ack or moved_at) + RESTART_AFTER_SECONDS:
+            self._restarted_at = time.time()
+            self.cluster.start(self.victim)
+            self.progress.step(f"started broker {self.victim} again")
+
+    def _read_back(self) -> None:
+        ledger = self._workload.ledger
+        for message in read_back(self.cluster.bootstrap_servers, TOPIC, partitions=PARTITIONS):
+            key, value = message.key(), message.value()
+            assert isinstance(key, bytes), "every record carries its number as its key"
+            ledger.on_read(int.from_bytes(key, "big"), value if isinstance(value, bytes) else b"")
+
+    def _wait_for_isr(self) -> None:
+        deadline = time.monotonic() + IN_SYNC_TIMEOUT_SECONDS
+        while time.monotonic() < deadline:
+            states = self._describe().values()
+            in_sync = [len(state.isr_nodes) == REPLICATION_FACTOR for state in states]
+            if len(in_sync) == PARTITIONS and all(in_sync):
+                return
+            time.sleep(0.1)
+        raise DemoError(f"not every replica was in sync after {IN_SYNC_TIMEOUT_SECONDS:g} s")
+
+    def _describe(self) -> dict[int, MetadataResponsePartition]:
+        """The topic's partitions, as any broker that is alive tells."""
+        for node_id, port in enumerate(self.cluster.ports[: self.cluster.brokers], start=1):
+            if self._is_down(node_id):
+                continue
+            with contextlib.suppress(OSError):
+                for topic in fetch_metadata(HOST, port).topics:
+                    if topic.name == TOPIC:
+                        return {state.partition_index: state for state in topic.partitions}
+        return {}
+
+    def _is_down(self, node_id: int) -> bool:
+        killed = self._killed_at is not None and self._restarted_at is None
+        return killed and node_id == self.victim
+
+    def _outcome(self) -> Outcome:
+        assert self.victim is not None, "the demo killed a broker"
+        assert self._killed_at is not None, "the demo killed a broker"
+        assert self._restarted_at is not None, "the demo started it again"
+        failover = Failover(
+            victim=self.victim,
+            topic=TOPIC,
+            led_partitions=self._led,
+            killed_ms=int(self._killed_at * 1000),
+            acked_ms=[int(at * 1000) for at in self._acks_after_kill],
+            restarted_ms=int(self._restarted_at * 1000),
+        )
+        brokers = [node_id for node_id in self.cluster.node_ids if node_id != CONTROLLER]
+        return Outcome(
+            victim=self.victim,
+            in_flight_at_kill=self._in_flight,
+            to_come_at_kill=self._to_come,
+            verdict=self._workload.ledger.verdict(),
+            altered=self._workload.ledger.altered,
+            client_errors=self._workload.errors,
+            moments=timeline(failover, controller=self.cluster.journal(CONTROLLER)),
+            log_dirs=[self.cluster.log_dir(node_id) for node_id in brokers],
+        )

@@ -1,0 +1,138 @@
+"""Real records through a stock client: confluent-kafka produces them and reads them back.
+
+A record's key is its number, its value one line of a file. Nothing here knows the
+brokers but by their addresses, as any program of a user's would.
+"""
+
+import sysconfig
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its stubs
+
+from replication.cli.demo.ledger import Ledger
+from replication.errors import UnderstudyError
+
+READ_TIMEOUT_SECONDS = 30.0
+
+
+class WorkloadError(UnderstudyError):
+    """The client gave up; the message says at what."""
+
+
+def input_lines(given: Path | None) -> list[bytes]:
+    """Every line of the given file, or of the Python standard library's own source files."""
+    if given is not None:
+        return given.read_bytes().splitlines(keepends=True)
+    library = Path(sysconfig.get_paths()["stdlib"])
+    sources = (path for path in sorted(library.rglob("*.py")) if "site-packages" not in path.parts)
+    return [line for path in sources for line in path.read_bytes().splitlines(keepends=True)]
+
+
+def create_topic(
+    bootstrap_servers: str, topic: str, *, partitions: int, replication_factor: int
+) -> None:
+    """Create it with min.insync.replicas=2, and wait until the cluster says it is there."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    new = NewTopic(topic, partitions, replication_factor, config={"min.insync.replicas": "2"})
+    try:
+        admin.create_topics([new], operation_timeout=15)[topic].result(20)
+    except KafkaException as error:
+        raise WorkloadError(f"cannot create topic {topic}: {error}") from error
+
+
+@attrs.define
+class Workload:
+    """A producer of numbered lines with `acks=all`, and its ledger."""
+
+    bootstrap_servers: str
+    topic: str
+    on_ack: Callable[[int, float], None] = lambda _partition, _at: None
+    ledger: Ledger = attrs.field(factory=Ledger)
+    errors: dict[str, int] = attrs.field(factory=dict)
+    _producer: Producer = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "compression.type": "lz4",
+                "message.timeout.ms": 60_000,
+                "topic.metadata.refresh.fast.interval.ms": 100,
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,
+            }
+        )
+
+    def send(self, line: bytes) -> None:
+        """Send one line; waits while the client's queue is full."""
+        number = self.ledger.on_send(line)
+        while True:
+            try:
+                self._producer.produce(
+                    self.topic, line, number.to_bytes(8, "big"), on_delivery=self._on_delivery
+                )
+            except BufferError:
+                self._producer.poll(0.05)
+            else:
+                break
+        self._producer.poll(0)
+
+    def poll(self, seconds: float) -> None:
+        self._producer.poll(seconds)
+
+    def outstanding(self) -> int:
+        """Records that the client has neither delivered nor given up."""
+        return len(self._producer)
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.errors[error.str()] = self.errors.get(error.str(), 0) + 1
+            return
+        key, partition = message.key(), message.partition()
+        assert isinstance(key, bytes), "every record carries its number as its key"
+        assert partition is not None, "a delivered record has a partition"
+        self.ledger.on_ack(int.from_bytes(key, "big"))
+        self.on_ack(partition, time.time())
+
+
+def read_back(bootstrap_servers: str, topic: str, *, partitions: int) -> Iterator[Message]:
+    """Every committed record of the topic, from the beginning, by assignment."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "demo",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "check.crcs": True,
+            "log_level": 0,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+        yield from _until_every_end(consumer, set(range(partitions)))
+    finally:
+        consumer.close()
+
+
+def _until_every_end(consumer: Consumer, unfinished: set[int]) -> Iterator[Message]:
+    deadline = time.monotonic() + READ_TIMEOUT_SECONDS
+    while unfinished:
+        for message in consumer.consume(10_000, 0.2):
+            deadline = time.monotonic() + READ_TIMEOUT_SECONDS
+            error = message.error()
+            if error is None:
+                yield message
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+                unfinished.discard(message.partition())
+            else:
+                raise WorkloadError(f"cannot read back: {error.str()}")
+        if time.monotonic() > deadline:
+            raise WorkloadError(f"nothing read for {READ_TIMEOUT_SECONDS:g} s: {unfinished}")

@@ -1,0 +1,119 @@
+"""`understudy dump-log`: what stands in a log's files, as kafka-dump-log prints it and more.
+
+Text is Kafka's own, so that what reads one reads the other; JSON lines and Arrow are for
+programs. A damaged file is dumped over its damage, and the exit code says so:
+
+    0   all sound    1   damage, told of on standard error    2   a wrong command line
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+
+import click
+
+from storage.dump import DumpOptions, dump, files_in, is_damage
+from storage.dump.entries import Entry
+from storage.dump.json_lines import json_line
+from storage.dump.text import Findings, TextOptions, error_line, line
+from storage.filesystem import OsFileSystem
+
+
+@click.command(name="dump-log")
+@click.option("--files", required=True, help="Files or directories, parted by commas.")
+@click.option("--print-data-log", is_flag=True, help="Show keys and values.")
+@click.option("--deep-iteration", is_flag=True, help="Show each record.")
+@click.option("--index-sanity-check", is_flag=True, help="Only what decides about a rebuild.")
+@click.option("--verify-index-only", is_flag=True, help="Check indexes; print no entries.")
+@click.option("--max-bytes", type=click.IntRange(min=0), help="Of each .log file, at most these.")
+@click.option("--skip-record-metadata", is_flag=True, help="Of records, keys and values only.")
+@click.option("--output", type=click.Choice(["text", "json", "arrow"]), default="text")
+def command(
+    *,
+    files: str,
+    print_data_log: bool,
+    deep_iteration: bool,
+    index_sanity_check: bool,
+    verify_index_only: bool,
+    max_bytes: int | None,
+    skip_record_metadata: bool,
+    output: str,
+) -> None:
+    """Show what stands in a log's files.
+
+    Segments, indexes, producer snapshots, aborted transactions, checkpoints. With
+    --output arrow, an Arrow stream of the .log files: a row for each batch, or with
+    --print-data-log for each record.
+    """
+    paths = [path for path in files.split(",") if path]
+    deep = deep_iteration or print_data_log
+    options = DumpOptions(
+        deep_iteration=deep,
+        index_sanity_check=index_sanity_check,
+        verify_index_only=verify_index_only,
+        max_bytes=max_bytes,
+    )
+    shown = TextOptions(print_data_log=print_data_log, skip_record_metadata=skip_record_metadata)
+    if output == "arrow":
+        damaged = print_arrow(paths, deep=deep, max_bytes=max_bytes)
+    elif output == "json":
+        damaged = print_json(dump(OsFileSystem(), paths, options), shown)
+    else:
+        damaged = print_text(dump(OsFileSystem(), paths, options), shown)
+    sys.exit(1 if damaged else 0)
+
+
+def print_text(entries: Iterable[Entry], options: TextOptions) -> bool:
+    """Whether anything was damaged."""
+    findings, damaged = Findings(), False
+    for entry in entries:
+        damaged |= is_damage(entry)
+        findings.note(entry)
+        if (text := line(entry, options)) is not None:
+            click.echo(text)
+        if (text := error_line(entry)) is not None:
+            click.echo(text, err=True)
+    for text in findings.lines():
+        click.echo(text, err=True)
+    return damaged
+
+
+def print_json(entries: Iterable[Entry], options: TextOptions) -> bool:
+    damaged = False
+    for entry in entries:
+        damaged |= is_damage(entry)
+        click.echo(json_line(entry, options))
+    return damaged
+
+
+def print_arrow(paths: list[str], *, deep: bool, max_bytes: int | None) -> bool:
+    try:
+        import pyarrow as pa
+
+        from storage.dump import arrow
+    except ImportError as error:
+        raise click.UsageError(
+            f"--output arrow needs the extra understudy[arrow]: {error}"
+        ) from error
+    file_system, damaged = OsFileSystem(), False
+    logs = list(_logs(paths))
+    rows = arrow.arrow_records if deep else arrow.arrow_batches
+    found = rows(file_system, logs, max_bytes)
+    schema = arrow.RECORD_SCHEMA if deep else arrow.BATCH_SCHEMA
+    with pa.ipc.new_stream(sys.stdout.buffer, schema) as writer:
+        for item in found:
+            if isinstance(item, pa.RecordBatch):
+                writer.write_batch(item)
+            else:
+                damaged = True
+                click.echo(str(item), err=True)
+    return damaged
+
+
+def _logs(paths: list[str]) -> Iterator[str]:
+    """The `.log` files that are named or in a directory; other named files cannot be rows."""
+    for path in paths:
+        for file in files_in(OsFileSystem(), path):
+            if file.endswith(".log"):
+                yield file
+            elif file == path:
+                raise click.UsageError(f"--output arrow is of .log files, which {path} is not")

@@ -1,0 +1,220 @@
+"""A cluster of real processes: one for each broker, one for the controller.
+
+    DATA/controller/{server.properties, log/, events.journal, output.log}
+    DATA/broker-1/{server.properties, log/, events.journal, output.log}
+
+Every node is `understudy broker --config`, started from a `server.properties` that
+stays behind to be read, changed and started again by hand. `kill` is SIGKILL: what the
+process had not yet handed to the kernel is gone, as when the machine runs out of memory.
+
+One cluster at a time has DATA: it holds DATA/.lock, and nothing of another's is written
+over. Nodes live no longer than who started them: each has the end of a pipe for its
+standard input, and leaves in good order when nobody holds the other end any more.
+
+Nodes are interpreters of their own, or forks of this one (`forked.py`), which imports what
+a node needs once for all of them.
+"""
+
+import contextlib
+import importlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import attrs
+
+from replication.cli.forked import ForkedProcess, fork_command
+from replication.errors import UnderstudyError
+from storage.filesystem import OsFileSystem
+
+CONTROLLER = 0
+NODE_MODULES = (
+    "replication.cli.broker",
+    "replication.cluster.broker",
+    "replication.cluster.controller_node",
+)
+HOST = "127.0.0.1"
+
+
+class NodeFailedError(UnderstudyError):
+    """A node's process ended when it should not have; the message has its last line."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on just now."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind((HOST, 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+
+
+@attrs.define
+class IsolatedCluster:
+    """`brokers` broker processes and a controller process, with their data under `data_dir`.
+
+    Args:
+        data_dir: made if it is not there; nodes that it already holds come back as they were.
+        brokers: how many; their ids are 1 to `brokers`, the controller's is 0.
+        ports: the brokers' ports and then the controller's; any free ones by default.
+        config: further `server.properties` entries, for every node.
+        forked: start nodes as forks of this process, which imports what they need first; only
+            for a process without threads.
+    """
+
+    data_dir: Path
+    brokers: int = 3
+    ports: list[int] = attrs.field(factory=list)
+    config: dict[str, str] = attrs.field(factory=dict)
+    cluster_id: str = "understudy"
+    forked: bool = False
+    _processes: dict[int, subprocess.Popen[bytes] | ForkedProcess] = attrs.field(
+        factory=dict, init=False
+    )
+    _held: contextlib.ExitStack = attrs.field(factory=contextlib.ExitStack, init=False)
+    _lifeline: int = attrs.field(default=-1, init=False)
+    """What nodes read from; it ends when we do."""
+
+    def __attrs_post_init__(self) -> None:
+        self.ports = self.ports or free_ports(self.brokers + 1)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{HOST}:{port}" for port in self.ports[: self.brokers])
+
+    @property
+    def node_ids(self) -> list[int]:
+        return [CONTROLLER, *range(1, self.brokers + 1)]
+
+    def directory(self, node_id: int) -> Path:
+        return self.data_dir / ("controller" if node_id == CONTROLLER else f"broker-{node_id}")
+
+    def log_dir(self, node_id: int) -> Path:
+        """Where the node's partitions lie, as `log.dirs` says."""
+        return self.directory(node_id) / "log"
+
+    def journal(self, node_id: int) -> Path:
+        """Where the node writes its event journal."""
+        return self.directory(node_id) / "events.journal"
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as held:
+            self.data_dir.mkdir(parents=True, exist_ok=True)
+            held.callback(OsFileSystem().lock(str(self.data_dir / ".lock")).release)
+            self._lifeline, ours = os.pipe()
+            held.callback(os.close, ours)
+            held.callback(os.close, self._lifeline)
+            held.callback(self.stop)
+            if self.forked:
+                for module in NODE_MODULES:
+                    importlib.import_module(module)
+            for node_id in self.node_ids:
+                self.start(node_id)
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def start(self, node_id: int) -> None:
+        """Start a node; it is not ready when this returns, see `wait_until_ready`."""
+        directory = self.directory(node_id)
+        directory.mkdir(parents=True, exist_ok=True)
+        properties = directory / "server.properties"
+        properties.write_text(self._properties(node_id))
+        arguments = ["broker", "--config", str(properties)]
+        arguments += ["--journal", str(self.journal(node_id)), "--stop-at-end-of-input"]
+        with (directory / "output.log").open("ab") as output:
+            spawn = fork_command if self.forked else spawn_command
+            self._processes[node_id] = spawn(
+                arguments, stdin=self._lifeline, output=output.fileno()
+            )
+
+    def kill(self, node_id: int) -> None:
+        """SIGKILL, and gone when this returns."""
+        process = self._processes.pop(node_id)
+        process.kill()
+        process.wait()
+
+    def stop(self, timeout_seconds: float = 20.0) -> None:
+        """Controlled shutdown of every broker, then of the controller; SIGKILL after that."""
+        brokers = [node_id for node_id in self._processes if node_id != CONTROLLER]
+        self._terminate(brokers, timeout_seconds)
+        self._terminate([CONTROLLER] if CONTROLLER in self._processes else [], timeout_seconds)
+
+    def wait_until_ready(self, timeout_seconds: float = 30.0) -> None:
+        """Until every broker answers Metadata with every broker in it."""
+        from replication.cli.probe import broker_ids
+
+        deadline = time.monotonic() + timeout_seconds
+        wanted = set(self.node_ids) - {CONTROLLER}
+        waiting = self.ports[: self.brokers]
+        while waiting:
+            self._check_alive()
+            if time.monotonic() > deadline:
+                raise NodeFailedError(f"not ready after {timeout_seconds:g} s: ports {waiting}")
+            waiting = [port for port in waiting if broker_ids(HOST, port) != wanted]
+            if waiting:
+                time.sleep(0.01)
+
+    def _terminate(self, node_ids: list[int], timeout_seconds: float) -> None:
+        for node_id in node_ids:
+            self._processes[node_id].send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + timeout_seconds
+        for node_id in node_ids:
+            process = self._processes.pop(node_id)
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _check_alive(self) -> None:
+        for node_id, process in self._processes.items():
+            if process.poll() is not None:
+                output = self.directory(node_id) / "output.log"
+                lines = output.read_text(errors="replace").strip().splitlines() or ["no output"]
+                raise NodeFailedError(
+                    f"node {node_id} ended with {process.returncode}: {lines[-1]}"
+                )
+
+    def _properties(self, node_id: int) -> str:
+        controller_port = self.ports[self.brokers]
+        entries = {
+            "node.id": str(node_id),
+            "cluster.id": self.cluster_id,
+            "controller.quorum.voters": f"{CONTROLLER}@{HOST}:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.log_dir(node_id).resolve()),
+        }
+        if node_id == CONTROLLER:
+            entries |= {
+                "process.roles": "controller",
+                "listeners": f"CONTROLLER://{HOST}:{controller_port}",
+            }
+        else:
+            entries |= {
+                "process.roles": "broker",
+                "listeners": f"PLAINTEXT://{HOST}:{self.ports[node_id - 1]}",
+            }
+        entries |= self.config
+        return "".join(f"{key}={value}\n" for key, value in entries.items())
+
+
+def spawn_command(arguments: Sequence[str], *, stdin: int, output: int) -> subprocess.Popen[bytes]:
+    """Run `understudy ARGUMENTS...` in a new interpreter, on these descriptors."""
+    return subprocess.Popen(  # noqa: S603 - our own command
+        [sys.executable, "-m", "replication.cli", *arguments],
+        stdin=stdin,
+        stdout=output,
+        stderr=output,
+        # Ctrl-C is for us: we stop the brokers first and the controller after them.
+        process_group=0,
+    )

@@ -1,0 +1,155 @@
+"""`understudy scenario`: failover stories, told on virtual time from one seed.
+
+    understudy scenario list
+    understudy scenario run a-leader-killed --seed 7
+    understudy scenario run S65 --trace
+    understudy scenario run my-story.txt --record
+    understudy scenario swarm --seeds 200
+    understudy scenario replay --seed 17
+
+A story that comes out otherwise than it was recorded is shown as a diff, and is an error.
+So is a run of the swarm in which anything went wrong.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from scenarios.telling import Telling
+
+AT_LEAST_ONE = click.IntRange(min=1)
+PROGRESS_SECONDS = 5.0
+DIVIDER = "----"
+OUTPUT = click.option("--output", type=click.Choice(["table", "json"]), default="table")
+
+
+@click.group(name="scenario")
+def command() -> None:
+    """Failover stories, on virtual time."""
+
+
+@command.command(name="list")
+@OUTPUT
+def list_stories(output: str) -> None:
+    """The stories that come with understudy, and the scenarios they show."""
+    from scenarios.script import read_story, stories
+
+    found = {name: read_story(path) for name, path in stories().items()}
+    if output == "json":
+        described = [
+            {"name": name, "title": story.title, "shows": story.shows, **story.fields}
+            for name, story in found.items()
+        ]
+        click.echo(json.dumps(described, indent=2))
+        return
+    for name, story in found.items():
+        click.echo(f"{name}\n    {story.title}\n    {', '.join(story.shows)}")
+
+
+@command.command(name="run")
+@click.argument("name")
+@click.option("--seed", default=1, show_default=True, help="The world it is told in.")
+@click.option("--record", is_flag=True, help="Write the answers into the story.")
+@click.option("--trace", is_flag=True, help="Also every event, with its virtual time.")
+@OUTPUT
+def run(name: str, seed: int, *, record: bool, trace: bool, output: str) -> None:
+    """Tell the story NAME: its name, the beginning of it, a scenario, or a file."""
+    from scenarios.script import find_story, read_story
+    from scenarios.telling import tell
+
+    path = find_story(name)
+    began = time.monotonic()
+    telling = tell(read_story(path), seed=seed)
+    took = time.monotonic() - began
+    if record:
+        path.write_text(str(telling.told), encoding="utf-8")
+    if output == "json":
+        click.echo(json.dumps(_as_json(path, telling, trace=trace), indent=2))
+    else:
+        _show(telling, took, trace=trace)
+    if not record and telling.changes:
+        click.echo(f"understudy: the story has changed:\n{telling.changes}", err=True)
+        sys.exit(1)
+
+
+def _show(telling: "Telling", took: float, *, trace: bool) -> None:
+    click.echo(str(telling.told))
+    if trace:
+        click.echo(telling.trace + "\n")
+    click.echo(_summary(telling.seed, telling.virtual_seconds, took, telling.trace_hash))
+
+
+def _summary(seed: int, virtual_seconds: float, took: float, trace_hash: str) -> str:
+    return f"seed {seed}, {virtual_seconds:.1f} virtual seconds in {took:.1f} s, trace {trace_hash}"
+
+
+def _as_json(path: Path, telling: "Telling", *, trace: bool) -> dict[str, object]:
+    answer: dict[str, object] = {
+        "name": path.stem,
+        "seed": telling.seed,
+        "changed": bool(telling.changes),
+        "virtual_seconds": telling.virtual_seconds,
+        "trace_hash": telling.trace_hash,
+        "steps": [
+            {"commands": step.commands, "answer": step.answer} for step in telling.told.steps
+        ],
+    }
+    if trace:
+        answer["trace"] = telling.trace.splitlines()
+    return answer
+
+
+@command.command(name="swarm")
+@click.option("--seeds", default=100, show_default=True, type=AT_LEAST_ONE, help="How many runs.")
+@click.option("--from", "first", default=1, show_default=True, help="The first seed.")
+@click.option("--jobs", default=os.cpu_count() or 1, type=AT_LEAST_ONE, help="Processes.")
+def swarm(seeds: int, first: int, jobs: int) -> None:
+    """Random runs of the real cluster under random faults, one for each seed."""
+    from scenarios.swarm import run_seeds
+
+    began = told = time.monotonic()
+    failed = elections = 0
+    virtual_seconds = 0.0
+    for done, run in enumerate(run_seeds(range(first, first + seeds), jobs=jobs), start=1):
+        virtual_seconds += run.virtual_seconds
+        elections += run.elections
+        if run.wrong:
+            failed += 1
+            click.echo(f"seed {run.seed}: {run.wrong}\n    {run.replay_command}")
+        if time.monotonic() >= told + PROGRESS_SECONDS:
+            told = time.monotonic()
+            click.echo(f"{done} of {seeds} seeds, {failed} failed", err=True)
+    click.echo(
+        f"{seeds} seeds from {first}, {failed} failed: {virtual_seconds:.0f} virtual seconds"
+        f" and {elections} elections in {time.monotonic() - began:.0f} s"
+    )
+    sys.exit(1 if failed else 0)
+
+
+@command.command(name="replay")
+@click.option("--seed", required=True, type=int, help="Of a run of the swarm.")
+@click.option("--trace", is_flag=True, help="Also every event, with its virtual time.")
+def replay(seed: int, *, trace: bool) -> None:
+    """A run of the swarm again: what befell the cluster, and what came of it."""
+    from scenarios.swarm import run_seed
+
+    began = time.monotonic()
+    run = run_seed(seed)
+    took = time.monotonic() - began
+    click.echo("\n".join([*run.lines, DIVIDER, *run.answer, ""]))
+    if trace:
+        click.echo(run.trace + "\n")
+    if run.may_have_lost:
+        click.echo(
+            "an unclean election, or the last in sync without power: what was committed may be lost"
+        )
+    click.echo(_summary(seed, run.virtual_seconds, took, run.trace_hash))
+    if run.wrong:
+        click.echo(f"{run.traceback}understudy: {run.wrong}", err=True)
+        sys.exit(1)

@@ -1,0 +1,165 @@
+"""`understudy up`: a cluster on this machine, until interrupted.
+
+    NODE-ID  STATUS   KAFKA-ADDRESS
+    1        running  127.0.0.1:9092
+    2        running  127.0.0.1:9093
+    3        running  127.0.0.1:9094
+
+In one process by default, which is the fastest to start; with --isolated each broker and
+the controller is a process of its own, which can be killed like one. Both keep their data
+in the same places, so a cluster may be started one way today and the other way tomorrow.
+"""
+
+import contextlib
+import gc
+import signal
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+
+from replication.errors import ConfigError
+
+BASE_PORT = 9092
+LOOK_SECONDS = 0.5
+
+
+@click.command(name="up")
+@click.option("-n", "--brokers", default=3, show_default=True, type=click.IntRange(min=1))
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the data lies; by default a temporary directory, gone at the end.",
+)
+@click.option(
+    "--base-port",
+    type=click.IntRange(1, 65535),
+    help=f"Broker 1 listens there, broker 2 one above, ...  [default: {BASE_PORT}]",
+)
+@click.option("--any-port", is_flag=True, help="Listen on whichever ports are free.")
+@click.option("--isolated", is_flag=True, help="A process for each broker and the controller.")
+@click.option(
+    "-X",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set a key, as in server.properties.",
+)
+def command(
+    brokers: int,
+    data_dir: Path | None,
+    base_port: int | None,
+    *,
+    any_port: bool,
+    isolated: bool,
+    overrides: tuple[str, ...],
+) -> None:
+    """Run a cluster until interrupted."""
+    if any_port and base_port is not None:
+        raise click.UsageError("--any-port and --base-port exclude each other")
+    first_port = 0 if any_port else base_port or BASE_PORT
+    properties = dict(_key_and_value(override) for override in overrides)
+    with contextlib.ExitStack() as stack:
+        if data_dir is None:
+            data_dir = Path(stack.enter_context(TemporaryDirectory(prefix="understudy-")))
+        data_dir = data_dir.resolve()
+        run = _run_isolated if isolated else _run_here
+        run(data_dir, brokers, first_port, properties)
+
+
+def _key_and_value(override: str) -> tuple[str, str]:
+    key, separator, value = override.partition("=")
+    if not separator:
+        raise ConfigError(f"-X {override}: expected KEY=VALUE")
+    return key.strip(), value.strip()
+
+
+def _show(addresses: list[str]) -> None:
+    """Plain text: what draws nicer tables takes longer to import than a cluster to start."""
+    width = len("running")
+    click.echo(f"NODE-ID  {'STATUS':<{width}}  KAFKA-ADDRESS")
+    for broker_id, address in enumerate(addresses, start=1):
+        click.echo(f"{broker_id:<7}  {'running':<{width}}  {address}")
+
+
+def _run_here(data_dir: Path, brokers: int, first_port: int, properties: dict[str, str]) -> None:
+    # What is imported now lives as long as the process: the collector need not look at it.
+    gc.disable()
+    import trio
+
+    from replication.cli.running import (
+        STOP_SIGNALS,
+        allow_many_files,
+        journal_sink,
+        reporting_bugs,
+    )
+    from replication.cluster.cluster import Cluster, node_directory, open_cluster
+    from replication.events import EventSink, ignore
+    from storage.filesystem import OsFileSystem
+
+    gc.freeze()
+    gc.enable()
+
+    def make_sink(node_id: int) -> EventSink:
+        directory = data_dir / node_directory(node_id)
+        directory.mkdir(parents=True, exist_ok=True)
+        return journal_sink(str(directory / "events.journal"), node_id=node_id)
+
+    async def tell_failures(cluster: Cluster) -> None:
+        told: dict[int, Exception] = {}
+        while True:
+            for node_id, error in cluster.failures.items():
+                if told.get(node_id) is not error:
+                    told[node_id] = error
+                    click.echo(f"understudy: node {node_id} has ended: {error}", err=True)
+            await trio.sleep(LOOK_SECONDS)
+
+    async def run() -> None:
+        with trio.open_signal_receiver(*STOP_SIGNALS) as signals:
+            async with open_cluster(
+                brokers=brokers,
+                data_dir=str(data_dir),
+                base_port=first_port,
+                properties=properties,
+                make_sink=make_sink,
+                on_bug=reporting_bugs(ignore),
+            ) as cluster:
+                _show(cluster.bootstrap_list)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(tell_failures, cluster)
+                    await anext(signals)
+                    nursery.cancel_scope.cancel()
+
+    allow_many_files()
+    data_dir.mkdir(parents=True, exist_ok=True)
+    lock = OsFileSystem().lock(str(data_dir / ".lock"))
+    try:
+        trio.run(run)
+    finally:
+        lock.release()
+
+
+def _run_isolated(
+    data_dir: Path, brokers: int, first_port: int, properties: dict[str, str]
+) -> None:
+    from replication.cli.isolated import IsolatedCluster
+    from replication.cluster.defaults import default_replication_factor
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    # Both by name: a shell that starts us in the background has SIGINT ignored.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    ports = [first_port + index for index in range(brokers + 1)] if first_port else []
+    config = {"default.replication.factor": str(default_replication_factor(brokers))} | properties
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        IsolatedCluster(data_dir, brokers, ports=ports, config=config, forked=True) as cluster,
+    ):
+        cluster.wait_until_ready()
+        _show(cluster.bootstrap_servers.split(","))
+        while True:
+            # Not signal.pause(): a signal that comes just before it would be waited for in vain.
+            time.sleep(LOOK_SECONDS)

@@ -1,0 +1,348 @@
+"""A broker: its logs, its place in the cluster, and the clients it serves.
+
+    lock and load logs ─> register ─> follow metadata up to the registration
+        ─> replicas take their roles ─> serve ─> heartbeats until unfenced ─> ready
+
+Rule 1: nothing is served before the replicas know their roles, and nobody is sent here
+before we serve: an unfenced broker is one that answers.
+
+Rule 2: while the controller is away the broker goes on with what it last knew. It leads,
+follows and serves; what needs the controller is asked again until it is back.
+
+Rule 3: a controlled shutdown gives away leadership first, then stops serving, then writes
+checkpoints, and last the marker that says all this happened. Whoever is cancelled instead
+writes nothing; the next start recovers.
+
+    metadata log ─> MetadataFollower ─> ReplicaManager ─> Broker.metadata ─> handlers
+
+Clients see an image only once the replicas have acted on it, so that a leader which a
+client learned of from this broker is leading.
+"""
+
+from functools import partial
+
+import attrs
+import trio
+
+from replication.cluster.alter_partition_manager import AlterPartitionManager
+from replication.cluster.controller_channel import ControllerChannel
+from replication.cluster.lifecycle import BrokerLifecycle
+from replication.cluster.metadata_cache import MetadataCache
+from replication.cluster.metadata_follower import MetadataFollower, metadata_fetcher
+from replication.cluster.node_scope import ListenError, listen
+from replication.cluster.request_metrics import RequestMetrics
+from replication.cluster.server import OnBug, Server
+from replication.cluster.wiring import Wiring
+from replication.config import BrokerConfig
+from replication.errors import UnderstudyError
+from replication.events import (
+    BrokerStarted,
+    BrokerStopped,
+    ControlledShutdownStarted,
+    EventSink,
+    LogDirectoryFailed,
+    LogRecovered,
+    ignore,
+)
+from replication.fetch_state import BrokerEndPoint
+from replication.metadata import (
+    METADATA_PARTITION,
+    METADATA_TOPIC_ID,
+    Endpoint,
+    MetadataImage,
+    delta_between,
+)
+from replication.metrics import MetricsRegistry
+from replication.net.seams import Listener, Seams
+from replication.replica_manager import ReplicaManager
+from storage.config import LogConfig
+from storage.errors import KafkaStorageError, StorageError
+from storage.log_manager import LogManager
+
+CONTROLLED_SHUTDOWN_SECONDS = 300.0  # BrokerServer.shutdown's patience
+CONTROLLER_ID = 0
+METADATA_LOG_CONFIG = LogConfig(segment_bytes=16 << 20)
+
+
+@attrs.define(eq=False, repr=False, kw_only=True)
+class Broker:
+    """One incarnation of a broker: made, run once, and thrown away."""
+
+    config: BrokerConfig
+    seams: Seams
+    on_bug: OnBug
+    sink: EventSink = ignore
+    metrics: MetricsRegistry = attrs.field(init=False)
+    request_metrics: RequestMetrics = attrs.field(init=False)
+    metadata: MetadataCache = attrs.field(init=False)
+    endpoints: list[Endpoint] = attrs.field(factory=list, init=False)
+    """Where clients reach this broker; known once it listens."""
+    port: int = attrs.field(default=0, init=False)
+    """Of the first listener."""
+    logs: LogManager = attrs.field(init=False)
+    replica_manager: ReplicaManager = attrs.field(init=False)
+    lifecycle: BrokerLifecycle = attrs.field(init=False)
+    _wiring: Wiring = attrs.field(init=False)
+    _channels: list[ControllerChannel] = attrs.field(factory=list, init=False)
+    _ready: bool = attrs.field(default=False, init=False)
+    _loop: trio.lowlevel.TrioToken | None = attrs.field(default=None, init=False)
+    _shutdown_asked: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _failure: Exception | None = attrs.field(default=None, init=False)
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+    _serving: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.metrics = MetricsRegistry(self.seams.clock.now)
+        self.request_metrics = RequestMetrics(self.metrics)
+        self.metadata = MetadataCache(self.seams.clock)
+        self._wiring = Wiring(
+            config=self.config,
+            seams=self.seams,
+            metrics=self.metrics,
+            sink=self.sink,
+            on_bug=self.on_bug,
+            broker_epoch=self._broker_epoch,
+        )
+
+    @property
+    def broker_id(self) -> int:
+        return self.config.node_id
+
+    def shut_down(self) -> None:
+        """Leave in good order; `run` returns when that is done. One that is still on its way
+        up has nothing to leave in order, and simply stops.
+        """
+        self._shutdown_asked.set()
+        if not self._ready:
+            self._scope.cancel()
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until `shut_down` or cancelled; started when the broker is unfenced and serves.
+
+        What the world did (a port in use, a directory of somebody else's, a disk that
+        failed) is raised as it is, not in a group.
+        """
+        clean = False
+        self._loop = trio.lowlevel.current_trio_token()
+        listeners = await self._listen()
+        self.logs = logs = self._wiring.log_manager(self._on_directory_failed)
+        try:
+            await self._load(logs)
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    if await self._started(nursery, logs, listeners):
+                        self._ready = True
+                        task_status.started()
+                        await self._shutdown_asked.wait()
+                        await self._leave()
+                        clean = True
+                    nursery.cancel_scope.cancel()
+            if self._failure is not None:
+                raise self._failure
+            if not self._ready:
+                task_status.started()  # and over: it was asked to stop meanwhile
+            if clean:
+                await self.seams.offload(partial(logs.shutdown, self.lifecycle.broker_epoch))
+        finally:
+            for listener in listeners:
+                listener.close()
+            for channel in self._channels:
+                channel.close()
+            logs.close_uncleanly()
+            if self._ready:
+                self.sink(BrokerStopped(broker=self.broker_id, clean=clean))
+
+    # Starting.
+
+    async def _listen(self) -> list[Listener]:
+        """Take the ports first: who cannot have them should not touch the logs."""
+        listeners: list[Listener] = []
+        advertised = {each.name: each for each in self.config.advertised_broker_listeners}
+        for each in self.config.broker_listeners:
+            try:
+                listener = await listen(self.seams.transport, each)
+            except ListenError:
+                for taken in listeners:
+                    taken.close()
+                raise
+            listeners.append(listener)
+            shown = advertised[each.name]
+            self.endpoints.append(Endpoint(each.name, shown.host, shown.port or listener.port))
+        self.port = listeners[0].port
+        return listeners
+
+    def _on_directory_failed(self, directory: str, error: OSError) -> None:
+        """From wherever the disk was touched, which may be a worker thread."""
+        assert self._loop is not None, "the logs are opened by a broker that runs"
+        self._loop.run_sync_soon(self._lose_directory, directory, error)
+
+    def _lose_directory(self, directory: str, error: OSError) -> None:
+        self.sink(LogDirectoryFailed(directory=directory, cause=str(error)))
+        # Without its metadata, or without any disk, a broker is of no use (KIP-858).
+        metadata_log = self.logs.get(METADATA_PARTITION)
+        holds_metadata = metadata_log is not None and metadata_log.failed
+        if holds_metadata or len(self.config.log_dirs) == 1:
+            self._fail(KafkaStorageError(f"{directory} is offline: {error}"))
+
+    async def _load(self, logs: LogManager) -> None:
+        for report in await self.seams.offload(logs.startup):
+            self.sink(
+                LogRecovered(
+                    partition=report.topic_partition,
+                    recovery_point=report.log_end_offset,
+                    log_end_offset=report.log_end_offset,
+                    truncated_bytes=report.bytes_truncated,
+                    clean=report.clean,
+                )
+            )
+
+    async def _started(
+        self, nursery: trio.Nursery, logs: LogManager, listeners: list[Listener]
+    ) -> bool:
+        """Whether the broker came up; what kept it from that is its `_failure`."""
+        try:
+            await self._start(nursery, logs, listeners)
+        except (UnderstudyError, StorageError, OSError) as error:
+            self._fail(error)
+            return False
+        return True
+
+    async def _start(
+        self, nursery: trio.Nursery, logs: LogManager, listeners: list[Listener]
+    ) -> None:
+        followed = await self._follow_metadata(nursery, logs)
+        self.lifecycle = self._lifecycle(logs.cluster_id)
+        await self.lifecycle.register(previous_broker_epoch=logs.previous_broker_epoch)
+        epoch = self.lifecycle.broker_epoch
+        image = await followed.wait_for(lambda image: image.offset >= epoch)
+        if logs.cluster_id is None:
+            assert image.cluster_id is not None, "the first record of the metadata names it"
+            await self.seams.offload(partial(logs.join_cluster, image.cluster_id))
+        alter_partition = AlterPartitionManager(
+            broker_id=self.broker_id,
+            broker_epoch=self._broker_epoch,
+            channel=self._channel("alter-partition"),
+            clock=self.seams.clock,
+            timeout_ms=self.config.request_timeout_ms,
+        )
+        nursery.start_soon(alter_partition.run)
+        self.replica_manager = self._replica_manager(logs, followed, alter_partition)
+        await nursery.start(self.replica_manager.run)
+        nursery.start_soon(self._publish, followed)
+        await self.metadata.wait_for(lambda image: image.offset >= epoch)
+        server = self._wiring.server(
+            metadata=self.metadata,
+            logs=logs,
+            replica_manager=self.replica_manager,
+            controller=self._channel("forwarding"),
+            request_metrics=self.request_metrics,
+        )
+        for listener, endpoint in zip(listeners, self.endpoints, strict=True):
+            nursery.start_soon(self._serve, server, listener, endpoint.name)
+            self.sink(BrokerStarted(broker=self.broker_id, host=endpoint.host, port=endpoint.port))
+        nursery.start_soon(self.lifecycle.run)
+        await self.metadata.wait_for(self._is_member)
+
+    def _is_member(self, image: MetadataImage) -> bool:
+        """Whether this incarnation, and no earlier one, is unfenced."""
+        registration = image.broker(self.broker_id)
+        return (
+            registration is not None
+            and registration.broker_epoch == self.lifecycle.broker_epoch
+            and not registration.fenced
+        )
+
+    async def _follow_metadata(self, nursery: trio.Nursery, logs: LogManager) -> MetadataCache:
+        """Take up the local copy of the metadata, and have the rest of it fetched."""
+        log = await self.seams.offload(
+            lambda: logs.get_or_create(METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG)
+        )
+        followed = MetadataCache(self.seams.clock)
+        follower = MetadataFollower(log=log, cache=followed, sink=self.sink, on_failure=self._fail)
+        follower.replay()
+        address = self.config.controller_address
+        fetcher = metadata_fetcher(
+            follower,
+            node_id=self.broker_id,
+            controller=BrokerEndPoint(CONTROLLER_ID, address.host, address.port),
+            seams=self.seams,
+            metrics=self.metrics,
+            on_bug=self.on_bug,
+        )
+        nursery.start_soon(fetcher.run)
+        return followed
+
+    async def _publish(self, followed: MetadataCache) -> None:
+        """Have each image acted upon, and then shown to clients."""
+        while True:
+            known = self.metadata.image
+            image = await followed.wait_for_change(known)
+            await self.replica_manager.apply_metadata(image, delta_between(known, image))
+            self.metadata.publish(image)
+
+    async def _serve(self, server: Server, listener: Listener, name: str) -> None:
+        with self._serving:
+            await server.serve(listener, name=name)
+
+    # Stopping.
+
+    async def _leave(self) -> None:
+        """Give away leadership while everything still runs; then serve nobody."""
+        self.sink(
+            ControlledShutdownStarted(
+                broker=self.broker_id, broker_epoch=self.lifecycle.broker_epoch
+            )
+        )
+        self.replica_manager.begin_controlled_shutdown()
+        if self.config.controlled_shutdown_enable:
+            await self.lifecycle.shut_down(timeout_seconds=CONTROLLED_SHUTDOWN_SECONDS)
+        self._serving.cancel()
+        await self.replica_manager.shutdown()
+
+    def _fail(self, error: Exception) -> None:
+        """The first failure that a broker cannot live with ends it."""
+        if self._failure is None:
+            self._failure = error
+        self._scope.cancel()
+
+    # What it is made of.
+
+    def _broker_epoch(self) -> int:
+        return self.lifecycle.broker_epoch
+
+    def _channel(self, purpose: str) -> ControllerChannel:
+        address = self.config.controller_address
+        client_id = f"broker-{self.broker_id}-{purpose}"
+        channel = ControllerChannel(address.host, address.port, client_id, self.seams)
+        self._channels.append(channel)
+        return channel
+
+    def _lifecycle(self, cluster_id: str | None) -> BrokerLifecycle:
+        return BrokerLifecycle(
+            broker_id=self.broker_id,
+            cluster_id=cluster_id or "",
+            incarnation_id=self.seams.chance.randbytes(16),
+            endpoints=self.endpoints,
+            rack=self.config.broker_rack,
+            channel=self._channel("heartbeat"),
+            clock=self.seams.clock,
+            heartbeat_interval_ms=self.config.broker_heartbeat_interval_ms,
+            session_timeout_ms=self.config.broker_session_timeout_ms,
+            metadata_offset=lambda: self.metadata.image.offset,
+        )
+
+    def _replica_manager(
+        self, logs: LogManager, followed: MetadataCache, alter_partition: AlterPartitionManager
+    ) -> ReplicaManager:
+        return ReplicaManager(
+            broker_id=self.broker_id,
+            config=self.config,
+            seams=self.seams,
+            log_manager=logs,
+            metadata=lambda: followed.image,
+            alter_partition=alter_partition,
+            make_fetcher_manager=self._wiring.fetcher_manager,
+            broker_epoch=self._broker_epoch,
+            sink=self.sink,
+            on_bug=self.on_bug,
+        )

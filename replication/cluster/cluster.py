@@ -1,0 +1,359 @@
+"""A whole cluster in this process: a controller and some brokers, each a node of its own.
+
+    async with open_cluster(brokers=3) as cluster:
+        ...  # cluster.bootstrap_servers is what a client is given
+        await cluster.kill_broker(1)
+        await cluster.until(lambda: cluster.leader("topic", 0) not in (None, 1))
+        await cluster.start_broker(1)
+
+    DATA/controller/log   DATA/broker-1/log   DATA/broker-2/log   DATA/broker-3/log
+
+Rule 1: nodes share the process and nothing else. Each has its own seams, and they talk
+over the transport as they would across machines.
+
+Rule 2: a node that is killed writes nothing from that moment on. Its disk and network are
+detached first and its tasks cancelled after, so no cleanup code can tidy up what a dead
+process would have left lying about.
+
+Rule 3: a node that starts again keeps its port, so that clients find it where it was.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
+from tempfile import TemporaryDirectory
+from typing import TypeAlias
+
+import attrs
+import trio
+
+from replication.cluster.broker import Broker
+from replication.cluster.controller_node import ControllerNode
+from replication.cluster.defaults import default_replication_factor
+from replication.cluster.node_scope import raising_only_one, raising_the_first
+from replication.cluster.server import OnBug
+from replication.config import BrokerConfig, Voter
+from replication.errors import UnderstudyError
+from replication.events import EventSink, ignore
+from replication.metadata import MetadataImage, PartitionRegistration
+from replication.net import production_seams
+from replication.net.clock import TrioClock
+from replication.net.detach import DetachableFileSystem, DetachableTransport
+from replication.net.seams import NodeClock, Seams
+from storage.errors import StorageError
+from storage.types import TopicPartition
+
+CONTROLLER_ID = 0
+HOST = "127.0.0.1"
+POLL_SECONDS = 0.01
+
+Node: TypeAlias = Broker | ControllerNode
+MakeSeams: TypeAlias = Callable[[int], Seams]
+MakeSink: TypeAlias = Callable[[int], EventSink]
+HostOf: TypeAlias = Callable[[int], str]
+
+
+class NotInTimeError(UnderstudyError):
+    """What was waited for did not come to hold."""
+
+
+@attrs.define(eq=False, repr=False, kw_only=True)
+class _Incarnation:
+    """One life of a node, and what to take from it when it is killed."""
+
+    node: Node
+    transport: DetachableTransport
+    file_system: DetachableFileSystem
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    on_failure: Callable[[Exception], None]
+    started: bool = False
+    ended: trio.Event = attrs.field(factory=trio.Event)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        try:
+            with self.scope:
+                await self.node.run(task_status=task_status)
+        except (UnderstudyError, StorageError, OSError) as error:
+            # What a killed node stumbles over while it is cancelled is the kill, not news.
+            if not self.transport.detached:
+                if not self.started:
+                    raise
+                self.on_failure(error)
+        finally:
+            self.ended.set()
+
+
+def loopback(_: int) -> str:
+    """Where the nodes of one machine are."""
+    return HOST
+
+
+def raise_bug(error: BaseException) -> None:
+    """The `on_bug` of a cluster that was given none: a mistake of ours ends the program."""
+    raise error
+
+
+@attrs.define(eq=False, repr=False, kw_only=True)
+class Cluster:
+    """Nodes by id; 0 is the controller. Made by `open_cluster`."""
+
+    configs: dict[int, BrokerConfig]
+    make_seams: MakeSeams
+    make_sink: MakeSink
+    on_bug: OnBug
+    clock: NodeClock
+    _nursery: trio.Nursery
+    failures: dict[int, Exception] = attrs.field(factory=dict, init=False)
+    """What ended a node that was neither killed nor stopped; a disk, most likely."""
+    _alive: dict[int, _Incarnation] = attrs.field(factory=dict, init=False)
+
+    # Where it is.
+
+    @property
+    def broker_ids(self) -> list[int]:
+        return sorted(self.configs.keys() - {CONTROLLER_ID})
+
+    @property
+    def brokers(self) -> dict[int, Broker]:
+        """Those that run now."""
+        alive = ((node_id, each.node) for node_id, each in sorted(self._alive.items()))
+        return {node_id: node for node_id, node in alive if isinstance(node, Broker)}
+
+    @property
+    def controller(self) -> ControllerNode | None:
+        incarnation = self._alive.get(CONTROLLER_ID)
+        node = None if incarnation is None else incarnation.node
+        assert not isinstance(node, Broker), "node 0 is the controller"
+        return node
+
+    @property
+    def bootstrap_list(self) -> list[str]:
+        """`host:port` of every broker, those that are down included."""
+        listeners = [self.configs[broker_id].listeners[0] for broker_id in self.broker_ids]
+        return [f"{each.host}:{each.port}" for each in listeners]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The same as one string, as clients take it."""
+        return ",".join(self.bootstrap_list)
+
+    # What it knows.
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest metadata that any running broker has."""
+        images = [broker.metadata.image for broker in self.brokers.values()]
+        return max(images, key=lambda image: image.offset, default=MetadataImage())
+
+    def partition(self, topic: str, partition: int) -> PartitionRegistration | None:
+        return self.image.partition(TopicPartition(topic, partition))
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """Who leads it; None where nobody does."""
+        registration = self.partition(topic, partition)
+        return None if registration is None or registration.leader < 0 else registration.leader
+
+    async def until(
+        self, predicate: Callable[[], bool], *, timeout_seconds: float = 30.0, what: str = ""
+    ) -> None:
+        """Until `predicate` holds; NotInTimeError where it does not come to."""
+        with self.clock.move_on_after(timeout_seconds):
+            while not predicate():
+                await self.clock.sleep(POLL_SECONDS)
+            return
+        raise NotInTimeError(f"not within {timeout_seconds:g} s: {what or predicate}")
+
+    # What happens to it.
+
+    async def start(self) -> None:
+        """Start every node; return when all brokers know each other."""
+        await self.start_node(CONTROLLER_ID)
+        with raising_the_first():
+            async with trio.open_nursery() as nursery:
+                for broker_id in self.broker_ids:
+                    nursery.start_soon(self.start_node, broker_id)
+        await self.until(self.is_complete, what="every broker knows every other")
+
+    def is_complete(self) -> bool:
+        """Whether every broker that runs knows every other one alive."""
+        brokers = self.brokers
+        return all(
+            broker.metadata.image.is_alive(other)
+            for broker in brokers.values()
+            for other in brokers
+        )
+
+    async def start_node(self, node_id: int) -> None:
+        """Start a node that is down; a broker is unfenced when this returns."""
+        assert node_id not in self._alive, f"node {node_id} runs already"
+        incarnation = self._incarnation(node_id)
+        self._alive[node_id] = incarnation
+        try:
+            await self._nursery.start(incarnation.run)
+        except BaseException:
+            del self._alive[node_id]
+            raise
+        incarnation.started = True
+        self.failures.pop(node_id, None)
+        self._keep_port(node_id, incarnation.node.port)
+
+    async def start_broker(self, broker_id: int) -> None:
+        await self.start_node(broker_id)
+
+    async def start_controller(self) -> None:
+        await self.start_node(CONTROLLER_ID)
+
+    async def kill_broker(self, broker_id: int) -> None:
+        await self.kill_node(broker_id)
+
+    async def kill_controller(self) -> None:
+        await self.kill_node(CONTROLLER_ID)
+
+    async def kill_node(self, node_id: int) -> None:
+        """As SIGKILL would: nothing is written, and nobody is told."""
+        incarnation = self._alive.pop(node_id)
+        incarnation.transport.detach()
+        incarnation.file_system.detach()
+        incarnation.scope.cancel()
+        await incarnation.ended.wait()
+        incarnation.file_system.abandon()
+
+    async def stop_node(self, node_id: int) -> None:
+        """A controlled shutdown, which leaves the node's logs in good order."""
+        incarnation = self._alive[node_id]
+        incarnation.node.shut_down()
+        await incarnation.ended.wait()
+        self._alive.pop(node_id, None)
+
+    async def stop_broker(self, broker_id: int) -> None:
+        await self.stop_node(broker_id)
+
+    async def stop(self) -> None:
+        """Every broker first, then the controller: somebody must take their leaderships."""
+        async with trio.open_nursery() as nursery:
+            for broker_id in self.brokers:
+                nursery.start_soon(self.stop_node, broker_id)
+        if CONTROLLER_ID in self._alive:
+            await self.stop_node(CONTROLLER_ID)
+
+    def _incarnation(self, node_id: int) -> _Incarnation:
+        seams = self.make_seams(node_id)
+        transport = DetachableTransport(seams.transport)
+        file_system = DetachableFileSystem(seams.file_system)
+        make = ControllerNode if node_id == CONTROLLER_ID else Broker
+        node = make(
+            config=self.configs[node_id],
+            seams=attrs.evolve(seams, transport=transport, file_system=file_system),
+            sink=self.make_sink(node_id),
+            on_bug=self.on_bug,
+        )
+        return _Incarnation(
+            node=node,
+            transport=transport,
+            file_system=file_system,
+            on_failure=partial(self._lose, node_id),
+        )
+
+    def _lose(self, node_id: int, error: Exception) -> None:
+        """A node has ended of itself. The others go on, as they would on other machines."""
+        self.failures[node_id] = error
+        self._alive.pop(node_id, None)
+
+    def _keep_port(self, node_id: int, port: int) -> None:
+        config = self.configs[node_id]
+        listener = attrs.evolve(config.listeners[0], port=port)
+        self.configs[node_id] = attrs.evolve(config, listeners=(listener,))
+        if node_id == CONTROLLER_ID:
+            voter = Voter(CONTROLLER_ID, listener.host, port)
+            for each, config in self.configs.items():
+                self.configs[each] = attrs.evolve(config, controller_quorum_voters=(voter,))
+
+
+@asynccontextmanager
+async def open_cluster(
+    *,
+    brokers: int = 3,
+    data_dir: str | None = None,
+    base_port: int = 0,
+    properties: Mapping[str, str] | None = None,
+    host_of: HostOf = loopback,
+    make_seams: MakeSeams | None = None,
+    make_sink: MakeSink | None = None,
+    on_bug: OnBug = raise_bug,
+) -> AsyncIterator[Cluster]:
+    """A cluster that is up when the block begins, and is shut down when it ends.
+
+    Args:
+        brokers: how many; their ids are 1 to `brokers`, the controller's is 0.
+        data_dir: where their data lies, and is found again; by default a temporary directory.
+        base_port: broker 1 listens there, broker 2 one above, ...; 0 takes any.
+        properties: further `server.properties` entries, for every node.
+        host_of: the host of each node, where they are not all on this machine.
+        make_seams: what each node reaches the world through; by default the real one.
+        make_sink: where each node's events go.
+        on_bug: what becomes of a mistake of ours; by default it is raised.
+    """
+    with ExitStack() as stack:
+        if data_dir is None:
+            data_dir = stack.enter_context(TemporaryDirectory(prefix="understudy-"))
+        configs = node_configs(
+            brokers=brokers,
+            data_dir=data_dir,
+            base_port=base_port,
+            properties=properties or {},
+            host_of=host_of,
+        )
+        with raising_only_one(), trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                cluster = Cluster(
+                    configs=configs,
+                    make_seams=make_seams or (lambda _: production_seams()),
+                    make_sink=make_sink or (lambda _: ignore),
+                    on_bug=on_bug,
+                    clock=TrioClock(),
+                    nursery=nursery,
+                )
+                await cluster.start()
+                yield cluster
+                await cluster.stop()
+                scope.cancel()
+
+
+def node_configs(
+    *,
+    brokers: int,
+    data_dir: str,
+    base_port: int = 0,
+    properties: Mapping[str, str],
+    host_of: HostOf = loopback,
+) -> dict[int, BrokerConfig]:
+    """What each node's server.properties would say."""
+    common = {
+        "cluster.id": "understudy",
+        "controller.listener.names": "CONTROLLER",
+        # The controller's own port is told to the brokers once it is known.
+        "controller.quorum.voters": f"{CONTROLLER_ID}@{host_of(CONTROLLER_ID)}:0",
+        "default.replication.factor": str(default_replication_factor(brokers)),
+    }
+    controller = {
+        "node.id": str(CONTROLLER_ID),
+        "process.roles": "controller",
+        "listeners": f"CONTROLLER://{host_of(CONTROLLER_ID)}:0",
+        "log.dirs": f"{data_dir}/{node_directory(CONTROLLER_ID)}/log",
+    }
+    configs = {CONTROLLER_ID: BrokerConfig.from_properties(common | controller | dict(properties))}
+    for broker_id in range(1, brokers + 1):
+        port = base_port + broker_id - 1 if base_port else 0
+        broker = {
+            "node.id": str(broker_id),
+            "process.roles": "broker",
+            "listeners": f"PLAINTEXT://{host_of(broker_id)}:{port}",
+            "log.dirs": f"{data_dir}/{node_directory(broker_id)}/log",
+        }
+        configs[broker_id] = BrokerConfig.from_properties(common | broker | dict(properties))
+    return configs
+
+
+def node_directory(node_id: int) -> str:
+    """Where a node's data lies below the cluster's."""
+    return "controller" if node_id == CONTROLLER_ID else f"broker-{node_id}"

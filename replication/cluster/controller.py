@@ -1,0 +1,315 @@
+"""The controller: the one node that decides who leads, and writes it down first.
+
+    request ──> decision ──> append, apply to the image ──> synced ──> answer, events
+                   ^                  │
+                   └── the next one ──┘   decides from what this one has made
+
+Rule 1: decisions are pure (`controller_decisions` and its neighbours) and follow each
+other without a checkpoint between reading the image and appending what changes it.
+
+Rule 2: nobody is answered, and nothing is served or told, before it is synced, be it only
+that nothing changes: what an answer has seen must not be undone.
+
+Rule 3: while the controller is away nothing is decided. When it comes back it has its log,
+a new leader epoch, and a session for everyone who was alive; who stays silent is fenced.
+
+A log that cannot be written ends the controller: `run` raises KafkaStorageError.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import attrs
+import trio
+
+from replication.cluster import controller_log_service as log_service
+from replication.cluster.controller_brokers import fence_expired, heartbeat, register
+from replication.cluster.controller_decisions import Decision, elections_of_leaderless
+from replication.cluster.controller_events import events_of
+from replication.cluster.controller_isr import alter_partition
+from replication.cluster.controller_sessions import BrokerSessions
+from replication.cluster.controller_topics import (
+    allocate_producer_ids,
+    create_topics,
+    delete_topics,
+)
+from replication.cluster.metadata_log import MetadataLog
+from replication.cluster.node_scope import listen
+from replication.cluster.server import Handler, OnBug, RequestContext, Server
+from replication.config import BrokerConfig, Listener as ListenerConfig, TopicConfig
+from replication.errors import ErrorCode, PeerUnavailableError
+from replication.events import Event, EventSink, LogDirectoryFailed, ignore
+from replication.metadata import (
+    BrokerRegistrationChangeRecord,
+    ClusterRecord,
+    ControllerRecord,
+    MetadataImage,
+    MetadataRecord,
+    TopicImage,
+)
+from replication.net.seams import Listener, Seams
+from replication.wire.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from replication.wire.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from replication.wire.apis import ApiKey
+from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from replication.wire.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from replication.wire.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from replication.wire.fetch import FetchRequest, FetchResponse
+from replication.wire.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from replication.wire.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from storage.checkpoint import MetaProperties, uuid_text
+from storage.errors import InconsistentMetadataError, KafkaStorageError
+from storage.types import Offset
+
+A = TypeVar("A")
+
+
+@attrs.define(eq=False, kw_only=True)
+class Controller:
+    """One incarnation of the controller: made, run once, and thrown away."""
+
+    config: BrokerConfig
+    seams: Seams
+    on_bug: OnBug
+    sink: EventSink = ignore
+    sessions: BrokerSessions = attrs.field(init=False)
+    listener: Listener | None = attrs.field(default=None, init=False)
+    """Where brokers reach it; known once `run` has started."""
+    _log: MetadataLog | None = attrs.field(default=None, init=False)
+    _events: deque[tuple[Offset, Event]] = attrs.field(factory=deque, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.sessions = BrokerSessions(self.config.broker_session_timeout_ms)
+
+    @property
+    def log(self) -> MetadataLog:
+        assert self._log is not None, "a controller that runs has its log"
+        return self._log
+
+    @property
+    def image(self) -> MetadataImage:
+        """Everything decided, be it synced or not."""
+        return self.log.image
+
+    @property
+    def cluster_id(self) -> str:
+        assert self.image.cluster_id is not None, "the first record of a log names its cluster"
+        return self.image.cluster_id
+
+    async def run(
+        self, *, task_status: trio.TaskStatus["Controller"] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Recover, listen, decide until cancelled. Started once brokers can be answered."""
+        self._log = await MetadataLog.open(
+            self.seams, self.config.metadata_directory, node_id=self.config.node_id
+        )
+        try:
+            await self._begin_epoch()
+            where = self._listener_config()
+            self.listener = await listen(self.seams.transport, where)
+            server = Server(
+                handlers=self.handlers(),
+                clock=self.seams.clock,
+                sink=self.sink,
+                on_bug=self.on_bug,
+                max_request_bytes=self.config.socket_request_max_bytes,
+                max_idle_seconds=self.config.connections_max_idle_ms / 1000,
+            )
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._sync)
+                nursery.start_soon(self._fence_silent_brokers)
+                nursery.start_soon(lambda: server.serve(self._listening, name=where.name))
+                task_status.started(self)
+        finally:
+            if self.listener is not None:
+                self.listener.close()
+            self._log.close()
+
+    @property
+    def _listening(self) -> Listener:
+        assert self.listener is not None, "it listens before it serves"
+        return self.listener
+
+    def _listener_config(self) -> ListenerConfig:
+        if self.config.controller_listeners:
+            return self.config.controller_listeners[0]
+        address = self.config.controller_address
+        return ListenerConfig("CONTROLLER", address.host, address.port)
+
+    def handlers(self) -> dict[ApiKey, Handler]:
+        """What it serves, for a `Server`."""
+
+        def of(method: Callable[[Any], Awaitable[Any]]) -> Handler:
+            async def handle(_: RequestContext, request: Any) -> Any:
+                return await method(request)
+
+            return handle
+
+        return {
+            ApiKey.BROKER_REGISTRATION: of(self.broker_registration),
+            ApiKey.BROKER_HEARTBEAT: of(self.broker_heartbeat),
+            ApiKey.ALTER_PARTITION: of(self.alter_partition),
+            ApiKey.CREATE_TOPICS: of(self.create_topics),
+            ApiKey.DELETE_TOPICS: of(self.delete_topics),
+            ApiKey.ALLOCATE_PRODUCER_IDS: of(self.allocate_producer_ids),
+            ApiKey.FETCH: of(self.fetch),
+            ApiKey.LIST_OFFSETS: of(self.list_offsets),
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: of(self.offset_for_leader_epoch),
+        }
+
+    # Requests.
+
+    async def broker_registration(
+        self, request: BrokerRegistrationRequest
+    ) -> BrokerRegistrationResponse:
+        known = self.image.broker(request.broker_id)
+        decision = register(
+            self.image,
+            request,
+            sessions=self.sessions,
+            unclean=self._allows_unclean,
+            now_ms=self.seams.clock.now_ms(),
+        )
+        same = known is not None and known.incarnation_id == request.incarnation_id
+        if decision.answer.error_code == ErrorCode.NONE and not same:
+            self.sessions.begin(request.broker_id)
+        return await self._carry_out(decision)
+
+    async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        decision = heartbeat(
+            self.image, request, sessions=self.sessions, unclean=self._allows_unclean
+        )
+        if decision.answer.error_code == ErrorCode.NONE:
+            self.sessions.touch(
+                request.broker_id,
+                now_ms=self.seams.clock.now_ms(),
+                metadata_offset=request.current_metadata_offset,
+            )
+        if any(
+            isinstance(record, BrokerRegistrationChangeRecord) and record.in_controlled_shutdown
+            for record in decision.records
+        ):
+            last = self.image.offset + len(decision.records)
+            self.sessions.shutdown_began(request.broker_id, last)
+        return await self._carry_out(decision)
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        return await self._carry_out(alter_partition(self.image, request))
+
+    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        return await self._carry_out(
+            create_topics(self.image, request, config=self.config, chance=self.seams.chance)
+        )
+
+    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        return await self._carry_out(delete_topics(self.image, request, config=self.config))
+
+    async def allocate_producer_ids(
+        self, request: AllocateProducerIdsRequest
+    ) -> AllocateProducerIdsResponse:
+        return await self._carry_out(allocate_producer_ids(self.image, request))
+
+    async def fetch(self, request: FetchRequest) -> FetchResponse:
+        return await log_service.fetch(self.log, request, self.seams.clock)
+
+    async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        await trio.lowlevel.checkpoint()
+        return log_service.list_offsets(self.log, request)
+
+    async def offset_for_leader_epoch(
+        self, request: OffsetForLeaderEpochRequest
+    ) -> OffsetForLeaderEpochResponse:
+        await trio.lowlevel.checkpoint()
+        return log_service.offset_for_leader_epoch(self.log, request)
+
+    # Decisions into the log, and out of it.
+
+    async def _carry_out(self, decision: Decision[A]) -> A:
+        if decision.records:
+            try:
+                self._append(decision.records, cause=decision.cause)
+            except KafkaStorageError as error:
+                # `_sync` ends the controller; whoever asked sees its connection close.
+                raise PeerUnavailableError("this controller cannot write its log") from error
+        await self.log.wait_until_synced(self.log.log_end_offset)
+        return decision.answer
+
+    def _append(
+        self, records: Sequence[MetadataRecord], *, cause: str, silent_ms: int = -1
+    ) -> None:
+        before = self.image
+        after = self.log.append(records)
+        if self.sink is not ignore:
+            events = events_of(records, before, after, cause=cause, silent_ms=silent_ms)
+            self._events.extend((after.offset, event) for event in events)
+
+    async def _begin_epoch(self) -> None:
+        """The first records of this reign, and what it can already put right."""
+        records: list[MetadataRecord] = []
+        known, wanted = self.image.cluster_id, self.config.cluster_id
+        if known is None:
+            records.append(ClusterRecord(wanted or uuid_text(self.seams.chance.randbytes(16))))
+        elif wanted not in (None, known):
+            raise InconsistentMetadataError(
+                f"{self.config.metadata_directory} belongs to cluster {known}, not to {wanted}"
+            )
+        records.append(ControllerRecord(self.config.node_id, self.log.leader_epoch))
+        records += elections_of_leaderless(self.image, self._allows_unclean)
+        self._append(records, cause="controller started")
+        await self._sync_once()
+        self.sessions.restart(self.image, self.seams.clock.now_ms())
+        if known is None:
+            owner = MetaProperties(cluster_id=self.cluster_id, node_id=self.config.node_id)
+            await self.log.sign_directory(owner)
+
+    async def _sync(self) -> None:
+        while True:
+            await self.log.wait_for_appends()
+            await self._sync_once()
+
+    async def _sync_once(self) -> None:
+        try:
+            await self.log.sync()
+        except KafkaStorageError as error:
+            self.sink(
+                LogDirectoryFailed(directory=self.config.metadata_directory, cause=str(error))
+            )
+            raise
+        while self._events and self._events[0][0] < self.log.high_watermark:
+            self.sink(self._events.popleft()[1])
+
+    async def _fence_silent_brokers(self) -> None:
+        clock, timeout_ms = self.seams.clock, self.config.broker_session_timeout_ms
+        while True:
+            self._fence_expired(clock.now_ms())
+            expiry_ms = self.sessions.next_expiry_ms(self.image)
+            wait_ms = timeout_ms
+            if expiry_ms is not None:
+                # A session that is yet to begin ends no earlier than a full one from now.
+                wait_ms = min(timeout_ms, max(1, expiry_ms + 1 - clock.now_ms()))
+            await clock.sleep(wait_ms / 1000)
+
+    def _fence_expired(self, now_ms: int) -> None:
+        while True:
+            fencing = fence_expired(
+                self.image, sessions=self.sessions, unclean=self._allows_unclean, now_ms=now_ms
+            )
+            if fencing is None:
+                return
+            silent_ms = self.sessions.silent_ms(fencing.broker.broker_id, now_ms)
+            self._append(fencing.records, cause="session expired", silent_ms=silent_ms)
+
+    def _allows_unclean(self, topic: TopicImage) -> bool:
+        topic_config = TopicConfig.from_overrides(topic.configs, self.config)
+        return topic_config.unclean_leader_election_enable

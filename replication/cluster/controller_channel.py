@@ -1,0 +1,65 @@
+"""A broker's line to the controller: one connection, made again whenever it is lost.
+
+The controller answers a connection's requests in order, and a topic creation may take as
+long as its client is willing to wait. So heartbeats, ISR changes and forwarded requests
+have a channel each, as Kafka gives each its own NodeToControllerChannelManager.
+
+A call either has its answer or raises PeerUnavailableError; whether to try again is the
+caller's to know, for only the caller knows whether asking twice does harm.
+"""
+
+from typing import Any, Protocol
+
+import attrs
+import trio
+
+from replication.errors import PeerUnavailableError, ProtocolError
+from replication.net.rpc import RpcClient
+from replication.net.seams import Seams
+from replication.wire.apis import API_OF_REQUEST
+
+
+class ControllerCalls(Protocol):
+    """What most callers need of a channel."""
+
+    async def call(self, request: Any, *, timeout_ms: int) -> Any:
+        """The controller's answer; PeerUnavailableError where it gives none in time."""
+
+
+@attrs.define(eq=False)
+class ControllerChannel:
+    """Calls the controller at `host:port`."""
+
+    host: str
+    port: int
+    client_id: str
+    seams: Seams
+    _client: RpcClient | None = attrs.field(default=None, init=False)
+    _connecting: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+
+    async def call(self, request: Any, *, timeout_ms: int) -> Any:
+        """The answer, in the newest version: both of us are of one release."""
+        client = await self._connected(timeout_ms)
+        version = API_OF_REQUEST[type(request)].max_version
+        try:
+            return await client.call(request, version=version, timeout_ms=timeout_ms)
+        except ProtocolError as error:
+            raise PeerUnavailableError(f"the controller does not speak to us: {error}") from error
+
+    async def _connected(self, timeout_ms: int) -> RpcClient:
+        async with self._connecting:
+            if self._client is None or self._client.closed:
+                self._client = await RpcClient.connect(
+                    self.seams.transport,
+                    self.host,
+                    self.port,
+                    client_id=self.client_id,
+                    clock=self.seams.clock,
+                    timeout_ms=timeout_ms,
+                )
+            return self._client
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None

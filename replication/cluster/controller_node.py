@@ -1,0 +1,56 @@
+"""The controller as a node of its own: started, stopped and killed as a broker is.
+
+It keeps nothing back for its end. Everything it has answered for is synced, so leaving in
+good order and being killed differ in nothing but the goodbye.
+"""
+
+import attrs
+import trio
+
+from replication.cluster.controller import Controller
+from replication.cluster.node_scope import raising_only_one
+from replication.cluster.server import OnBug
+from replication.config import BrokerConfig
+from replication.events import EventSink, ignore
+from replication.net.seams import Seams
+
+
+@attrs.define(eq=False, repr=False, kw_only=True)
+class ControllerNode:
+    """One incarnation of the controller."""
+
+    config: BrokerConfig
+    seams: Seams
+    on_bug: OnBug
+    sink: EventSink = ignore
+    controller: Controller = attrs.field(init=False)
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.controller = Controller(
+            config=self.config, seams=self.seams, sink=self.sink, on_bug=self.on_bug
+        )
+
+    @property
+    def port(self) -> int:
+        """Where brokers reach it; 0 before it listens."""
+        listener = self.controller.listener
+        return 0 if listener is None else listener.port
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until `shut_down` or cancelled; started once brokers are answered."""
+        ready = False
+        with raising_only_one(), self._scope:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self._control)
+                ready = True
+                task_status.started()
+        if not ready:
+            task_status.started()  # and over: it was asked to stop meanwhile
+
+    async def _control(self, task_status: trio.TaskStatus[Controller]) -> None:
+        await self.controller.run(task_status=task_status)
+
+    def shut_down(self) -> None:
+        """Stop; `run` returns when that is done."""
+        self._scope.cancel()

@@ -1,0 +1,47 @@
+"""What a broker answers: one module for each group of APIs.
+
+    metadata.py      Metadata, DescribeCluster
+    produce.py       Produce
+    fetch.py         Fetch
+    offsets.py       ListOffsets, OffsetForLeaderEpoch
+    topics.py        CreateTopics, DeleteTopics
+    configs.py       DescribeConfigs
+    coordinators.py  FindCoordinator, InitProducerId
+
+Every handler is a function of the node, the request's context and the request. It answers
+from what this broker knows, or carries the question to the controller; it never blocks
+the node, and what is wrong with one partition or topic is told beside the others' answers.
+"""
+
+from functools import partial
+
+from replication.cluster.handlers.configs import describe_configs
+from replication.cluster.handlers.coordinators import find_coordinator, init_producer_id
+from replication.cluster.handlers.fetch import fetch
+from replication.cluster.handlers.metadata import describe_cluster, metadata
+from replication.cluster.handlers.node import BrokerNode
+from replication.cluster.handlers.offsets import list_offsets, offset_for_leader_epoch
+from replication.cluster.handlers.produce import produce
+from replication.cluster.handlers.topics import create_topics, delete_topics
+from replication.cluster.server import Handler
+from replication.wire.apis import ApiKey
+
+
+def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
+    """What `node` serves."""
+    return {
+        ApiKey.PRODUCE: partial(produce, node),
+        ApiKey.FETCH: partial(fetch, node),
+        ApiKey.LIST_OFFSETS: partial(list_offsets, node),
+        ApiKey.METADATA: partial(metadata, node),
+        ApiKey.FIND_COORDINATOR: partial(find_coordinator, node),
+        ApiKey.CREATE_TOPICS: partial(create_topics, node),
+        ApiKey.DELETE_TOPICS: partial(delete_topics, node),
+        ApiKey.INIT_PRODUCER_ID: partial(init_producer_id, node),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: partial(offset_for_leader_epoch, node),
+        ApiKey.DESCRIBE_CONFIGS: partial(describe_configs, node),
+        ApiKey.DESCRIBE_CLUSTER: partial(describe_cluster, node),
+    }
+
+
+__all__ = ["BrokerNode", "broker_handlers"]

@@ -1,0 +1,42 @@
+"""ListOffsets 0, which knew of segments only (UnifiedLog.legacyFetchOffsetsBefore).
+
+    segments   [0 ── 99][100 ── 199][200 ── 250|
+    written         9:00        10:00      now
+    asked for 10:30, two of them:  200? no, 10:00 is the last not after it: [100, 0]
+
+What can be answered is where segments begin, and the log's end; each counts as old as its
+segment's file, the end as of now. The answer is descending. A consumer is shown no offset
+above the high watermark: it stands in for those that are.
+"""
+
+from storage.log import Log
+from storage.segment import LOG_SUFFIX
+from storage.types import Offset
+
+LATEST, EARLIEST = -1, -2
+
+
+def legacy_offsets(log: Log, *, timestamp: int, count: int, wall_ms: int) -> list[Offset]:
+    """Up to `count` offsets from `timestamp` backwards, the newest first."""
+    known = [
+        (
+            max(segment.base_offset, log.log_start_offset),
+            log.file_system.modified_ms(segment.path(LOG_SUFFIX)),
+        )
+        for segment in log.segments
+    ]
+    if log.segments.active.size > 0:
+        known.append((log.log_end_offset, wall_ms))
+    if timestamp == EARLIEST:
+        found = known[:1]
+    elif timestamp == LATEST:
+        found = known
+    else:
+        found = [each for each in known if each[1] <= timestamp]
+    last = max(0, len(found) - max(0, count))
+    return sorted((offset for offset, _ in found[last:]), reverse=True)
+
+
+def as_a_consumer_sees(offsets: list[Offset], high_watermark: Offset) -> list[Offset]:
+    visible = [offset for offset in offsets if offset <= high_watermark]
+    return visible if len(visible) == len(offsets) else [high_watermark, *visible]

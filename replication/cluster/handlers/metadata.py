@@ -1,0 +1,175 @@
+"""Metadata and DescribeCluster: who is there, and who leads what.
+
+A client is told only of brokers it can use: registered, not fenced, and with an endpoint
+on the listener it came in by. A replica elsewhere is offline; a leader elsewhere makes its
+partition LEADER_NOT_AVAILABLE (KRaftMetadataCache). Any live broker may be named as the
+controller, since each forwards to it: we name ourselves, which this client has reached.
+
+A topic that does not exist is made on the way where `auto.create.topics.enable` and the
+client allow it. Kafka answers UNKNOWN_TOPIC_OR_PARTITION meanwhile and lets the client
+ask again; we wait as long as a creation usually takes, and so mostly answer once.
+"""
+
+from collections.abc import Iterable
+
+from replication.cluster.handlers.node import BrokerNode
+from replication.cluster.handlers.topics import create_automatically
+from replication.cluster.handlers.view import View
+from replication.cluster.server import RequestContext
+from replication.cluster.topic_names import fault_of
+from replication.errors import ErrorCode
+from replication.metadata import PartitionRegistration, TopicImage
+from replication.replica_manager import INTERNAL_TOPICS
+from replication.wire.describe_cluster import (
+    BROKERS,
+    UNKNOWN_OPERATIONS,
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from replication.wire.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from storage.types import NO_TOPIC_ID, TopicId
+
+IDS_SINCE = 12  # KIP-516
+# What AclEntry.supportedOperations lists, a bit for each: all of it, without an authorizer.
+TOPIC_OPERATIONS = 3576
+CLUSTER_OPERATIONS = 8096
+
+
+async def metadata(
+    node: BrokerNode, context: RequestContext, request: MetadataRequest
+) -> MetadataResponse:
+    """By name, by id (from version 12), or all of them."""
+    if _is_malformed(request, context.version):
+        return _refused(request)
+    if request.topics is None or (context.version == 0 and not request.topics):
+        view = View(node.metadata.image, context.listener)
+        topics = [_topic(view, topic) for _, topic in sorted(view.image.topics.items())]
+    else:
+        refused: dict[str, ErrorCode] = {}
+        if request.allow_auto_topic_creation and node.config.auto_create_topics_enable:
+            names = [wanted.name for wanted in request.topics if wanted.name is not None]
+            refused = await create_automatically(node, names)
+        view = View(node.metadata.image, context.listener)
+        topics = _answers(view, request.topics, refused)
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            if topic.error_code == ErrorCode.NONE:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=broker_id, host=end.host, port=end.port, rack=rack)
+            for broker_id, end, rack in view.brokers()
+        ],
+        cluster_id=node.cluster_id,
+        controller_id=node.broker_id,
+        topics=topics,
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+async def describe_cluster(
+    node: BrokerNode, context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    """The brokers alone; the controllers are asked on their own listener (KIP-919)."""
+    if request.endpoint_type != BROKERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="this listener describes brokers",
+            endpoint_type=BROKERS,
+        )
+    return DescribeClusterResponse(
+        cluster_id=node.cluster_id,
+        controller_id=node.broker_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=broker_id, host=end.host, port=end.port, rack=rack)
+            for broker_id, end, rack in View(node.metadata.image, context.listener).brokers()
+        ],
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS
+            if request.include_cluster_authorized_operations
+            else UNKNOWN_OPERATIONS
+        ),
+    )
+
+
+def _is_malformed(request: MetadataRequest, version: int) -> bool:
+    """Versions 10 and 11 have a field for ids, and names that may be null; neither is served."""
+    return version < IDS_SINCE and any(
+        topic.name is None or topic.topic_id != NO_TOPIC_ID for topic in request.topics or ()
+    )
+
+
+def _refused(request: MetadataRequest) -> MetadataResponse:
+    return MetadataResponse(
+        topics=[
+            MetadataResponseTopic(
+                error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id
+            )
+            for topic in request.topics or ()
+        ]
+    )
+
+
+def _answers(
+    view: View, wanted: Iterable[MetadataRequestTopic], refused: dict[str, ErrorCode]
+) -> list[MetadataResponseTopic]:
+    """One answer for each topic, however often it was asked for."""
+    asked = dict.fromkeys((topic.topic_id, topic.name) for topic in wanted)
+    return [_answer(view, topic_id, name, refused) for topic_id, name in asked]
+
+
+def _answer(
+    view: View, topic_id: TopicId, name: str | None, refused: dict[str, ErrorCode]
+) -> MetadataResponseTopic:
+    """One topic asked for by name or by id; the id wins where both are given."""
+    if name is None or topic_id != NO_TOPIC_ID:
+        topic = view.image.topic_by_id(topic_id)
+        unknown = MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
+        )
+    else:
+        topic = view.image.topics.get(name)
+        error = refused.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if fault_of(name) is not None:
+            error = ErrorCode.INVALID_TOPIC_EXCEPTION
+        unknown = MetadataResponseTopic(error_code=error, name=name)
+    return unknown if topic is None else _topic(view, topic)
+
+
+def _topic(view: View, topic: TopicImage) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            _partition(view, index, partition)
+            for index, partition in sorted(topic.partitions.items())
+        ],
+    )
+
+
+def _partition(
+    view: View, index: int, partition: PartitionRegistration
+) -> MetadataResponsePartition:
+    has_leader = view.endpoint(partition.leader) is not None
+    return MetadataResponsePartition(
+        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=partition.leader if has_leader else -1,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=[
+            replica for replica in partition.replicas if view.endpoint(replica) is None
+        ],
+    )

@@ -1,0 +1,54 @@
+"""What the handlers of a broker are given of it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from replication.cluster.controller_channel import ControllerCalls
+from replication.cluster.metadata_cache import MetadataCache
+from replication.cluster.producer_ids import ProducerIds
+from replication.config import BrokerConfig
+from replication.errors import PeerUnavailableError
+from replication.fetch_session.context import FetchManager
+from replication.net.seams import NodeClock
+from replication.replica_manager import ReplicaManager
+from storage.log_manager import LogManager
+
+# A forwarded request takes at least this long before it is given up: a client may say 0.
+MINIMUM_FORWARD_TIMEOUT_MS = 1_000
+RECONNECT_BACKOFF_MS = 50  # reconnect.backoff.ms of NodeToControllerChannelManager's client
+
+
+@attrs.define(eq=False, repr=False, kw_only=True)
+class BrokerNode:
+    """One broker, as far as an answer to a client needs it."""
+
+    broker_id: int
+    cluster_id: str
+    config: BrokerConfig
+    clock: NodeClock
+    metadata: MetadataCache
+    logs: LogManager
+    replica_manager: ReplicaManager
+    fetch_sessions: FetchManager
+    controller: ControllerCalls
+    producer_ids: ProducerIds
+    broker_epoch: Callable[[], int]
+
+    async def forward(self, request: Any, *, timeout_ms: int) -> Any:
+        """The controller's answer; PeerUnavailableError where it gives none.
+
+        A controller that is away is waited for as long as the client waits for us. A request
+        that it may have carried out before it died is sent again, as Kafka does: creating a
+        topic twice is then answered with TOPIC_ALREADY_EXISTS.
+        """
+        deadline_ms = self.clock.now_ms() + max(timeout_ms, MINIMUM_FORWARD_TIMEOUT_MS)
+        while True:
+            left_ms = deadline_ms - self.clock.now_ms()
+            try:
+                return await self.controller.call(request, timeout_ms=max(1, left_ms))
+            except PeerUnavailableError:
+                if left_ms <= RECONNECT_BACKOFF_MS:
+                    raise
+            await self.clock.sleep(RECONNECT_BACKOFF_MS / 1000)

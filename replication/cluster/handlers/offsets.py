@@ -1,0 +1,168 @@
+"""ListOffsets and OffsetForLeaderEpoch: where a partition's log begins, ends and parts.
+
+    timestamp   asks for                                             since version
+    t >= 0      the first record at or after t                       1
+    -1, -2      the end (as far as the asker may see), the start     1
+    -3          the record with the largest timestamp (KIP-734)      7
+    -4          the start of what is on this disk (KIP-405)          8
+    -5          the end of what is in tiered storage (KIP-1005)      9
+
+Version 0 asks for segments' bounds instead: legacy_offsets.py.
+"""
+
+from collections import Counter
+
+from replication.cluster.handlers.legacy_offsets import as_a_consumer_sees, legacy_offsets
+from replication.cluster.handlers.node import BrokerNode
+from replication.cluster.server import RequestContext
+from replication.errors import ErrorCode
+from replication.fetch_data import Isolation
+from replication.replica_manager import ListOffsetsResult
+from replication.wire.list_offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from replication.wire.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from storage.types import TopicPartition
+
+SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+OFFSET_NOT_AVAILABLE_SINCE = 5  # KIP-207
+READ_COMMITTED = 1
+
+
+async def list_offsets(
+    node: BrokerNode, context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse:
+    named = Counter(
+        (topic.name, asked.partition_index)
+        for topic in request.topics
+        for asked in topic.partitions
+    )
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(
+                        partition_index=asked.partition_index,
+                        error_code=ErrorCode.INVALID_REQUEST,
+                    )
+                    if named[topic.name, asked.partition_index] > 1
+                    else _list_one(node, context, request, topic.name, asked)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _list_one(
+    node: BrokerNode,
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    topic: str,
+    asked: ListOffsetsPartition,
+) -> ListOffsetsPartitionResponse:
+    index = asked.partition_index
+    if context.version < SINCE_VERSION.get(asked.timestamp, 0):
+        return ListOffsetsPartitionResponse(
+            partition_index=index, error_code=ErrorCode.UNSUPPORTED_VERSION
+        )
+    if context.version == 0:
+        return _list_segments(node, TopicPartition(topic, index), request.replica_id, asked)
+    committed = request.isolation_level == READ_COMMITTED
+    result = node.replica_manager.list_offsets(
+        TopicPartition(topic, index),
+        timestamp=asked.timestamp,
+        isolation=Isolation.LAST_STABLE if committed else Isolation.HIGH_WATERMARK,
+        current_leader_epoch=asked.current_leader_epoch,
+        replica_id=request.replica_id,
+    )
+    return ListOffsetsPartitionResponse(
+        partition_index=index,
+        error_code=_error(result, context.version),
+        timestamp=result.timestamp,
+        offset=result.offset,
+        leader_epoch=result.leader_epoch,
+    )
+
+
+def _list_segments(
+    node: BrokerNode, partition: TopicPartition, replica_id: int, asked: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    """ListOffsets 0. The end of the log says whether we lead it, and how far it may be seen."""
+    end = node.replica_manager.list_offsets(
+        partition, timestamp=LATEST, isolation=Isolation.HIGH_WATERMARK, replica_id=replica_id
+    )
+    error = ErrorCode.UNSUPPORTED_VERSION if asked.timestamp < EARLIEST else _error(end, 0)
+    log = node.logs.get(partition)
+    if error is not ErrorCode.NONE or log is None:
+        return ListOffsetsPartitionResponse(partition_index=partition.partition, error_code=error)
+    offsets = legacy_offsets(
+        log,
+        timestamp=asked.timestamp,
+        count=asked.max_num_offsets,
+        wall_ms=node.clock.wall_ms(),
+    )
+    if replica_id < 0:
+        offsets = as_a_consumer_sees(offsets, end.offset)
+    return ListOffsetsPartitionResponse(
+        partition_index=partition.partition, old_style_offsets=offsets
+    )
+
+
+def _error(result: ListOffsetsResult, version: int) -> ErrorCode:
+    if result.error == ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_SINCE:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return result.error
+
+
+async def offset_for_leader_epoch(
+    node: BrokerNode, _: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """Where the leader's log leaves an epoch: KIP-101's question."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    _epoch_end(
+                        node,
+                        TopicPartition(topic.topic, asked.partition),
+                        leader_epoch=asked.leader_epoch,
+                        current_leader_epoch=asked.current_leader_epoch,
+                    )
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _epoch_end(
+    node: BrokerNode, partition: TopicPartition, *, leader_epoch: int, current_leader_epoch: int
+) -> EpochEndOffset:
+    result = node.replica_manager.offset_for_leader_epoch(
+        partition, leader_epoch=leader_epoch, current_leader_epoch=current_leader_epoch
+    )
+    return EpochEndOffset(
+        error_code=result.error,
+        partition=partition.partition,
+        leader_epoch=result.leader_epoch,
+        end_offset=result.end_offset,
+    )

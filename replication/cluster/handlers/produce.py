@@ -1,0 +1,159 @@
+"""Produce: records in, where they came to lie out.
+
+What is wrong with a whole partition's bytes (not one batch of version 2) is refused here,
+as ProduceRequest.validateRecords does; what is wrong with the batch is the log's to say.
+acks=0 has no answer, so an error in it can only be told by hanging up (KafkaApis).
+"""
+
+from collections.abc import Mapping
+
+from replication.cluster.handlers.node import BrokerNode
+from replication.cluster.handlers.view import View
+from replication.cluster.server import CloseConnectionError, RequestContext
+from replication.errors import ErrorCode
+from replication.replica_manager import ProduceResult
+from replication.wire.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from storage.compression import Codec
+from storage.errors import StorageError, UnsupportedCompressionTypeError
+from storage.record_batch import HEADER_SIZE, MAGIC, read_header
+from storage.types import TopicPartition
+
+MAGIC_AT = 16  # the same in every format there has been
+ZSTD_SINCE = 7  # KIP-110
+LEADER_HINTS_SINCE = 10  # KIP-951
+
+
+async def produce(
+    node: BrokerNode, context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | None:
+    entries: dict[TopicPartition, memoryview] = {}
+    results: dict[TopicPartition, ProduceResult] = {}
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            partition = TopicPartition(topic.name, data.index)
+            assert isinstance(data.records, memoryview | None), (
+                "a request has its records in memory"
+            )
+            if partition in entries or partition in results:
+                results[partition] = _refused(ErrorCode.INVALID_REQUEST, "partition named twice")
+                entries.pop(partition, None)
+            elif data.records is None:
+                results[partition] = _refused(ErrorCode.INVALID_RECORD, "no record batch")
+            elif (refusal := _refusal(request, data.records, context.version)) is not None:
+                results[partition] = refusal
+            else:
+                entries[partition] = data.records
+    if entries:
+        results |= await node.replica_manager.append_records(
+            timeout_ms=request.timeout_ms, required_acks=request.acks, entries=entries
+        )
+    if request.acks == 0:
+        _hang_up_on_error(results)
+        return None
+    return _response(node, context, request, results)
+
+
+def _refusal(request: ProduceRequest, records: memoryview, version: int) -> ProduceResult | None:
+    """What is wrong with a partition's bytes before anybody looks for the partition."""
+    if len(records) < HEADER_SIZE:
+        return _refused(ErrorCode.INVALID_RECORD, "no whole record batch")
+    if records[MAGIC_AT] < MAGIC:
+        message = f"a batch of magic {records[MAGIC_AT]}; since Produce 3 it is {MAGIC}"
+        return _refused(ErrorCode.INVALID_RECORD, message)
+    try:
+        header = read_header(records)
+        codec = header.codec
+    except UnsupportedCompressionTypeError as error:
+        return _refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, str(error))
+    except StorageError as error:
+        return _refused(ErrorCode.CORRUPT_MESSAGE, str(error))
+    if header.size != len(records):
+        return _refused(ErrorCode.INVALID_RECORD, "not exactly one record batch")
+    if codec is Codec.ZSTD and version < ZSTD_SINCE:
+        return _refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce 7")
+    return _refusal_of_transaction(request) if header.is_transactional else None
+
+
+def _refusal_of_transaction(request: ProduceRequest) -> ProduceResult:
+    """Nobody here could ever end it, and `read_committed` would wait for that for ever."""
+    if request.transactional_id is None:
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return _refused(error, "a transactional batch without a transactional id")
+    return _refused(ErrorCode.INVALID_TXN_STATE, "no transaction was begun here")
+
+
+def _refused(error: ErrorCode, message: str) -> ProduceResult:
+    return ProduceResult(error=error, error_message=message)
+
+
+def _hang_up_on_error(results: Mapping[TopicPartition, ProduceResult]) -> None:
+    errors = {
+        f"{partition}: {result.error.name}"
+        for partition, result in results.items()
+        if result.error != ErrorCode.NONE
+    }
+    if errors:
+        raise CloseConnectionError(f"a produce with acks=0 failed: {', '.join(sorted(errors))}")
+
+
+def _response(
+    node: BrokerNode,
+    context: RequestContext,
+    request: ProduceRequest,
+    results: Mapping[TopicPartition, ProduceResult],
+) -> ProduceResponse:
+    view = View(node.metadata.image, context.listener)
+    moved = {
+        partition: view.leader(partition)
+        for partition, result in results.items()
+        if result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    }
+    leaders = {leader for leader, _ in moved.values()}
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                partition_responses=[
+                    _partition(
+                        partition := TopicPartition(topic.name, data.index),
+                        results[partition],
+                        moved.get(partition, (-1, -1)),
+                    )
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ],
+        node_endpoints=[
+            NodeEndpoint(node_id=broker_id, host=end.host, port=end.port, rack=rack)
+            for broker_id, end, rack in view.brokers()
+            if broker_id in leaders and context.version >= LEADER_HINTS_SINCE
+        ],
+    )
+
+
+def _partition(
+    partition: TopicPartition, result: ProduceResult, leader: tuple[int, int]
+) -> PartitionProduceResponse:
+    leader_id, leader_epoch = leader
+    return PartitionProduceResponse(
+        index=partition.partition,
+        error_code=result.error,
+        base_offset=result.base_offset,
+        log_append_time_ms=result.log_append_time_ms,
+        log_start_offset=result.log_start_offset,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in sorted(result.record_errors.items())
+        ],
+        error_message=result.error_message,
+        current_leader=LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch),
+    )

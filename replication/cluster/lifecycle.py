@@ -1,0 +1,188 @@
+"""A broker's life as the controller sees it (KIP-631, KIP-841).
+
+    STARTING ── registered ──> RECOVERY ── unfenced ──> RUNNING
+                                                           │ shut_down
+               NOT_RUNNING <── granted, or out of time ── PENDING_CONTROLLED_SHUTDOWN
+
+Rule 1: a registration is one incarnation. Its broker epoch is the offset of the record
+that registered it, so every restart has a larger one, and an older self can be refused.
+
+Rule 2: heartbeats go on whatever the controller answers. A fenced broker that catches up
+is unfenced by the next one; a controller that was away finds us still here.
+
+Rule 3: nothing waits for an interval that need not: the first heartbeat follows the
+catching up, and a shutdown's heartbeats follow each other until it is granted.
+"""
+
+import enum
+from collections.abc import Callable, Sequence
+
+import attrs
+import trio
+
+from replication.cluster.controller_channel import ControllerCalls
+from replication.errors import ErrorCode, PeerUnavailableError, UnderstudyError
+from replication.metadata import Endpoint
+from replication.net.seams import NodeClock
+from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from replication.wire.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Listener,
+)
+from storage.types import Offset
+
+NO_BROKER_EPOCH = -1
+PLAINTEXT = 0  # SecurityProtocol's id
+RETRY_SECONDS = 0.1
+SHUTDOWN_RETRY_SECONDS = 0.05
+CONTROLLER_PATIENCE_SECONDS = 2.0  # of a broker that wants to leave
+REGISTRATION_TIMEOUT_SECONDS = 60.0  # initial.broker.registration.timeout.ms
+
+
+class BrokerState(enum.Enum):
+    """org.apache.kafka.metadata.BrokerState, as far as it applies."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+
+
+class RegistrationRefusedError(UnderstudyError):
+    """The controller will not have this broker, and asking again will not change that."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class BrokerLifecycle:
+    """Registers one incarnation of a broker and keeps its session alive."""
+
+    broker_id: int
+    cluster_id: str
+    incarnation_id: bytes
+    endpoints: Sequence[Endpoint]
+    rack: str | None
+    channel: ControllerCalls
+    clock: NodeClock
+    heartbeat_interval_ms: int
+    session_timeout_ms: int
+    metadata_offset: Callable[[], Offset]
+    """The offset of the last metadata record applied here."""
+
+    broker_epoch: int = attrs.field(default=NO_BROKER_EPOCH, init=False)
+    state: BrokerState = attrs.field(default=BrokerState.STARTING, init=False)
+    _answered_at: float = attrs.field(default=0.0, init=False)
+    _granted: bool = attrs.field(default=False, init=False)
+    _may_stop: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _hurry: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    async def register(self, *, previous_broker_epoch: int) -> None:
+        """Ask until the controller agrees; RegistrationRefusedError where it never will."""
+        request = self._registration(previous_broker_epoch)
+        refused_since: float | None = None
+        while True:
+            answer = await self._call(request)
+            if answer is not None:
+                assert isinstance(answer, BrokerRegistrationResponse), "answers decode as asked"
+                if answer.error_code == ErrorCode.NONE:
+                    self.broker_epoch = answer.broker_epoch
+                    self.state = BrokerState.RECOVERY
+                    return
+                if refused_since is None:
+                    refused_since = self.clock.now()
+                self._give_up_where_hopeless(ErrorCode.of(answer.error_code), refused_since)
+            await self.clock.sleep(RETRY_SECONDS)
+
+    def _give_up_where_hopeless(self, error: ErrorCode, refused_since: float) -> None:
+        # A broker that was killed is registered until its session expires, so a duplicate
+        # is waited out; that another cluster's controller answers is never going to change.
+        if error == ErrorCode.INCONSISTENT_CLUSTER_ID:
+            raise RegistrationRefusedError(
+                f"broker {self.broker_id} is of cluster {self.cluster_id}, its controller of another"
+            )
+        patience = max(REGISTRATION_TIMEOUT_SECONDS, 2 * self.session_timeout_ms / 1000)
+        if self.clock.now() - refused_since > patience:
+            raise RegistrationRefusedError(
+                f"broker {self.broker_id} was refused for {patience:g} s: {error.name}"
+            )
+
+    async def run(self) -> None:
+        """Send heartbeats until cancelled; start it once the registration is applied here."""
+        while True:
+            sent_at = self.clock.now()
+            # Before the call: who is in a hurry during it must not be forgotten after it.
+            self._hurry = trio.Event()
+            pause = self._learn(await self._call(self._heartbeat()))
+            with self.clock.move_on_after(max(0.0, sent_at + pause - self.clock.now())):
+                await self._hurry.wait()
+
+    def _learn(self, answer: BrokerRegistrationResponse | BrokerHeartbeatResponse | None) -> float:
+        """Take in what the controller says; seconds from heartbeat to heartbeat."""
+        leaving = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        if answer is None:
+            if leaving and self.clock.now() - self._answered_at > CONTROLLER_PATIENCE_SECONDS:
+                self._may_stop.set()
+            return RETRY_SECONDS
+        assert isinstance(answer, BrokerHeartbeatResponse), "an answer decodes as what was asked"
+        self._answered_at = self.clock.now()
+        if answer.error_code != ErrorCode.NONE:
+            return RETRY_SECONDS
+        if leaving:
+            if answer.should_shut_down:
+                self._granted = True
+                self._may_stop.set()
+            return SHUTDOWN_RETRY_SECONDS
+        if answer.is_fenced:
+            # It knows of metadata that we have yet to apply: tell it as soon as we have.
+            self.state = BrokerState.RECOVERY
+            return RETRY_SECONDS
+        self.state = BrokerState.RUNNING
+        return self.heartbeat_interval_ms / 1000
+
+    async def shut_down(self, *, timeout_seconds: float) -> bool:
+        """Give away what this broker leads; whether the controller granted it.
+
+        A controller that is away cannot take anything over: it is not waited for long.
+        """
+        self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        self._answered_at = self.clock.now()
+        self._hurry.set()
+        with self.clock.move_on_after(timeout_seconds):
+            await self._may_stop.wait()
+        self.state = BrokerState.NOT_RUNNING
+        return self._granted
+
+    async def _call(
+        self, request: BrokerRegistrationRequest | BrokerHeartbeatRequest
+    ) -> BrokerRegistrationResponse | BrokerHeartbeatResponse | None:
+        """The answer, or None from a controller that is away."""
+        try:
+            answer: BrokerRegistrationResponse | BrokerHeartbeatResponse = await self.channel.call(
+                request, timeout_ms=self.session_timeout_ms
+            )
+        except PeerUnavailableError:
+            return None
+        return answer
+
+    def _registration(self, previous_broker_epoch: int) -> BrokerRegistrationRequest:
+        return BrokerRegistrationRequest(
+            broker_id=self.broker_id,
+            cluster_id=self.cluster_id,
+            incarnation_id=self.incarnation_id,
+            listeners=[
+                Listener(name=end.name, host=end.host, port=end.port, security_protocol=PLAINTEXT)
+                for end in self.endpoints
+            ],
+            rack=self.rack,
+            previous_broker_epoch=previous_broker_epoch,
+        )
+
+    def _heartbeat(self) -> BrokerHeartbeatRequest:
+        leaving = self.state == BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        return BrokerHeartbeatRequest(
+            broker_id=self.broker_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=self.metadata_offset(),
+            want_shut_down=leaving,
+        )

@@ -1,0 +1,188 @@
+"""The controller's log: what it has decided, in the order it decided.
+
+    0 ............ high watermark ......... log end offset
+      synced, served      appended, not yet synced
+
+Rule 1: the high watermark is the synced end. Nothing above it is served or answered for,
+so that no broker ever knows what a crash of the controller could undo.
+
+Rule 2: appends go on while a sync is under way; the next sync takes them all (group
+commit). Whoever appended waits until the high watermark has passed it.
+
+Rule 3: every start of a controller is a new leader epoch, begun by a record that is synced
+before anything else is done. So what a lying disk lost is found by the epochs: a broker
+that holds the lost tail is told where the two logs part, and cuts it (KIP-595).
+
+The log is recovered in full at each start, and read in full to build the image; there are
+no snapshots of it yet.
+"""
+
+import contextlib
+from collections.abc import Sequence
+
+import attrs
+import trio
+
+from replication.errors import PeerUnavailableError
+from replication.metadata import (
+    METADATA_PARTITION,
+    METADATA_TOPIC_ID,
+    MetadataImage,
+    MetadataRecord,
+    apply_batches,
+    batch_of,
+)
+from replication.net.seams import Seams
+from storage.checkpoint import MetaProperties, read_meta_properties, write_meta_properties
+from storage.config import LogConfig
+from storage.errors import InconsistentMetadataError
+from storage.filesystem import FileSystem, Lock, make_lasting_directory
+from storage.log import Log
+from storage.types import LeaderEpoch, Offset
+
+_LOCK = ".lock"
+_REPLAY_BYTES = 1 << 20
+# A decision is one batch, however many partitions it is about.
+_LOG_CONFIG = LogConfig(max_message_bytes=1 << 30, retention_ms=-1, retention_bytes=-1)
+
+
+@attrs.define(eq=False)
+class MetadataLog:
+    """The log, and the image of everything in it."""
+
+    log: Log
+    seams: Seams
+    directory: str
+    image: MetadataImage
+    leader_epoch: LeaderEpoch
+    _lock: Lock
+    _appended: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _advanced: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _closed: bool = attrs.field(default=False, init=False)
+
+    @classmethod
+    async def open(cls, seams: Seams, directory: str, *, node_id: int) -> "MetadataLog":
+        """Lock, recover and read; LogDirectoryError where the directory is not ours."""
+        return await seams.offload(lambda: cls._open(seams, directory, node_id))
+
+    @classmethod
+    def _open(cls, seams: Seams, directory: str, node_id: int) -> "MetadataLog":
+        file_system = seams.file_system
+        make_lasting_directory(file_system, directory)
+        lock = file_system.lock(f"{directory}/{_LOCK}")
+        try:
+            _check_owner(file_system, directory, node_id)
+            log = Log.open(
+                file_system,
+                f"{directory}/{METADATA_PARTITION}",
+                METADATA_PARTITION,
+                config=_LOG_CONFIG,
+                topic_id=METADATA_TOPIC_ID,
+            )
+            # What a killed process left in the page cache is read like the rest: make it last.
+            log.flush()
+            log.update_high_watermark(log.log_end_offset)
+            image = _read(log)
+        except BaseException:
+            lock.release()
+            raise
+        latest = log.latest_epoch
+        return cls(
+            log,
+            seams,
+            directory,
+            image,
+            leader_epoch=0 if latest is None else latest + 1,
+            lock=lock,
+        )
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self.log.high_watermark
+
+    @property
+    def log_end_offset(self) -> Offset:
+        return self.log.log_end_offset
+
+    def append(self, records: Sequence[MetadataRecord]) -> MetadataImage:
+        """One batch, applied to the image at once; it counts when it is synced."""
+        wall_ms = self.seams.clock.wall_ms()
+        batch = memoryview(batch_of(records, wall_ms=wall_ms))
+        try:
+            info = self.log.append_as_leader(
+                batch, leader_epoch=self.leader_epoch, wall_ms=wall_ms, from_client=False
+            )
+        finally:
+            self._appended.set()  # also where it failed: whoever syncs finds out
+        assert info.first_offset == self.image.offset + 1, "the image is at the end of its log"
+        self.image = self.image.apply_all(
+            records, offset=info.last_offset, leader_epoch=self.leader_epoch
+        )
+        return self.image
+
+    async def sync(self) -> None:
+        """Move the high watermark to what is now the log end; KafkaStorageError if it fails."""
+        if self.log.failure is not None:
+            raise self.log.fail(self.log.failure)
+        plan = self.log.flush_plan()
+        try:
+            await self.seams.offload(plan.sync)
+        except OSError as error:
+            raise self.log.fail(error) from error
+        committed = self.log.commit_flush(plan)
+        assert committed, "the controller's log is never truncated under it"
+        self.log.update_high_watermark(plan.up_to)
+        self._advanced.set()
+        self._advanced = trio.Event()
+
+    async def wait_for_appends(self) -> None:
+        """Until something is not synced."""
+        while self.log_end_offset == self.high_watermark and not self.log.failed:
+            self._appended = trio.Event()
+            await self._appended.wait()
+        await trio.lowlevel.checkpoint()
+
+    async def wait_until_synced(self, offset: Offset) -> None:
+        """Until everything below `offset` is; PeerUnavailableError once the log is closed."""
+        while self.high_watermark < offset:
+            await self.wait_for_advance()
+        await trio.lowlevel.checkpoint()
+
+    async def wait_for_advance(self) -> None:
+        """Until the high watermark moves; PeerUnavailableError once the log is closed."""
+        if not self._closed:
+            await self._advanced.wait()
+        if self._closed:
+            raise PeerUnavailableError("this controller has stopped")
+
+    async def sign_directory(self, properties: MetaProperties) -> None:
+        """Write down whose directory this is, for the next start to compare."""
+        directory, file_system = self.directory, self.seams.file_system
+        await self.seams.offload(lambda: write_meta_properties(file_system, directory, properties))
+
+    def close(self) -> None:
+        """Let go of the files. Nothing is written: everything answered for is synced."""
+        self._closed = True
+        self._advanced.set()
+        with contextlib.suppress(OSError):
+            self.log.close_uncleanly()
+        self._lock.release()
+
+
+def _check_owner(file_system: FileSystem, directory: str, node_id: int) -> None:
+    properties = read_meta_properties(file_system, directory)
+    if properties is not None and properties.node_id != node_id:
+        raise InconsistentMetadataError(
+            f"{directory} belongs to node {properties.node_id}, not to node {node_id}"
+        )
+
+
+def _read(log: Log) -> MetadataImage:
+    image = MetadataImage()
+    while (position := image.offset + 1) < log.log_end_offset:
+        found = log.read(
+            position, _REPLAY_BYTES, max_offset_exclusive=log.log_end_offset, min_one=True
+        )
+        assert found.records is not None, "below the log end there are records"
+        image = apply_batches(image, found.records.read())
+    return image

@@ -1,0 +1,164 @@
+"""Kafka's requests on a listener: a task for each connection, answers in the order asked.
+
+    bytes ── frame ── header ── request ── handler ── answer
+               │        │         │           │
+               │        │         │           └ None: acks=0, and nothing is sent
+               │        │         └ garbage: closed
+               │        └ an API or a version not served: closed;
+               │          but ApiVersions is answered, at version 0 (KIP-511)
+               └ over socket.request.max.bytes: closed
+
+Rule 1: a connection's next request is read when the last one has been answered. That is
+Kafka's order (SocketServer mutes the channel), and it bounds a connection to one frame.
+
+Rule 2: what a peer sends can cost that peer its connection, and nobody else anything.
+A mistake of ours costs no more: it goes to `on_bug`, and the one connection is closed.
+
+Rule 3: what is advertised is what is served, with one exception: Produce from version 0,
+because librdkafka stops compressing when the lowest is 3 (KAFKA-18659). Versions 0 to 2
+are refused all the same, by closing.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import attrs
+import trio
+
+from replication.cluster.request_metrics import RequestMetrics
+from replication.errors import ErrorCode, PeerUnavailableError, ProtocolError
+from replication.events import ConnectionRefused, EventSink
+from replication.net.framing import DEFAULT_MAX_FRAME_BYTES, FrameReader, send_parts
+from replication.net.seams import Connection, Listener, NodeClock
+from replication.wire.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from replication.wire.apis import API, ApiKey
+from replication.wire.frames import (
+    UnsupportedVersionError,
+    decode_request,
+    encode_response,
+    refusal,
+)
+from replication.wire.schema import Part
+from storage.errors import RegionAbortedError
+from storage.file_region import FileRegion
+from storage.types import Buffer
+
+OnBug: TypeAlias = Callable[[BaseException], None]
+
+# ApiVersionsRequest.isValid
+_CLIENT_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_CLIENT_SOFTWARE_SINCE = 3
+
+
+@attrs.frozen
+class RequestContext:
+    """What a handler may know of a request beside its body."""
+
+    api_key: ApiKey
+    version: int
+    client_id: str | None
+    peer: str
+    listener: str
+
+
+# A handler is typed by its own request and answer; only the table of all of them is not.
+Handler: TypeAlias = Callable[[RequestContext, Any], Awaitable[Any]]
+
+
+class CloseConnectionError(Exception):
+    """A handler's way to say that there is no answer but to hang up; the message says why."""
+
+
+@attrs.define(eq=False, repr=False, kw_only=True)
+class Server:
+    """Serves `handlers`, and ApiVersions for them, on any number of listeners."""
+
+    handlers: Mapping[ApiKey, Handler]
+    clock: NodeClock
+    sink: EventSink
+    on_bug: OnBug
+    max_request_bytes: int = DEFAULT_MAX_FRAME_BYTES
+    max_idle_seconds: float = 600.0
+    metrics: RequestMetrics = attrs.field(factory=RequestMetrics)
+
+    async def serve(self, listener: Listener, *, name: str) -> None:
+        """Accept until cancelled; then every connection is closed where it stands."""
+        async with trio.open_nursery() as nursery:
+            try:
+                while True:
+                    connection = await listener.accept()
+                    nursery.start_soon(self._serve_connection, connection, name)
+            except PeerUnavailableError:
+                pass  # somebody closed the listener; those who are connected stay
+            finally:
+                listener.close()
+
+    async def _serve_connection(self, connection: Connection, listener: str) -> None:
+        self.metrics.connections += 1
+        try:
+            await self._answer_requests(connection, listener)
+        except (PeerUnavailableError, RegionAbortedError):
+            pass  # it left; or what it was being sent has been truncated, and it asks again
+        except (ProtocolError, CloseConnectionError) as error:
+            self.sink(ConnectionRefused(peer=connection.peer, cause=str(error)))
+        except Exception as error:  # noqa: BLE001 - one of the three boundaries
+            error.add_note(f"serving the connection from {connection.peer}")
+            self.on_bug(error)
+        finally:
+            self.metrics.connections -= 1
+            connection.close()
+
+    async def _answer_requests(self, connection: Connection, listener: str) -> None:
+        # A frame is read from until its answer is sent: by then its records are in the log.
+        reader = FrameReader(connection, max_frame_bytes=self.max_request_bytes, reuse_buffer=True)
+        while True:
+            with self.clock.move_on_after(self.max_idle_seconds) as idle:
+                frame = await reader.receive_frame()
+            if idle.cancelled_caught or frame is None:
+                return
+            parts = await self._answer(frame, peer=connection.peer, listener=listener)
+            if parts is not None:
+                # The only regions that a handler of ours answers with are a log's.
+                await send_parts(connection, cast("Sequence[Buffer | FileRegion]", parts))
+
+    async def _answer(
+        self, frame: memoryview, *, peer: str, listener: str
+    ) -> Sequence[Part] | None:
+        try:
+            header, request = decode_request(frame)
+        except UnsupportedVersionError as error:
+            if (parts := refusal(error.header)) is None:
+                raise
+            return parts
+        key = ApiKey(header.api_key)
+        context = RequestContext(key, header.api_version, header.client_id, peer, listener)
+        self.metrics.add(header, request, frame_size=len(frame))
+        response: Any
+        if isinstance(request, ApiVersionsRequest):
+            response = self.api_versions(request, version=header.api_version)
+        elif (handler := self.handlers.get(key)) is not None:
+            response = await handler(context, request)
+        else:
+            raise ProtocolError(f"{key.name} is not served on {listener}")
+        if response is None:
+            return None
+        return encode_response(
+            response, version=header.api_version, correlation_id=header.correlation_id
+        )
+
+    def api_versions(self, request: ApiVersionsRequest, *, version: int) -> ApiVersionsResponse:
+        """What this listener serves, in the order of the API keys."""
+        names = (request.client_software_name, request.client_software_version)
+        if version >= _CLIENT_SOFTWARE_SINCE and not all(map(_CLIENT_SOFTWARE.fullmatch, names)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        return ApiVersionsResponse(
+            api_keys=[
+                ApiVersion(
+                    api_key=key,
+                    min_version=API[key].advertised_from,
+                    max_version=API[key].max_version,
+                )
+                for key in sorted({ApiKey.API_VERSIONS, *self.handlers})
+            ]
+        )

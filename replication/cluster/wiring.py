@@ -1,0 +1,119 @@
+"""How a broker's configuration becomes its parts: logs, fetchers, what it serves."""
+
+from collections.abc import Callable
+from functools import partial
+
+import attrs
+import trio
+
+from replication.cluster.controller_channel import ControllerCalls
+from replication.cluster.handlers import BrokerNode, broker_handlers
+from replication.cluster.metadata_cache import MetadataCache
+from replication.cluster.producer_ids import ProducerIds
+from replication.cluster.request_metrics import RequestMetrics
+from replication.cluster.server import OnBug, Server
+from replication.config import BrokerConfig, TopicConfig
+from replication.events import EventSink
+from replication.fetch_session.cache import FetchSessionCache
+from replication.fetch_session.context import FetchManager
+from replication.fetcher import FetcherConfig
+from replication.fetcher_manager import RemoteFetcherFactory, ReplicaFetcherManager
+from replication.metrics import MetricsRegistry
+from replication.net.seams import Seams
+from replication.replica_manager import LocalReplicas, ReplicaManager
+from storage.log_manager import LogManager
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Wiring:
+    """What every part of one broker is given."""
+
+    config: BrokerConfig
+    seams: Seams
+    metrics: MetricsRegistry
+    sink: EventSink
+    on_bug: OnBug
+    broker_epoch: Callable[[], int]
+
+    def log_manager(self, on_directory_failed: Callable[[str, OSError], None]) -> LogManager:
+        return LogManager(
+            file_system=self.seams.file_system,
+            log_dirs=list(self.config.log_dirs),
+            node_id=self.config.node_id,
+            cluster_id=self.config.cluster_id,
+            config=TopicConfig.from_overrides({}, self.config).log,
+            new_directory_id=partial(self.seams.chance.randbytes, 16),
+            on_directory_failed=on_directory_failed,
+        )
+
+    def fetcher_manager(
+        self, replicas: LocalReplicas, nursery: trio.Nursery
+    ) -> ReplicaFetcherManager:
+        config = self.config
+        factory = RemoteFetcherFactory(
+            replicas=replicas,
+            config=FetcherConfig(
+                replica_id=config.node_id,
+                max_wait_ms=config.replica_fetch_wait_max_ms,
+                min_bytes=config.replica_fetch_min_bytes,
+                max_bytes=config.replica_fetch_response_max_bytes,
+                partition_max_bytes=config.replica_fetch_max_bytes,
+                backoff_ms=config.replica_fetch_backoff_ms,
+            ),
+            transport=self.seams.transport,
+            clock=self.seams.clock,
+            metrics=self.metrics,
+            on_bug=self.on_bug,
+            sink=self.sink,
+            broker_epoch=self.broker_epoch,
+            fetch_version=config.understudy_inter_broker_fetch_version,
+            connect_timeout_ms=config.replica_socket_timeout_ms,
+            request_timeout_ms=config.request_timeout_ms,
+        )
+        return ReplicaFetcherManager(
+            make_fetcher=factory,
+            num_fetchers_per_broker=config.num_replica_fetchers,
+            metrics=self.metrics,
+            sink=self.sink,
+            nursery=nursery,
+        )
+
+    def server(
+        self,
+        *,
+        metadata: MetadataCache,
+        logs: LogManager,
+        replica_manager: ReplicaManager,
+        controller: ControllerCalls,
+        request_metrics: RequestMetrics,
+    ) -> Server:
+        config = self.config
+        sessions = FetchSessionCache(
+            chance=self.seams.chance,
+            slots=config.max_incremental_fetch_session_cache_slots,
+            sink=self.sink,
+        )
+        node = BrokerNode(
+            broker_id=config.node_id,
+            cluster_id=metadata.image.cluster_id or "",
+            config=config,
+            clock=self.seams.clock,
+            metadata=metadata,
+            logs=logs,
+            replica_manager=replica_manager,
+            fetch_sessions=FetchManager(sessions),
+            controller=controller,
+            producer_ids=ProducerIds(
+                broker_id=config.node_id, channel=controller, timeout_ms=config.request_timeout_ms
+            ),
+            broker_epoch=self.broker_epoch,
+        )
+        return Server(
+            handlers=broker_handlers(node),
+            clock=self.seams.clock,
+            sink=self.sink,
+            on_bug=self.on_bug,
+            max_request_bytes=config.socket_request_max_bytes,
+            max_idle_seconds=config.connections_max_idle_ms / 1000,
+            metrics=request_metrics,
+        )

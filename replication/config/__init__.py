@@ -1,0 +1,37 @@
+"""Kafka's configuration, by Kafka's names.
+
+Rule 1: a key is declared once, with its type, default, check, one line of documentation
+and, where a topic may override it, the topic's name for it. What parses a file, checks a
+value, answers DescribeConfigs and makes a topic's settings all read that one place.
+
+Rule 2: a wrong configuration is one `ConfigError` of one line, which names the key. A key
+that Kafka knows and we do not honour is accepted and listed in `ignored_keys`, so that a
+stock server.properties loads and nobody is left guessing; any other key is refused, and
+the nearest one named.
+
+    properties.py   the text of a .properties file -> keys and values
+    keys.py         what one key is
+    broker.py       every key of a node: BrokerConfig
+    listeners.py    host, port and name out of listeners and voters
+    known.py        keys of Kafka's that we do not honour
+    topic.py        a topic's overrides over its broker's values: TopicConfig
+"""
+
+from replication.config.broker import BrokerConfig
+from replication.config.keys import ConfigEntry, ConfigSource, ConfigSynonym, ConfigType
+from replication.config.listeners import HostPort, Listener, Voter
+from replication.config.properties import parse_properties
+from replication.config.topic import TopicConfig
+
+__all__ = [
+    "BrokerConfig",
+    "ConfigEntry",
+    "ConfigSource",
+    "ConfigSynonym",
+    "ConfigType",
+    "HostPort",
+    "Listener",
+    "TopicConfig",
+    "Voter",
+    "parse_properties",
+]

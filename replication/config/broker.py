@@ -1,0 +1,410 @@
+"""Every key of a node: Kafka's names, Kafka's defaults, one line each.
+
+`BrokerConfig(node_id=1)` is a node with Kafka's defaults; `from_properties` reads what a
+server.properties said. Both check every value, and the rules that bind several.
+"""
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
+import attrs
+
+from replication.config import keys
+from replication.config.keys import (
+    LONG_MAX,
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    Spec,
+    flag,
+    long,
+    real,
+    text,
+    values,
+    whole,
+    words,
+)
+from replication.config.known import IGNORED, REFUSED, is_ignored, nearest
+from replication.config.listeners import HostPort, Listener, Voter, check_listeners
+from replication.errors import ConfigError
+
+_MINUTE_MS = 60_000
+_HOUR_MS = 60 * _MINUTE_MS
+_DAY_MS = 24 * _HOUR_MS
+_CODECS = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
+
+
+@attrs.frozen(kw_only=True)
+class BrokerConfig:
+    # Who this node is.
+    node_id: int = whole(-1, "The number of this node in its cluster.", synonyms={"broker.id": 1})
+    process_roles: tuple[str, ...] = words(
+        ["broker"], "What this node does.", choices=["broker", "controller"]
+    )
+    broker_rack: str | None = text(None, "The rack it stands in.")
+    cluster_id: str | None = text(None, "The cluster it belongs to; none: whichever it finds.")
+
+    # Where it listens, and whom it asks.
+    listeners: tuple[Listener, ...] = values(
+        "Where it listens.", parse=Listener.parse, expectation="NAME://host:port, parted by commas"
+    )
+    advertised_listeners: tuple[Listener, ...] = values(
+        "Where others find it.",
+        parse=Listener.parse,
+        expectation="NAME://host:port, parted by commas",
+    )
+    listener_security_protocol_map: tuple[str, ...] = words(
+        (), "Which protocol each listener speaks; PLAINTEXT is the one there is."
+    )
+    inter_broker_listener_name: str | None = text(None, "The listener that brokers use.")
+    security_inter_broker_protocol: str = text(
+        "PLAINTEXT", "The protocol that brokers use.", choices=["PLAINTEXT"]
+    )
+    controller_listener_names: tuple[str, ...] = words(
+        ["CONTROLLER"], "The listeners that the controller uses."
+    )
+    controller_quorum_voters: tuple[Voter, ...] = values(
+        "The controller.", parse=Voter.parse, expectation="id@host:port, parted by commas"
+    )
+    controller_quorum_bootstrap_servers: tuple[HostPort, ...] = values(
+        "Where to find the controller.",
+        parse=HostPort.parse,
+        expectation="host:port, parted by commas",
+    )
+    socket_request_max_bytes: int = whole(104_857_600, "The largest request.", at_least=1)
+    connections_max_idle_ms: int = long(600_000, "When an idle connection is closed.")
+    request_timeout_ms: int = whole(30_000, "How long a request waits for its answer.", at_least=0)
+
+    # Being a member of the cluster.
+    broker_heartbeat_interval_ms: int = whole(2000, "How often it says it is alive.", at_least=1)
+    broker_session_timeout_ms: int = whole(9000, "When a silent broker is fenced.", at_least=1)
+    controlled_shutdown_enable: bool = flag(True, "Whether leaders move away before it stops.")
+
+    # Topics.
+    auto_create_topics_enable: bool = flag(True, "Whether asking for a topic creates it.")
+    delete_topic_enable: bool = flag(True, "Whether topics may be deleted.")
+    num_partitions: int = whole(1, "Partitions of a topic that names none.", at_least=1)
+    default_replication_factor: int = whole(
+        1, "Replicas of a topic that names none.", at_least=1, at_most=32767
+    )
+    min_insync_replicas: int = whole(
+        1, "The ISR that acks=all demands.", at_least=1, topic="min.insync.replicas"
+    )
+    unclean_leader_election_enable: bool = flag(
+        False,
+        "Whether a replica outside the ISR may lead.",
+        topic="unclean.leader.election.enable",
+    )
+    compression_type: str = text(
+        "producer", "The codec kept on disk.", choices=_CODECS, topic="compression.type"
+    )
+    message_max_bytes: int = whole(
+        1_048_588, "The largest batch.", at_least=0, topic="max.message.bytes"
+    )
+
+    # Following and being followed.
+    num_replica_fetchers: int = whole(1, "Fetchers for each source broker.", at_least=1)
+    replica_lag_time_max_ms: int = long(
+        30_000, "How far behind in time a member of the ISR may fall.", at_least=1
+    )
+    replica_fetch_wait_max_ms: int = whole(500, "How long a fetch waits for bytes.", at_least=0)
+    replica_fetch_min_bytes: int = whole(1, "The bytes a fetch waits for.", at_least=0)
+    replica_fetch_max_bytes: int = whole(1_048_576, "Bytes from one partition.", at_least=0)
+    replica_fetch_response_max_bytes: int = whole(10_485_760, "Bytes of a response.", at_least=0)
+    replica_fetch_backoff_ms: int = whole(1000, "How long a failed fetch rests.", at_least=0)
+    replica_socket_timeout_ms: int = whole(30_000, "How long a follower waits.", at_least=1)
+    replica_socket_receive_buffer_bytes: int = whole(65_536, "SO_RCVBUF.", at_least=-1)
+    replica_high_watermark_checkpoint_interval_ms: int = long(
+        5000, "How often high watermarks are saved.", at_least=1
+    )
+    fetch_purgatory_purge_interval_requests: int = whole(1000, "Done fetches kept at most.")
+    producer_purgatory_purge_interval_requests: int = whole(1000, "Done produces kept at most.")
+    fetch_max_bytes: int = whole(57_671_680, "Bytes of any fetch response.", at_least=1024)
+    max_incremental_fetch_session_cache_slots: int = whole(1000, "Fetch sessions.", at_least=0)
+    understudy_inter_broker_fetch_version: int = whole(
+        17, "The Fetch version that followers speak.", at_least=4, at_most=17
+    )
+
+    # The log.
+    log_dirs: tuple[str, ...] = words(
+        ["/tmp/kafka-logs"],  # noqa: S108 Kafka's default
+        "Where partitions are kept.",
+    )
+    metadata_log_dir: str | None = text(
+        None, "Where the metadata log is; none: the first of log.dirs."
+    )
+    num_recovery_threads_per_data_dir: int = whole(2, "Threads that recover logs.", at_least=1)
+    log_segment_bytes: int = whole(
+        1 << 30, "Bytes of a segment.", at_least=14, topic="segment.bytes"
+    )
+    log_roll_ms: int = long(
+        7 * _DAY_MS,
+        "How long a segment is appended to.",
+        at_least=1,
+        topic="segment.ms",
+        synonyms={"log.roll.hours": _HOUR_MS},
+    )
+    log_roll_jitter_ms: int = long(
+        0,
+        "What is taken off that, at random.",
+        at_least=0,
+        topic="segment.jitter.ms",
+        synonyms={"log.roll.jitter.hours": _HOUR_MS},
+    )
+    log_index_size_max_bytes: int = whole(
+        10 << 20, "Bytes of an index.", at_least=4, topic="segment.index.bytes"
+    )
+    log_index_interval_bytes: int = whole(
+        4096, "Bytes between two entries of an index.", at_least=0, topic="index.interval.bytes"
+    )
+    log_retention_ms: int = long(
+        7 * _DAY_MS,
+        "How long records are kept; -1: for ever.",
+        at_least=-1,
+        topic="retention.ms",
+        synonyms={"log.retention.minutes": _MINUTE_MS, "log.retention.hours": _HOUR_MS},
+    )
+    log_retention_bytes: int = long(
+        -1, "How many bytes are kept; -1: all.", at_least=-1, topic="retention.bytes"
+    )
+    log_retention_check_interval_ms: int = long(
+        300_000, "How often retention is looked at.", at_least=1
+    )
+    log_segment_delete_delay_ms: int = long(
+        60_000,
+        "How long a deleted file stays.",
+        at_least=0,
+        topic="file.delete.delay.ms",
+    )
+    log_initial_task_delay_ms: int = long(30_000, "When background work begins.", at_least=0)
+    log_flush_interval_messages: int = long(
+        LONG_MAX, "Records after which a log is synced.", at_least=1, topic="flush.messages"
+    )
+    log_flush_interval_ms: int = long(
+        LONG_MAX, "Time after which a log is synced.", at_least=0, topic="flush.ms"
+    )
+    log_flush_offset_checkpoint_interval_ms: int = whole(
+        60_000, "How often recovery points are saved.", at_least=0
+    )
+    log_flush_start_offset_checkpoint_interval_ms: int = whole(
+        60_000, "How often log start offsets are saved.", at_least=0
+    )
+    log_cleanup_policy: tuple[str, ...] = words(
+        ["delete"],
+        "What happens to old records.",
+        choices=["delete", "compact"],
+        topic="cleanup.policy",
+    )
+    log_cleaner_delete_retention_ms: int = long(
+        _DAY_MS, "How long tombstones are kept.", at_least=0, topic="delete.retention.ms"
+    )
+    log_cleaner_min_compaction_lag_ms: int = long(
+        0, "How long a record is left alone.", at_least=0, topic="min.compaction.lag.ms"
+    )
+    log_cleaner_max_compaction_lag_ms: int = long(
+        LONG_MAX, "How long it may be.", at_least=1, topic="max.compaction.lag.ms"
+    )
+    log_cleaner_min_cleanable_ratio: float = real(
+        0.5, "How dirty a log must be.", low=0.0, high=1.0, topic="min.cleanable.dirty.ratio"
+    )
+    log_message_timestamp_type: str = text(
+        "CreateTime",
+        "Whose time a record carries.",
+        choices=["CreateTime", "LogAppendTime"],
+        topic="message.timestamp.type",
+    )
+    log_message_timestamp_before_max_ms: int = long(
+        LONG_MAX,
+        "How far back a record's time may lie.",
+        at_least=0,
+        topic="message.timestamp.before.max.ms",
+    )
+    log_message_timestamp_after_max_ms: int = long(
+        _HOUR_MS,  # since Kafka 4 (KIP-1030)
+        "How far ahead a record's time may lie.",
+        at_least=0,
+        topic="message.timestamp.after.max.ms",
+    )
+    log_preallocate: bool = flag(
+        False, "Whether a new segment takes its place.", topic="preallocate"
+    )
+    producer_id_expiration_ms: int = whole(_DAY_MS, "When a producer is forgotten.", at_least=1)
+    producer_id_expiration_check_interval_ms: int = whole(
+        600_000, "How often that is looked at.", at_least=1
+    )
+
+    # Not keys: which keys a file set, and which of those mean nothing here.
+    given_keys: frozenset[str] = frozenset()
+    ignored_keys: tuple[str, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        for name, spec in _specs().items():
+            spec.check(name, getattr(self, name.replace(".", "_")))
+        _check_together(self)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        """ConfigError, in one line, for the first key or value that is not one."""
+        declared = _specs()
+        owners = {
+            other: name for name, spec in declared.items() for other in (name, *spec.synonyms)
+        }
+        owners["log.dir"] = "log.dirs"
+        ignored = [name for name in properties if name not in owners and is_ignored(name)]
+        for name in properties:
+            if name in REFUSED:
+                raise ConfigError(f"{name}: {REFUSED[name]}")
+            if name not in owners and name not in ignored:
+                raise ConfigError(f"unknown key {name}{nearest(name, {*owners, *IGNORED})}")
+        found: dict[str, Any] = {}
+        for name, spec in declared.items():
+            others = {"log.dir": 1} if name == "log.dirs" else spec.synonyms
+            for other, unit in ((name, 1), *others.items()):
+                if other in properties:
+                    value = spec.value_of(other, properties[other])
+                    found[name.replace(".", "_")] = (
+                        value * unit if unit != 1 and value > 0 else value
+                    )
+                    break
+        given = frozenset(owners[name] for name in properties if name in owners)
+        config = cls(**found, given_keys=given, ignored_keys=tuple(sorted(ignored)))
+        if config.node_id < 0:
+            raise ConfigError("node.id is missing: every node of a cluster has its own number")
+        return config
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.process_roles
+
+    @property
+    def controller_listeners(self) -> tuple[Listener, ...]:
+        return tuple(each for each in self.listeners if each.name in self._controller_names)
+
+    @property
+    def broker_listeners(self) -> tuple[Listener, ...]:
+        """Where clients and other brokers come in; Kafka's default where none is given."""
+        listeners = self.listeners or (Listener("PLAINTEXT", "", 9092),)
+        return tuple(each for each in listeners if each.name not in self._controller_names)
+
+    @property
+    def advertised_broker_listeners(self) -> tuple[Listener, ...]:
+        """What clients are told; a listener on every interface is advertised as localhost."""
+        advertised = {each.name: each for each in self.advertised_listeners}
+        return tuple(
+            advertised.get(each.name, attrs.evolve(each, host=each.host or "localhost"))
+            for each in self.broker_listeners
+        )
+
+    @property
+    def inter_broker_listener(self) -> str:
+        return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
+
+    @property
+    def controller_address(self) -> HostPort:
+        """Where the controller is; ConfigError where nothing says so."""
+        if self.controller_quorum_voters:
+            voter = self.controller_quorum_voters[0]
+            return HostPort(voter.host, voter.port)
+        if self.controller_quorum_bootstrap_servers:
+            return self.controller_quorum_bootstrap_servers[0]
+        if self.is_controller and self.controller_listeners:
+            own = self.controller_listeners[0]
+            return HostPort(own.host or "localhost", own.port)
+        raise ConfigError(
+            "controller.quorum.bootstrap.servers is missing: a broker must know its controller"
+        )
+
+    @property
+    def metadata_directory(self) -> str:
+        return self.metadata_log_dir or self.log_dirs[0]
+
+    @property
+    def _controller_names(self) -> frozenset[str]:
+        return frozenset(name.upper() for name in self.controller_listener_names)
+
+    def synonyms(self, name: str) -> Iterator[ConfigSynonym]:
+        """Where the value of `name` could come from, what is in force first."""
+        spec = _specs()[name]
+        value = getattr(self, name.replace(".", "_"))
+        if name in self.given_keys or value != spec.default:
+            yield ConfigSynonym(name, spec.render(value), ConfigSource.STATIC_BROKER_CONFIG)
+        yield ConfigSynonym(name, _rendered_default(spec), ConfigSource.DEFAULT_CONFIG)
+
+    def describe(self) -> list[ConfigEntry]:
+        """Every key for DescribeConfigs, with where its value comes from."""
+        entries = []
+        for name, spec in _specs().items():
+            synonyms = tuple(self.synonyms(name))
+            entries.append(
+                ConfigEntry(
+                    name=name,
+                    value=synonyms[0].value,
+                    source=synonyms[0].source,
+                    type=spec.type,
+                    documentation=spec.doc,
+                    read_only=True,
+                    default=_rendered_default(spec),
+                    synonyms=synonyms,
+                )
+            )
+        return entries
+
+
+@functools.cache
+def _specs() -> dict[str, Spec]:
+    return keys.specs(BrokerConfig)
+
+
+def _rendered_default(spec: Spec) -> str | None:
+    return None if spec.default is None else spec.render(spec.default)
+
+
+def _check_together(config: BrokerConfig) -> None:
+    """The rules that bind several keys (KafkaConfig.validateValues)."""
+
+    def expect(holds: bool, message: str) -> None:  # noqa: FBT001 an assertion's shape
+        if not holds:
+            raise ConfigError(message)
+
+    expect(
+        config.replica_fetch_wait_max_ms <= config.replica_lag_time_max_ms,
+        f"replica.fetch.wait.max.ms={config.replica_fetch_wait_max_ms}: expected at most "
+        f"replica.lag.time.max.ms ({config.replica_lag_time_max_ms}), or followers would fall "
+        "out of the ISR while they wait",
+    )
+    expect(
+        config.replica_fetch_wait_max_ms <= config.replica_socket_timeout_ms,
+        f"replica.fetch.wait.max.ms={config.replica_fetch_wait_max_ms}: expected at most "
+        f"replica.socket.timeout.ms ({config.replica_socket_timeout_ms})",
+    )
+    expect(
+        config.broker_heartbeat_interval_ms < config.broker_session_timeout_ms,
+        f"broker.heartbeat.interval.ms={config.broker_heartbeat_interval_ms}: expected less than "
+        f"broker.session.timeout.ms ({config.broker_session_timeout_ms})",
+    )
+    expect(
+        bool(config.process_roles), "process.roles is empty: expected broker, controller or both"
+    )
+    expect(bool(config.log_dirs), "log.dirs is empty: expected at least one directory")
+    expect(
+        len(config.controller_quorum_voters) <= 1,
+        "controller.quorum.voters names several controllers: expected one, there is no quorum yet",
+    )
+    check_listeners(
+        config.listeners,
+        advertised=config.advertised_listeners,
+        protocols=config.listener_security_protocol_map,
+    )
+    names = [each.name for each in config.broker_listeners]
+    found = config.inter_broker_listener in names
+    # The default is nobody's mistake: a broker on its own may listen under any name.
+    if config.is_broker and not found and (config.inter_broker_listener_name or not names):
+        raise ConfigError(
+            f"inter.broker.listener.name={config.inter_broker_listener}: expected one of the "
+            f"listeners ({', '.join(names) or 'none'})"
+        )

@@ -1,0 +1,257 @@
+"""What one configuration key is.
+
+A configuration is an attrs class; a field made by one of the helpers here carries its
+`Spec`: how text becomes a value and back, which values are allowed, and in which words a
+wrong one is refused. Its Kafka name is the field's, with dots for underscores.
+"""
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, cast
+
+import attrs
+
+from replication.errors import ConfigError
+
+T = TypeVar("T")
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+_SPEC = "spec"
+
+
+class ConfigType(enum.IntEnum):
+    """The types of DescribeConfigs (org.apache.kafka.common.requests.DescribeConfigsResponse)."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class ConfigSource(enum.IntEnum):
+    """Where a value comes from, by the numbers of DescribeConfigs."""
+
+    TOPIC_CONFIG = 1
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+@attrs.frozen
+class ConfigSynonym:
+    """One place that a value could have come from; the first of an entry's is in force."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@attrs.frozen
+class ConfigEntry:
+    """One line of DescribeConfigs."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    type: ConfigType
+    documentation: str
+    read_only: bool
+    default: str | None
+    synonyms: tuple[ConfigSynonym, ...] = ()
+
+
+@attrs.frozen
+class Spec:
+    """A key without its name. `parse` raises ValueError; `expectation` finishes "expected ..."."""
+
+    type: ConfigType
+    default: Any
+    parse: Callable[[str], Any]
+    render: Callable[[Any], str | None]
+    allows: Callable[[Any], bool]
+    expectation: str
+    doc: str
+    topic_key: str | None = None
+    # Other names for it, the strongest first, and what one of their units is worth.
+    synonyms: Mapping[str, int] = attrs.field(factory=dict)
+
+    def value_of(self, name: str, text: str) -> Any:
+        """The value that `text` says; ConfigError naming `name` where it says none."""
+        try:
+            value = self.parse(text.strip())
+        except ValueError as error:
+            raise self.refusal(name, text.strip(), str(error)) from None
+        if not self.allows(value):
+            raise self.refusal(name, text.strip())
+        return value
+
+    def check(self, name: str, value: Any) -> None:
+        if not self.allows(value):
+            raise self.refusal(name, self.render(value) or "")
+
+    def refusal(self, name: str, text: str, detail: str = "") -> ConfigError:
+        return ConfigError(f"{name}={text}: expected {detail or self.expectation}")
+
+
+def specs(config: type[attrs.AttrsInstance]) -> dict[str, Spec]:
+    """The keys of a configuration class, by Kafka's names, in the order of declaration."""
+    return {
+        field.name.replace("_", "."): field.metadata[_SPEC]
+        for field in attrs.fields(config)
+        if _SPEC in field.metadata
+    }
+
+
+def key(spec: Spec) -> Any:
+    return attrs.field(default=spec.default, metadata={_SPEC: spec})
+
+
+def whole(
+    default: int,
+    doc: str,
+    *,
+    at_least: int | None = None,
+    at_most: int | None = None,
+    kind: ConfigType = ConfigType.INT,
+    topic: str | None = None,
+    synonyms: Mapping[str, int] | None = None,
+) -> int:
+    """A whole number between two bounds, both allowed."""
+    widest = LONG_MAX if kind is ConfigType.LONG else INT_MAX
+    low = -widest - 1 if at_least is None else at_least
+    high = widest if at_most is None else at_most
+    bounds = f"of at least {low}" if high == widest else f"from {low} to {high}"
+    expectation = f"a whole number {bounds}"
+    spec = Spec(
+        type=kind,
+        default=default,
+        parse=lambda text: _number(int, text),
+        render=str,
+        allows=lambda value: type(value) is int and low <= value <= high,
+        expectation=expectation,
+        doc=doc,
+        topic_key=topic,
+        synonyms=synonyms or {},
+    )
+    return cast("int", key(spec))
+
+
+def long(
+    default: int,
+    doc: str,
+    *,
+    at_least: int | None = None,
+    topic: str | None = None,
+    synonyms: Mapping[str, int] | None = None,
+) -> int:
+    return whole(
+        default, doc, at_least=at_least, kind=ConfigType.LONG, topic=topic, synonyms=synonyms
+    )
+
+
+def real(default: float, doc: str, *, low: float, high: float, topic: str | None = None) -> float:
+    spec = Spec(
+        type=ConfigType.DOUBLE,
+        default=default,
+        parse=lambda text: _number(float, text),
+        render=str,
+        allows=lambda value: low <= value <= high,
+        expectation=f"a number from {low} to {high}",
+        doc=doc,
+        topic_key=topic,
+    )
+    return cast("float", key(spec))
+
+
+def _number(kind: Callable[[str], T], text: str) -> T:
+    """Python reads `1_000` and `١` as numbers too; Java does not, and neither do we."""
+    if "_" in text or not text.isascii():
+        raise ValueError("")
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError("") from None
+
+
+def flag(default: bool, doc: str, *, topic: str | None = None) -> bool:  # noqa: FBT001 it is the value
+    def parse(text: str) -> bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError("")
+        return text.lower() == "true"
+
+    spec = Spec(
+        type=ConfigType.BOOLEAN,
+        default=default,
+        parse=parse,
+        render=lambda value: "true" if value else "false",
+        allows=lambda value: isinstance(value, bool),
+        expectation="true or false",
+        doc=doc,
+        topic_key=topic,
+    )
+    return cast("bool", key(spec))
+
+
+def text(
+    default: str | None,
+    doc: str,
+    *,
+    choices: Iterable[str] = (),
+    topic: str | None = None,
+) -> Any:
+    allowed = frozenset(choices)
+    spec = Spec(
+        type=ConfigType.STRING,
+        default=default,
+        parse=str,
+        render=lambda value: value,
+        allows=lambda value: not allowed or value in allowed,
+        expectation=f"one of {', '.join(sorted(allowed))}" if allowed else "a text",
+        doc=doc,
+        topic_key=topic,
+    )
+    return key(spec)
+
+
+def words(
+    default: Iterable[str],
+    doc: str,
+    *,
+    choices: Iterable[str] = (),
+    topic: str | None = None,
+) -> tuple[str, ...]:
+    """Words parted by commas."""
+    allowed = frozenset(choices)
+    spec = Spec(
+        type=ConfigType.LIST,
+        default=tuple(default),
+        parse=split_words,
+        render=",".join,
+        allows=lambda value: not allowed or (bool(value) and allowed.issuperset(value)),
+        expectation=f"words out of {', '.join(sorted(allowed))}" if allowed else "words",
+        doc=doc,
+        topic_key=topic,
+    )
+    return cast("tuple[str, ...]", key(spec))
+
+
+def values(doc: str, *, parse: Callable[[str], T], expectation: str) -> tuple[T, ...]:
+    """Values parted by commas, each with its own form; `parse` raises ValueError."""
+    spec = Spec(
+        type=ConfigType.LIST,
+        default=(),
+        parse=lambda text: tuple(map(parse, split_words(text))),
+        render=lambda values: ",".join(map(str, values)),
+        allows=lambda _: True,
+        expectation=expectation,
+        doc=doc,
+    )
+    return cast("tuple[T, ...]", key(spec))
+
+
+def split_words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())

@@ -1,0 +1,89 @@
+"""Kafka's keys that this release does not honour, and the nearest of any for a typing slip.
+
+A file that sets one of these loads, and `BrokerConfig.ignored_keys` says so. What would
+leave a cluster less safe than its file says is refused instead.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+IGNORED = frozenset(  # a block of text, because one key a line fills two screens
+    """
+    advertised.host.name advertised.port alter.config.policy.class.name
+    alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
+    auto.include.jmx.reporter auto.leader.rebalance.enable background.threads
+    broker.heartbeat.max.wait.ms broker.id.generation.enable client.quota.callback.class
+    compression.gzip.level compression.lz4.level compression.zstd.level
+    connection.failed.authentication.delay.ms connections.max.reauth.ms control.plane.listener.name
+    controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
+    controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
+    controller.quorum.append.linger.ms controller.quorum.auto.join.enable
+    controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
+    controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
+    controller.quorum.retry.backoff.ms controller.quota.window.num
+    controller.quota.window.size.seconds controller.socket.timeout.ms
+    create.topic.policy.class.name default.api.timeout.ms
+    delete.records.purgatory.purge.interval.requests
+    early.start.listeners
+    follower.replication.throttled.rate follower.replication.throttled.replicas
+    group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size
+    group.min.session.timeout.ms
+    initial.broker.registration.timeout.ms inter.broker.protocol.version kafka.metrics.polling.interval.secs
+    kafka.metrics.reporters leader.imbalance.check.interval.seconds
+    leader.imbalance.per.broker.percentage leader.replication.throttled.rate
+    leader.replication.throttled.replicas log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size
+    log.cleaner.enable log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
+    log.cleaner.io.max.bytes.per.second log.cleaner.threads log.dir.failure.timeout.ms
+    log.flush.scheduler.interval.ms log.local.retention.bytes log.local.retention.ms
+    log.message.downconversion.enable log.message.format.version
+    log.message.timestamp.difference.max.ms max.connection.creation.rate max.connections
+    max.connections.per.ip max.connections.per.ip.overrides max.request.partition.size.limit
+    metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
+    metadata.log.segment.bytes metadata.log.segment.min.bytes metadata.log.segment.ms
+    metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
+    metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+    migration.metadata.min.batch.size num.io.threads num.network.threads
+    num.replica.alter.log.dirs.threads offset.metadata.max.bytes
+    offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size
+    offsets.retention.check.interval.ms offsets.retention.minutes offsets.topic.compression.codec
+    offsets.topic.num.partitions offsets.topic.replication.factor offsets.topic.segment.bytes
+    password.encoder.secret principal.builder.class
+    queued.max.request.bytes queued.max.requests quota.window.num quota.window.size.seconds
+    replica.selector.class replication.quota.window.num replication.quota.window.size.seconds
+    reserved.broker.max.id server.max.startup.time.ms
+    socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+    socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes
+    telemetry.max.bytes transaction.abort.timed.out.transaction.cleanup.interval.ms
+    transaction.max.timeout.ms transaction.partition.verification.enable
+    transaction.remove.expired.transaction.cleanup.interval.ms
+    transaction.state.log.load.buffer.size transaction.state.log.min.isr
+    transaction.state.log.num.partitions transaction.state.log.replication.factor
+    transaction.state.log.segment.bytes transaction.two.phase.commit.enable
+    transactional.id.expiration.ms unclean.leader.election.interval.ms
+    unstable.api.versions.enable unstable.feature.versions.enable
+    zookeeper.clientCnxnSocket zookeeper.connect zookeeper.connection.timeout.ms
+    zookeeper.max.in.flight.requests zookeeper.metadata.migration.enable
+    zookeeper.session.timeout.ms zookeeper.set.acl
+    """.split()  # noqa: SIM905
+)
+IGNORED_PREFIXES = (
+    *("ssl.", "sasl.", "listener.name.", "zookeeper.ssl.", "metrics."),
+    # Whole parts of Kafka that are not here: no key of theirs could be honoured.
+    *("share.", "group.share.", "group.streams.", "group.consumer.", "group.coordinator."),
+    *("remote.", "delegation.token."),
+)
+
+REFUSED = {
+    "authorizer.class.name": "there is no authorizer here: every client may do everything",
+    "super.users": "there is no authorizer here: every client may do everything",
+}
+
+
+def is_ignored(name: str) -> bool:
+    return name in IGNORED or name.startswith(IGNORED_PREFIXES)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean x?`, or nothing where no known key resembles `name`."""
+    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
+    return f"; did you mean {close[0]}?" if close else ""

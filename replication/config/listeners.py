@@ -1,0 +1,94 @@
+"""Where nodes listen and are found: `NAME://host:port`, `id@host:port`, `host:port`."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from replication.errors import ConfigError
+
+_HOST_PORT = re.compile(r"(?:\[([^\]]*)\]|([^:\[\]/@]*)):(\d{1,5})")
+_NONROUTABLE = ("0.0.0.0", "::")  # noqa: S104 this is where such an address is found, not used
+_OTHER_PROTOCOLS = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
+
+
+@attrs.frozen
+class HostPort:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> "HostPort":
+        found = _HOST_PORT.fullmatch(text)
+        if found is None or int(found[3]) > 65535:
+            raise ValueError("host:port")
+        return cls(found[1] if found[1] is not None else found[2], int(found[3]))
+
+
+@attrs.frozen
+class Listener:
+    """A named address; an empty host stands for every interface."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.name}://{HostPort(self.host, self.port)}"
+
+    @property
+    def is_routable(self) -> bool:
+        return self.host not in _NONROUTABLE
+
+    @classmethod
+    def parse(cls, text: str) -> "Listener":
+        name, separator, address = text.partition("://")
+        if not separator or not name:
+            raise ValueError("NAME://host:port, parted by commas")
+        where = HostPort.parse(address)
+        return cls(name.upper(), where.host, where.port)
+
+
+@attrs.frozen
+class Voter:
+    """A controller: its node id and its address."""
+
+    node_id: int
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.node_id}@{HostPort(self.host, self.port)}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Voter":
+        node_id, separator, address = text.partition("@")
+        if not separator or not node_id.isdecimal():
+            raise ValueError("id@host:port, parted by commas")
+        where = HostPort.parse(address)
+        return cls(int(node_id), where.host, where.port)
+
+
+def check_listeners(
+    listeners: Sequence[Listener], *, advertised: Sequence[Listener], protocols: Iterable[str]
+) -> None:
+    """ConfigError where a name is given twice, or an address or a protocol is of no use."""
+    for key, given in (("listeners", listeners), ("advertised.listeners", advertised)):
+        if len({each.name for each in given}) < len(given):
+            raise ConfigError(f"{key}={','.join(map(str, given))}: expected each name once")
+    for each in advertised:
+        if not each.is_routable or not each.host:
+            raise ConfigError(f"advertised.listeners={each}: expected a host that others can reach")
+    named = {
+        name.strip().upper(): protocol.strip().upper()
+        for name, _, protocol in (entry.partition(":") for entry in protocols)
+    }
+    for each in listeners:
+        # A listener that is not mapped speaks the protocol of its own name, as in Kafka.
+        unmapped = each.name if each.name in _OTHER_PROTOCOLS else "PLAINTEXT"
+        protocol = named.get(each.name, unmapped)
+        if protocol != "PLAINTEXT":
+            raise ConfigError(f"listeners={each}: expected PLAINTEXT, there is no {protocol} yet")

@@ -1,0 +1,425 @@
+"""What happened, as typed facts.
+
+Every change of state that matters is one frozen value, handed to the sink that its owner
+was given. The human log, the journal, the reports and the checkers read the same values.
+
+    a broker ──> sink ──fan_out──> structlog, journal, a scenario's trace
+
+Rule 1: `name` is stable for ever; a field may be added with a default, which raises
+`version`. A golden file per version keeps old journals readable.
+
+Rule 2: an event says why. One about the ISR carries the high watermark, the log end, the
+lag and the epoch that decided it; one about an election its cause.
+
+Rule 3: who reports, and when, is the envelope's business (the journal's, the trace's), so
+that an event can be compared with the one a test expects.
+
+Rule 4: fields are integers, strings, booleans, bytes, a `TopicPartition`, or tuples of these.
+Nothing else has the same bytes in every process.
+
+Rule 5: a high watermark moves thousands of times a second, so it is reported once per tick,
+and not at all when nobody listens.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar, TypeAlias
+
+import attrs
+
+from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
+
+
+@attrs.frozen(kw_only=True)
+class Event:
+    """A fact. `name` and `version` say how its fields are to be read."""
+
+    name: ClassVar[str]
+    version: ClassVar[int] = 1
+
+
+EventSink: TypeAlias = Callable[[Event], None]
+
+
+def ignore(event: Event) -> None:
+    """The sink of those who were given none."""
+
+
+def fan_out(*sinks: EventSink) -> EventSink:
+    """One sink for several; `ignore` where none of them listens."""
+    listening = tuple(sink for sink in sinks if sink is not ignore)
+    if not listening:
+        return ignore
+    if len(listening) == 1:
+        return listening[0]
+
+    def to_each(event: Event) -> None:
+        for sink in listening:
+            sink(event)
+
+    return to_each
+
+
+# -- brokers and their standing with the controller
+
+
+@attrs.frozen(kw_only=True)
+class BrokerRegistered(Event):
+    name: ClassVar[str] = "broker_registered"
+    broker: int
+    broker_epoch: int
+    incarnation_id: bytes = b""
+    previous_broker_epoch: int = -1
+
+
+@attrs.frozen(kw_only=True)
+class BrokerFenced(Event):
+    name: ClassVar[str] = "broker_fenced"
+    broker: int
+    broker_epoch: int
+    cause: str  # "session expired", "registered again", "controlled shutdown", ...
+    since_heartbeat_ms: int = -1
+
+
+@attrs.frozen(kw_only=True)
+class BrokerUnfenced(Event):
+    name: ClassVar[str] = "broker_unfenced"
+    broker: int
+    broker_epoch: int
+
+
+@attrs.frozen(kw_only=True)
+class ControlledShutdownStarted(Event):
+    name: ClassVar[str] = "controlled_shutdown_started"
+    broker: int
+    broker_epoch: int
+    leading: int = -1  # partitions it still leads
+
+
+@attrs.frozen(kw_only=True)
+class BrokerStarted(Event):
+    name: ClassVar[str] = "broker_started"
+    broker: int
+    host: str
+    port: int
+
+
+@attrs.frozen(kw_only=True)
+class BrokerStopped(Event):
+    name: ClassVar[str] = "broker_stopped"
+    broker: int
+    clean: bool
+
+
+@attrs.frozen(kw_only=True)
+class MetadataApplied(Event):
+    name: ClassVar[str] = "metadata_applied"
+    offset: Offset  # exclusive: the next record to apply
+    leader_epoch: LeaderEpoch
+    records: int
+
+
+# -- topics and leaders
+
+
+@attrs.frozen(kw_only=True)
+class TopicCreated(Event):
+    name: ClassVar[str] = "topic_created"
+    topic: str
+    topic_id: TopicId
+    partitions: int
+    replication_factor: int
+
+
+@attrs.frozen(kw_only=True)
+class TopicDeleted(Event):
+    name: ClassVar[str] = "topic_deleted"
+    topic: str
+    topic_id: TopicId
+
+
+@attrs.frozen(kw_only=True)
+class LeaderElected(Event):
+    name: ClassVar[str] = "leader_elected"
+    partition: TopicPartition
+    leader: int
+    leader_epoch: LeaderEpoch
+    isr: tuple[int, ...]
+    cause: str  # "clean", "unclean", "preferred", "created"
+    previous_leader: int = -1
+
+
+@attrs.frozen(kw_only=True)
+class PartitionOffline(Event):
+    """No replica may lead."""
+
+    name: ClassVar[str] = "partition_offline"
+    partition: TopicPartition
+    leader_epoch: LeaderEpoch
+    isr: tuple[int, ...]
+    cause: str
+
+
+@attrs.frozen(kw_only=True)
+class BecameLeader(Event):
+    name: ClassVar[str] = "became_leader"
+    partition: TopicPartition
+    leader_epoch: LeaderEpoch
+    leader_epoch_start_offset: Offset
+    high_watermark: Offset
+    isr: tuple[int, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class BecameFollower(Event):
+    name: ClassVar[str] = "became_follower"
+    partition: TopicPartition
+    leader: int
+    leader_epoch: LeaderEpoch
+    log_end_offset: Offset
+    high_watermark: Offset = -1
+
+
+@attrs.frozen(kw_only=True)
+class PartitionStopped(Event):
+    """A replica that this broker no longer hosts."""
+
+    name: ClassVar[str] = "partition_stopped"
+    partition: TopicPartition
+    deleted: bool
+
+
+# -- following
+
+
+@attrs.frozen(kw_only=True)
+class FetcherStarted(Event):
+    name: ClassVar[str] = "fetcher_started"
+    leader: int
+    fetcher_id: int
+
+
+@attrs.frozen(kw_only=True)
+class FetcherStopped(Event):
+    name: ClassVar[str] = "fetcher_stopped"
+    leader: int
+    fetcher_id: int
+    cause: str
+
+
+@attrs.frozen(kw_only=True)
+class FollowerFetching(Event):
+    """A followed partition has nothing (more) to truncate and fetches from `fetch_offset`."""
+
+    name: ClassVar[str] = "follower_fetching"
+    partition: TopicPartition
+    leader: int
+    leader_epoch: LeaderEpoch
+    fetch_offset: Offset
+
+
+@attrs.frozen(kw_only=True)
+class PartitionFailed(Event):
+    """A followed partition that is fetched no more until its leader or its log changes."""
+
+    name: ClassVar[str] = "partition_failed"
+    partition: TopicPartition
+    cause: str
+
+
+@attrs.frozen(kw_only=True)
+class LogTruncated(Event):
+    name: ClassVar[str] = "log_truncated"
+    partition: TopicPartition
+    from_offset: Offset  # the log end before
+    to_offset: Offset  # and after
+    high_watermark: Offset
+    cause: str  # "diverging epoch", "offset out of range", ...
+    leader_epoch: LeaderEpoch = -1
+
+
+@attrs.frozen(kw_only=True)
+class HighWatermarkAdvanced(Event):
+    """The last of a tick's advances, see `HighWatermarkReporter`."""
+
+    name: ClassVar[str] = "high_watermark_advanced"
+    partition: TopicPartition
+    high_watermark: Offset
+    log_end_offset: Offset
+    leader_epoch: LeaderEpoch
+
+
+# -- in-sync replicas
+
+
+@attrs.frozen(kw_only=True)
+class IsrChangeProposed(Event):
+    name: ClassVar[str] = "isr_change_proposed"
+    partition: TopicPartition
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+    isr: tuple[int, ...]  # as proposed
+    leaving: tuple[int, ...]
+    joining: tuple[int, ...]
+    high_watermark: Offset
+    log_end_offset: Offset
+    lag: int  # records the furthest behind of those that leave or join lacks
+    lag_ms: int = -1  # and since when it has lacked any
+
+
+@attrs.frozen(kw_only=True)
+class IsrChangeRefused(Event):
+    name: ClassVar[str] = "isr_change_refused"
+    partition: TopicPartition
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+    error: str
+    isr: tuple[int, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class IsrChanged(Event):
+    name: ClassVar[str] = "isr_changed"
+    partition: TopicPartition
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+    isr: tuple[int, ...]
+    previous_isr: tuple[int, ...] = ()
+
+
+# -- fetch sessions (KIP-227)
+
+
+@attrs.frozen(kw_only=True)
+class FetchSessionOpened(Event):
+    name: ClassVar[str] = "fetch_session_opened"
+    session_id: int
+    partitions: int
+    privileged: bool  # a follower's
+
+
+@attrs.frozen(kw_only=True)
+class FetchSessionClosed(Event):
+    name: ClassVar[str] = "fetch_session_closed"
+    session_id: int
+
+
+@attrs.frozen(kw_only=True)
+class FetchSessionEvicted(Event):
+    name: ClassVar[str] = "fetch_session_evicted"
+    session_id: int
+    cause: str = ""
+
+
+# -- logs and disks
+
+
+@attrs.frozen(kw_only=True)
+class LogRecovered(Event):
+    name: ClassVar[str] = "log_recovered"
+    partition: TopicPartition
+    recovery_point: Offset
+    log_end_offset: Offset
+    truncated_bytes: int
+    clean: bool  # whether a clean-shutdown marker made recovery unnecessary
+
+
+@attrs.frozen(kw_only=True)
+class LogDirectoryFailed(Event):
+    name: ClassVar[str] = "log_directory_failed"
+    directory: str
+    cause: str
+
+
+# -- strangers
+
+
+@attrs.frozen(kw_only=True)
+class ConnectionRefused(Event):
+    """A connection was closed for what came over it: no protocol of ours, or no answer to it."""
+
+    name: ClassVar[str] = "connection_refused"
+    peer: str
+    cause: str
+
+
+# -- our own mistakes
+
+
+@attrs.frozen(kw_only=True)
+class BugCaught(Event):
+    """An exception at a boundary: one connection, fetcher or background job was closed."""
+
+    name: ClassVar[str] = "bug_caught"
+    boundary: str
+    error: str
+
+
+EVENTS: tuple[type[Event], ...] = (
+    BrokerRegistered,
+    BrokerFenced,
+    BrokerUnfenced,
+    ControlledShutdownStarted,
+    BrokerStarted,
+    BrokerStopped,
+    MetadataApplied,
+    TopicCreated,
+    TopicDeleted,
+    LeaderElected,
+    PartitionOffline,
+    BecameLeader,
+    BecameFollower,
+    PartitionStopped,
+    FetcherStarted,
+    FetcherStopped,
+    FollowerFetching,
+    PartitionFailed,
+    LogTruncated,
+    HighWatermarkAdvanced,
+    IsrChangeProposed,
+    IsrChangeRefused,
+    IsrChanged,
+    FetchSessionOpened,
+    FetchSessionClosed,
+    FetchSessionEvicted,
+    LogRecovered,
+    LogDirectoryFailed,
+    ConnectionRefused,
+    BugCaught,
+)
+
+
+@attrs.define
+class HighWatermarkReporter:
+    """Collects advances and reports, at each tick of its owner, where each partition stands.
+
+    Between ticks an advance is one dictionary store; with nobody listening, one comparison.
+    """
+
+    _sink: EventSink
+    _latest: dict[TopicPartition, tuple[Offset, Offset, LeaderEpoch]] = attrs.field(
+        init=False, factory=dict
+    )
+
+    def advanced(
+        self,
+        partition: TopicPartition,
+        *,
+        high_watermark: Offset,
+        log_end_offset: Offset,
+        leader_epoch: LeaderEpoch,
+    ) -> None:
+        if self._sink is not ignore:
+            self._latest[partition] = (high_watermark, log_end_offset, leader_epoch)
+
+    def tick(self) -> None:
+        """Report what has moved since the last tick, and forget it."""
+        latest, self._latest = self._latest, {}
+        for partition, (high_watermark, log_end_offset, leader_epoch) in latest.items():
+            self._sink(
+                HighWatermarkAdvanced(
+                    partition=partition,
+                    high_watermark=high_watermark,
+                    log_end_offset=log_end_offset,
+                    leader_epoch=leader_epoch,
+                )
+            )

@@ -1,0 +1,204 @@
+"""What a fetcher knows about each partition it follows (PartitionFetchState, PartitionStates).
+
+    Truncating ── the log is cut where it parted from the leader's ──> Fetching
+         ^                                                                │
+         └────────── a new leader epoch, where it must be cut again ──────┘
+
+Rule 1: either state may be *delayed*: after an error nothing is asked about the partition
+until its deadline has passed. A deadline that has passed is left in place and means nothing.
+
+Rule 2: a state is a value. It is replaced as a whole, at the same leader epoch or a later
+one, and whoever crossed a checkpoint compares what it read before with what is there now.
+
+Rule 3: states stand in the order in which a fetch names them. Whatever brought data, or
+an error, goes to the end, so that a leader that fills its response from the front serves
+everybody in turn:
+
+    asked         p0 p1 p2      only p0 had data
+    asked next    p1 p2 p0
+
+Rule 4: truncation rebuilds the order, the partitions of a topic together and topics in
+order of first sight: a request names a topic once for each run of its partitions.
+"""
+
+import enum
+from collections.abc import ItemsView, Iterable, Mapping
+
+import attrs
+
+from storage.types import NO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
+
+UNKNOWN_INIT_OFFSET: Offset = -1
+"""Ask the leader where to begin."""
+
+
+@attrs.frozen
+class BrokerEndPoint:
+    """A broker, and where it listens. Equal only when all three are."""
+
+    id: int
+    host: str
+    port: int
+
+
+@attrs.frozen(kw_only=True)
+class InitialFetchState:
+    """Where to begin to follow a partition (Kafka's class of this name)."""
+
+    topic_id: TopicId = NO_TOPIC_ID
+    leader: BrokerEndPoint
+    current_leader_epoch: LeaderEpoch
+    init_offset: Offset
+    """Negative: the leader is asked for its ends, and the log cut to fit."""
+
+
+class ReplicaState(enum.Enum):
+    TRUNCATING = "truncating"
+    FETCHING = "fetching"
+
+
+@attrs.frozen(kw_only=True)
+class PartitionFetchState:
+    """One followed partition."""
+
+    topic_id: TopicId = NO_TOPIC_ID
+    fetch_offset: Offset
+    lag: int | None = None
+    """Records behind the leader's high watermark; None before the first answer."""
+    current_leader_epoch: LeaderEpoch
+    delayed_until: float | None = None
+    """Seconds on the node's clock."""
+    state: ReplicaState
+    last_fetched_epoch: LeaderEpoch | None = None
+    """Epoch of the last record in the log, which lets the leader find a divergence (KIP-595)."""
+
+    def is_delayed(self, now: float) -> bool:
+        return self.delayed_until is not None and now < self.delayed_until
+
+    def is_ready_for_fetch(self, now: float) -> bool:
+        return self.state is ReplicaState.FETCHING and not self.is_delayed(now)
+
+    def is_truncating(self, now: float) -> bool:
+        return self.state is ReplicaState.TRUNCATING and not self.is_delayed(now)
+
+    @property
+    def needs_offset(self) -> bool:
+        """Where to begin is not known yet: the leader must be asked first."""
+        return self.fetch_offset < 0
+
+    @property
+    def is_replica_in_sync(self) -> bool:
+        """As throttling sees it: nothing known to be missing."""
+        return self.lag is not None and self.lag <= 0
+
+
+def initial_state(
+    initial: InitialFetchState,
+    *,
+    existing: PartitionFetchState | None,
+    latest_epoch: LeaderEpoch | None,
+    truncation_on_fetch: bool,
+) -> PartitionFetchState:
+    """The state of a partition that is being added (AbstractFetcherThread.partitionFetchState).
+
+    At an epoch that is being followed already nothing changes, whatever the offset. Where
+    the leader finds divergence in the fetch itself there is nothing to do before it, save
+    for a log without a single epoch, which has nothing to be compared by.
+    """
+    if existing is not None and existing.current_leader_epoch == initial.current_leader_epoch:
+        return existing
+    known_offset = initial.init_offset >= 0
+    fetches_at_once = truncation_on_fetch and known_offset and latest_epoch is not None
+    return PartitionFetchState(
+        topic_id=initial.topic_id,
+        fetch_offset=initial.init_offset if known_offset else UNKNOWN_INIT_OFFSET,
+        current_leader_epoch=initial.current_leader_epoch,
+        state=ReplicaState.FETCHING if fetches_at_once else ReplicaState.TRUNCATING,
+        last_fetched_epoch=latest_epoch if truncation_on_fetch else None,
+    )
+
+
+@attrs.define
+class PartitionStates:
+    """The states of one fetcher's partitions, in round-robin order."""
+
+    _states: dict[TopicPartition, PartitionFetchState] = attrs.field(factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in self._states
+
+    def get(self, partition: TopicPartition) -> PartitionFetchState | None:
+        return self._states.get(partition)
+
+    def items(self) -> ItemsView[TopicPartition, PartitionFetchState]:
+        """In order; a live view, so whoever changes states takes a list of it first."""
+        return self._states.items()
+
+    def partitions(self) -> list[TopicPartition]:
+        return list(self._states)
+
+    def update(self, partition: TopicPartition, state: PartitionFetchState) -> None:
+        """Replace the state of a known partition where it stands."""
+        assert partition in self._states, f"{partition} has no place to keep"
+        self._states[partition] = state
+
+    def update_and_move_to_end(self, partition: TopicPartition, state: PartitionFetchState) -> None:
+        self._states.pop(partition, None)
+        self._states[partition] = state
+
+    def remove(self, partition: TopicPartition) -> PartitionFetchState | None:
+        return self._states.pop(partition, None)
+
+    def delay(self, partition: TopicPartition, *, until: float, now: float) -> bool:
+        """Ask nothing about `partition` for a while; False if gone, or delayed already."""
+        state = self._states.get(partition)
+        if state is None or state.is_delayed(now):
+            return False
+        self.update_and_move_to_end(partition, attrs.evolve(state, delayed_until=until))
+        return True
+
+    def regroup(self, changed: Mapping[TopicPartition, PartitionFetchState]) -> None:
+        """Take over `changed`, then put the partitions of each topic together (Rule 4)."""
+        by_topic: dict[str, dict[TopicPartition, PartitionFetchState]] = {}
+        for partition, state in self._states.items():
+            by_topic.setdefault(partition.topic, {})[partition] = changed.get(partition, state)
+        self._states = {
+            partition: state for group in by_topic.values() for partition, state in group.items()
+        }
+
+    def next_deadline(self, now: float) -> float | None:
+        """When the first delayed partition falls due; None while none is delayed."""
+        return min(
+            (
+                state.delayed_until
+                for state in self._states.values()
+                if state.delayed_until is not None and now < state.delayed_until
+            ),
+            default=None,
+        )
+
+
+@attrs.define
+class FailedPartitions:
+    """What the fetchers of one manager gave up, until its leader or its log changes."""
+
+    _partitions: set[TopicPartition] = attrs.field(factory=set)
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in self._partitions
+
+    def partitions(self) -> set[TopicPartition]:
+        """A copy."""
+        return set(self._partitions)
+
+    def add(self, partition: TopicPartition) -> None:
+        self._partitions.add(partition)
+
+    def remove_all(self, partitions: Iterable[TopicPartition]) -> None:
+        self._partitions.difference_update(partitions)

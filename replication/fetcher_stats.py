@@ -1,0 +1,76 @@
+"""What one fetcher counts, under Kafka's names (FetcherStats, FetcherLagStats)."""
+
+import attrs
+
+from replication.fetch_state import BrokerEndPoint
+from replication.metrics import Meter, MetricName, MetricsRegistry
+from storage.types import TopicPartition
+
+_GROUP = "kafka.server"
+_UNKNOWN_LAG = -1
+
+
+@attrs.define
+class FetcherStats:
+    """Registered as long as the fetcher lives; a partition's lag as long as it is followed."""
+
+    registry: MetricsRegistry
+    client_id: str
+    leader: BrokerEndPoint
+    requests: Meter = attrs.field(init=False)
+    """Fetches attempted, whether or not they were answered."""
+    appended_bytes: Meter = attrs.field(init=False)
+    _lags: dict[TopicPartition, int] = attrs.field(init=False, factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.requests = self.registry.meter(self.name("RequestsPerSec"))
+        self.appended_bytes = self.registry.meter(self.name("BytesPerSec"))
+
+    def unregister(self) -> None:
+        for name in ("RequestsPerSec", "BytesPerSec"):
+            self.registry.remove(self.name(name))
+        for partition in list(self._lags):
+            self.forget_lag(partition)
+
+    def follow(self, partition: TopicPartition) -> None:
+        """Show a lag for `partition`: not known yet, where it was not shown before."""
+        if partition not in self._lags:
+            self._lags[partition] = _UNKNOWN_LAG
+            self.registry.gauge(
+                self.lag_name(partition), lambda: self._lags.get(partition, _UNKNOWN_LAG)
+            )
+
+    def set_lag(self, partition: TopicPartition, lag: int) -> None:
+        self.follow(partition)
+        self._lags[partition] = lag
+
+    def forget_lag(self, partition: TopicPartition) -> None:
+        if self._lags.pop(partition, None) is not None:
+            self.registry.remove(self.lag_name(partition))
+
+    def max_lag(self) -> int:
+        return max(self._lags.values(), default=0)
+
+    def lag_name(self, partition: TopicPartition) -> MetricName:
+        return MetricName(
+            _GROUP,
+            "FetcherLagMetrics",
+            "ConsumerLag",
+            (
+                ("clientId", self.client_id),
+                ("topic", partition.topic),
+                ("partition", str(partition.partition)),
+            ),
+        )
+
+    def name(self, name: str) -> MetricName:
+        return MetricName(
+            _GROUP,
+            "FetcherStats",
+            name,
+            (
+                ("clientId", self.client_id),
+                ("brokerHost", self.leader.host),
+                ("brokerPort", str(self.leader.port)),
+            ),
+        )

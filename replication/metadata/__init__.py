@@ -1,0 +1,81 @@
+"""What the cluster knows about itself: records in a log, and the image they add up to.
+
+    controller     appends records to __understudy_metadata-0, syncs them, applies them
+    brokers        fetch that log and apply the same records in the same order
+
+Rule 1: a record says what changed, never why; an image is a value and is never changed.
+
+Rule 2: two nodes that have applied the log up to one offset hold equal images.
+
+Rule 3: a record that this version does not know stops the reader, by name. Skipping it
+would break rule 2 in silence.
+
+    records.py   what may be said, and its bytes (msgpack, a type and a version each)
+    image.py     what it adds up to, and what differs between two images
+    batches.py   records in the batches that a log holds
+"""
+
+from replication.metadata.batches import apply_batches, batch_of
+from replication.metadata.image import (
+    NO_LEADER,
+    BrokerRegistration,
+    MetadataDelta,
+    MetadataImage,
+    PartitionRegistration,
+    RemovedPartition,
+    TopicImage,
+    delta_between,
+)
+from replication.metadata.records import (
+    METADATA_PARTITION,
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    BrokerRegistrationChangeRecord,
+    ClusterRecord,
+    ConfigRecord,
+    ControllerRecord,
+    Endpoint,
+    LeaderRecoveryState,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+    decode_record,
+    encode_record,
+)
+
+__all__ = [
+    "METADATA_PARTITION",
+    "METADATA_TOPIC",
+    "METADATA_TOPIC_ID",
+    "NO_LEADER",
+    "BrokerRegistration",
+    "BrokerRegistrationChangeRecord",
+    "ClusterRecord",
+    "ConfigRecord",
+    "ControllerRecord",
+    "Endpoint",
+    "LeaderRecoveryState",
+    "MetadataDelta",
+    "MetadataImage",
+    "MetadataRecord",
+    "PartitionChangeRecord",
+    "PartitionRecord",
+    "PartitionRegistration",
+    "ProducerIdsRecord",
+    "RegisterBrokerRecord",
+    "RemoveTopicRecord",
+    "RemovedPartition",
+    "TopicImage",
+    "TopicRecord",
+    "UnregisterBrokerRecord",
+    "apply_batches",
+    "batch_of",
+    "decode_record",
+    "delta_between",
+    "encode_record",
+]

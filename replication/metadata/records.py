@@ -1,0 +1,240 @@
+"""The records of the metadata log, named as in KIP-631, and their bytes.
+
+    on disk    one msgpack array per record: [type, version, field, field, ...]
+
+Rule 1: a released (type, version) never changes; `tests/` keeps one golden file for each.
+A new field is a new version, and the decoder of the old one stays.
+
+Rule 2: an unknown type or version is refused by name (`MetadataError`).
+
+An absent (None) field of a *change* record means "as it was". A partition's epochs are
+not in its change record: applying one bumps the partition epoch, and the leader epoch
+where it names a leader, so that they can neither be skipped nor repeated.
+"""
+
+import enum
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, TypeAlias
+
+import attrs
+import msgpack
+
+from replication.errors import MetadataError
+from storage.types import Buffer, LeaderEpoch, Offset, TopicId, TopicPartition
+
+METADATA_TOPIC = "__understudy_metadata"
+METADATA_TOPIC_ID: TopicId = b"understudy-meta\x01"
+METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
+
+
+class LeaderRecoveryState(enum.IntEnum):
+    """Whether a leader elected outside the ISR may still have to recover (KIP-704)."""
+
+    RECOVERED = 0
+    RECOVERING = 1
+
+
+@attrs.frozen
+class Endpoint:
+    """Where a broker listens; `name` is the listener's."""
+
+    name: str
+    host: str
+    port: int
+
+
+def _numbers(values: Iterable[int]) -> tuple[int, ...]:
+    return tuple(values)
+
+
+def _numbers_or_none(values: Iterable[int] | None) -> tuple[int, ...] | None:
+    return None if values is None else tuple(values)
+
+
+def _endpoints(values: Iterable[Endpoint | Sequence[Any]]) -> tuple[Endpoint, ...]:
+    return tuple(each if isinstance(each, Endpoint) else Endpoint(*each) for each in values)
+
+
+def _recovery_or_none(value: int | None) -> LeaderRecoveryState | None:
+    return None if value is None else LeaderRecoveryState(value)
+
+
+@attrs.frozen
+class ClusterRecord:
+    """The first record of a log: which cluster this is."""
+
+    TYPE: ClassVar = "cluster"
+    VERSION: ClassVar = 1
+    cluster_id: str
+
+
+@attrs.frozen
+class ControllerRecord:
+    """The first record of each leader epoch: which controller began it."""
+
+    TYPE: ClassVar = "controller"
+    VERSION: ClassVar = 1
+    controller_id: int
+    leader_epoch: LeaderEpoch
+
+
+@attrs.frozen
+class RegisterBrokerRecord:
+    """A broker's new incarnation; its epoch is this record's own offset."""
+
+    TYPE: ClassVar = "register_broker"
+    VERSION: ClassVar = 1
+    broker_id: int
+    broker_epoch: Offset
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...] = attrs.field(converter=_endpoints)
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+
+
+@attrs.frozen
+class UnregisterBrokerRecord:
+    TYPE: ClassVar = "unregister_broker"
+    VERSION: ClassVar = 1
+    broker_id: int
+    broker_epoch: Offset
+
+
+@attrs.frozen
+class BrokerRegistrationChangeRecord:
+    """A registered broker was fenced, unfenced, or has begun a controlled shutdown."""
+
+    TYPE: ClassVar = "broker_registration_change"
+    VERSION: ClassVar = 1
+    broker_id: int
+    broker_epoch: Offset
+    fenced: bool | None = None
+    in_controlled_shutdown: bool | None = None
+
+
+@attrs.frozen
+class TopicRecord:
+    TYPE: ClassVar = "topic"
+    VERSION: ClassVar = 1
+    name: str
+    topic_id: TopicId
+
+
+@attrs.frozen
+class PartitionRecord:
+    TYPE: ClassVar = "partition"
+    VERSION: ClassVar = 1
+    topic_id: TopicId
+    partition: int
+    replicas: tuple[int, ...] = attrs.field(converter=_numbers)
+    isr: tuple[int, ...] = attrs.field(converter=_numbers)
+    leader: int
+    leader_epoch: LeaderEpoch = 0
+    partition_epoch: int = 0
+    leader_recovery_state: LeaderRecoveryState = attrs.field(
+        default=LeaderRecoveryState.RECOVERED, converter=LeaderRecoveryState
+    )
+
+
+@attrs.frozen
+class PartitionChangeRecord:
+    TYPE: ClassVar = "partition_change"
+    VERSION: ClassVar = 1
+    topic_id: TopicId
+    partition: int
+    isr: tuple[int, ...] | None = attrs.field(default=None, converter=_numbers_or_none)
+    leader: int | None = None
+    leader_recovery_state: LeaderRecoveryState | None = attrs.field(
+        default=None, converter=_recovery_or_none
+    )
+
+
+@attrs.frozen
+class RemoveTopicRecord:
+    TYPE: ClassVar = "remove_topic"
+    VERSION: ClassVar = 1
+    topic_id: TopicId
+
+
+@attrs.frozen
+class ConfigRecord:
+    """A topic's configuration `key`; a `value` of None takes the override away."""
+
+    TYPE: ClassVar = "config"
+    VERSION: ClassVar = 1
+    topic_id: TopicId
+    key: str
+    value: str | None
+
+
+@attrs.frozen
+class ProducerIdsRecord:
+    """A block of producer ids was handed to a broker; the next block begins here."""
+
+    TYPE: ClassVar = "producer_ids"
+    VERSION: ClassVar = 1
+    broker_id: int
+    broker_epoch: Offset
+    next_producer_id: int
+
+
+MetadataRecord: TypeAlias = (
+    ClusterRecord
+    | ControllerRecord
+    | RegisterBrokerRecord
+    | UnregisterBrokerRecord
+    | BrokerRegistrationChangeRecord
+    | TopicRecord
+    | PartitionRecord
+    | PartitionChangeRecord
+    | RemoveTopicRecord
+    | ConfigRecord
+    | ProducerIdsRecord
+)
+
+_KNOWN: dict[str, dict[int, type[MetadataRecord]]] = {
+    record.TYPE: {record.VERSION: record}
+    for record in (
+        ClusterRecord,
+        ControllerRecord,
+        RegisterBrokerRecord,
+        UnregisterBrokerRecord,
+        BrokerRegistrationChangeRecord,
+        TopicRecord,
+        PartitionRecord,
+        PartitionChangeRecord,
+        RemoveTopicRecord,
+        ConfigRecord,
+        ProducerIdsRecord,
+    )
+}
+
+
+def encode_record(record: MetadataRecord) -> bytes:
+    fields = attrs.astuple(record)
+    packed: bytes = msgpack.packb([record.TYPE, record.VERSION, *fields])
+    return packed
+
+
+def decode_record(data: Buffer) -> MetadataRecord:
+    """The record in `data`; MetadataError, naming it, where we do not know or cannot read it."""
+    try:
+        kind, version, *fields = msgpack.unpackb(data)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise MetadataError(f"a metadata record that is not msgpack: {error!r}") from error
+    versions = _KNOWN.get(kind) if isinstance(kind, str) else None
+    if versions is None:
+        raise MetadataError(f"unknown metadata record {kind!r}: a newer version wrote this log")
+    record_type = versions.get(version) if isinstance(version, int) else None
+    if record_type is None:
+        raise MetadataError(
+            f"metadata record {kind!r} of version {version!r}, but this release reads only "
+            f"{sorted(versions)}: a newer version wrote this log"
+        )
+    if len(fields) != len(attrs.fields(record_type)):
+        raise MetadataError(f"metadata record {kind!r} version {version}: {len(fields)} fields")
+    try:
+        return record_type(*fields)
+    except (TypeError, ValueError) as error:
+        raise MetadataError(f"metadata record {kind!r} version {version}: {error}") from error

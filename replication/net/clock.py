@@ -1,0 +1,33 @@
+"""A node's time in production: trio's monotonic clock, and the wall clock for timestamps.
+
+Rule 1: whoever waits asks its `NodeClock`. A raw `trio.sleep` would be on time for a node
+that the simulator has paused.
+
+Rule 2: `now` starts anywhere; only differences mean something. `wall_ms` may jump.
+"""
+
+import time
+
+import trio
+
+
+class TrioClock:
+    """`NodeClock` over whatever clock this trio run has."""
+
+    def now(self) -> float:
+        return trio.current_time()
+
+    def now_ms(self) -> int:
+        return int(trio.current_time() * 1000)
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    async def sleep(self, seconds: float) -> None:
+        await trio.sleep(seconds)
+
+    async def sleep_until(self, deadline: float) -> None:
+        await trio.sleep_until(deadline)
+
+    def move_on_after(self, seconds: float) -> trio.CancelScope:
+        return trio.move_on_after(seconds)

@@ -1,0 +1,256 @@
+"""Taking a node's disk and network away before its tasks are cancelled.
+
+A process that is killed writes nothing more. A broker inside this process that is "killed"
+is cancelled, and cancellation runs `finally` blocks that would flush, write checkpoints,
+leave a clean-shutdown marker or say goodbye to peers. So whoever kills it detaches first:
+
+    transport.detach()      every connection closes; later calls fail; nothing is sent
+    file_system.detach()    later calls fail; nothing is written; locks are given back
+    nursery.cancel()        cleanup code runs, and can do no harm
+    file_system.abandon()   what it left open is closed, as the kernel would
+
+Rule 1: these wrappers hold one incarnation. The node that starts again is handed new ones
+over the same disk and network.
+
+Rule 2: closing always works. It changes nothing that lasts, and cleanup does it most.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar
+
+import attrs
+
+from replication.errors import PeerUnavailableError
+from replication.net.seams import Connection, Listener, Transport
+from storage.file_region import FileRegion
+from storage.filesystem import File, FileSystem, Lock
+from storage.types import Buffer
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class DetachedError(OSError):
+    """This incarnation's disk is gone: its node was killed."""
+
+
+@attrs.define(eq=False)
+class DetachableTransport:
+    """One incarnation's way to the network, until `detach`."""
+
+    _transport: Transport
+    detached: bool = attrs.field(init=False, default=False)
+    # Ordered, so that detaching closes in the same order in every run of a simulation.
+    _open: dict["_Connection | _Listener", None] = attrs.field(init=False, factory=dict)
+
+    def detach(self) -> None:
+        self.detached = True
+        for opened in list(self._open):
+            opened.close()
+
+    async def listen(self, host: str, port: int) -> Listener:
+        self.check()
+        return self._adopt(_Listener(await self._transport.listen(host, port), self))
+
+    async def connect(self, host: str, port: int) -> Connection:
+        self.check()
+        return self.adopt_connection(await self._transport.connect(host, port))
+
+    def adopt_connection(self, connection: Connection) -> Connection:
+        return self._adopt(_Connection(connection, self))
+
+    def check(self) -> None:
+        if self.detached:
+            raise PeerUnavailableError("this node's network is detached")
+
+    def forget(self, closed: "_Connection | _Listener") -> None:
+        self._open.pop(closed, None)
+
+    def _adopt(self, opened: "_AnyOpen") -> "_AnyOpen":
+        self._open[opened] = None
+        if self.detached:  # while it was being opened
+            opened.close()
+            self.check()
+        return opened
+
+
+@attrs.define(eq=False)
+class _Connection:
+    _inner: Connection
+    _transport: DetachableTransport
+
+    @property
+    def peer(self) -> str:
+        return self._inner.peer
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        self._transport.check()
+        count = await self._inner.receive_into(buffer)
+        self._transport.check()  # bytes that came with the kill were never seen
+        return count
+
+    async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
+        self._transport.check()
+        await self._inner.send_buffers(buffers)
+
+    async def send_region(self, region: FileRegion) -> None:
+        self._transport.check()
+        await self._inner.send_region(region)
+
+    def close(self) -> None:
+        self._transport.forget(self)
+        self._inner.close()
+
+
+@attrs.define(eq=False)
+class _Listener:
+    _inner: Listener
+    _transport: DetachableTransport
+
+    @property
+    def host(self) -> str:
+        return self._inner.host
+
+    @property
+    def port(self) -> int:
+        return self._inner.port
+
+    async def accept(self) -> Connection:
+        self._transport.check()
+        return self._transport.adopt_connection(await self._inner.accept())
+
+    def close(self) -> None:
+        self._transport.forget(self)
+        self._inner.close()
+
+
+_AnyOpen = TypeVar("_AnyOpen", _Connection, _Listener)
+
+
+@attrs.define(eq=False)
+class DetachableFileSystem:
+    """One incarnation's view of its disk, until `detach`."""
+
+    _file_system: FileSystem
+    detached: bool = attrs.field(init=False, default=False)
+    _files: dict["_File", None] = attrs.field(init=False, factory=dict)
+    _locks: dict["_Lock", None] = attrs.field(init=False, factory=dict)
+
+    def detach(self) -> None:
+        """Files stay open: a worker thread may be inside one, and its number be lent on."""
+        self.detached = True
+        for lock in list(self._locks):
+            lock.release()
+
+    def abandon(self) -> None:
+        """Close what the dead incarnation left open, once its tasks are gone."""
+        assert self.detached, "a living node closes its own files"
+        for file in list(self._files):
+            file.close()
+
+    def check(self) -> None:
+        if self.detached:
+            raise DetachedError("this node's disk is detached")
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        return self._opened(self._call(self._file_system.open, path, create=create))
+
+    def open_for_reading(self, path: str) -> File:
+        return self._opened(self._call(self._file_system.open_for_reading, path))
+
+    def exists(self, path: str) -> bool:
+        return self._call(self._file_system.exists, path)
+
+    def is_directory(self, path: str) -> bool:
+        return self._call(self._file_system.is_directory, path)
+
+    def list_directory(self, path: str) -> list[str]:
+        return self._call(self._file_system.list_directory, path)
+
+    def make_directory(self, path: str) -> None:
+        self._call(self._file_system.make_directory, path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._call(self._file_system.rename, source, target)
+
+    def remove(self, path: str) -> None:
+        self._call(self._file_system.remove, path)
+
+    def remove_tree(self, path: str) -> None:
+        self._call(self._file_system.remove_tree, path)
+
+    def modified_ms(self, path: str) -> int:
+        return self._call(self._file_system.modified_ms, path)
+
+    def sync_directory(self, path: str) -> None:
+        self._call(self._file_system.sync_directory, path)
+
+    def lock(self, path: str) -> Lock:
+        lock = _Lock(self._call(self._file_system.lock, path), self._locks)
+        self._locks[lock] = None
+        return lock
+
+    def take_cost(self) -> float:
+        return self._file_system.take_cost()
+
+    def _opened(self, inner: File) -> File:
+        file = _File(inner, self, self._files)
+        self._files[file] = None
+        return file
+
+    def _call(self, method: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        self.check()
+        return method(*args, **kwargs)
+
+
+@attrs.define(eq=False)
+class _File:
+    _inner: File
+    _file_system: DetachableFileSystem
+    _open: dict["_File", None]
+
+    @property
+    def path(self) -> str:
+        return self._inner.path
+
+    def read(self, position: int, size: int) -> bytes:
+        self._file_system.check()
+        return self._inner.read(position, size)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        self._file_system.check()
+        return self._inner.read_into(position, buffer)
+
+    def write(self, position: int, buffer: Buffer) -> None:
+        self._file_system.check()
+        self._inner.write(position, buffer)
+
+    def truncate(self, size: int) -> None:
+        self._file_system.check()
+        self._inner.truncate(size)
+
+    def size(self) -> int:
+        self._file_system.check()
+        return self._inner.size()
+
+    def sync(self) -> None:
+        self._file_system.check()
+        self._inner.sync()
+
+    def descriptor(self) -> int | None:
+        self._file_system.check()
+        return self._inner.descriptor()
+
+    def close(self) -> None:
+        self._open.pop(self, None)
+        self._inner.close()
+
+
+@attrs.define(eq=False)
+class _Lock:
+    _inner: Lock
+    _held: dict["_Lock", None]
+
+    def release(self) -> None:
+        self._held.pop(self, None)
+        self._inner.release()

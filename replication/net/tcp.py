@@ -1,0 +1,208 @@
+"""TCP: the transport of production.
+
+    buffers      sendmsg, up to IOV_MAX of them at once; what a short write left over is
+                 a slice of the same memory, never joined or copied
+    a region     sendfile, from the page cache to the socket, never through Python
+    receiving    recv_into where the caller wants the bytes
+
+Rule 1: sockets never block; when the kernel has no room, or nothing to give, the task waits
+in `wait_writable` or `wait_readable`, where it can be cancelled.
+
+Rule 2: a send that did not finish, for whatever reason, closes its connection. Half a
+frame followed by another one would be read as garbage, or worse, not as garbage.
+
+Rule 3: one task sends and one task receives at a time; who shares a connection takes turns.
+"""
+
+import errno
+import os
+import socket
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+import attrs
+import trio
+
+from replication.errors import PeerUnavailableError
+from replication.net.regions import region_chunks, region_lost, region_readable
+from storage.file_region import FileRegion
+from storage.types import Buffer
+
+IOV_MAX = os.sysconf("SC_IOV_MAX")
+SENDFILE_BYTES = 4 * 1024 * 1024  # bounds one system call, for the other tasks' sake
+BACKLOG = 512
+OUT_OF_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+@attrs.define(eq=False)
+class TcpConnection:
+    """`Connection` over one connected socket."""
+
+    _socket: trio.socket.SocketType
+    peer: str
+    _sending: bool = attrs.field(init=False, default=False)
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        assert len(buffer) > 0, "an empty buffer would make waiting look like the end"
+        with self._lost_as_unavailable():
+            return await self._socket.recv_into(buffer)
+
+    async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
+        with self._whole_or_closed():
+            await self._send_all(buffers)
+
+    async def send_region(self, region: FileRegion) -> None:
+        with self._whole_or_closed():
+            if region.file.descriptor() is None:
+                for chunk in region_chunks(region):
+                    await self._send_all([chunk])
+            else:
+                await self._send_file(region)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    async def _send_all(self, buffers: Sequence[Buffer]) -> None:
+        pending = deque(memoryview(buffer) for buffer in buffers if len(buffer))
+        while pending:
+            sent = await self._socket.sendmsg(list(islice(pending, IOV_MAX)))
+            while sent:
+                first = pending.popleft()
+                if sent < first.nbytes:
+                    pending.appendleft(first.cast("B")[sent:])
+                    break
+                sent -= first.nbytes
+
+    async def _send_file(self, region: FileRegion) -> None:
+        sent = 0
+        while sent < region.size:
+            await trio.lowlevel.checkpoint()
+            try:
+                sent += self._sendfile(region, skip=sent)
+            except BlockingIOError:
+                await trio.lowlevel.wait_writable(self._socket)
+        with region_readable(region):
+            pass  # what was sent last may have been cut away meanwhile
+
+    def _sendfile(self, region: FileRegion, *, skip: int) -> int:
+        with region_readable(region):
+            # Asked for each time: the number of a file closed meanwhile is soon another's.
+            descriptor = region.file.descriptor()
+        assert descriptor is not None, "a file has a descriptor for as long as it is open"
+        position, size = region.position + skip, min(region.size - skip, SENDFILE_BYTES)
+        if (sent := os.sendfile(self._socket.fileno(), descriptor, position, size)) == 0:
+            raise region_lost(region, f"ends at {position}")
+        return sent
+
+    @contextmanager
+    def _whole_or_closed(self) -> Iterator[None]:
+        assert not self._sending, "two tasks may not send on one connection at once"
+        self._sending = True
+        try:
+            with self._lost_as_unavailable():
+                yield
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._sending = False
+
+    @contextmanager
+    def _lost_as_unavailable(self) -> Iterator[None]:
+        if self._socket.fileno() < 0:
+            raise PeerUnavailableError(f"the connection to {self.peer} was closed")
+        try:
+            yield
+        except trio.ClosedResourceError as error:
+            raise PeerUnavailableError(f"the connection to {self.peer} was closed") from error
+        except OSError as error:
+            raise PeerUnavailableError(f"lost the connection to {self.peer}: {error}") from error
+
+
+@attrs.define(eq=False)
+class TcpListener:
+    """`Listener` over one listening socket."""
+
+    _socket: trio.socket.SocketType
+    host: str
+    port: int
+    _transport: "TcpTransport"
+
+    async def accept(self) -> TcpConnection:
+        while True:
+            try:
+                accepted, address = await self._socket.accept()
+            except trio.ClosedResourceError as error:
+                raise PeerUnavailableError(f"no longer listening on {self.port}") from error
+            except OSError as error:
+                if error.errno in OUT_OF_DESCRIPTORS:
+                    # The ready socket would wake us again at once; others may close meanwhile.
+                    await trio.sleep(0.1)
+                elif error.errno != errno.ECONNABORTED:
+                    raise
+                continue
+            return self._transport.adopt(accepted, peer=_peer_name(address))
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@attrs.frozen
+class TcpTransport:
+    """`Transport` over the operating system; None leaves a buffer's size to the kernel."""
+
+    send_buffer_bytes: int | None = None
+    receive_buffer_bytes: int | None = None
+
+    async def listen(self, host: str, port: int) -> TcpListener:
+        addresses = await trio.socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, kind, protocol, _, address = addresses[0]
+        listening = trio.socket.socket(family, kind, protocol)
+        try:
+            # A broker that starts again must not wait for its old connections' TIME_WAIT.
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            await listening.bind(address)
+            listening.listen(BACKLOG)
+        except BaseException:
+            listening.close()
+            raise
+        return TcpListener(listening, host, listening.getsockname()[1], self)
+
+    async def connect(self, host: str, port: int) -> TcpConnection:
+        try:
+            addresses = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise PeerUnavailableError(f"cannot find {host}: {error}") from error
+        failures: list[str] = []
+        for family, kind, protocol, _, address in addresses:
+            connecting = trio.socket.socket(family, kind, protocol)
+            try:
+                await connecting.connect(address)
+            except BaseException as error:
+                connecting.close()
+                if not isinstance(error, OSError):
+                    raise
+                failures.append(error.strerror or str(error))
+            else:
+                return self.adopt(connecting, peer=f"{host}:{port}")
+        reason = ", ".join(dict.fromkeys(failures))
+        raise PeerUnavailableError(f"cannot connect to {host}:{port}: {reason}")
+
+    def adopt(self, connected: trio.socket.SocketType, *, peer: str) -> TcpConnection:
+        """A connection over a socket that is connected already."""
+        if connected.family in (socket.AF_INET, socket.AF_INET6):
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.send_buffer_bytes is not None:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
+        if self.receive_buffer_bytes is not None:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
+        return TcpConnection(connected, peer)
+
+
+def _peer_name(address: tuple[Any, ...]) -> str:
+    return f"{address[0]}:{address[1]}"

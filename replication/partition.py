@@ -1,0 +1,292 @@
+"""One partition on this broker: its log, and its role in the cluster.
+
+               make_leader (a new epoch)              make_follower
+    follower ───────────────────────────> leader ────────────────────> follower
+      a fetcher writes the log              producers write the log
+                                            `leadership`: followers, ISR, high watermark
+
+Rule 1: a request is judged by its epochs before anything else: an older one than ours is
+FENCED_LEADER_EPOCH, a newer one UNKNOWN_LEADER_EPOCH; only then comes who leads.
+
+Rule 2: what a fetch is answered and what it tells of its follower are as of one moment:
+where the log ended *before* the read. Otherwise an append in between makes a follower late.
+
+Rule 3: a fetch that diverges says nothing about how far its follower has come (KAFKA-13141).
+
+Rule 4: nothing here waits, and the owner sees to it that a log has one writer at a time: the
+fetcher lets go of a partition before it is made leader.
+"""
+
+import attrs
+
+from replication.errors import ErrorCode, KafkaError
+from replication.fetch_data import NO_BROKER_EPOCH, FetchInfo, FetchParams, FetchPartitionData
+from replication.isr import Committed
+from replication.leadership import Leadership, Surroundings
+from replication.log_reader import LogReader
+from replication.metadata import PartitionRegistration
+from storage.append import LogAppendInfo
+from storage.errors import UnexpectedAppendOffsetError
+from storage.log import Log
+from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
+
+NO_LEADER = -1
+_NOBODY: frozenset[int] = frozenset()
+
+
+@attrs.frozen(kw_only=True)
+class PartitionSnapshot:
+    """Where one replica stands, for metrics, tests and people."""
+
+    leader: int
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+    is_leader: bool
+    log_start_offset: Offset
+    log_end_offset: Offset
+    high_watermark: Offset
+    replicas: tuple[int, ...]
+    isr: frozenset[int]
+    maximal_isr: frozenset[int]
+    under_min_isr: bool
+
+
+@attrs.define(eq=False, kw_only=True)
+class Partition:
+    """See the head of this module."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    log: Log
+    around: Surroundings
+    min_insync_replicas: int = 1
+    leader: int = NO_LEADER
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    replicas: tuple[int, ...] = ()
+    leadership: Leadership | None = None
+    reader: LogReader = attrs.field(init=False)
+    _partition_epoch: int = -1
+
+    def __attrs_post_init__(self) -> None:
+        self.reader = LogReader(self.log)
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leadership is not None
+
+    @property
+    def isr(self) -> frozenset[int]:
+        return _NOBODY if self.leadership is None else self.leadership.isr
+
+    @property
+    def partition_epoch(self) -> int:
+        """Leading, that of the last change that the controller confirmed or told."""
+        return self._partition_epoch if self.leadership is None else self.leadership.partition_epoch
+
+    # Roles.
+
+    def make_leader(self, registration: PartitionRegistration) -> bool:
+        """Lead from here on; whether that is news. Metadata older than ours changes nothing."""
+        leadership = self.leadership
+        if registration.partition_epoch < self.partition_epoch:
+            return False
+        if leadership is not None and registration.partition_epoch == self.partition_epoch:
+            # What the controller's answer to our proposal has told already. The next change
+            # may have been proposed since, and must go on to count.
+            return False
+        previous_epoch = self.leader_epoch
+        self._install(registration)
+        if leadership is None:
+            leadership = Leadership(
+                topic_partition=self.topic_partition,
+                log=self.log,
+                around=self.around,
+                min_insync_replicas=self.min_insync_replicas,
+                leader_epoch=registration.leader_epoch,
+                partition_epoch=registration.partition_epoch,
+                isr_state=Committed(frozenset(registration.isr)),
+                epoch_start=self.log.log_end_offset,
+            )
+        leadership.install(registration)
+        if self.leader_epoch > previous_epoch:
+            follows_ours = self.is_leader and self.leader_epoch == previous_epoch + 1
+            leadership.begin_reign(reelected=follows_ours)
+        newly = not self.is_leader
+        self.leadership = leadership
+        leadership.maybe_advance_high_watermark()
+        return newly
+
+    def make_follower(self, registration: PartitionRegistration) -> bool:
+        """Follow, or wait for a leader; whether a new reign has begun."""
+        if registration.partition_epoch < self.partition_epoch:
+            return False
+        new_epoch = registration.leader_epoch > self.leader_epoch
+        self._install(registration)
+        self.leadership = None
+        return new_epoch
+
+    def _install(self, registration: PartitionRegistration) -> None:
+        assert registration.leader_epoch >= self.leader_epoch, "leader epochs only grow"
+        self.leader = registration.leader
+        self.leader_epoch = registration.leader_epoch
+        self.replicas = registration.replicas
+        self._partition_epoch = registration.partition_epoch
+
+    def configure(self, *, min_insync_replicas: int) -> None:
+        """Another minimum, which may let the high watermark go on."""
+        self.min_insync_replicas = min_insync_replicas
+        if self.leadership is not None:
+            self.leadership.min_insync_replicas = min_insync_replicas
+            self.leadership.maybe_advance_high_watermark()
+
+    def check_access(self, current_leader_epoch: LeaderEpoch, *, leader_only: bool) -> None:
+        """Rule 1, as a KafkaError."""
+        if current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
+            fenced = current_leader_epoch < self.leader_epoch
+            raise KafkaError(
+                ErrorCode.FENCED_LEADER_EPOCH if fenced else ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"{self.topic_partition} is at epoch {self.leader_epoch}",
+            )
+        if leader_only:
+            self._lead()
+
+    def _lead(self) -> Leadership:
+        if self.leadership is None:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is led by {self.leader}"
+            )
+        return self.leadership
+
+    # Appends.
+
+    def append_as_leader(
+        self, records: memoryview, *, required_acks: int, wall_ms: int, from_client: bool = True
+    ) -> LogAppendInfo:
+        """Append what a producer sent; KafkaError or StorageError where it is refused."""
+        leadership = self._lead()
+        if required_acks == -1 and leadership.under_min_isr:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.topic_partition} has {len(leadership.isr)} replicas in sync,"
+                f" {leadership.effective_min_isr} are needed",
+            )
+        info = self.log.append_as_leader(
+            records, leader_epoch=self.leader_epoch, wall_ms=wall_ms, from_client=from_client
+        )
+        if not leadership.maybe_advance_high_watermark():
+            self.around.observer.log_end_moved(self.topic_partition)
+        return info
+
+    def append_as_follower(
+        self,
+        records: memoryview,
+        *,
+        fetch_offset: Offset,
+        high_watermark: Offset,
+        log_start_offset: Offset,
+        wall_ms: int,
+    ) -> LogAppendInfo:
+        """Take over what the leader answered (ReplicaFetcherThread.processPartitionData)."""
+        log = self.log
+        if fetch_offset != log.log_end_offset:
+            raise UnexpectedAppendOffsetError(
+                f"{self.topic_partition} was fetched from {fetch_offset},"
+                f" but its log ends at {log.log_end_offset}",
+                first_offset=fetch_offset,
+                last_offset=fetch_offset,
+            )
+        info = self._append_from_leader(records, wall_ms)
+        log.update_high_watermark(high_watermark)
+        if log_start_offset > log.log_start_offset:
+            log.increment_log_start_offset(log_start_offset)
+        return info
+
+    def _append_from_leader(self, records: memoryview, wall_ms: int) -> LogAppendInfo:
+        try:
+            return self.log.append_as_follower(records, wall_ms=wall_ms)
+        except UnexpectedAppendOffsetError as error:
+            # The leader's log starts inside a batch (after DeleteRecords). An empty log
+            # may start where that batch does; any other overlap is a divergence.
+            log_end = self.log.log_end_offset
+            empty = log_end == self.log.log_start_offset
+            if not (empty and error.first_offset < log_end <= error.last_offset):
+                raise
+            self.log.truncate_fully_and_start_at(error.first_offset)
+            return self.log.append_as_follower(records, wall_ms=wall_ms)
+
+    # Fetches.
+
+    def fetch(
+        self, params: FetchParams, info: FetchInfo, *, max_bytes: int, min_one: bool, note: bool
+    ) -> FetchPartitionData:
+        """Read what `info` asks for; with `note`, remember where its follower stands."""
+        self.check_access(info.current_leader_epoch, leader_only=params.leader_only)
+        from_follower = params.from_follower
+        if from_follower:
+            self._check_follower(params, info)
+        log_end = self.log.log_end_offset
+        answer = self.reader.read(
+            info,
+            params.isolation,
+            max_bytes=max_bytes,
+            min_one=min_one,
+            allow_incomplete=params.hard_max_bytes,
+        )
+        if note and from_follower and answer.diverging_epoch is None:
+            self._lead().on_fetch(
+                params.replica_id,
+                fetch_offset=info.fetch_offset,
+                log_start_offset=info.log_start_offset,
+                leader_log_end=log_end,
+                broker_epoch=params.replica_epoch,
+            )
+        return answer
+
+    def _check_follower(self, params: FetchParams, info: FetchInfo) -> None:
+        broker = params.replica_id
+        if broker not in self._lead().followers:
+            # It may know of a newer assignment than we do.
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if info.current_leader_epoch == NO_LEADER_EPOCH
+                else ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"broker {broker} is no replica of {self.topic_partition}",
+            )
+        registered = self.around.metadata().broker_epoch(broker)
+        if registered is not None and NO_BROKER_EPOCH != params.replica_epoch < registered:
+            # KIP-903: sent by a process that has been replaced since.
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker} is at epoch {registered}"
+            )
+
+    def available_bytes(self, params: FetchParams, info: FetchInfo, *, enough: int) -> int | None:
+        """What a waiting fetch would get now, or `enough` for all that it still needs; None
+        where it is to be answered at once.
+        """
+        try:
+            self.check_access(info.current_leader_epoch, leader_only=params.leader_only)
+        except KafkaError:
+            return None
+        return self.reader.available_bytes(info, params.isolation, enough=enough)
+
+    def produced(self, required_offset: Offset) -> ErrorCode | None:
+        """How an acks=all append up to `required_offset` ended; None while it has not."""
+        if self.leadership is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return self.leadership.produced(required_offset)
+
+    def snapshot(self) -> PartitionSnapshot:
+        leadership = self.leadership
+        return PartitionSnapshot(
+            leader=self.leader,
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+            is_leader=self.is_leader,
+            log_start_offset=self.log.log_start_offset,
+            log_end_offset=self.log.log_end_offset,
+            high_watermark=self.log.high_watermark,
+            replicas=self.replicas,
+            isr=self.isr,
+            maximal_isr=_NOBODY if leadership is None else leadership.maximal_isr,
+            under_min_isr=leadership is not None and leadership.under_min_isr,
+        )

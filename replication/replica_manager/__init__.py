@@ -1,0 +1,40 @@
+"""A broker's replicas: the requests to them, their roles, and what looks after them.
+
+    handlers ──> ReplicaManager ──┬─ produce.py   append, and wait for followers
+                                  ├─ fetch.py     read, or wait for something to read
+                                  ├─ roles.py     metadata: lead, follow, stop
+                                  ├─ retention.py old segments go
+    fetchers ──> LocalReplicas ───┴─ followed.py  append what leaders say
+                                     hosted.py    who is here, and why not
+                                     results.py   what a request is answered
+
+Rule 1: a partition's state is changed by plain calls, on the loop. Who awaits anything looks
+the partition up again.
+
+Rule 2: what can take long (opening, deleting, syncing, checkpoints) is done away from the
+loop, on what the loop has prepared.
+
+Rule 3: a log that fails takes its partition offline (KAFKA_STORAGE_ERROR), and nothing else.
+"""
+
+from replication.replica_manager.followed import LocalReplicas
+from replication.replica_manager.manager import (
+    AlterPartitionManager,
+    MakeFetcherManager,
+    ReplicaManager,
+)
+from replication.replica_manager.produce import INTERNAL_TOPICS
+from replication.replica_manager.results import EpochEndResult, ListOffsetsResult, ProduceResult
+from replication.replica_manager.roles import FetcherManager
+
+__all__ = [
+    "INTERNAL_TOPICS",
+    "AlterPartitionManager",
+    "EpochEndResult",
+    "FetcherManager",
+    "ListOffsetsResult",
+    "LocalReplicas",
+    "MakeFetcherManager",
+    "ProduceResult",
+    "ReplicaManager",
+]

@@ -1,0 +1,85 @@
+"""This broker's replicas, as the fetchers that keep them alike to a leader's see them.
+
+What the log of a follower holds is the leader's doing: records are taken over as they
+are, and the high watermark and the log start are what the leader says they are, as far as
+the local log reaches.
+"""
+
+from collections.abc import Callable, Iterable
+
+import attrs
+
+from replication.net.seams import NodeClock
+from replication.partition import Partition
+from replication.purgatory import Purgatory
+from replication.replica_manager.hosted import HostedPartitions
+from replication.wire.fetch import PartitionData
+from storage.append import LogAppendInfo
+from storage.errors import KafkaStorageError
+from storage.types import LeaderEpoch, Offset, OffsetAndEpoch, TopicPartition
+
+
+@attrs.define(eq=False, kw_only=True)
+class LocalReplicas:
+    """Implements `FollowedReplicas` for the partitions of a broker."""
+
+    hosted: HostedPartitions
+    clock: NodeClock
+    fetches: Purgatory[TopicPartition]
+    on_storage_failure: Callable[[Partition, KafkaStorageError], None]
+
+    def latest_epoch(self, partition: TopicPartition) -> LeaderEpoch | None:
+        return self.hosted.get(partition).log.latest_epoch
+
+    def log_start_offset(self, partition: TopicPartition) -> Offset:
+        return self.hosted.get(partition).log.log_start_offset
+
+    def log_end_offset(self, partition: TopicPartition) -> Offset:
+        return self.hosted.get(partition).log.log_end_offset
+
+    def high_watermark(self, partition: TopicPartition) -> Offset:
+        return self.hosted.get(partition).log.high_watermark
+
+    def end_offset_for_epoch(self, partition: TopicPartition, epoch: LeaderEpoch) -> OffsetAndEpoch:
+        return self.hosted.get(partition).log.end_offset_for_epoch(epoch)
+
+    def truncate_to(self, partition: TopicPartition, offset: Offset, *, completed: bool) -> None:
+        """`completed` is of interest only to a second copy of the log, which there is none of."""
+        del completed
+        hosted = self.hosted.get(partition)
+        try:
+            hosted.log.truncate_to(offset)
+        except KafkaStorageError as error:
+            self.on_storage_failure(hosted, error)
+            raise
+
+    def truncate_fully_and_start_at(self, partition: TopicPartition, offset: Offset) -> None:
+        hosted = self.hosted.get(partition)
+        try:
+            hosted.log.truncate_fully_and_start_at(offset)
+        except KafkaStorageError as error:
+            self.on_storage_failure(hosted, error)
+            raise
+
+    def process_partition_data(
+        self, partition: TopicPartition, fetch_offset: Offset, data: PartitionData
+    ) -> LogAppendInfo | None:
+        hosted = self.hosted.get(partition)
+        assert not hosted.is_leader, f"{partition} is led here and fetched from elsewhere"
+        records = data.records
+        assert isinstance(records, memoryview | None), "a decoded answer has its records in memory"
+        try:
+            return hosted.append_as_follower(
+                memoryview(b"") if records is None else records,
+                fetch_offset=fetch_offset,
+                high_watermark=data.high_watermark,
+                log_start_offset=data.log_start_offset,
+                wall_ms=self.clock.wall_ms(),
+            )
+        except KafkaStorageError as error:
+            self.on_storage_failure(hosted, error)
+            raise
+
+    def complete_delayed_fetches(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            self.fetches.check(partition)

@@ -1,0 +1,59 @@
+"""Which partitions this broker holds, and what it says about those that it does not.
+
+online                              the partition
+offline: its log failed             KAFKA_STORAGE_ERROR
+not here, but in the metadata       NOT_LEADER_OR_FOLLOWER: ask for newer metadata
+nowhere                             UNKNOWN_TOPIC_OR_PARTITION
+"""
+
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from replication.errors import ErrorCode, KafkaError
+from replication.metadata import MetadataImage
+from replication.partition import Partition
+from storage.types import TopicId, TopicPartition
+
+
+@attrs.define(eq=False)
+class HostedPartitions:
+    """By topic partition, in the order in which they came."""
+
+    metadata: Callable[[], MetadataImage]
+    online: dict[TopicPartition, Partition] = attrs.field(factory=dict)
+    offline: dict[TopicPartition, TopicId] = attrs.field(factory=dict)
+
+    def __iter__(self) -> Iterator[Partition]:
+        """Those online now; it may change while they are walked."""
+        return iter(list(self.online.values()))
+
+    def find(self, topic_partition: TopicPartition) -> Partition | None:
+        return self.online.get(topic_partition)
+
+    def get(self, topic_partition: TopicPartition) -> Partition:
+        """The partition; KafkaError as the table at the head says."""
+        partition = self.online.get(topic_partition)
+        if partition is None:
+            raise KafkaError(self._why_not(topic_partition), str(topic_partition))
+        return partition
+
+    def _why_not(self, topic_partition: TopicPartition) -> ErrorCode:
+        if topic_partition in self.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self.metadata().partition(topic_partition) is not None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def add(self, partition: Partition) -> None:
+        self.offline.pop(partition.topic_partition, None)
+        self.online[partition.topic_partition] = partition
+
+    def take_offline(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
+        self.online.pop(topic_partition, None)
+        self.offline[topic_partition] = topic_id
+
+    def remove(self, topic_partition: TopicPartition) -> Partition | None:
+        """It is not held here any more; the partition, if it was online."""
+        self.offline.pop(topic_partition, None)
+        return self.online.pop(topic_partition, None)

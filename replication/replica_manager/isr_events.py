@@ -1,0 +1,47 @@
+"""A leader's dealings with the ISR, told as events, with what decided them."""
+
+from replication.events import IsrChanged, IsrChangeProposed, IsrChangeRefused
+from replication.isr import IsrAnswer, Pending, PendingExpand, PendingShrink
+from replication.leadership import Leadership
+
+
+def proposed(leadership: Leadership, pending: Pending) -> IsrChangeProposed:
+    """How far those who leave or join are behind, in records and in time."""
+    joining = (pending.joining,) if isinstance(pending, PendingExpand) else ()
+    leaving = tuple(sorted(pending.leaving)) if isinstance(pending, PendingShrink) else ()
+    followers = leadership.followers
+    states = [followers[each] for each in (*joining, *leaving) if each in followers]
+    log_end = leadership.log.log_end_offset
+    now_ms = leadership.around.now_ms()
+    return IsrChangeProposed(
+        partition=leadership.topic_partition,
+        leader_epoch=pending.sent.leader_epoch,
+        partition_epoch=pending.sent.partition_epoch,
+        isr=tuple(sorted(pending.sent.broker_ids)),
+        leaving=leaving,
+        joining=joining,
+        high_watermark=leadership.log.high_watermark,
+        log_end_offset=log_end,
+        lag=max((log_end - max(each.log_end_offset, 0) for each in states), default=-1),
+        lag_ms=max((each.lag_ms(now_ms) for each in states), default=-1),
+    )
+
+
+def refused(leadership: Leadership, pending: Pending, answer: IsrAnswer) -> IsrChangeRefused:
+    return IsrChangeRefused(
+        partition=leadership.topic_partition,
+        leader_epoch=pending.sent.leader_epoch,
+        partition_epoch=pending.sent.partition_epoch,
+        error=answer.error.name,
+        isr=tuple(sorted(pending.sent.broker_ids)),
+    )
+
+
+def changed(leadership: Leadership, previous: frozenset[int]) -> IsrChanged:
+    return IsrChanged(
+        partition=leadership.topic_partition,
+        leader_epoch=leadership.leader_epoch,
+        partition_epoch=leadership.partition_epoch,
+        isr=tuple(sorted(leadership.isr)),
+        previous_isr=tuple(sorted(previous)),
+    )

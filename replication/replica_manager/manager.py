@@ -1,0 +1,403 @@
+"""This broker's replicas, and the tasks that look after them (the package's map: __init__)."""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from typing import Protocol
+
+import trio
+
+from replication.config import BrokerConfig
+from replication.errors import ErrorCode, KafkaError
+from replication.events import EventSink, HighWatermarkReporter, PartitionFailed, ignore
+from replication.fetch_data import Answers, FetchParams, Isolation, Wanted
+from replication.isr import IsrAnswer, IsrProposal, Pending
+from replication.leadership import Leadership, Surroundings
+from replication.list_offsets import offset_for_timestamp
+from replication.metadata import MetadataDelta, MetadataImage
+from replication.net.seams import Seams
+from replication.partition import Partition, PartitionSnapshot
+from replication.purgatory import Purgatory
+from replication.replica_manager.fetch import FetchPath
+from replication.replica_manager.followed import LocalReplicas
+from replication.replica_manager.hosted import HostedPartitions
+from replication.replica_manager.isr_events import changed, proposed, refused
+from replication.replica_manager.produce import ProducePath
+from replication.replica_manager.results import (
+    EpochEndResult,
+    ListOffsetsResult,
+    ProduceResult,
+    code_of,
+)
+from replication.replica_manager.retention import delete_old_segments
+from replication.replica_manager.roles import FetcherManager, RoleChanges
+from storage.errors import KafkaStorageError, StorageError
+from storage.log import Log
+from storage.log_manager import LogManager
+from storage.types import LeaderEpoch, TopicId, TopicPartition
+
+HIGH_WATERMARK_REPORT_MS = 100
+FLUSH_ROLLED_MS = 1000
+SHORTEST_PAUSE_SECONDS = 0.001
+
+OnBug = Callable[[BaseException], None]
+MakeFetcherManager = Callable[[LocalReplicas, trio.Nursery], FetcherManager]
+
+
+class AlterPartitionManager(Protocol):
+    async def submit(
+        self, partition: TopicPartition, topic_id: TopicId, proposal: IsrProposal
+    ) -> IsrAnswer:
+        """What the controller says, however long that takes; at once
+        OPERATION_NOT_ATTEMPTED while an earlier change of that partition is out.
+        """
+
+
+class ReplicaManager:
+    """See the package. `run` first, then `apply_metadata` for everything there is."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        config: BrokerConfig,
+        seams: Seams,
+        log_manager: LogManager,
+        metadata: Callable[[], MetadataImage],
+        alter_partition: AlterPartitionManager,
+        make_fetcher_manager: MakeFetcherManager,
+        broker_epoch: Callable[[], int],
+        sink: EventSink = ignore,
+        on_bug: OnBug,
+    ) -> None:
+        self._config = config
+        self._seams = seams
+        self._log_manager = log_manager
+        self._alter_partition = alter_partition
+        self._make_fetcher_manager = make_fetcher_manager
+        self._sink = sink
+        self._on_bug = on_bug
+        self._nursery: trio.Nursery | None = None
+        self._roles: RoleChanges | None = None
+        self._one_change_at_a_time = trio.Lock()
+        self._one_checkpoint_at_a_time = trio.Lock()
+        self._reporter = HighWatermarkReporter(sink)
+        self._hosted = HostedPartitions(metadata)
+        self.produce_purgatory: Purgatory[TopicPartition] = Purgatory(
+            clock=seams.clock, on_bug=on_bug
+        )
+        self.fetch_purgatory: Purgatory[TopicPartition] = Purgatory(
+            clock=seams.clock, on_bug=on_bug
+        )
+        self._around = Surroundings(
+            broker_id=broker_id,
+            broker_epoch=broker_epoch,
+            metadata=metadata,
+            now_ms=seams.clock.now_ms,
+            max_lag_ms=config.replica_lag_time_max_ms,
+            observer=self,
+        )
+        self._produce = ProducePath(
+            hosted=self._hosted,
+            purgatory=self.produce_purgatory,
+            clock=seams.clock,
+            on_storage_failure=self._on_log_failure,
+        )
+        self._fetch = FetchPath(
+            hosted=self._hosted,
+            purgatory=self.fetch_purgatory,
+            on_storage_failure=self._on_log_failure,
+        )
+        self.replicas = LocalReplicas(
+            hosted=self._hosted,
+            clock=seams.clock,
+            fetches=self.fetch_purgatory,
+            on_storage_failure=self._on_log_failure,
+        )
+
+    # The tasks.
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Look after the replicas until cancelled; `started` once metadata may be applied."""
+        checkpointed = await self._seams.offload(self._log_manager.read_high_watermarks)
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            self._roles = RoleChanges(
+                broker_id=self._around.broker_id,
+                config=self._config,
+                hosted=self._hosted,
+                around=self._around,
+                log_manager=self._log_manager,
+                offload=self._seams.offload,
+                fetchers=self._make_fetcher_manager(self.replicas, nursery),
+                sink=self._sink,
+                complete_delayed=self._complete_delayed,
+                on_storage_failure=self._on_failure,
+                checkpointed=dict(checkpointed),
+            )
+            for interval_ms, job in self._jobs():
+                nursery.start_soon(self._every, interval_ms / 1000, job)
+            nursery.start_soon(self._retain)
+            task_status.started()
+
+    def _jobs(self) -> Iterator[tuple[float, Callable[[], Awaitable[None]]]]:
+        """What is done every so many milliseconds."""
+        config = self._config
+        yield HIGH_WATERMARK_REPORT_MS, self._report_high_watermarks
+        yield FLUSH_ROLLED_MS, self._flush_rolled
+        yield config.replica_lag_time_max_ms / 2, self._shrink_isrs
+        yield config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks
+        yield config.log_flush_offset_checkpoint_interval_ms, self._checkpoint_recovery_points
+        yield config.log_flush_start_offset_checkpoint_interval_ms, self._checkpoint_log_starts
+        yield config.log_segment_delete_delay_ms, self._delete_doomed
+
+    async def _retain(self) -> None:
+        """Retention begins a while after the start, and is looked at rarely."""
+        config = self._config
+        await self._seams.clock.sleep(config.log_initial_task_delay_ms / 1000)
+        await self._guarded(self._delete_old_segments)
+        await self._every(config.log_retention_check_interval_ms / 1000, self._delete_old_segments)
+
+    async def _every(self, seconds: float, job: Callable[[], Awaitable[None]]) -> None:
+        """Do `job` every so often."""
+        while True:
+            await self._seams.clock.sleep(max(seconds, SHORTEST_PAUSE_SECONDS))
+            await self._guarded(job)
+
+    async def _guarded(self, job: Callable[[], Awaitable[None]]) -> None:
+        """Do `job`. A failing disk is not a bug: what it holds goes offline."""
+        try:
+            await job()
+        except (StorageError, OSError):
+            self._take_failed_offline()
+        except Exception as bug:  # noqa: BLE001 - the boundary of a background job
+            self._on_bug(bug)
+
+    async def _shrink_isrs(self) -> None:
+        for partition in self._hosted:
+            if partition.leadership is not None:
+                partition.leadership.maybe_shrink_isr()
+
+    async def _report_high_watermarks(self) -> None:
+        self._reporter.tick()
+
+    async def _flush_rolled(self) -> None:
+        """Sync closed segments, so that a crash need not read them again."""
+        rolled = self._log_manager.take_rolled()
+        if not rolled:
+            return
+        # Not while roles change: both write the epochs.
+        async with self._one_change_at_a_time:
+            for log in rolled:
+                await self._flush(log)
+
+    async def _flush(self, log: Log) -> None:
+        if log.closed or log.failed:
+            return
+        plan = log.flush_plan()
+        try:
+            await self._seams.offload(plan.sync)
+        except OSError as error:
+            raise log.fail(error) from error
+        log.commit_flush(plan)
+
+    # Both on the loop: a lowered one must not be overtaken by an older one.
+
+    async def _checkpoint_recovery_points(self) -> None:
+        self._log_manager.checkpoint_recovery_points()
+
+    async def _checkpoint_log_starts(self) -> None:
+        self._log_manager.checkpoint_log_start_offsets()
+
+    async def _delete_old_segments(self) -> None:
+        # Not while roles change: both may close a log, or write its epochs.
+        async with self._one_change_at_a_time:
+            await delete_old_segments(self._hosted, self._seams.clock, self._on_log_failure)
+
+    async def _delete_doomed(self) -> None:
+        await self._seams.offload(self._log_manager.delete_doomed)
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """Write where every partition's high watermark is, for the next start."""
+        async with self._one_checkpoint_at_a_time:
+            marks = {each.topic_partition: each.log.high_watermark for each in self._hosted}
+            if self._roles is not None:
+                # Those whose log is not open yet keep what was written last time.
+                marks = self._roles.checkpointed | marks
+            await self._seams.offload(partial(self._log_manager.checkpoint_high_watermarks, marks))
+
+    async def shutdown(self) -> None:
+        """Stop fetching and write the last high watermarks. The logs are their manager's to
+        close; whoever is killed does not come here, and writes nothing.
+        """
+        if self._roles is not None:
+            await self._roles.fetchers.close_all()
+        await self.checkpoint_high_watermarks()
+
+    # Metadata.
+
+    async def apply_metadata(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """Take the roles that `image` gives us in what `delta` names. The callable `metadata`
+        must give `image`, or a newer one, by now.
+        """
+        assert self._roles is not None, "run() is started before metadata is applied"
+        async with self._one_change_at_a_time:
+            await self._roles.apply(image, delta)
+
+    def begin_controlled_shutdown(self) -> None:
+        """From now on a replica that leaves the ISR, or loses its leader, stops following."""
+        assert self._roles is not None, "a broker that shuts down has been started"
+        self._roles.shutting_down = True
+
+    # Requests.
+
+    async def append_records(
+        self,
+        *,
+        timeout_ms: int,
+        required_acks: int,
+        entries: Mapping[TopicPartition, memoryview],
+        internal_topics_allowed: bool = False,
+    ) -> dict[TopicPartition, ProduceResult]:
+        """Append to each partition this broker leads, and with acks=-1 wait for the followers.
+
+        One result per entry, whatever happens. The batches are stamped in place: their
+        memory must be writable, and is not looked at any more when this returns.
+        """
+        return await self._produce.append(
+            entries,
+            required_acks=required_acks,
+            timeout_ms=timeout_ms,
+            internal_topics_allowed=internal_topics_allowed,
+        )
+
+    async def fetch_records(self, params: FetchParams, wanted: Wanted) -> Answers:
+        """Read every partition that is wanted, after waiting for `params.min_bytes` if need be.
+
+        One answer per partition, in the order of `wanted`; each of them has a name.
+        """
+        return await self._fetch.fetch(params, wanted)
+
+    def list_offsets(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        timestamp: int,
+        isolation: Isolation | None,
+        current_leader_epoch: LeaderEpoch = -1,
+        replica_id: int = -1,
+    ) -> ListOffsetsResult:
+        """Where `timestamp` is. `isolation` counts only for a consumer (`replica_id` -1);
+        OFFSET_NOT_AVAILABLE is LEADER_NOT_AVAILABLE to versions below 5.
+        """
+        try:
+            found, offset, epoch = offset_for_timestamp(
+                self._hosted.get(topic_partition),
+                timestamp=timestamp,
+                isolation=isolation,
+                current_leader_epoch=current_leader_epoch,
+                replica_id=replica_id,
+            )
+        except KafkaError as error:
+            return ListOffsetsResult(error=error.code)
+        except StorageError as error:
+            self._take_failed_offline()
+            return ListOffsetsResult(error=code_of(error))
+        return ListOffsetsResult(timestamp=found, offset=offset, leader_epoch=epoch)
+
+    def offset_for_leader_epoch(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        leader_epoch: LeaderEpoch,
+        current_leader_epoch: LeaderEpoch = -1,
+    ) -> EpochEndResult:
+        """Where `leader_epoch`, or the greatest one below it, ends in the log led here."""
+        try:
+            partition = self._hosted.get(topic_partition)
+            partition.check_access(current_leader_epoch, leader_only=True)
+        except KafkaError as error:
+            return EpochEndResult(error=error.code)
+        end = partition.log.end_offset_for_epoch(leader_epoch)
+        return EpochEndResult(leader_epoch=end.leader_epoch, end_offset=end.offset)
+
+    def snapshot(self, topic_partition: TopicPartition) -> PartitionSnapshot | None:
+        """Where the replica of that partition stands; None where there is none online."""
+        partition = self._hosted.find(topic_partition)
+        return None if partition is None else partition.snapshot()
+
+    def describe(self) -> dict[TopicPartition, PartitionSnapshot]:
+        """The same of every partition online, by name."""
+        online = self._hosted.online
+        return {each: online[each].snapshot() for each in sorted(online)}
+
+    @property
+    def offline_partitions(self) -> list[TopicPartition]:
+        return sorted(self._hosted.offline)
+
+    # What a partition tells (PartitionObserver).
+
+    def log_end_moved(self, topic_partition: TopicPartition) -> None:
+        self.fetch_purgatory.check(topic_partition)
+
+    def high_watermark_moved(self, leadership: Leadership) -> None:
+        self._complete_delayed(leadership.topic_partition)
+        self._reporter.advanced(
+            leadership.topic_partition,
+            high_watermark=leadership.log.high_watermark,
+            log_end_offset=leadership.log.log_end_offset,
+            leader_epoch=leadership.leader_epoch,
+        )
+
+    def isr_change_proposed(self, leadership: Leadership, pending: Pending) -> None:
+        assert self._nursery is not None, "a replica manager leads only while it runs"
+        self._sink(proposed(leadership, pending))
+        self._nursery.start_soon(self._ask_controller, leadership, pending)
+
+    def isr_changed(self, leadership: Leadership, previous: frozenset[int]) -> None:
+        self._sink(changed(leadership, previous))
+
+    async def _ask_controller(self, leadership: Leadership, pending: Pending) -> None:
+        """Until the change is decided, or newer metadata has decided otherwise."""
+        topic_partition = leadership.topic_partition
+        again = True
+        while again:
+            partition = self._hosted.find(topic_partition)
+            if partition is None or partition.leadership is not leadership:
+                return
+            answer = await self._alter_partition.submit(
+                topic_partition, partition.topic_id, pending.sent
+            )
+            if answer.error is not ErrorCode.NONE and leadership.isr_state is pending:
+                self._sink(refused(leadership, pending, answer))
+            again = leadership.on_isr_answer(pending, answer)
+
+    # Waking and failing.
+
+    def _complete_delayed(self, topic_partition: TopicPartition) -> None:
+        self.produce_purgatory.check(topic_partition)
+        self.fetch_purgatory.check(topic_partition)
+
+    def _on_log_failure(self, partition: Partition, error: StorageError) -> None:
+        self._on_failure(partition.topic_partition, partition.topic_id, error)
+
+    def _on_failure(
+        self, topic_partition: TopicPartition, topic_id: TopicId, error: StorageError
+    ) -> None:
+        """Its log failed: nothing more is asked of it, nor of those in the same directory."""
+        self._hosted.take_offline(topic_partition, topic_id)
+        self._sink(PartitionFailed(partition=topic_partition, cause=str(error)))
+        if self._roles is not None:
+            self._roles.fetchers.remove_fetcher_for_partitions([topic_partition])
+            self._roles.fetchers.add_failed_partition(topic_partition)
+        self._complete_delayed(topic_partition)
+        self._take_failed_offline()
+
+    def _take_failed_offline(self) -> None:
+        """A log directory fails as a whole; its logs say so, each of them."""
+        for partition in self._hosted:
+            if (
+                partition.log.failure is not None
+                and partition.topic_partition in self._hosted.online
+            ):
+                cause = KafkaStorageError(str(partition.log.failure))
+                self._on_log_failure(partition, cause)

@@ -1,0 +1,161 @@
+"""Records in: append to each partition, then wait for its followers if that was asked for.
+
+    acks  0, 1   answered once this broker's log has them
+    acks  -1     refused where the ISR is too small; else answered for each partition when its
+                 high watermark has passed the records, or when the time is up
+
+A partition that was too small before the append holds nothing (NOT_ENOUGH_REPLICAS); one
+that became too small after it does (NOT_ENOUGH_REPLICAS_AFTER_APPEND): the producer that
+sends again may write twice, and is told so.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import attrs
+import trio
+
+from replication.errors import ErrorCode, KafkaError
+from replication.net.seams import NodeClock
+from replication.partition import Partition
+from replication.purgatory import Purgatory
+from replication.replica_manager.hosted import HostedPartitions
+from replication.replica_manager.results import ProduceResult, code_of
+from storage.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    KafkaStorageError,
+    RecordBatchTooLargeError,
+    RecordTooLargeError,
+    StorageError,
+)
+from storage.types import NO_OFFSET, Offset, TopicPartition
+
+ACKS_ALL: Final = -1
+_ACKS: Final = frozenset({ACKS_ALL, 0, 1})
+_EXPECTED: Final = (CorruptRecordError, RecordTooLargeError, RecordBatchTooLargeError)
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+@attrs.define(eq=False)
+class DelayedProduce:
+    """Waits until every partition in `required` has passed its offset, or cannot any more."""
+
+    hosted: HostedPartitions
+    required: dict[TopicPartition, Offset]
+    outcomes: dict[TopicPartition, ErrorCode] = attrs.field(factory=dict)
+
+    def satisfied(self) -> bool:
+        for topic_partition in list(self.required):
+            self._look_at(topic_partition)
+        return not self.required
+
+    def satisfied_by(self, key: TopicPartition, /) -> bool:
+        self._look_at(key)
+        return not self.required
+
+    def _look_at(self, topic_partition: TopicPartition) -> None:
+        """An outcome is final when it is seen: who loses the lead may win it back later."""
+        required = self.required.get(topic_partition)
+        if required is None:
+            return
+        try:
+            outcome = self.hosted.get(topic_partition).produced(required)
+        except KafkaError as error:
+            outcome = error.code
+        if outcome is not None:
+            self.outcomes[topic_partition] = outcome
+            del self.required[topic_partition]
+
+
+@attrs.define(eq=False, kw_only=True)
+class ProducePath:
+    """Appends, and waits for followers in `purgatory`."""
+
+    hosted: HostedPartitions
+    purgatory: Purgatory[TopicPartition]
+    clock: NodeClock
+    on_storage_failure: Callable[[Partition, KafkaStorageError], None]
+
+    async def append(
+        self,
+        entries: Mapping[TopicPartition, memoryview],
+        *,
+        required_acks: int,
+        timeout_ms: int,
+        internal_topics_allowed: bool,
+    ) -> dict[TopicPartition, ProduceResult]:
+        if required_acks not in _ACKS:
+            await trio.lowlevel.checkpoint()
+            refused = ProduceResult(error=ErrorCode.INVALID_REQUIRED_ACKS)
+            return dict.fromkeys(entries, refused)
+        results: dict[TopicPartition, ProduceResult] = {}
+        required: dict[TopicPartition, Offset] = {}
+        for topic_partition, records in entries.items():
+            if topic_partition.topic in INTERNAL_TOPICS and not internal_topics_allowed:
+                results[topic_partition] = ProduceResult(error=ErrorCode.INVALID_TOPIC_EXCEPTION)
+                continue
+            results[topic_partition] = self._append_to(
+                topic_partition, records, required_acks=required_acks, required=required
+            )
+        if required_acks != ACKS_ALL or not required:
+            await trio.lowlevel.checkpoint()
+            return results
+        return results | await self._replicated(results, required, timeout_ms)
+
+    def _append_to(
+        self,
+        topic_partition: TopicPartition,
+        records: memoryview,
+        *,
+        required_acks: int,
+        required: dict[TopicPartition, Offset],
+    ) -> ProduceResult:
+        """Append; what must be replicated is put down in `required`."""
+        partition = self.hosted.find(topic_partition)
+        try:
+            info = self.hosted.get(topic_partition).append_as_leader(
+                records, required_acks=required_acks, wall_ms=self.clock.wall_ms()
+            )
+        except KafkaError as error:
+            return ProduceResult(error=error.code, error_message=str(error))
+        except KafkaStorageError as error:
+            assert partition is not None, "only a partition that is here has a log that fails"
+            self.on_storage_failure(partition, error)
+            return ProduceResult(error=ErrorCode.KAFKA_STORAGE_ERROR, error_message=str(error))
+        except StorageError as error:
+            assert partition is not None, "only a partition that is here refuses records"
+            return _refused(partition, error)
+        required[topic_partition] = info.last_offset + 1
+        return ProduceResult(
+            base_offset=info.last_offset if info.first_offset is None else info.first_offset,
+            log_append_time_ms=info.log_append_time,
+            log_start_offset=info.log_start_offset,
+        )
+
+    async def _replicated(
+        self,
+        results: Mapping[TopicPartition, ProduceResult],
+        required: dict[TopicPartition, Offset],
+        timeout_ms: int,
+    ) -> dict[TopicPartition, ProduceResult]:
+        waiting = list(required)
+        delayed = DelayedProduce(self.hosted, required)
+        await self.purgatory.wait(delayed, waiting, timeout_ms=timeout_ms)
+        outcomes = (
+            (each, delayed.outcomes.get(each, ErrorCode.REQUEST_TIMED_OUT)) for each in waiting
+        )
+        # A success keeps where the records are; so does a failure after the append.
+        return {each: attrs.evolve(results[each], error=error) for each, error in outcomes}
+
+
+def _refused(partition: Partition, error: StorageError) -> ProduceResult:
+    # What ReplicaManager.appendToLocalLog expects of clients is answered without a log start.
+    return ProduceResult(
+        error=code_of(error),
+        error_message=str(error),
+        log_start_offset=(
+            NO_OFFSET if isinstance(error, _EXPECTED) else partition.log.log_start_offset
+        ),
+        record_errors=error.record_errors if isinstance(error, InvalidRecordError) else {},
+    )

@@ -1,0 +1,74 @@
+"""What the requests to a broker's replicas are answered, and how a log's refusal is told."""
+
+from collections.abc import Mapping
+
+import attrs
+
+from replication.errors import ErrorCode
+from storage.errors import (
+    CorruptRecordError,
+    InvalidProducerEpochError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    KafkaStorageError,
+    OffsetOutOfRangeError,
+    OutOfOrderSequenceError,
+    RecordBatchTooLargeError,
+    RecordTooLargeError,
+    StorageError,
+    UnsupportedCompressionTypeError,
+)
+from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
+
+# The first that fits: a class before those it derives from.
+_CODES: tuple[tuple[type[StorageError], ErrorCode], ...] = (
+    (CorruptRecordError, ErrorCode.CORRUPT_MESSAGE),
+    (RecordTooLargeError, ErrorCode.MESSAGE_TOO_LARGE),
+    (RecordBatchTooLargeError, ErrorCode.RECORD_LIST_TOO_LARGE),
+    (InvalidTimestampError, ErrorCode.INVALID_TIMESTAMP),
+    (UnsupportedCompressionTypeError, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+    (InvalidRecordError, ErrorCode.INVALID_RECORD),
+    (OutOfOrderSequenceError, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    (InvalidProducerEpochError, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (OffsetOutOfRangeError, ErrorCode.OFFSET_OUT_OF_RANGE),
+    (KafkaStorageError, ErrorCode.KAFKA_STORAGE_ERROR),
+)
+
+
+def code_of(error: StorageError) -> ErrorCode:
+    """What a peer is told of `error`."""
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return code
+    return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@attrs.frozen(kw_only=True)
+class ProduceResult:
+    """What became of one partition's records."""
+
+    error: ErrorCode = ErrorCode.NONE
+    base_offset: Offset = NO_OFFSET
+    log_append_time_ms: int = -1
+    log_start_offset: Offset = NO_OFFSET
+    record_errors: Mapping[int, str] = attrs.field(factory=dict)
+    error_message: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ListOffsetsResult:
+    """A timestamp and where it is found; -1 and -1, without an error, where it is not."""
+
+    error: ErrorCode = ErrorCode.NONE
+    timestamp: int = -1
+    offset: Offset = NO_OFFSET
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+
+
+@attrs.frozen(kw_only=True)
+class EpochEndResult:
+    """The greatest epoch up to the one asked for, and where it ends; -1 and -1 for none."""
+
+    error: ErrorCode = ErrorCode.NONE
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    end_offset: Offset = NO_OFFSET

@@ -1,0 +1,31 @@
+"""Old records out: what a topic's retention lets go, leader and follower each on its own.
+
+A log a turn, so that a broker of many partitions goes on answering in between. What is
+renamed here is unlinked later, away from the loop. (LogManager.cleanupLogs in Kafka.)
+"""
+
+from collections.abc import Callable
+
+import trio
+
+from replication.net.seams import NodeClock
+from replication.partition import Partition
+from replication.replica_manager.hosted import HostedPartitions
+from storage.errors import KafkaStorageError
+
+
+async def delete_old_segments(
+    hosted: HostedPartitions,
+    clock: NodeClock,
+    on_storage_failure: Callable[[Partition, KafkaStorageError], None],
+) -> int:
+    """Drop every segment that may go now; how many."""
+    count = 0
+    for partition in hosted:
+        if hosted.find(partition.topic_partition) is partition:
+            try:
+                count += partition.log.delete_old_segments(clock.wall_ms())
+            except KafkaStorageError as error:
+                on_storage_failure(partition, error)
+        await trio.lowlevel.checkpoint()
+    return count

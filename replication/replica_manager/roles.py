@@ -1,0 +1,392 @@
+"""What newer metadata makes of this broker's replicas: leaders, followers, or nothing.
+
+    metadata says                      the replica
+    leader: this broker                stops fetching, then leads
+    leader: another one, alive         follows it; fetches anew only if the reign is a new one
+    leader: none                       follows nobody: it keeps its log, and waits
+    not among the replicas, deleted    stops, and its log is deleted
+
+Rule 1: a fetcher lets go of a partition before its role changes, and where to fetch from is
+read from the log after that: what was appended until then counts.
+
+Rule 2: a log is opened away from the loop (directories are made and synced); its partition
+is put up when it is open. What can fail there fails for one partition, which goes offline.
+
+Rule 3: whoever waits for a partition that has moved is woken, and told so.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Protocol
+
+import attrs
+import trio
+
+from replication.config import BrokerConfig, TopicConfig
+from replication.events import BecameFollower, BecameLeader, EventSink, PartitionStopped
+from replication.fetch_state import BrokerEndPoint, InitialFetchState, PartitionFetchState
+from replication.leadership import Surroundings
+from replication.metadata import (
+    METADATA_PARTITION,
+    MetadataDelta,
+    MetadataImage,
+    PartitionRegistration,
+    TopicImage,
+)
+from replication.net.seams import Offload
+from replication.partition import Partition
+from replication.replica_manager.hosted import HostedPartitions
+from storage.errors import KafkaStorageError, StorageError
+from storage.leader_epoch_cache import LeaderEpochCache
+from storage.log import Log
+from storage.log_manager import LogManager
+from storage.types import Offset, TopicId, TopicPartition
+
+TRUNCATION_ON_FETCH_SINCE = 12  # KIP-595
+
+
+class FetcherManager(Protocol):
+    """What is asked of the `ReplicaFetcherManager`."""
+
+    def add_fetcher_for_partitions(
+        self, initial_states: Mapping[TopicPartition, InitialFetchState], /
+    ) -> None: ...
+
+    def remove_fetcher_for_partitions(
+        self, partitions: Iterable[TopicPartition], /
+    ) -> Mapping[TopicPartition, PartitionFetchState]: ...
+
+    def add_failed_partition(self, partition: TopicPartition, /) -> None: ...
+
+    async def shutdown_idle_fetchers(self) -> None: ...
+
+    async def close_all(self) -> None: ...
+
+
+@attrs.frozen
+class Assigned:
+    """A partition that the metadata gives this broker a replica of."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    registration: PartitionRegistration
+
+
+@attrs.define(eq=False, kw_only=True)
+class RoleChanges:
+    """Carries metadata out; its owner sees that one change is carried out at a time."""
+
+    broker_id: int
+    config: BrokerConfig
+    hosted: HostedPartitions
+    around: Surroundings
+    log_manager: LogManager
+    offload: Offload
+    fetchers: FetcherManager
+    sink: EventSink
+    complete_delayed: Callable[[TopicPartition], None]
+    on_storage_failure: Callable[[TopicPartition, TopicId, StorageError], None]
+    checkpointed: dict[TopicPartition, Offset]
+    """High watermarks from before this start, each until its log is opened."""
+    shutting_down: bool = False
+    _following: dict[TopicPartition, BrokerEndPoint] = attrs.field(factory=dict, init=False)
+    _knows_metadata: bool = attrs.field(default=False, init=False)
+
+    async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """Become what `image` says of the partitions that `delta` names."""
+        if not self._knows_metadata:
+            self._knows_metadata = True
+            await self._stop(self._strays(image), leave=self.log_manager.put_aside)
+        await self._stop(self._removed(delta))
+        leaders, followers, gone = self._sort(image, sorted(delta.changed))
+        await self._stop(gone)
+        self._reconfigure(image, sorted(delta.reconfigured))
+        await self._become_leaders(image, leaders)
+        await self._become_followers(image, followers)
+        self._brokers_changed(image, delta.brokers)
+        await self.fetchers.shutdown_idle_fetchers()
+
+    def _sort(
+        self, image: MetadataImage, changed: Iterable[TopicPartition]
+    ) -> tuple[list[Assigned], list[Assigned], list[TopicPartition]]:
+        leaders: list[Assigned] = []
+        followers: list[Assigned] = []
+        gone: list[TopicPartition] = []
+        for topic_partition in changed:
+            registration = image.partition(topic_partition)
+            if registration is None or self.broker_id not in registration.replicas:
+                gone.append(topic_partition)
+                continue
+            topic_id = image.topics[topic_partition.topic].topic_id
+            leads = registration.leader == self.broker_id
+            (leaders if leads else followers).append(
+                Assigned(topic_partition, topic_id, registration)
+            )
+        return leaders, followers, gone
+
+    # Leading.
+
+    async def _become_leaders(self, image: MetadataImage, assigned: list[Assigned]) -> None:
+        self._unfollow([each.topic_partition for each in assigned])
+        await self._open(image, assigned)
+        leading: list[Partition] = []
+        for each in assigned:
+            partition = self.hosted.find(each.topic_partition)
+            if partition is None:
+                continue
+            leading.append(partition)
+            newly = partition.make_leader(each.registration)
+            self.complete_delayed(each.topic_partition)
+            if newly:
+                self._tell_leading(partition)
+        await self._flush_epochs(leading)
+
+    async def _flush_epochs(self, partitions: list[Partition]) -> None:
+        """Write down where the new reigns begin: a sync each, and many when a broker fails."""
+        if not partitions:
+            return
+        caches = [each.log.leader_epoch_cache for each in partitions]
+        failures = await self.offload(partial(_flush_all, caches))
+        await trio.lowlevel.checkpoint_if_cancelled()
+        for index, error in failures:
+            partition = partitions[index]
+            self.on_storage_failure(
+                partition.topic_partition, partition.topic_id, partition.log.fail(error)
+            )
+
+    def _tell_leading(self, partition: Partition) -> None:
+        assert partition.leadership is not None, "it has just become leader"
+        self.sink(
+            BecameLeader(
+                partition=partition.topic_partition,
+                leader_epoch=partition.leader_epoch,
+                leader_epoch_start_offset=partition.leadership.epoch_start,
+                high_watermark=partition.log.high_watermark,
+                isr=tuple(sorted(partition.isr)),
+            )
+        )
+
+    # Following.
+
+    async def _become_followers(self, image: MetadataImage, assigned: list[Assigned]) -> None:
+        await self._open(image, assigned)
+        restarted: list[Partition] = []
+        for each in assigned:
+            partition = self.hosted.find(each.topic_partition)
+            if partition is None:
+                continue
+            if partition.make_follower(each.registration):
+                restarted.append(partition)
+                self.complete_delayed(each.topic_partition)
+                self._tell_following(partition)
+            elif self._must_stop_following(each.registration):
+                self._unfollow([each.topic_partition])
+        self._follow(image, restarted)
+
+    def _tell_following(self, partition: Partition) -> None:
+        self.sink(
+            BecameFollower(
+                partition=partition.topic_partition,
+                leader=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                log_end_offset=partition.log.log_end_offset,
+                high_watermark=partition.log.high_watermark,
+            )
+        )
+
+    def _must_stop_following(self, registration: PartitionRegistration) -> bool:
+        """On the way out, a replica that has left the ISR need not keep up any more."""
+        return self.shutting_down and (
+            registration.leader < 0 or self.broker_id not in registration.isr
+        )
+
+    def _follow(self, image: MetadataImage, partitions: list[Partition]) -> None:
+        """Fetch these from their leaders, from where their logs end once nobody appends."""
+        self._unfollow([each.topic_partition for each in partitions])
+        initial_states: dict[TopicPartition, InitialFetchState] = {}
+        for partition in partitions:
+            leader = self._endpoint(image, partition.leader)
+            registration = image.partition(partition.topic_partition)
+            if leader is None or registration is None or self._must_stop_following(registration):
+                continue
+            self._following[partition.topic_partition] = leader
+            initial_states[partition.topic_partition] = InitialFetchState(
+                topic_id=partition.topic_id,
+                leader=leader,
+                current_leader_epoch=partition.leader_epoch,
+                init_offset=self._initial_offset(partition.log),
+            )
+        if initial_states:
+            self.fetchers.add_fetcher_for_partitions(initial_states)
+
+    def _initial_offset(self, log: Log) -> Offset:
+        """Where epochs can tell a divergence the log's end, else what is surely committed."""
+        version = self.config.understudy_inter_broker_fetch_version
+        if version >= TRUNCATION_ON_FETCH_SINCE and log.latest_epoch is not None:
+            return log.log_end_offset
+        return log.high_watermark
+
+    def _endpoint(self, image: MetadataImage, broker_id: int) -> BrokerEndPoint | None:
+        broker = image.broker(broker_id)
+        if broker is None or broker.fenced:
+            return None
+        endpoint = broker.endpoint(self.config.inter_broker_listener)
+        return None if endpoint is None else BrokerEndPoint(broker_id, endpoint.host, endpoint.port)
+
+    def _unfollow(self, partitions: list[TopicPartition]) -> None:
+        if partitions:
+            self.fetchers.remove_fetcher_for_partitions(partitions)
+            for topic_partition in partitions:
+                self._following.pop(topic_partition, None)
+
+    def _brokers_changed(self, image: MetadataImage, brokers: Iterable[int]) -> None:
+        """A leader listens elsewhere, or is back; a follower that was waited for is fenced."""
+        changed = set(brokers)
+        if not changed:
+            return
+        moved: list[Partition] = []
+        for partition in self.hosted:
+            if partition.leadership is not None:
+                if not changed.isdisjoint(partition.replicas):
+                    partition.leadership.maybe_advance_high_watermark()
+            elif partition.leader in changed:
+                leader = self._endpoint(image, partition.leader)
+                if leader is not None and leader != self._following.get(partition.topic_partition):
+                    moved.append(partition)
+        self._follow(image, moved)
+
+    # Logs.
+
+    async def _open(self, image: MetadataImage, assigned: list[Assigned]) -> None:
+        """Put up a partition for each that has none yet."""
+        missing = [each for each in assigned if self._is_missing(each)]
+        if not missing:
+            return
+        configs = {
+            topic: self._topic_config(image.topics[topic])
+            for topic in {each.topic_partition.topic: None for each in missing}
+        }
+        opened = await self.offload(partial(self._open_logs, missing, configs))
+        # The broker may have been stopped meanwhile: its fetchers take no more work then.
+        await trio.lowlevel.checkpoint_if_cancelled()
+        for each, log in zip(missing, opened, strict=True):
+            if isinstance(log, StorageError):
+                self.on_storage_failure(each.topic_partition, each.topic_id, log)
+                continue
+            checkpointed = self.checkpointed.pop(each.topic_partition, 0)
+            log.update_high_watermark(checkpointed)
+            self.hosted.add(
+                Partition(
+                    topic_partition=each.topic_partition,
+                    topic_id=each.topic_id,
+                    log=log,
+                    around=self.around,
+                    min_insync_replicas=configs[each.topic_partition.topic].min_insync_replicas,
+                )
+            )
+
+    def _is_missing(self, each: Assigned) -> bool:
+        """An offline one of this topic stays offline; one of an older topic of that name does not."""
+        if self.hosted.find(each.topic_partition) is not None:
+            return False
+        return self.hosted.offline.get(each.topic_partition) != each.topic_id
+
+    def _open_logs(
+        self, assigned: list[Assigned], configs: Mapping[str, TopicConfig]
+    ) -> list[Log | StorageError]:
+        opened: list[Log | StorageError] = []
+        for each in assigned:
+            topic_partition = each.topic_partition
+            existing = self.log_manager.get(topic_partition)
+            try:
+                if existing is not None and existing.topic_id not in (None, each.topic_id):
+                    # Of an older topic of that name, deleted while this broker was away.
+                    self.log_manager.put_aside(topic_partition)
+                opened.append(
+                    self.log_manager.get_or_create(
+                        topic_partition,
+                        each.topic_id,
+                        configs[topic_partition.topic].log,
+                        # One that has seen a change may lie in a directory that is offline.
+                        is_new=each.registration.partition_epoch == 0,
+                    )
+                )
+            except StorageError as error:
+                opened.append(error)
+            except OSError as error:
+                opened.append(KafkaStorageError(str(error)))
+        return opened
+
+    def _topic_config(self, topic: TopicImage) -> TopicConfig:
+        return TopicConfig.from_overrides(topic.configs, self.config)
+
+    def _reconfigure(self, image: MetadataImage, topics: Iterable[str]) -> None:
+        for name in topics:
+            topic = image.topics.get(name)
+            if topic is None:
+                continue
+            config = self._topic_config(topic)
+            for number in topic.partitions:
+                partition = self.hosted.find(TopicPartition(name, number))
+                if partition is not None:
+                    partition.log.config = config.log
+                    partition.configure(min_insync_replicas=config.min_insync_replicas)
+
+    def _strays(self, image: MetadataImage) -> list[TopicPartition]:
+        """Logs on disk that the first metadata does not know (LogManager.isStrayKraftReplica).
+
+        Their topics were deleted while this broker was away, or the controller has lost what
+        it knew: they are put aside, not deleted.
+        """
+        logs = (log.topic_partition for log in self.log_manager.logs())
+        return sorted(
+            each for each in logs if each != METADATA_PARTITION and image.partition(each) is None
+        )
+
+    def _removed(self, delta: MetadataDelta) -> list[TopicPartition]:
+        """Those held here of the topics that are gone; a new topic may have the name by now."""
+        held = []
+        for removed in sorted(delta.removed, key=lambda each: each.topic_partition):
+            log = self.log_manager.get(removed.topic_partition)
+            if log is None or log.topic_id == removed.topic_id:
+                held.append(removed.topic_partition)
+        return held
+
+    async def _stop(
+        self,
+        partitions: list[TopicPartition],
+        *,
+        leave: Callable[[TopicPartition], None] | None = None,
+    ) -> None:
+        """Hold these no more. What is left of them on disk is deleted, or left as `leave` does."""
+        held = [
+            each
+            for each in partitions
+            if self.hosted.find(each) is not None
+            or each in self.hosted.offline
+            or self.log_manager.get(each) is not None
+        ]
+        self._unfollow(held)
+        for topic_partition in held:
+            if self.hosted.remove(topic_partition) is not None:
+                self.sink(PartitionStopped(partition=topic_partition, deleted=True))
+            self.complete_delayed(topic_partition)
+        if held:
+            await self.offload(partial(self._let_go, held, leave or self.log_manager.async_delete))
+
+    def _let_go(
+        self, partitions: list[TopicPartition], leave: Callable[[TopicPartition], None]
+    ) -> None:
+        for topic_partition in partitions:
+            if self.log_manager.get(topic_partition) is not None:
+                leave(topic_partition)
+
+
+def _flush_all(caches: list[LeaderEpochCache]) -> list[tuple[int, OSError]]:
+    failures = []
+    for index, cache in enumerate(caches):
+        try:
+            cache.flush()
+        except OSError as error:
+            failures.append((index, error))
+    return failures

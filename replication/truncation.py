@@ -1,0 +1,116 @@
+"""Where two logs part, and how far a follower cuts back (KIP-101, KIP-279, KIP-320, KIP-595).
+
+Two logs that hold the same epochs, each beginning and ending at the same offsets, hold
+the same records: an epoch has one leader, and a leader never writes an offset twice. So a
+follower need not compare records. It names its last epoch; the leader says where that
+epoch, or the greatest older one it knows, ends in its own log.
+
+    leader      [e0: 0-4][e2: 5-11][e6: 12-29]
+    follower    [e0: 0-6][e3: 7-9][e4: 10-13]
+
+    follower names        leader answers    follower's own          cuts to
+    e4, fetching at 14    e2 ends at 12     e0, before e2, ends 7   7, and asks again
+    e0, fetching at 7     e0 ends at 5      e0 ends at 7            5
+    e0, fetching at 5     records from 5
+
+Rule 1: the answer may name an epoch that the follower never saw (KIP-279). The logs then
+part at or before the end of the follower's next older epoch; it cuts there and asks again
+with what is left. Each round leaves it one epoch less, so the rounds end.
+
+Rule 2: nobody cuts further than its own log end.
+
+Rule 3: an offset is exclusive wherever it is an end; -1 stands for one that is not known.
+
+A fetch offset outside the leader's log is another matter: there the ends decide, and
+epochs find what is left to find in the next fetch (`reset_offset`).
+"""
+
+import enum
+from collections.abc import Callable
+
+import attrs
+
+from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, OffsetAndEpoch
+
+EpochLookup = Callable[[LeaderEpoch], OffsetAndEpoch]
+"""Where an epoch ends in a log: LeaderEpochCache.end_offset_for, -1 and -1 for undefined."""
+
+
+@attrs.frozen
+class OffsetTruncationState:
+    """How far to cut, and whether the logs are then known to agree (Kafka's class)."""
+
+    offset: Offset
+    completed: bool
+
+
+def truncation_offset(
+    *, leader: OffsetAndEpoch, fetch_offset: Offset, log_end: Offset, local_end: EpochLookup
+) -> OffsetTruncationState:
+    """How far to cut, given the leader's answer (getOffsetTruncationState)."""
+    if leader.offset == NO_OFFSET:
+        # The leader knows no epoch to compare by: fall back on where we began, the high watermark.
+        return OffsetTruncationState(fetch_offset, completed=True)
+    if leader.leader_epoch == NO_LEADER_EPOCH:
+        # A leader of before KIP-279 answers for the epoch we named, and does not say so.
+        return OffsetTruncationState(min(leader.offset, log_end), completed=True)
+    local = local_end(leader.leader_epoch)
+    if local.offset == NO_OFFSET:
+        # Every epoch we hold is older than the one the leader names.
+        return OffsetTruncationState(min(leader.offset, log_end), completed=True)
+    if local.leader_epoch != leader.leader_epoch:
+        return OffsetTruncationState(min(local.offset, log_end), completed=False)
+    return OffsetTruncationState(min(local.offset, leader.offset, log_end), completed=True)
+
+
+def diverging_end(
+    *, fetch_offset: Offset, last_fetched_epoch: LeaderEpoch, leader: OffsetAndEpoch
+) -> OffsetAndEpoch | None:
+    """The leader's side of KIP-595: what to answer instead of records, or None if none is due.
+
+    `leader` is where `last_fetched_epoch` ends in the leader's log; an undefined answer is
+    an offset out of range, which the caller has told apart before.
+    """
+    assert leader.offset != NO_OFFSET, "an unknown epoch is out of range, not a divergence"
+    diverges = leader.leader_epoch < last_fetched_epoch or leader.offset < fetch_offset
+    return leader if diverges else None
+
+
+class Reset(enum.Enum):
+    """What becomes of a log whose end lies outside the leader's."""
+
+    CUT = "cut"
+    KEEP = "keep"
+    START_OVER = "start over"
+
+
+@attrs.frozen(kw_only=True)
+class OffsetReset:
+    reset: Reset
+    fetch_offset: Offset
+    lag: int
+
+
+def reset_above_leader(*, leader_end: Offset, local_end: Offset) -> OffsetReset | None:
+    """First half of an answer to OFFSET_OUT_OF_RANGE: is our log longer than the leader's?
+
+    It is after an unclean election. None: it is not, so the leader's start decides.
+    """
+    if leader_end >= local_end:
+        return None
+    return OffsetReset(reset=Reset.CUT, fetch_offset=leader_end, lag=0)
+
+
+def reset_offset(*, leader_start: Offset, leader_end: Offset, local_end: Offset) -> OffsetReset:
+    """Second half: is there anything of ours left in the leader's log?
+
+    Equal is enough to keep it: our log then ends where the leader's begins, and the next
+    answer moves our log start over what the leader has dropped.
+    """
+    assert local_end <= leader_end, "a longer log is cut to the leader's end first"
+    fetch_offset = max(leader_start, local_end)
+    return OffsetReset(
+        reset=Reset.START_OVER if leader_start > local_end else Reset.KEEP,
+        fetch_offset=fetch_offset,
+        lag=max(0, leader_end - fetch_offset),
+    )

@@ -1,0 +1,124 @@
+"""Which of Kafka's APIs we speak, and which versions of each; the table itself is API.
+
+`min_version` to `max_version` are what the codec reads and writes. What a broker tells
+its clients may start lower: Produce is advertised from 0, as Apache Kafka 4 does, because
+librdkafka stops compressing where the lowest version is 3 (KAFKA-18659); 0 to 2 are still
+refused when they come. docs/protocol.md shows this table; a test keeps the two alike.
+"""
+
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType, ModuleType
+
+import attrs
+
+from replication.wire import (
+    allocate_producer_ids,
+    alter_partition,
+    api_versions,
+    broker_heartbeat,
+    broker_registration,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+
+
+class ApiKey(enum.IntEnum):
+    """Kafka's numbers for its APIs (org.apache.kafka.common.protocol.ApiKeys)."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    FIND_COORDINATOR = 10
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    ALTER_PARTITION = 56
+    DESCRIBE_CLUSTER = 60
+    BROKER_REGISTRATION = 62
+    BROKER_HEARTBEAT = 63
+    ALLOCATE_PRODUCER_IDS = 67
+
+
+@attrs.frozen(kw_only=True)
+class Api:
+    """One API: its two messages, the versions spoken, the first that is flexible (KIP-482)."""
+
+    key: ApiKey
+    request: type
+    response: type
+    min_version: int
+    max_version: int
+    first_flexible: int
+    advertised_from: int
+
+    def serves(self, version: int) -> bool:
+        return self.min_version <= version <= self.max_version
+
+    def is_flexible(self, version: int) -> bool:
+        return version >= self.first_flexible
+
+    def response_header_is_flexible(self, version: int) -> bool:
+        # KIP-511: who cannot know our versions yet must be able to read this header.
+        return self.key is not ApiKey.API_VERSIONS and self.is_flexible(version)
+
+
+def _api(
+    module: ModuleType, name: str, first: int, last: int, flexible: int, *, advertised: int = -1
+) -> Api:
+    """The API whose messages are `name`Request and `name`Response of `module`."""
+    return Api(
+        key=ApiKey[module.__name__.rpartition(".")[2].upper()],
+        request=getattr(module, f"{name}Request"),
+        response=getattr(module, f"{name}Response"),
+        min_version=first,
+        max_version=last,
+        first_flexible=flexible,
+        advertised_from=first if advertised < 0 else advertised,
+    )
+
+
+# The numbers are the first and the last version, and the first flexible one.
+_APIS = (
+    _api(produce, "Produce", 3, 11, 9, advertised=0),
+    _api(fetch, "Fetch", 4, 17, 12),
+    _api(list_offsets, "ListOffsets", 0, 9, 6),
+    _api(metadata, "Metadata", 0, 13, 9),
+    _api(find_coordinator, "FindCoordinator", 0, 6, 3),
+    _api(api_versions, "ApiVersions", 0, 4, 3),
+    _api(create_topics, "CreateTopics", 2, 7, 5),
+    _api(delete_topics, "DeleteTopics", 1, 6, 4),
+    _api(init_producer_id, "InitProducerId", 0, 5, 2),
+    _api(offset_for_leader_epoch, "OffsetForLeaderEpoch", 2, 4, 4),
+    _api(describe_configs, "DescribeConfigs", 1, 4, 4),
+    _api(alter_partition, "AlterPartition", 2, 3, 0),
+    _api(describe_cluster, "DescribeCluster", 0, 2, 0),
+    _api(broker_registration, "BrokerRegistration", 0, 4, 0),
+    _api(broker_heartbeat, "BrokerHeartbeat", 0, 2, 0),
+    _api(allocate_producer_ids, "AllocateProducerIds", 0, 0, 0),
+)
+
+API: Mapping[ApiKey, Api] = MappingProxyType({api.key: api for api in _APIS})
+API_OF_REQUEST: Mapping[type, Api] = MappingProxyType({api.request: api for api in _APIS})
+API_OF_RESPONSE: Mapping[type, Api] = MappingProxyType({api.response: api for api in _APIS})
+
+
+def api_of(message: object) -> Api:
+    """The API that a request or a response belongs to."""
+    kind = type(message)
+    api = API_OF_REQUEST.get(kind) or API_OF_RESPONSE.get(kind)
+    assert api is not None, f"{kind.__name__} is no message of the protocol"
+    return api

@@ -1,0 +1,191 @@
+"""Frames: a length, a header, a message. Bytes in, messages out; no sockets here.
+
+    request     length  api key  version  correlation id  client id  [tags]  body
+    response    length  correlation id  [tags]  body
+
+A frame handed to a `decode_` function has lost its length already. `[tags]` is there in
+flexible versions (KIP-482), except in the response to ApiVersions.
+
+What is encoded is a list of parts, length in front: joined small things, and between them
+the records as they were given, in memory or in a file. What is decoded holds views of the
+frame; it is valid as long as the frame's memory is.
+"""
+
+import struct
+from collections.abc import Iterable
+
+import attrs
+
+from replication.errors import ErrorCode, ProtocolError
+from replication.wire import codec
+from replication.wire.api_versions import ApiVersion, ApiVersionsResponse
+from replication.wire.apis import API, API_OF_REQUEST, API_OF_RESPONSE, Api, ApiKey
+from replication.wire.encoder_source import size_of
+from replication.wire.primitives import skip_tags
+from replication.wire.schema import Part
+
+_REQUEST = struct.Struct(">ihhih")
+_REQUEST_HEADER = struct.Struct(">hhih")
+_RESPONSE = struct.Struct(">ii")
+_CORRELATION_ID = struct.Struct(">i")
+_ERROR_CODE = struct.Struct(">h")
+_NO_TAGS = b"\0"
+
+
+@attrs.frozen(kw_only=True)
+class RequestHeader:
+    """What stands in front of every request; `api_key` may be one we do not know."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+class UnsupportedVersionError(ProtocolError):
+    """A request of an API or a version that we do not serve; `header` says which."""
+
+    def __init__(self, header: RequestHeader) -> None:
+        super().__init__(f"API {header.api_key} version {header.api_version} is not served")
+        self.header = header
+
+
+def encode_request(
+    request: object, *, version: int, correlation_id: int, client_id: str | None
+) -> list[Part]:
+    """The parts of a request frame, its length in front."""
+    api = API_OF_REQUEST[type(request)]
+    assert api.serves(version), f"{api.key.name} has no version {version} here"
+    flexible = api.is_flexible(version)
+    body = codec.encode(request, version=version, flexible=flexible)
+    name = b"" if client_id is None else client_id.encode()
+    tags = _NO_TAGS if flexible else b""
+    header_size = _REQUEST_HEADER.size + len(name) + len(tags)
+    header = _REQUEST.pack(
+        header_size + total_size(body),
+        api.key,
+        version,
+        correlation_id,
+        -1 if client_id is None else len(name),
+    )
+    return _behind(header + name + tags, body)
+
+
+def encode_response(response: object, *, version: int, correlation_id: int) -> list[Part]:
+    """The parts of a response frame, its length in front; records neither joined nor copied."""
+    api = API_OF_RESPONSE[type(response)]
+    assert api.serves(version), f"{api.key.name} has no version {version} here"
+    body = codec.encode(response, version=version, flexible=api.is_flexible(version))
+    tags = _NO_TAGS if api.response_header_is_flexible(version) else b""
+    size = _CORRELATION_ID.size + len(tags) + total_size(body)
+    return _behind(_RESPONSE.pack(size, correlation_id) + tags, body)
+
+
+def decode_request_header(frame: memoryview) -> RequestHeader:
+    """The header of any request, of APIs and versions we do not serve as well."""
+    return _request_header(frame)[0]
+
+
+def decode_request(frame: memoryview) -> tuple[RequestHeader, object]:
+    """Header and message; UnsupportedVersionError for what we do not serve."""
+    header, position = _request_header(frame)
+    api = _api(header.api_key)
+    if api is None or not api.serves(header.api_version):
+        raise UnsupportedVersionError(header)
+    flexible = api.is_flexible(header.api_version)
+    if flexible:
+        position = _skip_tags(frame, position)
+    message: object = codec.decode(
+        api.request, frame, position, version=header.api_version, flexible=flexible
+    )
+    return header, message
+
+
+def decode_response(frame: memoryview, *, api_key: ApiKey, version: int) -> tuple[int, object]:
+    """Correlation id and message of the answer to a request of `version`."""
+    api = API[api_key]
+    assert api.serves(version), f"{api.key.name} has no version {version} here"
+    try:
+        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+    except struct.error as broken:
+        raise ProtocolError(f"a response of {len(frame)} bytes") from broken
+    position = _CORRELATION_ID.size
+    if api.response_header_is_flexible(version):
+        position = _skip_tags(frame, position)
+    if api_key is ApiKey.API_VERSIONS and _was_downgraded(frame, position):
+        version = 0
+    flexible = api.is_flexible(version)
+    message: object = codec.decode(
+        api.response, frame, position, version=version, flexible=flexible
+    )
+    return correlation_id, message
+
+
+def refusal(header: RequestHeader) -> list[Part] | None:
+    """The answer to a request we do not serve; None where there is none but to hang up.
+
+    Only ApiVersions has one (KIP-511): version 0, the error, and the range it may ask in.
+    """
+    if header.api_key != ApiKey.API_VERSIONS:
+        return None
+    api = API[ApiKey.API_VERSIONS]
+    known = ApiVersion(
+        api_key=api.key, min_version=api.advertised_from, max_version=api.max_version
+    )
+    response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
+    return encode_response(response, version=0, correlation_id=header.correlation_id)
+
+
+def total_size(parts: Iterable[Part]) -> int:
+    """The bytes of all parts."""
+    return sum(size_of(part) for part in parts)
+
+
+def _behind(header: bytes, body: list[Part]) -> list[Part]:
+    if not body:
+        return [header]
+    # The first part is small and ours: whatever comes before the first records.
+    first = body[0]
+    assert isinstance(first, bytes), "a message begins with a field, not with records"
+    body[0] = header + first
+    return body
+
+
+def _api(key: int) -> Api | None:
+    try:
+        return API.get(ApiKey(key))
+    except ValueError:
+        return None
+
+
+def _request_header(frame: memoryview) -> tuple[RequestHeader, int]:
+    try:
+        key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
+        position = _REQUEST_HEADER.size
+        client_id = None
+        if length != -1:
+            if not 0 <= length <= len(frame) - position:
+                raise ProtocolError(f"a client id of {length} bytes")
+            client_id = str(frame[position : position + length], "utf-8")
+            position += length
+    except (struct.error, UnicodeDecodeError) as broken:
+        raise ProtocolError(f"not a request header: {broken}") from broken
+    header = RequestHeader(
+        api_key=key, api_version=version, correlation_id=correlation_id, client_id=client_id
+    )
+    return header, position
+
+
+def _skip_tags(frame: memoryview, position: int) -> int:
+    try:
+        return skip_tags(frame, position)
+    except IndexError as broken:
+        raise ProtocolError("a header that ends within its tags") from broken
+
+
+def _was_downgraded(frame: memoryview, position: int) -> bool:
+    """Whether an answer to ApiVersions is the version 0 body that says UNSUPPORTED_VERSION."""
+    if len(frame) < position + _ERROR_CODE.size:
+        return False
+    (error_code,) = _ERROR_CODE.unpack_from(frame, position)
+    return bool(error_code == ErrorCode.UNSUPPORTED_VERSION)

@@ -1,0 +1,74 @@
+"""Metadata: which brokers there are, and who leads what.
+
+`topics` null asks for all of them; at version 0, which has no null, an empty list does.
+`include_cluster_authorized_operations` lived from 8 to 10 only (KIP-700).
+"""
+
+import attrs
+
+from replication.wire.schema import (
+    Kind,
+    array,
+    boolean,
+    int16,
+    int32,
+    string,
+    uuid,
+)
+
+UNKNOWN_OPERATIONS = -(2**31)
+"""The authorized operations of a request that did not ask for them."""
+
+
+@attrs.define(kw_only=True)
+class MetadataRequestTopic:
+    topic_id: bytes = uuid("10+")
+    name: str | None = string(nullable="10+")
+
+
+@attrs.define(kw_only=True)
+class MetadataRequest:
+    topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable="1+")
+    allow_auto_topic_creation: bool = boolean("4+", default=True)
+    include_cluster_authorized_operations: bool = boolean("8-10")
+    include_topic_authorized_operations: bool = boolean("8+")
+
+
+@attrs.define(kw_only=True)
+class MetadataResponseBroker:
+    node_id: int = int32()
+    host: str = string()
+    port: int = int32()
+    rack: str | None = string("1+", nullable="1+", default=None)
+
+
+@attrs.define(kw_only=True)
+class MetadataResponsePartition:
+    error_code: int = int16()
+    partition_index: int = int32()
+    leader_id: int = int32()
+    leader_epoch: int = int32("7+", default=-1)
+    replica_nodes: list[int] = array(Kind.INT32)
+    isr_nodes: list[int] = array(Kind.INT32)
+    offline_replicas: list[int] = array(Kind.INT32, "5+")
+
+
+@attrs.define(kw_only=True)
+class MetadataResponseTopic:
+    error_code: int = int16()
+    name: str | None = string(nullable="12+")
+    topic_id: bytes = uuid("10+")
+    is_internal: bool = boolean("1+")
+    partitions: list[MetadataResponsePartition] = array(MetadataResponsePartition)
+    topic_authorized_operations: int = int32("8+", default=UNKNOWN_OPERATIONS)
+
+
+@attrs.define(kw_only=True)
+class MetadataResponse:
+    throttle_time_ms: int = int32("3+")
+    brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)
+    cluster_id: str | None = string("2+", nullable="2+", default=None)
+    controller_id: int = int32("1+", default=-1)
+    topics: list[MetadataResponseTopic] = array(MetadataResponseTopic)
+    cluster_authorized_operations: int = int32("8-10", default=UNKNOWN_OPERATIONS)
+    error_code: int = int16("13+")

@@ -1,0 +1,91 @@
+"""Produce (KIP-98, 467, 951): what a leader's log is made of.
+
+version   what it brought
+3         transactional_id, record batches of magic 2; the first one served
+5         log_start_offset in the answer
+8         which records of a refused batch were wrong, and why (KIP-467)
+9         flexible
+10        the new leader and where it is, in the tagged section (KIP-951)
+11        the client may answer TRANSACTION_ABORTABLE (KIP-890)
+"""
+
+import attrs
+
+from replication.wire.schema import (
+    Part,
+    array,
+    int16,
+    int32,
+    int64,
+    records,
+    string,
+    struct,
+)
+
+
+@attrs.define(kw_only=True)
+class PartitionProduceData:
+    index: int = int32()
+    records: Part | None = records()
+
+
+@attrs.define(kw_only=True)
+class TopicProduceData:
+    name: str = string()
+    partition_data: list[PartitionProduceData] = array(PartitionProduceData)
+
+
+@attrs.define(kw_only=True)
+class ProduceRequest:
+    transactional_id: str | None = string("3+", nullable="3+", default=None)
+    acks: int = int16()
+    timeout_ms: int = int32()
+    topic_data: list[TopicProduceData] = array(TopicProduceData)
+
+
+@attrs.define(kw_only=True)
+class BatchIndexAndErrorMessage:
+    batch_index: int = int32("8+")
+    batch_index_error_message: str | None = string("8+", nullable="8+", default=None)
+
+
+@attrs.frozen(kw_only=True)
+class LeaderIdAndEpoch:
+    leader_id: int = int32("10+", default=-1)
+    leader_epoch: int = int32("10+", default=-1)
+
+
+NO_LEADER = LeaderIdAndEpoch()
+
+
+@attrs.define(kw_only=True)
+class PartitionProduceResponse:
+    index: int = int32()
+    error_code: int = int16()
+    base_offset: int = int64()
+    log_append_time_ms: int = int64("2+", default=-1)
+    log_start_offset: int = int64("5+", default=-1)
+    record_errors: list[BatchIndexAndErrorMessage] = array(BatchIndexAndErrorMessage, "8+")
+    error_message: str | None = string("8+", nullable="8+", default=None)
+    current_leader: LeaderIdAndEpoch = struct(LeaderIdAndEpoch, "10+", default=NO_LEADER, tag=0)
+
+
+@attrs.define(kw_only=True)
+class TopicProduceResponse:
+    name: str = string()
+    partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse)
+
+
+@attrs.define(kw_only=True)
+class NodeEndpoint:
+    node_id: int = int32("10+")
+    host: str = string("10+")
+    port: int = int32("10+")
+    rack: str | None = string("10+", nullable="10+", default=None)
+
+
+@attrs.define(kw_only=True)
+class ProduceResponse:
+    responses: list[TopicProduceResponse] = array(TopicProduceResponse)
+    throttle_time_ms: int = int32("1+")
+    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "10+", tag=0)

@@ -1,0 +1,12 @@
+"""What every test shares: determinism for Hypothesis, and nothing else."""
+
+from hypothesis import HealthCheck, settings
+
+# The suite must give the same answer twice on a busy machine: no deadline, fixed examples.
+settings.register_profile(
+    "suite",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("suite")

@@ -1,0 +1,228 @@
+"""A cluster's life on virtual time: started, its leader killed, its controller away.
+
+The nodes are the real ones; the network, the disks and the clock are the simulator's.
+"""
+
+import contextlib
+import random
+
+import pytest
+
+from replication.errors import ErrorCode, PeerUnavailableError
+from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from scenarios.simulation.world import World
+from storage.errors import KafkaStorageError
+from storage.testing import Fault, FaultyFileSystem
+from tests.replication.cluster.stage import name_of, play, staged
+
+
+def contents(world: World, name: str) -> dict[str, bytes]:
+    """Every file on a node's disk, as its kernel sees it."""
+    file_system = FaultyFileSystem(random.Random(0), disk=world.disk(name))
+    found: dict[str, bytes] = {}
+    directories = ["/"]
+    while directories:
+        directory = directories.pop()
+        for entry in file_system.list_directory(directory):
+            path = f"{directory.rstrip('/')}/{entry}"
+            if file_system.is_directory(path):
+                directories.append(path)
+                continue
+            with contextlib.closing(file_system.open_for_reading(path)) as file:
+                found[path] = file.read(0, file.size())
+    return found
+
+
+def test_three_brokers_come_up_and_know_each_other() -> None:
+    async def story(world: World) -> None:
+        async with staged(world) as stage:
+            for broker_id in stage.cluster.broker_ids:
+                answer = await stage.client.metadata(stage.address(broker_id))
+                assert [broker.node_id for broker in answer.brokers] == [1, 2, 3]
+                assert answer.cluster_id == "understudy"
+
+    play(story)
+
+
+def test_a_record_produced_with_acks_all_is_on_every_replica_and_can_be_read() -> None:
+    async def story(world: World) -> None:
+        async with staged(world) as stage:
+            topic_id = await stage.client.create_topic(stage.address(1), "t")
+            leader = await stage.leader("t")
+            answer = await stage.client.produce(stage.address(leader), "t", b"a", b"b")
+            assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
+            ends = {
+                snapshot.log_end_offset
+                for broker in stage.cluster.brokers.values()
+                for snapshot in broker.replica_manager.describe().values()
+            }
+            assert ends == {2}
+            values = await stage.client.read_all(stage.address(leader), topic_id)
+            assert values == [b"a", b"b"]
+
+    play(story)
+
+
+def test_nothing_that_was_acked_is_lost_when_the_leader_is_killed() -> None:
+    async def story(world: World) -> None:
+        async with staged(world, min_insync_replicas="2") as stage:
+            topic_id = await stage.client.create_topic(stage.address(1), "t")
+            victim = await stage.leader("t")
+            await stage.client.produce(stage.address(victim), "t", b"before")
+            await stage.cluster.kill_broker(victim)
+            leader = await stage.leader("t", other_than=victim)
+            answer = await stage.client.produce(stage.address(leader), "t", b"after")
+            assert answer.error_code == ErrorCode.NONE
+            await stage.cluster.start_broker(victim)
+            await stage.until_in_sync("t", 3)
+            assert await stage.client.read_all(stage.address(leader), topic_id) == [
+                b"before",
+                b"after",
+            ]
+
+    play(story)
+
+
+def test_brokers_serve_what_they_lead_while_the_controller_is_away_and_elect_after() -> None:
+    async def story(world: World) -> None:
+        async with staged(world) as stage:
+            topic_id = await stage.client.create_topic(stage.address(1), "t")
+            leader = await stage.leader("t")
+            await stage.cluster.kill_controller()
+            await stage.cluster.clock.sleep(5)
+            answer = await stage.client.produce(stage.address(leader), "t", b"alone")
+            assert answer.error_code == ErrorCode.NONE
+            await stage.cluster.start_controller()
+            await stage.cluster.kill_broker(leader)
+            successor = await stage.leader("t", other_than=leader)
+            assert await stage.client.read_all(stage.address(successor), topic_id) == [b"alone"]
+
+    play(story)
+
+
+@pytest.mark.parametrize("unclean", [False, True], ids=["clean only", "unclean allowed"])
+def test_a_replica_outside_the_isr_leads_only_where_the_topic_says_so(unclean: bool) -> None:
+    async def story(world: World) -> None:
+        async with staged(world) as stage:
+            topic_id = await stage.client.create_topic(
+                stage.address(1),
+                "t",
+                replicas=2,
+                unclean_leader_election_enable=str(unclean).lower(),
+            )
+            leader = await stage.leader("t")
+            partition = stage.cluster.partition("t", 0)
+            assert partition is not None
+            (other,) = set(partition.replicas) - {leader}
+            await stage.client.produce(stage.address(leader), "t", b"on both")
+            await stage.cluster.kill_broker(other)
+            await stage.until_in_sync("t", 1)
+            await stage.client.produce(stage.address(leader), "t", b"on one")
+            await stage.cluster.kill_broker(leader)
+            await stage.cluster.until(lambda: stage.cluster.leader("t", 0) is None)
+            await stage.cluster.start_broker(other)
+            if unclean:
+                await stage.cluster.until(lambda: stage.cluster.leader("t", 0) == other)
+            else:
+                await stage.cluster.clock.sleep(10)
+                assert stage.cluster.leader("t", 0) is None
+            await stage.cluster.start_broker(leader)
+            await stage.until_in_sync("t", 2)
+            leads = await stage.leader("t")
+            assert leads == (other if unclean else leader)
+            values = await stage.client.read_all(stage.address(leads), topic_id)
+            assert values == ([b"on both"] if unclean else [b"on both", b"on one"])
+
+    play(story)
+
+
+def test_a_broker_that_leaves_in_good_order_gives_its_leadership_away_first() -> None:
+    async def story(world: World) -> None:
+        async with staged(world) as stage:
+            await stage.client.create_topic(stage.address(1), "t")
+            leader = await stage.leader("t")
+            await stage.client.produce(stage.address(leader), "t", b"a")
+            began = stage.cluster.clock.now()
+            await stage.cluster.stop_broker(leader)
+            assert await stage.leader("t", other_than=leader) != leader
+            # Long before its session would have ended.
+            assert stage.cluster.clock.now() - began < 0.5
+            await stage.cluster.start_broker(leader)
+            await stage.until_in_sync("t", 3)
+
+    play(story)
+
+
+def test_a_killed_broker_writes_nothing_any_more() -> None:
+    async def story(world: World) -> None:
+        async with staged(world) as stage:
+            await stage.client.create_topic(stage.address(1), "t")
+            leader = await stage.leader("t")
+            await stage.client.produce(stage.address(leader), "t", b"a")
+            before = contents(world, name_of(leader))
+            await stage.cluster.kill_broker(leader)
+            await stage.cluster.clock.sleep(60)
+            assert contents(world, name_of(leader)) == before
+            assert f"/data/broker-{leader}/log/t-0/00000000000000000000.log" in before
+            assert f"/data/broker-{leader}/log/.kafka_cleanshutdown" not in before
+
+    play(story)
+
+
+def test_a_cluster_that_was_stopped_comes_back_with_its_topics_and_records() -> None:
+    async def story(world: World) -> None:
+        async with staged(world) as stage:
+            topic_id = await stage.client.create_topic(stage.address(1), "t")
+            leader = await stage.leader("t")
+            await stage.client.produce(stage.address(leader), "t", b"a")
+        for name in ("controller", "b1", "b2", "b3"):
+            world.kill(name)  # the next incarnation has new seams
+        async with staged(world) as stage:
+            leader = await stage.leader("t")
+            assert await stage.client.read_all(stage.address(leader), topic_id) == [b"a"]
+
+    play(story)
+
+
+def test_a_log_of_a_topic_deleted_while_its_broker_was_away_is_put_aside() -> None:
+    async def story(world: World) -> None:
+        async with staged(world) as stage:
+            await stage.client.create_topic(stage.address(1), "t")
+            leader = await stage.leader("t")
+            await stage.client.produce(stage.address(leader), "t", b"kept")
+            await stage.cluster.stop_broker(3)
+            request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=10_000)
+            response = await stage.client.ask(stage.address(1), request)
+            assert response.responses[0].error_code == ErrorCode.NONE
+            await stage.cluster.start_broker(3)
+            logs = {
+                path.split("/")[-2]: data
+                for path, data in contents(world, name_of(3)).items()
+                if path.endswith(".log") and "metadata" not in path
+            }
+            ((directory, data),) = logs.items()
+            assert directory.endswith("-stray")
+            assert b"kept" in data
+
+    play(story)
+
+
+def test_a_broker_whose_only_disk_fails_ends_with_the_reason_and_others_take_over() -> None:
+    async def story(world: World) -> None:
+        async with staged(world) as stage:
+            topic_id = await stage.client.create_topic(stage.address(1), "t")
+            victim = await stage.leader("t")
+            await stage.client.produce(stage.address(victim), "t", b"a")
+            world.disk(name_of(victim)).faults.append(Fault(operation="write", names="*.log"))
+            with contextlib.suppress(PeerUnavailableError):  # it ends at once, as Kafka halts
+                refused = await stage.client.produce(stage.address(victim), "t", b"b")
+                assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            leader = await stage.leader("t", other_than=victim)
+            assert await stage.client.read_all(stage.address(leader), topic_id) == [b"a"]
+            assert list(stage.cluster.failures) == [victim]
+            assert isinstance(stage.cluster.failures[victim], KafkaStorageError)
+            # The disk has been replaced, or rather it was a passing fault.
+            await stage.cluster.start_broker(victim)
+            await stage.until_in_sync("t", 3)
+
+    play(story)

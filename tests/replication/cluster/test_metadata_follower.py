@@ -1,0 +1,139 @@
+"""A broker's copy of the metadata log: applied in order, cut where it must be, never guessed at."""
+
+import random
+
+import pytest
+from trio.testing import MockClock
+
+from replication.cluster.metadata_cache import MetadataCache
+from replication.cluster.metadata_follower import MetadataFollower
+from replication.errors import KafkaError, MetadataError
+from replication.events import Event, MetadataApplied
+from replication.metadata import (
+    METADATA_PARTITION,
+    METADATA_TOPIC_ID,
+    ClusterRecord,
+    MetadataRecord,
+    TopicRecord,
+    batch_of,
+)
+from replication.net.clock import TrioClock
+from replication.wire.fetch import PartitionData
+from storage.errors import KafkaStorageError
+from storage.log import Log
+from storage.record_batch import stamp
+from storage.records import Record, encode_batch
+from storage.testing import Fault, FaultyFileSystem
+from storage.types import TopicPartition
+
+
+class Copy:
+    """A follower over a disk of its own, and what it reported."""
+
+    def __init__(self, file_system: FaultyFileSystem) -> None:
+        self.events: list[Event] = []
+        self.failures: list[Exception] = []
+        self.file_system = file_system
+        self.follower = MetadataFollower(
+            log=Log.open(
+                file_system, "/m", METADATA_PARTITION, topic_id=METADATA_TOPIC_ID, clean=True
+            ),
+            cache=MetadataCache(TrioClock()),
+            sink=self.events.append,
+            on_failure=self.failures.append,
+        )
+
+    def receive(self, batch: bytearray, *, high_watermark: int = 1 << 30) -> None:
+        """As the fetcher does with what the controller sent."""
+        end = self.follower.log_end_offset(METADATA_PARTITION)
+        data = PartitionData(high_watermark=high_watermark, records=memoryview(batch))
+        self.follower.process_partition_data(METADATA_PARTITION, end, data)
+
+
+def copy() -> Copy:
+    return Copy(FaultyFileSystem(random.Random(0)))
+
+
+def batch_at(offset: int, *records: MetadataRecord, epoch: int = 0) -> bytearray:
+    batch = batch_of(records, wall_ms=0)
+    stamp(memoryview(batch), base_offset=offset, leader_epoch=epoch)
+    return batch
+
+
+def topic(name: str) -> TopicRecord:
+    return TopicRecord(name, name.encode().ljust(16, b"."))
+
+
+def test_batches_are_applied_in_order_and_each_at_once() -> None:
+    subject = copy()
+    subject.receive(batch_at(0, ClusterRecord("c"), topic("a"), epoch=3))
+    subject.receive(batch_at(2, topic("b"), epoch=4))
+    image = subject.follower.cache.image
+    assert (image.offset, image.leader_epoch, image.cluster_id) == (2, 4, "c")
+    assert list(image.topics) == ["a", "b"]
+    assert subject.events == [
+        MetadataApplied(offset=2, leader_epoch=3, records=2),
+        MetadataApplied(offset=3, leader_epoch=4, records=1),
+    ]
+    assert subject.follower.latest_epoch(METADATA_PARTITION) == 4
+    assert subject.follower.high_watermark(METADATA_PARTITION) == 3
+
+
+def test_a_restart_resumes_from_the_local_copy() -> None:
+    before = copy()
+    before.receive(batch_at(0, ClusterRecord("c"), topic("a")))
+    before.receive(batch_at(2, topic("b"), epoch=1))
+    after = Copy(before.file_system)
+    after.follower.replay()
+    image = after.follower.cache.image
+    assert (image.offset, list(image.topics)) == (2, ["a", "b"])
+    after.receive(batch_at(3, topic("c"), epoch=1))
+    assert list(after.follower.cache.image.topics) == ["a", "b", "c"]
+
+
+def test_what_is_cut_from_the_copy_is_cut_from_the_image() -> None:
+    subject = copy()
+    subject.receive(batch_at(0, ClusterRecord("c"), topic("a")))
+    subject.receive(batch_at(2, topic("lost"), epoch=1))
+    subject.follower.truncate_to(METADATA_PARTITION, 2, completed=True)
+    assert list(subject.follower.cache.image.topics) == ["a"]
+    subject.receive(batch_at(2, topic("kept"), epoch=2))
+    assert list(subject.follower.cache.image.topics) == ["a", "kept"]
+    subject.follower.truncate_fully_and_start_at(METADATA_PARTITION, 0)
+    assert subject.follower.cache.image.topics == {}
+
+
+def test_a_record_of_a_newer_release_ends_the_broker_and_not_the_truth() -> None:
+    subject = copy()
+    unknown = bytearray(
+        encode_batch([Record(timestamp=0, value=b"\x93\xa7unheard\x00\x01")], leader_epoch=0)
+    )
+    with pytest.raises(MetadataError, match="unheard"):
+        subject.receive(unknown)
+    assert [type(failure) for failure in subject.failures] == [MetadataError]
+    assert subject.follower.cache.image.offset == -1
+
+
+def test_a_disk_that_fails_ends_the_broker() -> None:
+    subject = copy()
+    subject.file_system.disk.faults.append(Fault(operation="write", names="*.log"))
+    with pytest.raises(KafkaStorageError):
+        subject.receive(batch_at(0, ClusterRecord("c")))
+    assert [type(failure) for failure in subject.failures] == [KafkaStorageError]
+
+
+def test_only_the_metadata_log_is_kept_here() -> None:
+    with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        copy().follower.log_end_offset(TopicPartition("t", 0))
+
+
+async def test_who_waits_for_an_image_sees_the_first_that_will_do(
+    autojump_clock: MockClock,
+) -> None:
+    cache = copy().follower.cache
+    assert not await cache.wait_at_most(lambda image: image.offset >= 0, timeout_ms=500)
+    subject = copy()
+    subject.receive(batch_at(0, ClusterRecord("c")))
+    image = await subject.follower.cache.wait_for(lambda image: image.offset >= 0)
+    assert image.cluster_id == "c"
+    assert await subject.follower.cache.wait_at_most(lambda image: True, timeout_ms=0)

@@ -1,0 +1,145 @@
+"""Frames: what is announced costs nothing until it comes, and nothing is lost between them."""
+
+import struct
+import tracemalloc
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from replication.errors import PeerUnavailableError, ProtocolError
+from replication.net.framing import (
+    DEFAULT_MAX_FRAME_BYTES,
+    LAZY_BYTES,
+    FrameReader,
+    FrameTooLargeError,
+    send_parts,
+)
+from storage.file_region import FileRegion
+from storage.filesystem import OsFileSystem
+from storage.types import Buffer
+
+
+@attrs.define
+class ScriptedConnection:
+    """Gives out what it was given, at most `at_once` bytes a time, and keeps what is sent."""
+
+    incoming: deque[bytes]
+    at_once: int = 1 << 30
+    peer: str = "b1:9092"
+    sent: list[bytes] = attrs.field(factory=list)
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        await trio.lowlevel.checkpoint()
+        if not self.incoming:
+            return 0
+        first = self.incoming.popleft()
+        size = min(len(buffer), len(first), self.at_once)
+        buffer[:size] = first[:size]
+        if size < len(first):
+            self.incoming.appendleft(first[size:])
+        return size
+
+    async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
+        await trio.lowlevel.checkpoint()
+        self.sent.append(b"|".join(map(bytes, buffers)))
+
+    async def send_region(self, region: FileRegion) -> None:
+        await trio.lowlevel.checkpoint()
+        self.sent.append(b"region " + region.read())
+
+    def close(self) -> None:
+        self.incoming.clear()
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def resident_bytes() -> int:
+    """What this process has in memory; 0 where the kernel does not say (macOS)."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * 4096 if statm.exists() else 0
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 1 << 30])
+async def test_frames_come_one_by_one_however_the_bytes_come(at_once: int) -> None:
+    bodies = [b"first", b"", b"x" * 1000, b"last"]
+    reader = FrameReader(ScriptedConnection(deque([b"".join(map(framed, bodies))]), at_once))
+    received = []
+    while (frame := await reader.receive_frame()) is not None:
+        received.append(bytes(frame))
+    assert received == bodies
+
+
+async def test_the_end_between_frames_is_no_error_and_inside_one_is() -> None:
+    assert await FrameReader(ScriptedConnection(deque())).receive_frame() is None
+    for cut in (2, 5):
+        reader = FrameReader(ScriptedConnection(deque([framed(b"abc")[:cut]])))
+        with pytest.raises(PeerUnavailableError, match="b1:9092 closed the connection"):
+            await reader.receive_frame()
+
+
+@pytest.mark.parametrize("size", [101, 2**31 - 1])
+async def test_a_length_over_the_limit_is_refused_before_its_bytes(size: int) -> None:
+    reader = FrameReader(ScriptedConnection(deque([struct.pack(">i", size)])), 100)
+    with pytest.raises(FrameTooLargeError, match=f"{size} bytes; the limit is 100"):
+        await reader.receive_frame()
+
+
+async def test_a_negative_length_is_not_the_protocol() -> None:
+    reader = FrameReader(ScriptedConnection(deque([struct.pack(">i", -1)])))
+    with pytest.raises(ProtocolError, match="-1 bytes"):
+        await reader.receive_frame()
+
+
+async def test_an_announced_frame_costs_nothing_until_its_bytes_come() -> None:
+    announced = struct.pack(">i", DEFAULT_MAX_FRAME_BYTES) + b"ten bytes!"
+    readers = [FrameReader(ScriptedConnection(deque([announced]))) for _ in range(10)]
+    errors: list[PeerUnavailableError] = []
+    resident = resident_bytes()
+    tracemalloc.start()
+    try:
+        for reader in readers:
+            try:
+                await reader.receive_frame()
+            except PeerUnavailableError as error:
+                errors.append(error)  # its traceback keeps the frame alive
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(errors) == len(readers)
+    assert "after 10 of 104857600 bytes" in str(errors[0])
+    assert peak < 1_000_000
+    assert resident_bytes() - resident < 20_000_000, "a thousand megabytes were announced"
+
+
+async def test_a_frame_is_the_receivers_to_keep_and_to_write() -> None:
+    big = b"b" * (LAZY_BYTES + 1)
+    reader = FrameReader(ScriptedConnection(deque([framed(b"aa") + framed(big) + framed(b"cc")])))
+    frames = [await reader.receive_frame() for _ in range(3)]
+    assert [bytes(frame or b"") for frame in frames] == [b"aa", big, b"cc"]
+    for frame in frames:
+        assert frame is not None
+        frame[0] = 0
+
+
+async def test_a_reused_buffer_holds_one_frame_at_a_time() -> None:
+    big = b"b" * (LAZY_BYTES * 2)
+    connection = ScriptedConnection(deque([framed(b"aa") + framed(big) + framed(b"c")]))
+    reader = FrameReader(connection, reuse_buffer=True)
+    for body in (b"aa", big, b"c"):
+        assert bytes(await reader.receive_frame() or b"") == body
+
+
+async def test_parts_go_out_in_order_and_unjoined(tmp_path: Path) -> None:
+    OsFileSystem().open(str(tmp_path / "log"), create=True).write(0, b"0123456789")
+    file = OsFileSystem().open_for_reading(str(tmp_path / "log"))
+    connection = ScriptedConnection(deque())
+    region = FileRegion(file, 2, 3)
+    await send_parts(connection, [b"a", b"b", region, memoryview(b"c"), region, region])
+    assert connection.sent == [b"a|b", b"region 234", b"c", b"region 234", b"region 234"]
+    file.close()

@@ -1,0 +1,181 @@
+"""TCP over loopback: everything arrives whole and in order, or the connection is gone."""
+
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from replication.errors import PeerUnavailableError
+from replication.net.seams import Connection
+from replication.net.tcp import IOV_MAX, TcpTransport
+from storage.file_region import FileRegion
+from storage.filesystem import OsFileSystem
+from storage.types import Buffer
+
+TINY = TcpTransport(send_buffer_bytes=4096)
+ROOMY = TcpTransport()
+
+
+@asynccontextmanager
+async def connected(transport: TcpTransport) -> AsyncIterator[tuple[Connection, Connection]]:
+    """Both ends of one loopback connection: who connected, who accepted."""
+    listener = await transport.listen("127.0.0.1", 0)
+    here = await transport.connect("127.0.0.1", listener.port)
+    there = await listener.accept()
+    listener.close()
+    try:
+        yield here, there
+    finally:
+        here.close()
+        there.close()
+
+
+async def receive_all(connection: Connection) -> bytes:
+    """What comes until the end."""
+    received = bytearray()
+    room = memoryview(bytearray(64 * 1024))
+    while count := await connection.receive_into(room):
+        received += room[:count]
+    return bytes(received)
+
+
+@pytest.mark.parametrize("transport", [TINY, ROOMY], ids=["short writes", "roomy"])
+async def test_buffers_arrive_whole_and_in_order(transport: TcpTransport) -> None:
+    buffers: list[Buffer] = [os.urandom(size % 700) for size in range(3 * IOV_MAX)]
+    buffers += [b"", bytearray(os.urandom(300_000)), memoryview(os.urandom(5))[1:4]]
+    async with connected(transport) as (here, there), trio.open_nursery() as nursery:
+
+        async def send() -> None:
+            await here.send_buffers(buffers)
+            here.close()
+
+        nursery.start_soon(send)
+        received = await receive_all(there)
+    assert received == b"".join(buffers)
+
+
+@pytest.mark.parametrize("transport", [TINY, ROOMY], ids=["short writes", "roomy"])
+async def test_a_region_goes_from_its_file_to_the_wire(
+    transport: TcpTransport, tmp_path: Path
+) -> None:
+    content = os.urandom(3_000_000)
+    (tmp_path / "log").write_bytes(content)
+    file = OsFileSystem().open_for_reading(str(tmp_path / "log"))
+    async with connected(transport) as (here, there), trio.open_nursery() as nursery:
+
+        async def send() -> None:
+            await here.send_region(FileRegion(file, 1000, 2_500_000))
+            here.close()
+
+        nursery.start_soon(send)
+        received = await receive_all(there)
+    file.close()
+    assert hashlib.sha256(received).digest() == hashlib.sha256(content[1000:2_501_000]).digest()
+
+
+async def test_a_file_that_ends_inside_a_region_closes_the_connection(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"x" * 100)
+    file = OsFileSystem().open_for_reading(str(tmp_path / "log"))
+    async with connected(ROOMY) as (here, there):
+        with pytest.raises(PeerUnavailableError, match="ends at 100"):
+            await here.send_region(FileRegion(file, 50, 51))
+        assert await receive_all(there) == b"x" * 50
+        with pytest.raises(PeerUnavailableError):
+            await here.send_buffers([b"more"])
+    file.close()
+
+
+async def test_a_file_closed_under_a_region_closes_the_connection(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"x" * 10_000_000)
+    file = OsFileSystem().open_for_reading(str(tmp_path / "log"))
+    async with connected(TINY) as (here, there), trio.open_nursery() as nursery:
+
+        async def send() -> None:
+            with pytest.raises(PeerUnavailableError, match="cannot be read"):
+                await here.send_region(FileRegion(file, 0, 10_000_000))
+
+        nursery.start_soon(send)
+        await there.receive_into(memoryview(bytearray(10)))
+        file.close()
+        rest = await receive_all(there)
+    assert len(rest) < 10_000_000 - 10
+
+
+@pytest.mark.parametrize("what", ["buffers", "region"])
+async def test_a_send_cancelled_in_the_middle_closes_the_connection(
+    what: str, tmp_path: Path
+) -> None:
+    size = 8_000_000
+    (tmp_path / "log").write_bytes(bytes(size))
+    file = OsFileSystem().open_for_reading(str(tmp_path / "log"))
+    async with connected(TINY) as (here, there):
+        async with trio.open_nursery() as nursery:
+            if what == "buffers":
+                nursery.start_soon(here.send_buffers, [bytes(size)])
+            else:
+                nursery.start_soon(here.send_region, FileRegion(file, 0, size))
+            await there.receive_into(memoryview(bytearray(1)))
+            nursery.cancel_scope.cancel()
+        assert 0 < len(await receive_all(there)) + 1 < size
+        with pytest.raises(PeerUnavailableError, match="was closed"):
+            await here.send_buffers([b"next frame"])
+    file.close()
+
+
+async def test_closing_wakes_whoever_waits() -> None:
+    async with connected(TINY) as (here, there), trio.open_nursery() as nursery:
+
+        async def receive() -> None:
+            with pytest.raises(PeerUnavailableError, match="was closed"):
+                await here.receive_into(memoryview(bytearray(1)))
+
+        async def send() -> None:
+            with pytest.raises(PeerUnavailableError, match="was closed"):
+                await here.send_buffers([bytes(50_000_000)])
+
+        nursery.start_soon(receive)
+        nursery.start_soon(send)
+        await trio.testing.wait_all_tasks_blocked()
+        here.close()
+        here.close()
+    assert there.peer.startswith("127.0.0.1:")
+
+
+async def test_two_tasks_cannot_interleave_their_frames() -> None:
+    async with connected(TINY) as (here, _), trio.open_nursery() as nursery:
+        nursery.start_soon(here.send_buffers, [bytes(50_000_000)])
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(AssertionError, match="two tasks"):
+            await here.send_buffers([b"a second frame"])
+        nursery.cancel_scope.cancel()
+
+
+async def test_nobody_listening_is_a_peer_unavailable() -> None:
+    listener = await ROOMY.listen("127.0.0.1", 0)
+    listener.close()
+    with pytest.raises(PeerUnavailableError, match=f"127.0.0.1:{listener.port}: .*refused"):
+        await ROOMY.connect("127.0.0.1", listener.port)
+
+
+async def test_a_taken_port_is_an_os_error() -> None:
+    listener = await ROOMY.listen("127.0.0.1", 0)
+    with pytest.raises(OSError, match="in use"):
+        await ROOMY.listen("127.0.0.1", listener.port)
+    listener.close()
+
+
+async def test_closing_a_listener_ends_accept() -> None:
+    listener = await ROOMY.listen("127.0.0.1", 0)
+    async with trio.open_nursery() as nursery:
+
+        async def accept() -> None:
+            with pytest.raises(PeerUnavailableError, match="no longer listening"):
+                await listener.accept()
+
+        nursery.start_soon(accept)
+        await trio.testing.wait_all_tasks_blocked()
+        listener.close()

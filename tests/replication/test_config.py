@@ -1,0 +1,262 @@
+"""A stock server.properties loads; what is wrong with another one is said in one line."""
+
+import contextlib
+
+import attrs
+import pytest
+from hypothesis import given, strategies as st
+
+from replication.config import (
+    BrokerConfig,
+    ConfigSource,
+    HostPort,
+    Listener,
+    TopicConfig,
+    Voter,
+    parse_properties,
+)
+from replication.config.topic import TOPIC_KEYS, describe_topic
+from replication.errors import ConfigError, ErrorCode, KafkaError
+from storage.config import LogConfig
+
+# The keys of config/server.properties as Apache Kafka 4.0 ships it.
+STOCK = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+
+
+def load(text: str) -> BrokerConfig:
+    return BrokerConfig.from_properties(parse_properties(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "properties"),
+    [
+        pytest.param("a=b\nc:d\ne f", {"a": "b", "c": "d", "e": "f"}, id="separators"),
+        pytest.param("  a \t=  b c", {"a": "b c"}, id="blanks around"),
+        pytest.param("# x=1\n ! y=2\n\n   \na=1", {"a": "1"}, id="comments"),
+        pytest.param("a=1,\\\n   2,\\\n 3", {"a": "1,2,3"}, id="a line goes on"),
+        pytest.param("a=1\\\\\nb=2", {"a": "1\\", "b": "2"}, id="an even number does not"),
+        pytest.param("a=1\\", {"a": "1"}, id="on into nothing"),
+        pytest.param("a\\ b\\=c=d", {"a b=c": "d"}, id="escaped separators in a key"),
+        pytest.param("a=\\u00e9\\t\\q", {"a": "é\tq"}, id="escapes"),
+        pytest.param("a=b=c", {"a": "b=c"}, id="only the first separates"),
+        pytest.param("a\nb=", {"a": "", "b": ""}, id="no value"),
+        pytest.param("a=1\r\nb=2\rc=3", {"a": "1", "b": "2", "c": "3"}, id="line ends"),
+        pytest.param("a=1\na=2", {"a": "2"}, id="the last one counts"),
+        pytest.param("a=1\\\n#2", {"a": "1#2"}, id="no comment inside a line"),
+    ],
+)
+def test_java_properties(text: str, properties: dict[str, str]) -> None:
+    assert parse_properties(text) == properties
+
+
+@pytest.mark.parametrize("text", ["a=\\u00g1", "a=\\u12"])
+def test_a_broken_escape_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="four hexadecimal digits"):
+        parse_properties(text)
+
+
+@given(st.text())
+def test_any_text_parses_or_is_refused(text: str) -> None:
+    with contextlib.suppress(ConfigError):
+        assert all(isinstance(value, str) for value in parse_properties(text).values())
+
+
+def test_a_stock_file_loads_and_says_what_it_leaves_out() -> None:
+    config = load(STOCK)
+    assert config.node_id == 1
+    assert config.is_broker
+    assert config.is_controller
+    assert config.broker_listeners == (Listener("PLAINTEXT", "", 9092),)
+    assert config.controller_listeners == (Listener("CONTROLLER", "", 9093),)
+    assert config.advertised_broker_listeners == (Listener("PLAINTEXT", "localhost", 9092),)
+    assert config.controller_address == HostPort("localhost", 9093)
+    assert config.inter_broker_listener == "PLAINTEXT"
+    assert config.log_dirs == ("/tmp/kraft-combined-logs",)
+    assert config.metadata_directory == "/tmp/kraft-combined-logs"
+    assert config.log_retention_ms == 7 * 24 * 60 * 60 * 1000
+    assert config.ignored_keys == (
+        "num.io.threads",
+        "num.network.threads",
+        "offsets.topic.replication.factor",
+        "share.coordinator.state.topic.min.isr",
+        "share.coordinator.state.topic.replication.factor",
+        "socket.receive.buffer.bytes",
+        "socket.send.buffer.bytes",
+        "transaction.state.log.min.isr",
+        "transaction.state.log.replication.factor",
+    )
+
+
+def test_defaults_are_kafkas() -> None:
+    config = BrokerConfig(node_id=1)
+    assert config.replica_lag_time_max_ms == 30_000
+    assert config.broker_heartbeat_interval_ms == 2000
+    assert config.broker_session_timeout_ms == 9000
+    assert config.message_max_bytes == 1_048_588
+    assert config.controlled_shutdown_enable
+    assert config.broker_listeners == (Listener("PLAINTEXT", "", 9092),)
+    assert config.advertised_broker_listeners == (Listener("PLAINTEXT", "localhost", 9092),)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value"),
+    [
+        ("broker.id=4", "node_id", 4),
+        ("node.id=1\nlog.dir=/a", "log_dirs", ("/a",)),
+        ("node.id=1\nlog.dir=/a\nlog.dirs=/b, /c", "log_dirs", ("/b", "/c")),
+        ("node.id=1\nlog.retention.minutes=2", "log_retention_ms", 120_000),
+        ("node.id=1\nlog.retention.hours=1\nlog.retention.ms=5", "log_retention_ms", 5),
+        ("node.id=1\nlog.retention.hours=-1", "log_retention_ms", -1),
+        ("node.id=1\nlog.roll.hours=1", "log_roll_ms", 3_600_000),
+        ("node.id=1\nauto.create.topics.enable=FALSE", "auto_create_topics_enable", False),
+        (
+            "node.id=1\ncontroller.quorum.voters=7@[::1]:9093",
+            "controller_quorum_voters",
+            (Voter(7, "::1", 9093),),
+        ),
+        ("node.id=1\nlog.cleaner.min.cleanable.ratio=0.2", "log_cleaner_min_cleanable_ratio", 0.2),
+        ("node.id=1\nbroker.rack=r1 ", "broker_rack", "r1"),
+    ],
+)
+def test_values_and_other_names(text: str, name: str, value: object) -> None:
+    assert getattr(load(text), name) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("replica.lag.time.ms=1", "unknown key replica.lag.time.ms; did you mean replica.lag.time"),
+        ("xyzzy=1", "unknown key xyzzy$"),
+        ("num.partitions=abc", "num.partitions=abc: expected a whole number of at least 1$"),
+        ("num.partitions=0", "num.partitions=0: expected a whole number of at least 1$"),
+        ("num.partitions=1_000", "num.partitions=1_000: expected a whole number"),
+        ("default.replication.factor=40000", "expected a whole number from 1 to 32767"),
+        ("log.retention.hours=x", "log.retention.hours=x: expected a whole number"),
+        ("auto.create.topics.enable=yes", "auto.create.topics.enable=yes: expected true or false"),
+        ("compression.type=brotli", "compression.type=brotli: expected one of gzip"),
+        ("log.cleanup.policy=keep", "expected words out of compact, delete"),
+        ("listeners=9092", "listeners=9092: expected NAME://host:port"),
+        ("listeners=A://:70000", "listeners=A://:70000: expected host:port"),
+        ("listeners=A://:1,A://:2", "expected each name once"),
+        ("listeners=SSL://:9092", "expected PLAINTEXT, there is no SSL yet"),
+        ("advertised.listeners=PLAINTEXT://0.0.0.0:1", "expected a host that others can reach"),
+        ("controller.quorum.voters=localhost:9093", "expected id@host:port"),
+        ("controller.quorum.voters=1@a:1,2@b:2", "there is no quorum yet"),
+        ("inter.broker.listener.name=INSIDE", "expected one of the listeners"),
+        ("replica.fetch.wait.max.ms=40000", "expected at most replica.lag.time.max.ms"),
+        ("broker.heartbeat.interval.ms=9000", "expected less than broker.session.timeout.ms"),
+        ("log.dirs=,", "log.dirs is empty"),
+        ("process.roles=", "process.roles"),
+        ("authorizer.class.name=x", "there is no authorizer here"),
+        ("log.cleaner.min.cleanable.ratio=1.5", "expected a number from 0.0 to 1.0"),
+        ("log.cleaner.min.cleanable.ratio=nan", "expected a number from 0.0 to 1.0"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as refused:
+        load("node.id=1\n" + text)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_must_number_its_node() -> None:
+    with pytest.raises(ConfigError, match=r"node\.id is missing"):
+        load("num.partitions=1")
+
+
+def test_values_are_checked_in_python_too() -> None:
+    with pytest.raises(ConfigError, match=r"num\.partitions=0"):
+        BrokerConfig(node_id=1, num_partitions=0)
+    with pytest.raises(ConfigError, match=r"num\.partitions=0"):
+        attrs.evolve(BrokerConfig(node_id=1), num_partitions=0)
+
+
+def test_a_broker_must_know_its_controller_when_it_asks() -> None:
+    with pytest.raises(ConfigError, match=r"controller\.quorum\.bootstrap\.servers is missing"):
+        _ = BrokerConfig(node_id=1).controller_address
+    both = load(
+        "node.id=1\nprocess.roles=broker,controller\nlisteners=PLAINTEXT://:1,CONTROLLER://:2"
+    )
+    assert both.controller_address == HostPort("localhost", 2)
+    voter = load("node.id=1\ncontroller.quorum.voters=9@h:3")
+    assert voter.controller_address == HostPort("h", 3)
+
+
+def test_a_topic_takes_its_own_its_brokers_and_kafkas_values_in_this_order() -> None:
+    broker = BrokerConfig(node_id=1, log_segment_bytes=1000, log_roll_ms=7, min_insync_replicas=2)
+    topic = TopicConfig.from_overrides(
+        {"segment.bytes": "500", "cleanup.policy": "compact,delete"}, broker
+    )
+    assert topic.log.segment_bytes == 500
+    assert topic.log.segment_ms == 7
+    assert topic.log.index_interval_bytes == 4096
+    assert topic.log.cleanup_policy == {"compact", "delete"}
+    assert topic.min_insync_replicas == 2
+    assert not topic.unclean_leader_election_enable
+
+
+def test_without_overrides_a_topics_log_is_kafkas_default() -> None:
+    assert TopicConfig.from_overrides({}, BrokerConfig(node_id=1)).log == LogConfig()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"segment.byte": "1"}, "unknown topic config segment.byte; did you mean segment.bytes"),
+        ({"segment.bytes": "x"}, "segment.bytes=x: expected a whole number of at least 14"),
+        ({"num.partitions": "1"}, "unknown topic config num.partitions"),
+    ],
+)
+def test_a_wrong_override_is_an_invalid_config(overrides: dict[str, str], message: str) -> None:
+    with pytest.raises(KafkaError, match=message) as refused:
+        TopicConfig.from_overrides(overrides, BrokerConfig(node_id=1))
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_describe_says_every_key_with_its_source_and_default() -> None:
+    config = load("node.id=1\nnum.partitions=3\nlog.retention.hours=168")
+    entries = {entry.name: entry for entry in config.describe()}
+    assert len(entries) > 60
+    assert (entries["num.partitions"].value, entries["num.partitions"].default) == ("3", "1")
+    assert entries["num.partitions"].source is ConfigSource.STATIC_BROKER_CONFIG
+    assert entries["log.retention.ms"].source is ConfigSource.STATIC_BROKER_CONFIG
+    assert entries["log.segment.bytes"].source is ConfigSource.DEFAULT_CONFIG
+    assert entries["broker.rack"].value is None
+    assert all(entry.documentation for entry in entries.values())
+
+
+def test_describe_of_a_topic_shows_where_each_value_comes_from() -> None:
+    broker = BrokerConfig(node_id=1, log_segment_bytes=1000)
+    entries = {entry.name: entry for entry in describe_topic({"retention.ms": "5"}, broker)}
+    assert entries.keys() == TOPIC_KEYS.keys()
+    assert entries["retention.ms"].value == "5"
+    assert [each.source for each in entries["retention.ms"].synonyms] == [
+        ConfigSource.TOPIC_CONFIG,
+        ConfigSource.DEFAULT_CONFIG,
+    ]
+    assert entries["segment.bytes"].source is ConfigSource.STATIC_BROKER_CONFIG
+    assert entries["cleanup.policy"].value == "delete"

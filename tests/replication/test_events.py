@@ -1,0 +1,71 @@
+"""Events are frozen facts with stable names; sinks compose; watermarks are coalesced."""
+
+import attrs
+import pytest
+
+from replication import events
+from replication.events import (
+    EVENTS,
+    BrokerFenced,
+    Event,
+    HighWatermarkAdvanced,
+    HighWatermarkReporter,
+    fan_out,
+    ignore,
+)
+from storage.types import TopicPartition
+
+TP = TopicPartition("t", 0)
+
+
+def test_every_event_is_listed_once_under_a_name_of_its_own() -> None:
+    defined = [
+        value
+        for value in vars(events).values()
+        if isinstance(value, type) and issubclass(value, Event) and value is not Event
+    ]
+    assert set(defined) == set(EVENTS)
+    assert len({event.name for event in EVENTS}) == len(EVENTS)
+
+
+def test_an_event_cannot_be_changed() -> None:
+    event = BrokerFenced(broker=1, broker_epoch=2, cause="session expired")
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        event.broker = 2  # type: ignore[misc]
+
+
+def test_fan_out_tells_each_sink_in_order() -> None:
+    told: list[str] = []
+    sink = fan_out(lambda e: told.append(f"a {e.name}"), lambda e: told.append(f"b {e.name}"))
+    sink(BrokerFenced(broker=1, broker_epoch=2, cause="session expired"))
+    assert told == ["a broker_fenced", "b broker_fenced"]
+
+
+def test_fan_out_to_nobody_is_known_to_be_nobody() -> None:
+    assert fan_out() is ignore
+    assert fan_out(ignore, ignore) is ignore
+    told: list[Event] = []
+    only = told.append
+    assert fan_out(ignore, only) is only
+
+
+def test_a_tick_reports_the_last_advance_of_each_partition() -> None:
+    told: list[Event] = []
+    reporter = HighWatermarkReporter(told.append)
+    other = TopicPartition("t", 1)
+    for end in (1, 2, 3):
+        reporter.advanced(TP, high_watermark=end, log_end_offset=3, leader_epoch=0)
+    reporter.advanced(other, high_watermark=9, log_end_offset=9, leader_epoch=0)
+    assert told == []
+    reporter.tick()
+    reporter.tick()
+    assert told == [
+        HighWatermarkAdvanced(partition=TP, high_watermark=3, log_end_offset=3, leader_epoch=0),
+        HighWatermarkAdvanced(partition=other, high_watermark=9, log_end_offset=9, leader_epoch=0),
+    ]
+
+
+def test_advances_that_nobody_listens_to_are_not_kept() -> None:
+    reporter = HighWatermarkReporter(ignore)
+    reporter.advanced(TP, high_watermark=1, log_end_offset=1, leader_epoch=0)
+    assert reporter == HighWatermarkReporter(ignore)

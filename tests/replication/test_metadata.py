@@ -1,0 +1,258 @@
+"""Records survive their bytes, images their records, and nothing unknown is skipped."""
+
+import contextlib
+from pathlib import Path
+
+import msgpack
+import pytest
+from hypothesis import given, strategies as st
+
+from replication.errors import MetadataError
+from replication.metadata import (
+    METADATA_TOPIC_ID,
+    BrokerRegistration,
+    BrokerRegistrationChangeRecord,
+    ClusterRecord,
+    ConfigRecord,
+    ControllerRecord,
+    Endpoint,
+    LeaderRecoveryState,
+    MetadataImage,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    PartitionRegistration,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemovedPartition,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+    decode_record,
+    delta_between,
+    encode_record,
+)
+from storage.types import TopicPartition
+
+GOLDEN = Path(__file__).parent / "golden" / "metadata"
+ORDERS = bytes(range(16))
+PAYMENTS = bytes(range(16, 32))
+
+# One of each, the second of a kind where a field may be absent.
+EXAMPLES: dict[str, MetadataRecord] = {
+    "cluster-1": ClusterRecord("MkU3OEVBNTcwNTJENDM2Qg"),
+    "controller-1": ControllerRecord(controller_id=100, leader_epoch=3),
+    "register_broker-1": RegisterBrokerRecord(
+        broker_id=1,
+        broker_epoch=7,
+        incarnation_id=b"\xaa" * 16,
+        endpoints=[Endpoint("PLAINTEXT", "127.0.0.1", 9092)],
+        rack="r1",
+        fenced=True,
+        in_controlled_shutdown=False,
+    ),
+    "unregister_broker-1": UnregisterBrokerRecord(broker_id=1, broker_epoch=7),
+    "broker_registration_change-1": BrokerRegistrationChangeRecord(1, 7, fenced=False),
+    "topic-1": TopicRecord("orders", ORDERS),
+    "partition-1": PartitionRecord(
+        topic_id=ORDERS, partition=0, replicas=(1, 2, 3), isr=(1, 2, 3), leader=1
+    ),
+    "partition_change-1": PartitionChangeRecord(
+        ORDERS, 0, isr=(2, 3), leader=2, leader_recovery_state=LeaderRecoveryState.RECOVERED
+    ),
+    "remove_topic-1": RemoveTopicRecord(ORDERS),
+    "config-1": ConfigRecord(ORDERS, "min.insync.replicas", "2"),
+    "producer_ids-1": ProducerIdsRecord(broker_id=1, broker_epoch=7, next_producer_id=1000),
+}
+
+
+def image_of(*records: MetadataRecord) -> MetadataImage:
+    return MetadataImage().apply_all(records, offset=len(records) - 1, leader_epoch=0)
+
+
+def orders(*more: MetadataRecord) -> MetadataImage:
+    return image_of(EXAMPLES["topic-1"], EXAMPLES["partition-1"], *more)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_bytes_of_a_released_version_never_change(name: str) -> None:
+    golden = (GOLDEN / f"{name}.msgpack").read_bytes()
+    assert encode_record(EXAMPLES[name]) == golden
+    assert decode_record(golden) == EXAMPLES[name]
+
+
+def test_every_golden_file_is_still_read() -> None:
+    assert sorted(path.stem for path in GOLDEN.glob("*.msgpack")) == sorted(EXAMPLES)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        pytest.param(msgpack.packb(["acl", 1, "x"]), "unknown metadata record 'acl'", id="type"),
+        pytest.param(msgpack.packb(["topic", 9, "x"]), "'topic' of version 9", id="version"),
+        pytest.param(msgpack.packb(["topic", 1, "x"]), "'topic' version 1: 1 fields", id="fields"),
+        pytest.param(msgpack.packb([[1], 1, "x"]), r"unknown metadata record \[1\]", id="list"),
+        pytest.param(msgpack.packb(["topic", [], 1]), "'topic' of version", id="odd version"),
+        pytest.param(msgpack.packb(7), "not msgpack", id="a number"),
+        pytest.param(msgpack.packb([]), "not msgpack", id="empty"),
+        pytest.param(b"\xc1", "not msgpack", id="garbage"),
+        pytest.param(b"", "not msgpack", id="nothing"),
+        pytest.param(
+            msgpack.packb(["partition", 1, ORDERS, 0, 5, (), 1, 0, 0, 0]),
+            "'partition' version 1",
+            id="a number for a list",
+        ),
+    ],
+)
+def test_what_is_not_known_is_refused_by_name(data: bytes, message: str) -> None:
+    with pytest.raises(MetadataError, match=message):
+        decode_record(data)
+
+
+@given(st.binary(max_size=40))
+def test_garbage_is_refused_and_nothing_else_happens(data: bytes) -> None:
+    with contextlib.suppress(MetadataError):
+        decode_record(data)
+
+
+def test_the_metadata_topic_id_is_an_id() -> None:
+    assert len(METADATA_TOPIC_ID) == 16
+
+
+def test_applying_changes_a_copy_and_shares_the_rest() -> None:
+    before = orders(TopicRecord("payments", PAYMENTS))
+    after = before.apply(PartitionChangeRecord(ORDERS, 0, isr=(1, 2)))
+    assert before.partition(TopicPartition("orders", 0)) != after.partition(
+        TopicPartition("orders", 0)
+    )
+    assert after.topics["payments"] is before.topics["payments"]
+    assert (before.offset, after.offset) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "leader_epoch", "partition_epoch"),
+    [
+        pytest.param(
+            PartitionChangeRecord(ORDERS, 0, isr=(1, 2)),
+            0,
+            1,
+            id="an ISR alone keeps the leader epoch",
+        ),
+        pytest.param(PartitionChangeRecord(ORDERS, 0, leader=2), 1, 1, id="a leader bumps both"),
+        pytest.param(PartitionChangeRecord(ORDERS, 0, leader=-1), 1, 1, id="so does no leader"),
+        pytest.param(
+            PartitionChangeRecord(ORDERS, 0, leader=1), 1, 1, id="and the same leader named again"
+        ),
+    ],
+)
+def test_epochs_of_a_changed_partition(
+    change: PartitionChangeRecord, leader_epoch: int, partition_epoch: int
+) -> None:
+    partition = orders(change).partition(TopicPartition("orders", 0))
+    assert partition is not None
+    assert (partition.leader_epoch, partition.partition_epoch) == (leader_epoch, partition_epoch)
+
+
+def test_a_registration_is_fenced_until_a_change_says_otherwise() -> None:
+    registered = image_of(EXAMPLES["register_broker-1"])
+    assert not registered.is_alive(1)
+    assert registered.broker_epoch(1) is None
+    alive = registered.apply(BrokerRegistrationChangeRecord(1, 7, fenced=False))
+    assert alive.is_alive(1)
+    assert alive.broker_epoch(1) == 7
+    assert alive.may_join_isr(1)
+    leaving = alive.apply(BrokerRegistrationChangeRecord(1, 7, in_controlled_shutdown=True))
+    assert leaving.is_alive(1)
+    assert not leaving.may_join_isr(1)
+    gone = leaving.apply(UnregisterBrokerRecord(1, 7))
+    assert gone.broker(1) is None
+    assert not gone.may_join_isr(1)
+
+
+def test_a_registration_names_its_listeners() -> None:
+    broker = image_of(EXAMPLES["register_broker-1"]).broker(1)
+    assert isinstance(broker, BrokerRegistration)
+    assert broker.endpoint("PLAINTEXT") == Endpoint("PLAINTEXT", "127.0.0.1", 9092)
+    assert broker.endpoint("SSL") is None
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        BrokerRegistrationChangeRecord(1, 6, fenced=False),
+        UnregisterBrokerRecord(2, 7),
+        TopicRecord("orders", PAYMENTS),
+        PartitionChangeRecord(ORDERS, 5, leader=1),
+        PartitionChangeRecord(PAYMENTS, 0, leader=1),
+        RemoveTopicRecord(PAYMENTS),
+        ConfigRecord(PAYMENTS, "a", "b"),
+    ],
+    ids=repr,
+)
+def test_a_record_that_fits_nothing_is_refused(record: MetadataRecord) -> None:
+    with pytest.raises(MetadataError):
+        orders(EXAMPLES["register_broker-1"]).apply(record)
+
+
+def test_configs_are_set_and_taken_away() -> None:
+    changed = orders(ConfigRecord(ORDERS, "a", "1"), ConfigRecord(ORDERS, "b", "2"))
+    assert changed.topics["orders"].configs == {"a": "1", "b": "2"}
+    assert changed.apply(ConfigRecord(ORDERS, "a", None)).topics["orders"].configs == {"b": "2"}
+
+
+def test_lookups_by_name_and_by_id() -> None:
+    image = orders()
+    assert image.topic_id("orders") == ORDERS
+    assert image.topic_id("payments") is None
+    assert image.topic_by_id(ORDERS) is image.topics["orders"]
+    assert image.topic_by_id(PAYMENTS) is None
+    assert image.partition(TopicPartition("payments", 0)) is None
+    assert [each for each, _, _ in image.partitions()] == [TopicPartition("orders", 0)]
+    assert image.apply(ProducerIdsRecord(1, 7, 2000)).next_producer_id == 2000
+    assert image.apply(ClusterRecord("c")).cluster_id == "c"
+    assert image.apply(ControllerRecord(9, 4)).controller_id == 9
+
+
+def test_delta_names_what_changed_and_nothing_else() -> None:
+    second = PartitionRecord(topic_id=ORDERS, partition=1, replicas=[1], isr=[1], leader=1)
+    old = orders(second)
+    new = old.apply(PartitionChangeRecord(ORDERS, 1, leader=-1)).apply(
+        EXAMPLES["register_broker-1"]
+    )
+    delta = delta_between(old, new)
+    assert delta.changed == {TopicPartition("orders", 1)}
+    assert delta.brokers == {1}
+    assert not delta.removed
+    assert not delta.reconfigured
+    assert delta_between(new, new.apply(ConfigRecord(ORDERS, "a", "b"))).reconfigured == {"orders"}
+    assert delta_between(MetadataImage(), new).changed == {
+        TopicPartition("orders", 0),
+        TopicPartition("orders", 1),
+    }
+
+
+def test_a_topic_created_again_is_both_removed_and_new() -> None:
+    old = orders()
+    new = old.apply_all(
+        [
+            RemoveTopicRecord(ORDERS),
+            TopicRecord("orders", PAYMENTS),
+            PartitionRecord(topic_id=PAYMENTS, partition=0, replicas=[2], isr=[2], leader=2),
+        ],
+        offset=4,
+        leader_epoch=0,
+    )
+    delta = delta_between(old, new)
+    assert delta.removed == {RemovedPartition(TopicPartition("orders", 0), ORDERS)}
+    assert delta.changed == {TopicPartition("orders", 0)}
+    assert delta_between(new, new.apply(RemoveTopicRecord(PAYMENTS))).changed == frozenset()
+
+
+def test_one_batch_and_single_records_lead_to_the_same_image() -> None:
+    records = [EXAMPLES["topic-1"], EXAMPLES["partition-1"], EXAMPLES["register_broker-1"]]
+    one_by_one = MetadataImage(leader_epoch=0)
+    for record in records:
+        one_by_one = one_by_one.apply(record)
+    assert one_by_one == image_of(*records)
+    partition = one_by_one.partition(TopicPartition("orders", 0))
+    assert partition == PartitionRegistration((1, 2, 3), (1, 2, 3), 1, 0, 0)

@@ -1,0 +1,47 @@
+"""One full object of any message: every array has items, nothing is null or at its default."""
+
+from typing import Any
+
+from replication.wire.apis import API, Api
+from replication.wire.schema import Kind, Wire, fields_of
+
+VALUES: dict[Kind, object] = {
+    Kind.BOOL: True,
+    Kind.INT8: -3,
+    Kind.INT16: 3,
+    Kind.UINT16: 9092,
+    Kind.INT32: 77,
+    Kind.INT64: 2**40,
+    Kind.FLOAT64: 0.5,
+    Kind.UUID: bytes(range(16)),
+    Kind.STRING: "tést",
+    Kind.BYTES: b"octets",
+    Kind.RECORDS: b"a record batch",
+}
+
+EVERY_VERSION: list[tuple[Api, type, int]] = [
+    (api, message, version)
+    for api in API.values()
+    for version in range(api.min_version, api.max_version + 1)
+    for message in (api.request, api.response)
+]
+
+
+def sample(kind: type) -> Any:
+    """A full object of class `kind`."""
+    return kind(**{field.name: _value(field.wire) for field in fields_of(kind)})
+
+
+def _value(wire: Wire) -> object:
+    if wire.kind is Kind.STRUCT:
+        assert isinstance(wire.items, type)
+        return sample(wire.items)
+    if wire.kind is Kind.ARRAY:
+        item = sample(wire.items) if isinstance(wire.items, type) else _primitive(wire.items)
+        return [item, item]
+    return _primitive(wire.kind)
+
+
+def _primitive(kind: Kind | None) -> object:
+    assert kind is not None
+    return VALUES[kind]
