@@ -1,0 +1,313 @@
+"""The words that stories are written in.
+
+    cluster brokers=3 min.insync.replicas=2     first; further keys as in server.properties
+    topic t replicas=b1,b2,b3 retention.ms=-1   t-0, led by b1; `/` begins another partition
+    produce t-0 acks=1 one two                  one batch, and what it was told
+    produce t-0 acks=all three &                the same, without waiting for the answer
+    answers                                     what those were told
+    run 500ms                                   let time pass
+
+    kill b1        power-cut b1     stop b1 (in good order)      start b1 (or: start b1 &)
+    pause b1       resume b1        cut b1 b2 b3 (b1 from both)   heal
+    mute b1 b2 (b2 no longer hears b1)        slow b1 disk=500ms network=200ms
+    recover                         heal, resume and speed up all, start whoever is down
+
+    wait leader t-0                 until somebody who is up leads it
+    wait isr t-0 b1,b2,b3           until these are in sync, and nobody else
+    wait equal t-0                  until those in sync have all records, and know them committed
+
+    show t-0                        each replica's log, high watermark (HW), log end (LEO)
+    events leader_elected ...       those of these kinds, since events were last asked for
+    read t-0                        what a consumer is given now
+    ledger t-0                      what was acked, and what a consumer reads
+    verify t-0                      the disks compared, byte for byte
+
+Whatever the seed decides is left out of answers: times, drawn ids.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
+
+import attrs
+
+from replication.events import Event
+from replication.partition import PartitionSnapshot
+from replication.verify import PartitionResult, verify_directories
+from scenarios import faults
+from scenarios.arguments import (
+    Options,
+    Words,
+    broker_id_of,
+    exactly,
+    number_of,
+    partition_of,
+    refuse_any,
+    seconds_of,
+    split,
+)
+from scenarios.drawing import batches_of, draw
+from scenarios.script import ScriptError
+from scenarios.simulation.client import Acked, NoAnswer, Refused, SentBatch
+from scenarios.simulation.cluster import log_directory, node_name, partition_directory
+from scenarios.simulation.ledger import loss_ledger
+from scenarios.stage import Stage
+from storage.types import TopicPartition
+
+Command: TypeAlias = Callable[[Stage, Words, Options], Awaitable[list[str]]]
+
+PRODUCE_TIMEOUT_MS = 30_000
+EQUAL_SECONDS = 60.0
+_ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
+
+
+async def carry_out(stage: Stage, line: str) -> list[str]:
+    """The answer to one command; ScriptError where it is none."""
+    verb, words, options = split(line)
+    command = COMMANDS.get(verb)
+    if command is None:
+        raise ScriptError(f"unknown command {verb!r}; there are {', '.join(COMMANDS)}")
+    return await command(stage, words, options)
+
+
+# The cluster and its topics.
+
+
+async def cluster(stage: Stage, words: Words, options: Options) -> list[str]:
+    refuse_any(words)
+    brokers = number_of(options.pop("brokers", "3"))
+    await stage.open(brokers=brokers, properties=options)
+    return [f"{' '.join(stage.cluster.names)} are up"]
+
+
+async def topic(stage: Stage, words: Words, options: Options) -> list[str]:
+    (name,) = exactly(words, 1)
+    if "replicas" not in options:
+        raise ScriptError("topic NAME replicas=b1,b2,b3")
+    assigned = [text.split(",") for text in options.pop("replicas").split("/")]
+    replicas = [[broker_id_of(stage, broker) for broker in brokers] for brokers in assigned]
+    await stage.client.create_topic(name, replicas, configs=options)
+    lines = []
+    for number in range(len(replicas)):
+        partition = TopicPartition(name, number)
+        await _until_led(stage, partition)
+        lines.append(_led(stage, partition))
+    return lines
+
+
+async def run(stage: Stage, words: Words, options: Options) -> list[str]:
+    (duration,) = exactly(words, 1, options)
+    await stage.cluster.clock.sleep(seconds_of(duration))
+    return []
+
+
+# Producing.
+
+
+async def produce(stage: Stage, words: Words, options: Options) -> list[str]:
+    in_background = words[-1:] == ["&"]
+    where, *values = words[: len(words) - in_background] or [""]
+    acks = _ACKS.get(options.pop("acks", "all"))
+    timeout_ms = number_of(options.pop("timeout.ms", str(PRODUCE_TIMEOUT_MS)))
+    refuse_any([], options)
+    if acks is None or not values:
+        raise ScriptError("produce PARTITION acks=0|1|all VALUE...")
+    batch = stage.new_batch(partition_of(where), tuple(values), acks)
+    if in_background:
+        stage.send_in_background(batch, timeout_ms=timeout_ms)
+        return []
+    await stage.client.send(batch, timeout_ms=timeout_ms)
+    return [_outcome(batch)]
+
+
+async def answers(stage: Stage, words: Words, options: Options) -> list[str]:
+    refuse_any(words, options)
+    return [_outcome(batch) for batch in await stage.answers()]
+
+
+def _outcome(batch: SentBatch) -> str:
+    values = " ".join(batch.values)
+    match batch.outcome:
+        case Acked(base_offset):
+            last = base_offset + len(batch.values) - 1
+            return f"{values}: acked at {base_offset}" + (f"-{last}" if last > base_offset else "")
+        case Refused(error):
+            return f"{values}: refused, {error.name}"
+        case NoAnswer(cause):
+            return f"{values}: no answer: {cause}"
+        case None:
+            return f"{values}: nothing yet"
+
+
+# Waiting.
+
+
+async def wait(stage: Stage, words: Words, options: Options) -> list[str]:
+    match exactly(words, None, options):
+        case ["leader", where]:
+            partition = partition_of(where)
+            await _until_led(stage, partition)
+        case ["isr", where, members]:
+            partition = partition_of(where)
+            wanted = {broker_id_of(stage, name) for name in members.split(",")}
+            await stage.cluster.until(
+                lambda: _isr(stage, partition) == wanted,
+                what=f"the isr of {partition} is {members}",
+            )
+        case ["equal", where]:
+            partition = partition_of(where)
+            await stage.cluster.until(
+                lambda: _is_equal(stage, partition),
+                what=f"those in sync of {partition} are equal",
+                seconds=EQUAL_SECONDS,
+            )
+            return []
+        case _:
+            raise ScriptError("wait leader PARTITION, isr PARTITION BROKER,... or equal PARTITION")
+    return [_led(stage, partition)]
+
+
+async def _until_led(stage: Stage, partition: TopicPartition) -> None:
+    """Until a broker that runs leads it, and every broker that runs knows."""
+
+    def is_led() -> bool:
+        brokers = stage.cluster.brokers
+        leader = stage.cluster.leader(partition)
+        registrations = [each.metadata.image.partition(partition) for each in brokers.values()]
+        return leader in brokers and all(each == registrations[0] for each in registrations)
+
+    await stage.cluster.until(is_led, what=f"somebody leads {partition}")
+
+
+def _isr(stage: Stage, partition: TopicPartition) -> set[int]:
+    registration = stage.cluster.partition(partition)
+    return set() if registration is None else set(registration.isr)
+
+
+def _replica(stage: Stage, name: str, partition: TopicPartition) -> PartitionSnapshot | None:
+    broker = stage.cluster.brokers.get(name)
+    return None if broker is None else broker.replica_manager.snapshot(partition)
+
+
+def _is_equal(stage: Stage, partition: TopicPartition) -> bool:
+    registration = stage.cluster.partition(partition)
+    if registration is None:
+        return False
+    ends = set()
+    for broker_id in registration.isr:
+        replica = _replica(stage, node_name(broker_id), partition)
+        if replica is None:
+            return False
+        ends |= {replica.log_end_offset, replica.high_watermark}
+    return len(ends) == 1
+
+
+# Looking.
+
+
+async def show(stage: Stage, words: Words, options: Options) -> list[str]:
+    (where,) = exactly(words, 1, options)
+    partition = partition_of(where)
+    registration = stage.cluster.partition(partition)
+    if registration is None:
+        raise ScriptError(f"there is no {partition}")
+    names = [node_name(broker_id) for broker_id in registration.replicas]
+    logs = {
+        name: draw(batches_of(stage.cluster.disk(name), partition_directory(name, partition)))
+        for name in names
+    }
+    width = max(map(len, logs.values()))
+    lines = [_led(stage, partition)]
+    for broker_id, name in zip(registration.replicas, names, strict=True):
+        replica = _replica(stage, name, partition)
+        if replica is None:
+            standing = "down"
+        else:
+            led = "follows" if replica.leader >= 0 else "waits"
+            role = "leads" if replica.is_leader else led
+            standing = f"HW {replica.high_watermark}  LEO {replica.log_end_offset}  {role}"
+            standing += "" if broker_id in registration.isr else ", not in sync"
+        lines.append(f"{name}  {logs[name]:<{width}}  {standing}")
+    return lines
+
+
+def _led(stage: Stage, partition: TopicPartition) -> str:
+    registration = stage.cluster.partition(partition)
+    assert registration is not None, "a partition that is led exists"
+    isr = " ".join(map(node_name, registration.isr))
+    leader = stage.cluster.leader(partition) or "nobody"
+    return f"{partition}: {leader} leads in epoch {registration.leader_epoch}, isr {isr}"
+
+
+async def events(stage: Stage, words: Words, options: Options) -> list[str]:
+    refuse_any([], options)
+    entries = stage.world.trace.entries[stage.events_shown :]
+    stage.events_shown += len(entries)
+    return [f"{entry.node}: {_told(entry.event)}" for entry in entries if entry.event.name in words]
+
+
+def _told(event: Event) -> str:
+    """Without what the seed decides: drawn ids, times, and who registered first."""
+    facts: Mapping[str, object] = attrs.asdict(event, recurse=False)
+    shown = [
+        f"{name}={value}"
+        for name, value in facts.items()
+        if not isinstance(value, bytes) and not name.endswith(("_ms", "broker_epoch"))
+    ]
+    return " ".join([event.name, *shown])
+
+
+async def read(stage: Stage, words: Words, options: Options) -> list[str]:
+    (where,) = exactly(words, 1, options)
+    records = await stage.client.read(partition_of(where))
+    return [" ".join(["read:", *(record.value for record in records)])]
+
+
+async def ledger(stage: Stage, words: Words, options: Options) -> list[str]:
+    (where,) = exactly(words, 1, options)
+    partition = partition_of(where)
+    await _until_led(stage, partition)
+    there = stage.accounted[partition] = await stage.client.read(partition)
+    return loss_ledger(stage.sent_to(partition), there).lines()
+
+
+async def verify(stage: Stage, words: Words, options: Options) -> list[str]:
+    (where,) = exactly(words, 1, options)
+    partition = partition_of(where)
+    return [str(each) for each in compare_copies(stage, partition)]
+
+
+def compare_copies(stage: Stage, partition: TopicPartition) -> list[PartitionResult]:
+    """On the disks of all replicas; one result, unless there is no copy at all."""
+    registration = stage.cluster.partition(partition)
+    names = [] if registration is None else [node_name(each) for each in registration.replicas]
+    directories = [log_directory(name) for name in names]
+    comparison = verify_directories(
+        stage.cluster.disks(), directories, copies=len(directories) or None
+    )
+    return [each for each in comparison.partitions if each.partition == partition]
+
+
+COMMANDS: Mapping[str, Command] = {
+    "cluster": cluster,
+    "topic": topic,
+    "produce": produce,
+    "answers": answers,
+    "run": run,
+    "kill": faults.kill,
+    "power-cut": faults.power_cut,
+    "stop": faults.stop,
+    "start": faults.start,
+    "pause": faults.pause,
+    "resume": faults.resume,
+    "cut": faults.cut,
+    "mute": faults.mute,
+    "heal": faults.heal,
+    "slow": faults.slow,
+    "recover": faults.recover,
+    "wait": wait,
+    "show": show,
+    "events": events,
+    "read": read,
+    "ledger": ledger,
+    "verify": verify,
+}

@@ -1,0 +1,126 @@
+"""The commands by which something befalls nodes and links, and by which it ends.
+
+A start or a stop is waited for, unless it ends in `&`: one may be killed on its way up, or
+never get there.
+"""
+
+from scenarios.arguments import (
+    Options,
+    Words,
+    nodes,
+    refuse_any,
+    running_nodes,
+    seconds_of,
+)
+from scenarios.script import ScriptError
+from scenarios.simulation.cluster import CONTROLLER
+from scenarios.stage import Stage
+from storage.testing import DiskCosts
+
+
+async def kill(stage: Stage, words: Words, options: Options) -> list[str]:
+    for name in running_nodes(stage, words, options):
+        await stage.cluster.kill(name)
+    return []
+
+
+async def power_cut(stage: Stage, words: Words, options: Options) -> list[str]:
+    for name in nodes(stage, words, options):
+        await stage.cluster.cut_power(name)
+    return []
+
+
+async def stop(stage: Stage, words: Words, options: Options) -> list[str]:
+    words, in_background = _background(words)
+    for name in running_nodes(stage, words, options):
+        if in_background:
+            stage.go_in_background(name, stage.cluster.stop)
+        else:
+            await stage.cluster.stop(name)
+    return []
+
+
+async def start(stage: Stage, words: Words, options: Options) -> list[str]:
+    words, in_background = _background(words)
+    for name in nodes(stage, words, options):
+        if stage.cluster.is_running(name):
+            raise ScriptError(f"{name} is up")
+        if in_background:
+            stage.go_in_background(name, stage.cluster.start)
+        else:
+            await stage.cluster.start(name)
+    return []
+
+
+async def pause(stage: Stage, words: Words, options: Options) -> list[str]:
+    for name in running_nodes(stage, words, options):
+        stage.world.pause(name)
+    return []
+
+
+async def resume(stage: Stage, words: Words, options: Options) -> list[str]:
+    for name in running_nodes(stage, words, options):
+        stage.world.resume(name)
+    return []
+
+
+async def cut(stage: Stage, words: Words, options: Options) -> list[str]:
+    name, *others = nodes(stage, words, options)
+    for other in others:
+        stage.world.network.cut(name, other)
+    return []
+
+
+async def mute(stage: Stage, words: Words, options: Options) -> list[str]:
+    name, *others = nodes(stage, words, options)
+    for other in others:
+        stage.world.network.cut(name, other, one_way=True)
+    return []
+
+
+async def heal(stage: Stage, words: Words, options: Options) -> list[str]:
+    refuse_any(words, options)
+    stage.world.network.heal_all()
+    return []
+
+
+async def slow(stage: Stage, words: Words, options: Options) -> list[str]:
+    slowness = {key: seconds_of(options.pop(key)) for key in ("disk", "network") if key in options}
+    if not slowness:
+        raise ScriptError("slow NODE... disk=500ms network=200ms")
+    network = stage.world.network
+    for name in nodes(stage, words, options):
+        if "disk" in slowness:
+            stage.world.disk(name).costs = DiskCosts(sync=slowness["disk"])
+        if "network" in slowness:
+            half = slowness["network"] / 2
+            for other in _others(stage, name):
+                network.set_delay(name, other, least=half, mean_extra=half)
+    return []
+
+
+async def recover(stage: Stage, words: Words, options: Options) -> list[str]:
+    refuse_any(words, options)
+    cluster, world = stage.cluster, stage.world
+    world.network.heal_all()
+    for name in cluster.names:
+        if world.clock(name).paused:
+            world.resume(name)
+        world.disk(name).costs = DiskCosts()
+        least, mean_extra = world.network.least_delay, world.network.mean_extra_delay
+        for other in _others(stage, name):
+            world.network.set_delay(name, other, least=least, mean_extra=mean_extra)
+    # Without a controller nobody gets up, and it may be on its way down itself.
+    while not await stage.all_have_come_and_gone():
+        await cluster.start(CONTROLLER)
+    await cluster.start_all()
+    return []
+
+
+def _others(stage: Stage, name: str) -> list[str]:
+    return [other for other in stage.cluster.names if other != name]
+
+
+def _background(words: Words) -> tuple[Words, bool]:
+    in_background = words[-1:] == ["&"]
+    return words[: len(words) - in_background], in_background

@@ -1,0 +1,156 @@
+"""What befalls the cluster of one run: drawn line by line, in the words of stories.
+
+    cluster ...  topic ...          who there is, and with which settings
+    run 500ms    kill b2    ...     chosen by what is up, down, cut or paused by then
+    recover  wait isr  ...          all is well again: then everybody catches up
+
+Each run has some kinds of faults and not others, and some more often than others: where
+everything may happen at any time, most of it hides the rest (swarm testing, Groce et al.,
+2012). A line is drawn when the one before it is done, from a stream of its own, so the lines
+of a run are also a story: told from the same seed it is the same run.
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+
+from scenarios.stage import Stage
+from storage.types import TopicPartition
+
+# Most of what goes wrong does so within some round trips; sessions and lag take seconds.
+WAITS = ("1ms", "5ms", "5ms", "20ms", "20ms", "100ms", "500ms", "2s", "7s", "20s")
+SLOWNESS = ("1ms", "50ms", "500ms")
+SETTINGS = {
+    "broker.session.timeout.ms": (3000, 9000),
+    "replica.lag.time.max.ms": (1000, 5000, 30_000),
+    "log.segment.bytes": (200, 1000, 1 << 30),
+    "num.replica.fetchers": (1, 2, 3),
+    "replica.fetch.max.bytes": (100, 1 << 20),
+    "max.incremental.fetch.session.cache.slots": (0, 1, 1000),
+    "understudy.inter.broker.fetch.version": (17, 17, 17, 12, 11, 6),
+    "unclean.leader.election.enable": ("false",) * 7 + ("true",),
+}
+# How a run may come by it, and how often beside others.
+BEFALLS = ("kill", "power-cut", "stop", "pause", "cut", "mute", "isolate", "slow")
+CONTROLLER_TOO = 0.4
+MAY_BEFALL = 0.5
+PRODUCES, ENDS, LEADERS_MORE = 6, 4, 2
+
+
+@attrs.define(eq=False, kw_only=True)
+class Misfortune:
+    """Draws the lines of one run."""
+
+    chance: random.Random
+    stage: Stage
+    partitions: list[TopicPartition] = attrs.field(factory=list)
+    """Those of the run, as they are made."""
+    _befalls: dict[str, int] = attrs.field(init=False)
+    _acks: tuple[str, ...] = attrs.field(init=False)
+    _victims: list[str] = attrs.field(factory=list, init=False)
+    _values: int = attrs.field(default=0, init=False)
+
+    def lines(self) -> Iterator[str]:
+        """Each is to be carried out before the next is drawn."""
+        yield from self._beginning()
+        for _ in range(self.chance.randint(5, 40)):
+            yield self._next()
+            yield f"run {self.chance.choice(WAITS)}"
+        yield from self._end()
+
+    def _beginning(self) -> Iterator[str]:
+        chance = self.chance
+        self._befalls = {
+            verb: chance.randint(1, 4) for verb in BEFALLS if chance.random() < MAY_BEFALL
+        }
+        self._acks = chance.choice((("all",), ("all", "1"), ("all", "all", "1", "0")))
+        brokers = chance.choice((1, 2, 3, 3, 3, 4, 5))
+        copies = chance.randint(min(2, brokers), min(3, brokers))
+        settings = {key: chance.choice(choices) for key, choices in SETTINGS.items()}
+        settings["min.insync.replicas"] = chance.randint(1, copies)
+        yield f"cluster brokers={brokers} {_options(settings)}"
+        names = self.stage.cluster.broker_names
+        self._victims = names + ["c"] * (chance.random() < CONTROLLER_TOO)
+        assigned = [chance.sample(names, copies) for _ in range(chance.choice((1, 1, 2, 3)))]
+        self.partitions += [TopicPartition("t", number) for number in range(len(assigned))]
+        yield f"topic t replicas={'/'.join(map(','.join, assigned))}"
+
+    def _next(self) -> str:
+        """Something that may happen now."""
+        weights = {"produce": PRODUCES, "start": ENDS, "resume": ENDS, "heal": ENDS}
+        weights |= self._befalls
+        victims = {verb: self._victims_of(verb) for verb in weights}
+        verbs = [verb for verb in weights if victims[verb]]
+        verb = self.chance.choices(verbs, [weights[verb] for verb in verbs])[0]
+        victim = self.chance.choice(victims[verb])
+        match verb:
+            case "produce":
+                return self._produce(victim)
+            case "heal":
+                return verb
+            case "start" | "stop":
+                return f"{verb} {victim} &"
+            case "cut" | "mute":
+                other = self.chance.choice(self._others(victim))
+                return f"{verb} {victim} {other}"
+            case "isolate":
+                return f"cut {victim} {' '.join(self._others(victim))}"
+            case "slow":
+                disk, network = self.chance.choice(SLOWNESS), self.chance.choice(SLOWNESS)
+                return f"slow {victim} disk={disk} network={network}"
+            case _:
+                return f"{verb} {victim}"
+
+    def _victims_of(self, verb: str) -> Sequence[str]:
+        cluster, world = self.stage.cluster, self.stage.world
+        up = [name for name in self._victims if cluster.is_running(name)]
+        match verb:
+            case "produce":
+                return [str(partition) for partition in self.partitions]
+            case "start":
+                return [name for name in self._victims if name not in up]
+            case "pause":
+                return [name for name in up if not world.clock(name).paused]
+            case "resume":
+                return [name for name in up if world.clock(name).paused]
+            case "heal":
+                return ["all"] if world.network.is_cut else []
+            case "slow":
+                return self._victims
+            case _:
+                leaders = map(cluster.leader, self.partitions)
+                return up + [name for name in leaders if name in up] * LEADERS_MORE
+
+    def _others(self, name: str) -> list[str]:
+        return [other for other in self.stage.cluster.names if other != name]
+
+    def _produce(self, partition: str, *, acks: str | None = None) -> str:
+        values = [f"v{self._values + each}" for each in range(self.chance.randint(1, 3))]
+        self._values += len(values)
+        options = {
+            "acks": acks or self.chance.choice(self._acks),
+            "timeout.ms": self.chance.choice((2000, 30_000)),
+        }
+        return f"produce {partition} {_options(options)} {' '.join(values)} &"
+
+    def _end(self) -> Iterator[str]:
+        yield "recover"
+        everybody: dict[TopicPartition, str] = {}
+        registrations = [self.stage.cluster.partition(each) for each in self.partitions]
+        for partition, registration in zip(self.partitions, registrations, strict=True):
+            assert registration is not None, "a topic that was created is there"
+            everybody[partition] = ",".join(f"b{replica}" for replica in registration.replicas)
+            yield f"wait isr {partition} {everybody[partition]}"
+            yield self._produce(str(partition), acks="all")
+        yield "answers"
+        for partition in self.partitions:
+            yield f"wait isr {partition} {everybody[partition]}"
+            yield f"wait equal {partition}"
+            yield f"show {partition}"
+            yield f"ledger {partition}"
+            yield f"verify {partition}"
+
+
+def _options(values: Mapping[str, object]) -> str:
+    return " ".join(f"{key}={value}" for key, value in values.items())

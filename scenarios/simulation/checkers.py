@@ -1,0 +1,181 @@
+"""What must hold in every story, watched from beside the cluster.
+
+After every event, of every replica that is online:
+
+    log start <= high watermark <= log end
+    below its high watermark it holds what was committed, and nothing else
+
+"Committed" is what was first seen below a high watermark: offset, leader epoch and CRC of
+each batch, noted once and never changed. So also:
+
+    who is elected has all that was committed, and who joins the ISR reaches as far
+    no log is cut below its high watermark
+
+Two kinds of elections may lose what was committed, and a partition that has seen one is let
+off: an unclean one, and that of a replica which was the last in sync when it lost its power,
+and with it what it had not synced (KIP-966 is about those).
+
+Once a partition is at rest, its replicas are equal byte for byte (`replication.verify`).
+
+Rule: a checker reads, and changes nothing. It looks at disks through views of its own.
+"""
+
+from collections.abc import Iterator
+
+import attrs
+
+from replication.events import BecameLeader, Event, IsrChanged, LeaderElected, LogTruncated
+from replication.partition import PartitionSnapshot
+from scenarios.drawing import batches_of
+from scenarios.simulation.cluster import SimulatedCluster, node_name, partition_directory
+from scenarios.simulation.trace import PowerCut
+from storage.record_batch import BatchHeader
+from storage.types import LeaderEpoch, Offset, TopicPartition
+
+
+class InvariantViolatedError(AssertionError):
+    """Something that must never happen has happened: a bug of ours, whatever the story."""
+
+
+@attrs.frozen
+class CommittedBatch:
+    base_offset: Offset
+    last_offset: Offset
+    leader_epoch: LeaderEpoch
+    crc: int
+
+    @classmethod
+    def of(cls, header: BatchHeader) -> "CommittedBatch":
+        return cls(header.base_offset, header.last_offset, header.leader_epoch, header.crc)
+
+
+@attrs.define(eq=False)
+class Checkers:
+    """Made before the cluster, which it is the watcher of; then it is told which that is."""
+
+    cluster: SimulatedCluster | None = None
+    violation: InvariantViolatedError | None = attrs.field(default=None, init=False)
+    """The first; what comes after it is its consequence, and is not looked at."""
+    _committed: dict[TopicPartition, dict[Offset, CommittedBatch]] = attrs.field(
+        factory=dict, init=False
+    )
+    _may_have_lost: set[TopicPartition] = attrs.field(factory=set, init=False)
+    # Whose power failed since they were last in sync with others.
+    _unsure: dict[TopicPartition, set[str]] = attrs.field(factory=dict, init=False)
+
+    def __call__(self, event: Event) -> None:
+        """The cluster's watcher: what it raises ends the node that told of `event`."""
+        if self.violation is None:
+            self._watch(event)
+            self.look()
+
+    def _watch(self, event: Event) -> None:
+        match event:
+            case PowerCut(node=name):
+                for partition in self._committed:
+                    self._unsure.setdefault(partition, set()).add(name)
+            case IsrChanged(partition=partition, isr=isr, previous_isr=previous):
+                joined = {node_name(broker_id) for broker_id in set(isr) - set(previous)}
+                powerless = self._unsure.get(partition, set())
+                self._check_joined(partition, joined - powerless)
+                powerless -= joined
+            case LeaderElected(partition=partition):
+                unsure = node_name(event.leader) in self._unsure.get(partition, ())
+                if event.cause == "unclean" or (unsure and event.isr == (event.leader,)):
+                    self._may_have_lost.add(partition)
+            case LogTruncated(partition=partition) if partition not in self._may_have_lost:
+                self._check(
+                    event.to_offset >= event.high_watermark,
+                    f"{partition} was cut to {event.to_offset}, below its high watermark"
+                    f" {event.high_watermark}",
+                )
+            case BecameLeader(partition=partition):
+                self._check_complete(partition, event.leader_epoch)
+            case _:
+                pass
+
+    def look(self) -> None:
+        """Compare every replica that is online with what must hold; once more at the end."""
+        if self.violation is not None:
+            raise self.violation
+        for name, partition, replica in self._replicas():
+            where = f"{partition} on {name}"
+            start, end = replica.log_start_offset, replica.log_end_offset
+            high_watermark = replica.high_watermark
+            self._check(
+                start <= high_watermark <= end,
+                f"{where}: log start {start} <= high watermark {high_watermark} <= log end {end}",
+            )
+            if partition not in self._may_have_lost:
+                self._compare(name, partition, high_watermark)
+
+    def is_let_off(self, partition: TopicPartition) -> bool:
+        """Whether it has seen an election that may have lost what was committed."""
+        return partition in self._may_have_lost
+
+    def committed_end(self, partition: TopicPartition) -> Offset:
+        """Where what was committed ends."""
+        batches = self._committed.get(partition, {})
+        return max((batch.last_offset + 1 for batch in batches.values()), default=0)
+
+    def _compare(self, name: str, partition: TopicPartition, high_watermark: Offset) -> None:
+        """What lies below the high watermark, with what was committed there."""
+        known = self._committed.setdefault(partition, {})
+        for batch in self._batches(name, partition):
+            if batch.next_offset > high_watermark:
+                break
+            held = CommittedBatch.of(batch)
+            expected = known.setdefault(held.base_offset, held)
+            self._check(
+                expected == held,
+                f"{partition} on {name} has {held} below its high watermark {high_watermark},"
+                f" where {expected} was committed",
+            )
+
+    def _check_complete(self, partition: TopicPartition, leader_epoch: LeaderEpoch) -> None:
+        """Whoever has just become leader holds all that was committed before its epoch.
+
+        Whoever led before may not know yet that it does no longer: of it nothing is asked.
+        """
+        if partition in self._may_have_lost:
+            return
+        committed = self._committed.get(partition, {})
+        for name, led, replica in self._replicas():
+            if led == partition and replica.is_leader and replica.leader_epoch == leader_epoch:
+                held = {b.base_offset: CommittedBatch.of(b) for b in self._batches(name, led)}
+                lost = [b for b in committed.values() if held.get(b.base_offset) != b]
+                lost = [b for b in lost if b.last_offset >= replica.log_start_offset]
+                lost = [b for b in lost if b.leader_epoch < leader_epoch]
+                self._check(
+                    not lost, f"{name} leads {partition} without {lost}, which were committed"
+                )
+
+    def _check_joined(self, partition: TopicPartition, joined: set[str]) -> None:
+        """Whoever has just joined the ISR reaches as far as what was committed: it may lead next."""
+        if partition in self._may_have_lost:
+            return
+        committed = self.committed_end(partition)
+        for name, held, replica in self._replicas():
+            self._check(
+                held != partition or name not in joined or replica.log_end_offset >= committed,
+                f"{name} joined the ISR of {partition} with a log that ends at"
+                f" {replica.log_end_offset}, and {committed} was committed",
+            )
+
+    def _replicas(self) -> Iterator[tuple[str, TopicPartition, PartitionSnapshot]]:
+        if self.cluster is None:
+            return
+        for name, broker in self.cluster.brokers.items():
+            replica_manager = getattr(broker, "replica_manager", None)  # none before it is up
+            if replica_manager is not None:
+                for partition, snapshot in replica_manager.describe().items():
+                    yield name, partition, snapshot
+
+    def _batches(self, name: str, partition: TopicPartition) -> list[BatchHeader]:
+        assert self.cluster is not None, "only a cluster has replicas"
+        return batches_of(self.cluster.disk(name), partition_directory(name, partition))
+
+    def _check(self, holds: bool, what: str) -> None:  # noqa: FBT001 - reads as `assert` does
+        if not holds:
+            self.violation = InvariantViolatedError(what)
+            raise self.violation

@@ -1,0 +1,300 @@
+"""A small client for stories: it creates topics, produces and reads, over the wire.
+
+    create_topic    any broker forwards it to the controller
+    send            ask who leads ─> connect ─> Produce, once ─> Outcome
+    read            ask who leads ─> connect ─> Fetch, as a consumer, to the high watermark
+
+Rule 1: a batch is sent once. What may have arrived is not sent again, so what becomes of it
+is the cluster's doing alone: acked, refused, or no answer. Whom to send it to is asked as
+often as need be.
+
+Rule 2: every batch goes over a connection of its own, so that one which waits for followers
+holds up no other.
+
+Rule 3: the client knows what it sent and what it was told, and nothing more.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import ClassVar, TypeAlias, TypeVar
+
+import attrs
+
+from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
+from replication.events import Event, EventSink, ignore
+from replication.net.rpc import RpcClient
+from replication.net.seams import Seams
+from replication.wire.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from replication.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from replication.wire.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from storage.record_batch import walk
+from storage.records import Record, decode_batch, encode_batch
+from storage.types import Offset, TopicPartition
+
+T = TypeVar("T")
+Address: TypeAlias = tuple[str, int]
+
+CREATE_TOPICS_VERSION = 7
+METADATA_VERSION = 12
+PRODUCE_VERSION = 11
+FETCH_VERSION = 12  # the last that calls topics by their names
+
+CONNECT_TIMEOUT_MS = 1_000
+PATIENCE_MS = 60_000
+RETRY_SECONDS = 0.1
+READ_BYTES = 1 << 20
+
+
+@attrs.frozen
+class Acked:
+    """Written, says the leader: the first record at `base_offset`."""
+
+    base_offset: Offset
+
+
+@attrs.frozen
+class Refused:
+    error: ErrorCode
+
+
+@attrs.frozen
+class NoAnswer:
+    """Whether they were written, only the logs know."""
+
+    cause: str
+
+
+Outcome: TypeAlias = Acked | Refused | NoAnswer
+
+
+@attrs.define(eq=False)
+class SentBatch:
+    """Records that were sent together, and what came of it; nothing yet, if None."""
+
+    partition: TopicPartition
+    values: tuple[str, ...]
+    acks: int
+    outcome: Outcome | None = None
+
+    @property
+    def acked(self) -> bool:
+        return isinstance(self.outcome, Acked)
+
+
+@attrs.frozen(kw_only=True)
+class BatchAnswered(Event):
+    """What a producer was told of the records it sent."""
+
+    name: ClassVar[str] = "batch_answered"
+    partition: TopicPartition
+    values: tuple[str, ...]
+    acks: int
+    answer: str
+
+
+@attrs.frozen
+class ReadRecord:
+    offset: Offset
+    value: str
+
+
+@attrs.define(eq=False, kw_only=True)
+class StoryClient:
+    """Whoever produces and consumes in a story."""
+
+    name: str
+    seams: Seams
+    bootstrap: Sequence[Address]
+    sink: EventSink = ignore
+
+    # Topics.
+
+    async def create_topic(
+        self,
+        topic: str,
+        replicas: Sequence[Sequence[int]],
+        *,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """A partition for each list of brokers, the first of which is to lead it."""
+        wanted = CreatableTopic(
+            name=topic,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[
+                CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
+                for number, brokers in enumerate(replicas)
+            ],
+            configs=[
+                CreatableTopicConfig(name=key, value=value)
+                for key, value in (configs or {}).items()
+            ],
+        )
+
+        async def ask(client: RpcClient) -> ErrorCode:
+            response = await client.call(
+                CreateTopicsRequest(topics=[wanted]),
+                version=CREATE_TOPICS_VERSION,
+                timeout_ms=PATIENCE_MS,
+            )
+            return ErrorCode.of(response.topics[0].error_code)
+
+        error = await self._ask_somebody(ask)
+        if error is not ErrorCode.NONE:
+            raise KafkaError(error, f"topic {topic}")
+
+    # Producing.
+
+    async def send(self, batch: SentBatch, *, timeout_ms: int) -> None:
+        """Send it, and note what comes of it in its `outcome`."""
+        batch.outcome = await self._outcome(batch, timeout_ms)
+        self.sink(
+            BatchAnswered(
+                partition=batch.partition,
+                values=batch.values,
+                acks=batch.acks,
+                answer=str(batch.outcome),
+            )
+        )
+
+    async def _outcome(self, batch: SentBatch, timeout_ms: int) -> Outcome:
+        timestamp = self.seams.clock.wall_ms()
+        records = [Record(timestamp=timestamp, value=value.encode()) for value in batch.values]
+        data = PartitionProduceData(index=batch.partition.partition, records=encode_batch(records))
+        request = ProduceRequest(
+            acks=batch.acks,
+            timeout_ms=timeout_ms,
+            topic_data=[TopicProduceData(name=batch.partition.topic, partition_data=[data])],
+        )
+        try:
+            async with _closing(await self._connect_to_leader(batch.partition)) as client:
+                patience_ms = timeout_ms + CONNECT_TIMEOUT_MS
+                if batch.acks == 0:
+                    await client.tell(request, version=PRODUCE_VERSION, timeout_ms=patience_ms)
+                    return NoAnswer("none was asked for")
+                response = await client.call(
+                    request, version=PRODUCE_VERSION, timeout_ms=patience_ms
+                )
+        except PeerUnavailableError as error:
+            return NoAnswer(str(error))
+        answer: PartitionProduceResponse = response.responses[0].partition_responses[0]
+        if answer.error_code != ErrorCode.NONE:
+            return Refused(ErrorCode.of(answer.error_code))
+        return Acked(answer.base_offset)
+
+    # Reading.
+
+    async def read(self, partition: TopicPartition) -> list[ReadRecord]:
+        """What a consumer is given, from the first record to the high watermark."""
+        records: list[ReadRecord] = []
+        position = 0
+        async with _closing(await self._connect_to_leader(partition)) as client:
+            while True:
+                data = await self._fetch(client, partition, position)
+                found = [record for record in _records(data) if record.offset >= position]
+                if not found:
+                    return records
+                records += found
+                position = found[-1].offset + 1
+
+    async def _fetch(
+        self, client: RpcClient, partition: TopicPartition, position: Offset
+    ) -> PartitionData:
+        wanted = FetchPartition(
+            partition=partition.partition, fetch_offset=position, partition_max_bytes=READ_BYTES
+        )
+        request = FetchRequest(
+            max_bytes=READ_BYTES,
+            topics=[FetchTopic(topic=partition.topic, partitions=[wanted])],
+        )
+        response = await client.call(request, version=FETCH_VERSION, timeout_ms=PATIENCE_MS)
+        data: PartitionData = response.responses[0].partitions[0]
+        if data.error_code != ErrorCode.NONE:
+            raise KafkaError(ErrorCode.of(data.error_code), f"reading {partition} at {position}")
+        return data
+
+    # Whom to ask.
+
+    async def _connect_to_leader(self, partition: TopicPartition) -> RpcClient:
+        """A connection to whoever leads, asked for again while there is none."""
+        with self.seams.clock.move_on_after(PATIENCE_MS / 1000):
+            while True:
+                with contextlib.suppress(PeerUnavailableError):  # it died, and not everybody knows
+                    return await self._connect(await self._find_leader(partition))
+                await self.seams.clock.sleep(RETRY_SECONDS)
+        raise PeerUnavailableError(f"{partition} was led by nobody for {PATIENCE_MS} ms")
+
+    async def _find_leader(self, partition: TopicPartition) -> Address:
+        metadata = await self._ask_somebody(lambda client: _metadata(client, partition))
+        leaders = [
+            each.leader_id
+            for topic in metadata.topics
+            for each in topic.partitions
+            if topic.name == partition.topic and each.partition_index == partition.partition
+        ]
+        for broker in metadata.brokers:
+            if broker.node_id in leaders:
+                return broker.host, broker.port
+        raise PeerUnavailableError(f"nobody leads {partition}")
+
+    async def _ask_somebody(self, ask: Callable[[RpcClient], Awaitable[T]]) -> T:
+        """The answer of the first broker that gives one."""
+        for address in self.bootstrap:
+            try:
+                async with _closing(await self._connect(address)) as client:
+                    return await ask(client)
+            except PeerUnavailableError:
+                continue
+        raise PeerUnavailableError("no broker answers")
+
+    async def _connect(self, address: Address) -> RpcClient:
+        host, port = address
+        return await RpcClient.connect(
+            self.seams.transport,
+            host,
+            port,
+            client_id=self.name,
+            clock=self.seams.clock,
+            timeout_ms=CONNECT_TIMEOUT_MS,
+        )
+
+
+@contextlib.asynccontextmanager
+async def _closing(client: RpcClient) -> AsyncIterator[RpcClient]:
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+async def _metadata(client: RpcClient, partition: TopicPartition) -> MetadataResponse:
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=partition.topic)], allow_auto_topic_creation=False
+    )
+    answer: MetadataResponse = await client.call(
+        request, version=METADATA_VERSION, timeout_ms=CONNECT_TIMEOUT_MS
+    )
+    return answer
+
+
+def _records(data: PartitionData) -> list[ReadRecord]:
+    records = data.records
+    assert isinstance(records, memoryview | None | bytes), "an answer has its records in memory"
+    view = memoryview(records or b"")
+    return [
+        ReadRecord(record.offset, (record.value or b"").decode())
+        for position, header in walk(view)
+        if not header.is_control
+        for record in decode_batch(view[position : position + header.size])
+    ]

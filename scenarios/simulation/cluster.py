@@ -1,0 +1,309 @@
+"""A cluster in a simulated world: the real controller and brokers, and nothing else is real.
+
+    async with open_simulated_cluster(world, brokers=3) as cluster:
+        await cluster.kill("b1")          # SIGKILL
+        await cluster.start("b1")         # the next incarnation, on the same disk
+        await cluster.cut_power("b2")     # what was not synced is at the mercy of chance
+        await cluster.until(cluster.is_complete, what="everybody is back")
+
+    c     the controller, node 0     disk /c/log      listens on c:9093
+    b1    broker 1                   disk /b1/log     listens on b1:9092
+
+Rule 1: a node is killed in two steps: the world takes its disk and network away, then its
+tasks are cancelled. So nothing that runs on cancellation can write or say anything. What a
+dead node stumbles over meanwhile is the kill, and no news; a mistake of ours anywhere else
+ends the run.
+
+Rule 2: whoever looks at a disk here looks beside the node: it costs the node no time, and
+shows what its own process would read.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import attrs
+import trio
+
+from replication.cluster.broker import Broker
+from replication.cluster.cluster import Node, NotInTimeError
+from replication.cluster.controller_node import ControllerNode
+from replication.cluster.node_scope import raising_only_one
+from replication.config import BrokerConfig
+from replication.errors import UnderstudyError
+from replication.events import EventSink, fan_out, ignore
+from replication.metadata import MetadataImage, PartitionRegistration
+from scenarios.simulation.clock import SimulatedClock
+from scenarios.simulation.trace import PowerCut
+from scenarios.simulation.world import World
+from storage.testing import FaultyFileSystem, SimulatedDisk
+from storage.testing.disk import DirectoryNode
+from storage.types import TopicPartition
+
+CONTROLLER = "c"
+CONTROLLER_ID = 0
+CONTROLLER_PORT = 9093
+BROKER_PORT = 9092
+LISTENER = "PLAINTEXT"
+POLL_SECONDS = 0.01
+PATIENCE_SECONDS = 60.0  # virtual
+
+
+def node_name(node_id: int) -> str:
+    return CONTROLLER if node_id == CONTROLLER_ID else f"b{node_id}"
+
+
+def log_directory(name: str) -> str:
+    """Where a node's logs are, on its own disk; the same path on no other."""
+    return f"/{name}/log"
+
+
+def partition_directory(name: str, partition: TopicPartition) -> str:
+    return f"{log_directory(name)}/{partition}"
+
+
+class NodeKilledError(UnderstudyError):
+    """It was killed before it was up."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class _Incarnation:
+    """One life of a node."""
+
+    node: Node
+    killed: bool = False
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    ended: trio.Event = attrs.field(factory=trio.Event)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        try:
+            with self.scope:
+                await self.node.run(task_status=task_status)
+        except Exception:
+            if not self.killed:
+                raise
+        finally:
+            self.ended.set()
+
+
+@attrs.define(eq=False, kw_only=True)
+class SimulatedCluster:
+    """Nodes by name. Made by `open_simulated_cluster`."""
+
+    world: World
+    configs: dict[str, BrokerConfig]
+    watcher: EventSink = ignore
+    """Is told of every event, after the trace, and of power cuts."""
+    clock: SimulatedClock = attrs.field(factory=SimulatedClock, init=False)
+    """Of nobody in it, so that it is never paused."""
+    _nursery: trio.Nursery
+    _alive: dict[str, _Incarnation] = attrs.field(factory=dict, init=False)
+    _last_image: MetadataImage = attrs.field(factory=MetadataImage, init=False)
+
+    # Who is there, and what they know.
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.configs)
+
+    @property
+    def broker_names(self) -> list[str]:
+        return [name for name in self.configs if name != CONTROLLER]
+
+    @property
+    def brokers(self) -> dict[str, Broker]:
+        """Those that run now, in the order of their numbers."""
+        alive = ((name, self._alive.get(name)) for name in self.broker_names)
+        return {
+            name: incarnation.node
+            for name, incarnation in alive
+            if incarnation is not None and isinstance(incarnation.node, Broker)
+        }
+
+    def is_running(self, name: str) -> bool:
+        return name in self._alive
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest metadata that any running broker acts upon; where none runs, the last."""
+        images = [broker.metadata.image for broker in self.brokers.values()]
+        self._last_image = max(images, key=lambda image: image.offset, default=self._last_image)
+        return self._last_image
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionRegistration | None:
+        return self.image.partition(topic_partition)
+
+    def leader(self, topic_partition: TopicPartition) -> str | None:
+        """Who leads it; None where nobody does."""
+        registration = self.partition(topic_partition)
+        if registration is None or registration.leader < 0:
+            return None
+        return node_name(registration.leader)
+
+    def is_complete(self) -> bool:
+        """Whether every broker that runs knows every other one alive."""
+        brokers = self.brokers.values()
+        return all(
+            broker.metadata.image.is_alive(other.broker_id)
+            for broker in brokers
+            for other in brokers
+        )
+
+    def disk(self, name: str) -> FaultyFileSystem:
+        """A view of a node's disk, for whoever watches."""
+        disk = self.world.disk(name)
+        return FaultyFileSystem(disk.chance, disk=disk)
+
+    def disks(self) -> FaultyFileSystem:
+        """A view of all nodes' disks at once, to be read; a node's logs are where they are."""
+        root = DirectoryNode()
+        for name in self.names:
+            root.entries |= self.world.disk(name).root.entries
+        chance = self.world.chance("nothing")
+        return FaultyFileSystem(chance, disk=SimulatedDisk(chance, root=root))
+
+    async def until(
+        self, predicate: Callable[[], bool], *, what: str, seconds: float = PATIENCE_SECONDS
+    ) -> None:
+        """Until `predicate` holds; NotInTimeError where it does not come to."""
+        with self.clock.move_on_after(seconds):
+            while not predicate():
+                await self.clock.sleep(POLL_SECONDS)
+            return
+        raise NotInTimeError(f"not within {seconds:g} virtual seconds: {what}")
+
+    # What happens to them.
+
+    async def start(self, name: str) -> None:
+        """Start a node that is down; a broker is unfenced and serves when this returns."""
+        assert name not in self._alive, f"{name} runs already"
+        incarnation = self._incarnation(name)
+        self._alive[name] = incarnation
+        try:
+            await self._nursery.start(incarnation.run)
+        except BaseException as error:
+            if self._alive.get(name) is incarnation:  # it gave up
+                del self._alive[name]
+                self.world.stopped(name)
+            elif isinstance(error, Exception):
+                raise NodeKilledError(f"{name} was killed before it was up") from None
+            raise
+
+    async def start_all(self) -> None:
+        """The controller first, then the brokers at once; until all know each other."""
+        if not self.is_running(CONTROLLER):
+            await self.start(CONTROLLER)
+        async with trio.open_nursery() as nursery:
+            for name in self.broker_names:
+                if not self.is_running(name):
+                    nursery.start_soon(self.start, name)
+        await self.until(self.is_complete, what="every broker knows every other")
+
+    async def kill(self, name: str) -> None:
+        """As SIGKILL would: nothing more is written; the kernel closes its connections."""
+        incarnation = self._alive.pop(name)
+        incarnation.killed = True
+        self.world.kill(name)
+        await self._end(incarnation)
+
+    async def cut_power(self, name: str) -> None:
+        """What was not synced may be gone, whole or in part, and nobody is told."""
+        incarnation = self._alive.pop(name, None)
+        if incarnation is not None:
+            incarnation.killed = True
+        self.world.crash_disk(name)
+        self.watcher(PowerCut(node=name))
+        if incarnation is not None:
+            await self._end(incarnation)
+
+    async def stop(self, name: str) -> None:
+        """A controlled shutdown."""
+        incarnation = self._alive[name]
+        incarnation.node.shut_down()
+        await incarnation.ended.wait()
+        if self._alive.get(name) is incarnation:  # nobody killed it on its way out
+            del self._alive[name]
+            self.world.stopped(name)
+
+    async def kill_all(self) -> None:
+        for name in self.names:
+            if self.is_running(name):
+                await self.kill(name)
+
+    async def _end(self, incarnation: _Incarnation) -> None:
+        incarnation.scope.cancel()
+        await incarnation.ended.wait()
+
+    def _incarnation(self, name: str) -> _Incarnation:
+        make: type[Broker | ControllerNode] = ControllerNode if name == CONTROLLER else Broker
+
+        def on_bug(error: BaseException) -> None:
+            if not incarnation.killed:
+                raise error
+
+        node = make(
+            config=self.configs[name],
+            seams=self.world.node(name),
+            sink=fan_out(self.world.sink(name), self.watcher),
+            on_bug=on_bug,
+        )
+        incarnation = _Incarnation(node=node)
+        return incarnation
+
+
+@asynccontextmanager
+async def open_simulated_cluster(
+    world: World,
+    *,
+    brokers: int = 3,
+    properties: Mapping[str, str] | None = None,
+    watcher: EventSink = ignore,
+) -> AsyncIterator[SimulatedCluster]:
+    """A cluster that is up when the block begins, and is gone when it ends.
+
+    Kafka's defaults apply, session and lag times included: virtual seconds cost nothing.
+    `properties` are further `server.properties` entries, for every node.
+    """
+    with raising_only_one():
+        async with trio.open_nursery() as nursery:
+            cluster = SimulatedCluster(
+                world=world,
+                configs=node_configs(brokers, properties or {}),
+                watcher=watcher,
+                nursery=nursery,
+            )
+            for name in cluster.names:  # its machine, before anybody looks for it
+                world.node(name)
+            await cluster.start_all()
+            yield cluster
+            await cluster.kill_all()
+
+
+def node_configs(brokers: int, properties: Mapping[str, str]) -> dict[str, BrokerConfig]:
+    """What each node's server.properties would say."""
+    common = {
+        "cluster.id": "understudy",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"{CONTROLLER_ID}@{CONTROLLER}:{CONTROLLER_PORT}",
+        "default.replication.factor": str(min(3, brokers)),
+    }
+    own = {
+        CONTROLLER: {
+            "process.roles": "controller",
+            "listeners": f"CONTROLLER://{CONTROLLER}:{CONTROLLER_PORT}",
+        }
+    }
+    for broker_id in range(1, brokers + 1):
+        name = node_name(broker_id)
+        own[name] = {
+            "process.roles": "broker",
+            "listeners": f"{LISTENER}://{name}:{BROKER_PORT}",
+        }
+    return {
+        name: BrokerConfig.from_properties(
+            common
+            | {"node.id": str(node_id), "log.dirs": log_directory(name)}
+            | own[name]
+            | dict(properties)
+        )
+        for node_id, name in enumerate(own)
+    }

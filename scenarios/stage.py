@@ -1,0 +1,128 @@
+"""What the commands of a story act on: its world, its cluster, its client.
+
+The cluster is opened by the first command and goes with the story. What is sent in the
+background belongs to a nursery that ends before the cluster does.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from functools import partial
+
+import attrs
+import trio
+
+from replication.errors import UnderstudyError
+from scenarios.script import ScriptError
+from scenarios.simulation.checkers import Checkers
+from scenarios.simulation.client import ReadRecord, SentBatch, StoryClient
+from scenarios.simulation.cluster import (
+    BROKER_PORT,
+    CONTROLLER,
+    SimulatedCluster,
+    open_simulated_cluster,
+)
+from scenarios.simulation.world import World
+from storage.errors import StorageError
+from storage.types import TopicPartition
+
+CLIENT = "client"
+
+
+@attrs.define(eq=False, kw_only=True)
+class Stage:
+    """One story's props."""
+
+    world: World
+    stack: AsyncExitStack
+    checkers: Checkers = attrs.field(factory=Checkers)
+    batches: list[SentBatch] = attrs.field(factory=list, init=False)
+    accounted: dict[TopicPartition, list[ReadRecord]] = attrs.field(factory=dict, init=False)
+    """What was there when the ledger was last asked for."""
+    events_shown: int = attrs.field(default=0, init=False)
+    _cluster: SimulatedCluster | None = attrs.field(default=None, init=False)
+    _client: StoryClient | None = attrs.field(default=None, init=False)
+    _background: trio.Nursery | None = attrs.field(default=None, init=False)
+    _coming_and_going: int = attrs.field(default=0, init=False)
+    _waiting: list[SentBatch] = attrs.field(factory=list, init=False)
+
+    @property
+    def cluster(self) -> SimulatedCluster:
+        if self._cluster is None:
+            raise ScriptError("there is no cluster yet: a story begins with `cluster`")
+        return self._cluster
+
+    @property
+    def client(self) -> StoryClient:
+        self.cluster  # noqa: B018 - its error is the better one
+        assert self._client is not None, "a client comes with the cluster"
+        return self._client
+
+    async def open(self, *, brokers: int, properties: dict[str, str]) -> None:
+        if self._cluster is not None:
+            raise ScriptError("a story has one cluster")
+        cluster = await self.stack.enter_async_context(
+            open_simulated_cluster(
+                self.world, brokers=brokers, properties=properties, watcher=self.checkers
+            )
+        )
+        self._cluster = self.checkers.cluster = cluster
+        self._client = StoryClient(
+            name=CLIENT,
+            seams=self.world.node(CLIENT),
+            bootstrap=[(name, BROKER_PORT) for name in cluster.broker_names],
+            sink=self.world.sink(CLIENT),
+        )
+        self._background = await self.stack.enter_async_context(trio.open_nursery())
+        self.stack.callback(self._background.cancel_scope.cancel)
+
+    # Coming and going.
+
+    def go_in_background(self, name: str, way: Callable[[str], Awaitable[None]]) -> None:
+        """Start or stop a node; where that comes to nothing, it is down and stays so."""
+
+        async def go() -> None:
+            try:
+                await way(name)
+            except (UnderstudyError, StorageError, OSError):
+                self.checkers.look()  # unless that was it
+            finally:
+                self._coming_and_going -= 1
+
+        assert self._background is not None, "a cluster's story has a background"
+        self._coming_and_going += 1
+        self._background.start_soon(go)
+
+    async def all_have_come_and_gone(self) -> bool:
+        """Once they have; not so where the controller is down, whom they may wait for."""
+        cluster = self.cluster
+        await cluster.until(
+            lambda: not self._coming_and_going or not cluster.is_running(CONTROLLER),
+            what="everybody is up, or down",
+        )
+        return cluster.is_running(CONTROLLER)
+
+    # Sending.
+
+    def new_batch(self, partition: TopicPartition, values: tuple[str, ...], acks: int) -> SentBatch:
+        known = {value for batch in self.batches for value in batch.values}
+        if known & set(values) or len(set(values)) < len(values):
+            raise ScriptError("no value is produced twice: the ledger tells records by them")
+        batch = SentBatch(partition, values, acks)
+        self.batches.append(batch)
+        return batch
+
+    def sent_to(self, partition: TopicPartition) -> list[SentBatch]:
+        return [batch for batch in self.batches if batch.partition == partition]
+
+    def send_in_background(self, batch: SentBatch, *, timeout_ms: int) -> None:
+        assert self._background is not None, "a cluster's story has a background"
+        self._waiting.append(batch)
+        self._background.start_soon(partial(self.client.send, batch, timeout_ms=timeout_ms))
+
+    async def answers(self) -> list[SentBatch]:
+        """What was sent in the background, once all of it has an outcome."""
+        waiting, self._waiting = self._waiting, []
+        await self.cluster.until(
+            lambda: all(batch.outcome is not None for batch in waiting), what="an answer"
+        )
+        return waiting

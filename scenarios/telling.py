@@ -1,0 +1,81 @@
+"""Telling a story: a world from its seed, its commands one after the other, their answers.
+
+    telling = tell(read_story(path), seed=7)
+    telling.changes         a diff against what was recorded; empty where nothing has changed
+    telling.trace_hash      equal for equal seeds, in any process
+
+The invariants of `scenarios.simulation.checkers` are watched all along; one that is violated
+ends the story with an error, whatever its answers say.
+"""
+
+from contextlib import AsyncExitStack
+
+import attrs
+
+from replication.cluster.node_scope import raising_only_one
+from replication.errors import UnderstudyError
+from scenarios.commands import carry_out
+from scenarios.script import Script, ScriptError, StoryChangedError, difference
+from scenarios.simulation.world import World
+from scenarios.stage import Stage
+from storage.errors import StorageError
+
+DEFAULT_SEED = 1
+
+
+@attrs.frozen(kw_only=True)
+class Telling:
+    """How a story came out."""
+
+    recorded: Script
+    told: Script
+    seed: int
+    trace: str
+    trace_hash: str
+    virtual_seconds: float
+
+    @property
+    def changes(self) -> str:
+        return difference(self.recorded, self.told)
+
+    def check(self) -> None:
+        """StoryChangedError, with the changes, where there are any."""
+        if self.changes:
+            raise StoryChangedError(f"the story has changed (seed {self.seed}):\n{self.changes}")
+
+
+def tell(script: Script, *, seed: int = DEFAULT_SEED) -> Telling:
+    """Tell it in a world grown from `seed`; nothing is compared yet."""
+    world = World(seed)
+    answers: list[tuple[str, ...]] = []
+
+    async def story(world: World) -> None:
+        with raising_only_one():
+            async with AsyncExitStack() as stack:
+                stage = Stage(world=world, stack=stack)
+                for step in script.steps:
+                    answer: list[str] = []
+                    for number, command in enumerate(step.commands, start=step.line):
+                        answer += await _carry_out(stage, command, number)
+                    answers.append(tuple(answer))
+                stage.checkers.look()
+
+    world.run(story)
+    return Telling(
+        recorded=script,
+        told=script.answered(answers),
+        seed=seed,
+        trace=str(world.trace),
+        trace_hash=world.trace_hash(),
+        virtual_seconds=world.trace.entries[-1].at,
+    )
+
+
+async def _carry_out(stage: Stage, command: str, number: int) -> list[str]:
+    try:
+        return await carry_out(stage, command)
+    except (UnderstudyError, StorageError) as error:
+        raise ScriptError(f"line {number}, {command}: {error}") from error
+    except Exception as error:
+        error.add_note(f"line {number} of the story: {command}")
+        raise

@@ -1,0 +1,174 @@
+"""Mistakes that the checkers must find, planted one at a time; and what is no mistake."""
+
+from typing import Any
+
+import attrs
+import pytest
+
+from replication import election, leadership
+from replication.cluster import controller_decisions
+from replication.events import LogTruncated
+from replication.metadata import PartitionRegistration
+from replication.replica_manager import LocalReplicas
+from scenarios.script import ScriptError, parse
+from scenarios.simulation.checkers import Checkers, InvariantViolatedError
+from scenarios.simulation.client import Acked, NoAnswer, ReadRecord, SentBatch
+from scenarios.simulation.ledger import loss_ledger
+from scenarios.telling import tell
+from storage.types import Offset, TopicPartition
+
+PARTITION = TopicPartition("t", 0)
+
+# A leader dies with a record that only it has, acked or not.
+FAILOVER = parse(
+    """\
+cluster brokers=3 min.insync.replicas=2
+topic t replicas=b1,b2,b3
+produce t-0 acks=all one
+run 6s
+cut b1 b2 b3
+produce t-0 acks=all two &
+run 1s
+kill b1
+wait leader t-0
+produce t-0 acks=all three
+heal
+start b1
+wait isr t-0 b1,b2,b3
+wait equal t-0
+"""
+)
+
+
+def test_a_failover_without_mistakes_violates_nothing() -> None:
+    tell(FAILOVER)
+
+
+def test_a_leader_that_commits_what_nobody_else_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    def its_own_log_end(*_: object, leader_log_end: Offset, **__: object) -> Offset:
+        return leader_log_end
+
+    monkeypatch.setattr(leadership, "committed_end", its_own_log_end)
+    with pytest.raises(InvariantViolatedError, match=r"b2 leads t-0 without .* were committed"):
+        tell(FAILOVER)
+
+
+# b3 is not in sync when b1 dies, and is before b2 in the order of the replicas.
+B3_IS_BEHIND = """\
+cluster brokers=3 replica.lag.time.max.ms=5000 unclean.leader.election.enable={unclean}
+topic t replicas=b1,b3,b2
+produce t-0 acks=all one
+run 1s
+cut b3 b1 b2
+produce t-0 acks=all two
+wait isr t-0 b1,b2
+run 1s
+{kill}
+wait leader t-0
+show t-0
+"""
+
+
+def test_an_election_of_somebody_who_is_not_in_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = parse(B3_IS_BEHIND.format(unclean="false", kill="kill b1"))
+    assert "t-0: b2 leads in epoch 1, isr b2" in tell(story).told.steps[0].answer
+    honest = election.elect
+
+    def anybody(partition: PartitionRegistration, **how: Any) -> election.Election:
+        return honest(attrs.evolve(partition, isr=partition.replicas), **how)
+
+    monkeypatch.setattr(controller_decisions, "elect", anybody)
+    with pytest.raises(InvariantViolatedError, match=r"b3 joined the ISR of t-0 .* was committed"):
+        tell(story)
+
+
+def test_what_an_unclean_election_loses_is_no_violation() -> None:
+    story = parse(B3_IS_BEHIND.format(unclean="true", kill="kill b1 b2"))
+    assert "t-0: b3 leads in epoch 2, isr b3" in tell(story).told.steps[0].answer
+
+
+def test_what_the_last_replica_in_sync_loses_with_its_power_is_no_violation() -> None:
+    """KIP-966 is about that; without it, it is elected and what it has not is lost."""
+    story = parse(
+        """\
+cluster brokers=2
+topic t replicas=b1,b2
+kill b2
+wait isr t-0 b1
+produce t-0 acks=all one
+produce t-0 acks=all two
+power-cut b1
+start b1
+start b2
+wait isr t-0 b1,b2
+produce t-0 acks=all three
+wait equal t-0
+verify t-0
+"""
+    )
+    lost = 0
+    for seed in range(5):
+        answer = tell(story, seed=seed).told.steps[0].answer
+        assert "same in 2 copies" in answer[-1]
+        lost += "offsets 0 to 3" not in answer[-1]
+    assert lost, "in no seed was anything lost"
+
+
+def test_of_a_leader_that_does_not_know_it_leads_no_longer_nothing_is_asked() -> None:
+    """b1 sleeps while b2 commits and is led by itself again: it led, and has not, `two`."""
+    tell(
+        parse(
+            """\
+cluster brokers=2 min.insync.replicas=1 broker.session.timeout.ms=3000
+topic t replicas=b1,b2
+produce t-0 acks=all one
+pause b1
+wait isr t-0 b2
+produce t-0 acks=all two
+kill b2
+start b2 &
+run 20s
+resume b1
+wait isr t-0 b1,b2
+"""
+        )
+    )
+
+
+def test_a_follower_that_keeps_what_it_should_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    def keep_everything(*_: object, **__: object) -> None:
+        pass
+
+    monkeypatch.setattr(LocalReplicas, "truncate_to", keep_everything)
+    with pytest.raises((ScriptError, InvariantViolatedError)):
+        tell(FAILOVER)
+
+
+def test_a_cut_below_the_high_watermark() -> None:
+    cut = LogTruncated(
+        partition=PARTITION, from_offset=9, to_offset=4, high_watermark=5, cause="diverging epoch"
+    )
+    checkers = Checkers()
+    checkers(attrs.evolve(cut, to_offset=5))
+    with pytest.raises(
+        InvariantViolatedError, match="t-0 was cut to 4, below its high watermark 5"
+    ):
+        checkers(cut)
+    checkers(cut)  # the first violation is the one that is told
+    with pytest.raises(InvariantViolatedError, match="cut to 4"):
+        checkers.look()
+
+
+def test_the_ledger_accounts_for_every_value() -> None:
+    def sent(*values: str, acked: bool) -> SentBatch:
+        return SentBatch(PARTITION, values, -1, Acked(0) if acked else NoAnswer("lost"))
+
+    batches = [sent("a", "b", acked=True), sent("c", "d", acked=False), sent("e", acked=True)]
+    there = [ReadRecord(offset, value) for offset, value in enumerate("abdb")]
+    assert loss_ledger(batches, there).lines() == [
+        "acked and committed  2  a b",
+        "acked and lost       1  e",
+        "never acked          2  c d",
+        "of these there       1  d",
+        "duplicated           1  b",
+    ]

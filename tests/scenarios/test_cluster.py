@@ -1,0 +1,217 @@
+"""The real brokers in a simulated world: killed, stopped, without power, and back again."""
+
+import itertools
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+
+from replication.cluster.cluster import NotInTimeError
+from replication.errors import ErrorCode
+from scenarios.drawing import batches_of, draw
+from scenarios.simulation.checkers import Checkers
+from scenarios.simulation.client import Acked, NoAnswer, ReadRecord, Refused, SentBatch, StoryClient
+from scenarios.simulation.cluster import (
+    BROKER_PORT,
+    CONTROLLER,
+    SimulatedCluster,
+    log_directory,
+    open_simulated_cluster,
+    partition_directory,
+)
+from scenarios.simulation.ledger import loss_ledger
+from scenarios.simulation.trace import NodeKilled, NodeStopped
+from scenarios.simulation.world import World
+from storage.checkpoint import CLEAN_SHUTDOWN
+from storage.types import TopicPartition
+
+PARTITION = TopicPartition("t", 0)
+
+Story = Callable[[SimulatedCluster, StoryClient], Awaitable[None]]
+
+
+def run(story: Story, *, seed: int = 1, brokers: int = 3, **properties: str) -> World:
+    """Tell `story` with a cluster, a client, and the invariants watched."""
+    world = World(seed)
+
+    async def told(world: World) -> None:
+        checkers = Checkers()
+        async with open_simulated_cluster(
+            world,
+            brokers=brokers,
+            properties={name.replace("_", "."): value for name, value in properties.items()},
+            watcher=checkers,
+        ) as cluster:
+            checkers.cluster = cluster
+            client = StoryClient(
+                name="client",
+                seams=world.node("client"),
+                bootstrap=[(name, BROKER_PORT) for name in cluster.broker_names],
+            )
+            await client.create_topic("t", [list(range(1, brokers + 1))])
+            await story(cluster, client)
+            checkers.look()
+
+    world.run(told)
+    return world
+
+
+async def send(client: StoryClient, *values: str, acks: int = -1) -> SentBatch:
+    batch = SentBatch(PARTITION, values, acks)
+    await client.send(batch, timeout_ms=30_000)
+    return batch
+
+
+def is_marked_clean(cluster: SimulatedCluster, name: str) -> bool:
+    return cluster.disk(name).exists(f"{log_directory(name)}/{CLEAN_SHUTDOWN}")
+
+
+def drawn(cluster: SimulatedCluster, name: str) -> str:
+    return draw(batches_of(cluster.disk(name), partition_directory(name, PARTITION)))
+
+
+def values(records: list[ReadRecord]) -> list[str]:
+    return [record.value for record in records]
+
+
+def test_a_killed_broker_writes_nothing_more_and_one_that_stops_leaves_its_logs_in_order() -> None:
+    async def story(cluster: SimulatedCluster, client: StoryClient) -> None:
+        await send(client, "one")
+        before = cluster.disk("b2").disk.used()
+        await cluster.kill("b2")
+        assert cluster.disk("b2").disk.used() == before
+        assert not is_marked_clean(cluster, "b2")
+        await cluster.stop("b3")
+        assert is_marked_clean(cluster, "b3")
+        assert list(cluster.brokers) == ["b1"]
+        await cluster.start("b3")
+        assert not is_marked_clean(cluster, "b3"), "a marker is good for one start"
+
+    trace = run(story).trace
+    kinds = [type(entry.event) for entry in trace.entries]
+    assert kinds.count(NodeStopped) == 1
+    assert kinds.count(NodeKilled) == 4  # b2, and at the end all that was left
+
+
+@pytest.mark.parametrize("order", [None, *itertools.permutations(["b1", "b2", "b3"])], ids=str)
+def test_nothing_committed_is_lost_when_everybody_is_killed_at_once(
+    order: tuple[str, ...] | None,
+) -> None:
+    """S48, in every order of coming back, and all at once."""
+
+    async def story(cluster: SimulatedCluster, client: StoryClient) -> None:
+        batches = [await send(client, f"{number}") for number in range(5)]
+        await cluster.kill_all()
+        assert cluster.brokers == {}
+        for name in [CONTROLLER, *order] if order else []:
+            await cluster.start(name)
+        await cluster.start_all()
+        # The first leader that is back may be alone at first, and takes nothing while it is.
+        after = await send(client, "after")
+        while after.outcome == Refused(ErrorCode.NOT_ENOUGH_REPLICAS):
+            await client.seams.clock.sleep(0.1)
+            after = await send(client, "after")
+        batches.append(after)
+        ledger = loss_ledger(batches, await client.read(PARTITION))
+        assert ledger.acked_and_committed == ("0", "1", "2", "3", "4", "after")
+        assert ledger.acked_and_lost == ledger.duplicated == ()
+
+    run(story, min_insync_replicas="2")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_power_cut_at_one_broker_costs_nothing_that_others_have(seed: int) -> None:
+    async def story(cluster: SimulatedCluster, client: StoryClient) -> None:
+        batches = [await send(client, f"{number}") for number in range(5)]
+        await cluster.cut_power("b1")
+        await cluster.until(lambda: cluster.leader(PARTITION) == "b2", what="b2 leads")
+        batches.append(await send(client, "after"))
+        await cluster.start("b1")
+        await cluster.until(
+            lambda: drawn(cluster, "b1") == "[e0: 0-4][e1: 5-5]", what="b1 has it all"
+        )
+        assert loss_ledger(batches, await client.read(PARTITION)).acked_and_lost == ()
+
+    run(story, seed=seed, min_insync_replicas="2")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_power_cut_at_the_controller_costs_no_metadata(seed: int) -> None:
+    async def story(cluster: SimulatedCluster, client: StoryClient) -> None:
+        before = cluster.image
+        await cluster.cut_power(CONTROLLER)
+        await cluster.clock.sleep(5)
+        await cluster.start(CONTROLLER)
+        await cluster.kill("b1")
+        await cluster.until(lambda: cluster.leader(PARTITION) == "b2", what="b2 leads")
+        assert cluster.image.offset > before.offset
+        assert cluster.image.topics["t"].topic_id == before.topics["t"].topic_id
+
+    run(story, seed=seed)
+
+
+def test_data_flows_while_the_controller_is_away_and_elections_wait_for_it() -> None:
+    async def story(cluster: SimulatedCluster, client: StoryClient) -> None:
+        await cluster.kill(CONTROLLER)
+        await cluster.clock.sleep(60)
+        assert (await send(client, "one")).acked
+        await cluster.kill("b1")
+        await cluster.clock.sleep(60)
+        assert cluster.leader(PARTITION) == "b1"
+        await cluster.start(CONTROLLER)
+        await cluster.until(lambda: cluster.leader(PARTITION) == "b2", what="b2 leads")
+        assert (await send(client, "two")).acked
+        assert values(await client.read(PARTITION)) == ["one", "two"]
+
+    run(story)
+
+
+def test_a_batch_is_acked_refused_or_has_no_answer() -> None:
+    async def story(cluster: SimulatedCluster, client: StoryClient) -> None:
+        assert (await send(client, "zero", acks=0)).outcome == NoAnswer("none was asked for")
+        assert (await send(client, "one")).outcome == Acked(1)
+        await cluster.kill("b2")
+        await cluster.until(lambda: _isr(cluster) == {1}, what="b2 leaves the isr")
+        refused = await send(client, "two")
+        assert isinstance(refused.outcome, Refused)
+        assert refused.outcome.error.name == "NOT_ENOUGH_REPLICAS"
+        assert (await send(client, "three", acks=1)).outcome == Acked(2)
+        assert values(await client.read(PARTITION)) == ["zero", "one"], "more is not committed"
+        async with trio.open_nursery() as nursery:
+            unanswered = SentBatch(PARTITION, ("four",), 1)
+            cluster.world.pause("b1")
+            nursery.start_soon(lambda: client.send(unanswered, timeout_ms=100))
+            await cluster.clock.sleep(1)
+            assert unanswered.outcome is None
+            await cluster.kill("b1")
+        assert unanswered.outcome == NoAnswer("t-0 was led by nobody for 60000 ms")
+
+    run(story, brokers=2, min_insync_replicas="2")
+
+
+def _isr(cluster: SimulatedCluster) -> set[int]:
+    registration = cluster.partition(PARTITION)
+    return set() if registration is None else set(registration.isr)
+
+
+def test_what_does_not_come_to_hold_is_not_waited_for_for_ever() -> None:
+    async def story(cluster: SimulatedCluster, client: StoryClient) -> None:
+        with pytest.raises(NotInTimeError, match="not within 5 virtual seconds: pigs fly"):
+            await cluster.until(lambda: False, what="pigs fly", seconds=5)
+
+    run(story, brokers=1)
+
+
+def test_a_mistake_of_ours_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    from replication.replica_manager import ReplicaManager
+
+    async def mistaken(self: ReplicaManager) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(ReplicaManager, "checkpoint_high_watermarks", mistaken)
+
+    async def story(cluster: SimulatedCluster, client: StoryClient) -> None:
+        await cluster.clock.sleep(60)
+
+    with pytest.raises(ZeroDivisionError):
+        run(story, brokers=1)

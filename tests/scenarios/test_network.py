@@ -1,0 +1,267 @@
+"""Simulated connections behave as TCP does, faults included."""
+
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from replication.errors import PeerUnavailableError
+from replication.net.seams import Connection, Seams
+from scenarios.simulation.streams import WINDOW_BYTES
+from scenarios.simulation.world import StuckError, World
+from storage.file_region import FileRegion
+from storage.types import Buffer
+
+Story = Callable[[World], Awaitable[None]]
+
+
+def run(story: Story, seed: int = 1) -> World:
+    world = World(seed)
+    world.run(story)
+    return world
+
+
+async def connect(a: Seams, b: Seams, *, host: str = "b") -> tuple[Connection, Connection]:
+    """Both ends of a connection that `a` makes to `b`."""
+    listener = await b.transport.listen("0.0.0.0", 0)
+    here = await a.transport.connect(host, listener.port)
+    there = await listener.accept()
+    listener.close()
+    return here, there
+
+
+async def receive(connection: Connection, size: int) -> bytes:
+    room = memoryview(bytearray(size))
+    filled = 0
+    while filled < size and (count := await connection.receive_into(room[filled:])):
+        filled += count
+    return bytes(room[:filled])
+
+
+async def receive_all(connection: Connection) -> bytes:
+    return await receive(connection, 1 << 24)
+
+
+def test_bytes_arrive_in_order_and_later() -> None:
+    async def story(world: World) -> None:
+        a, b = world.node("a"), world.node("b")
+        here, there = await connect(a, b)
+        assert (here.peer.split(":")[0], there.peer.split(":")[0]) == ("b", "a")
+        sent = random.Random(3).randbytes(WINDOW_BYTES * 5)
+        async with trio.open_nursery() as nursery:
+            buffers: list[Buffer] = [sent[:7], b"", memoryview(sent)[7:]]
+            nursery.start_soon(here.send_buffers, buffers)
+            before = a.clock.now()
+            assert await receive(there, len(sent)) == sent
+            assert a.clock.now() > before + 5 * world.network.least_delay
+        here.close()
+        assert await receive_all(there) == b""
+        with pytest.raises(PeerUnavailableError, match="closed the connection"):
+            await there.send_buffers([b"x"])
+
+    world = run(story)
+    assert world.trace.received_bytes == WINDOW_BYTES * 5
+
+
+def test_a_sender_waits_for_room() -> None:
+    async def story(world: World) -> None:
+        here, there = await connect(world.node("a"), world.node("b"))
+        done = trio.Event()
+
+        async def send() -> None:
+            await here.send_buffers([bytes(WINDOW_BYTES + 1)])
+            done.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            await world.clock("a").sleep(100)
+            assert not done.is_set()
+            await receive(there, 1)
+            await done.wait()
+            assert len(await receive(there, WINDOW_BYTES)) == WINDOW_BYTES
+
+    run(story)
+
+
+def test_a_region_is_read_in_bounded_chunks() -> None:
+    async def story(world: World) -> None:
+        a, b = world.node("a"), world.node("b")
+        file = a.file_system.open("/log", create=True)
+        content = random.Random(3).randbytes(1_000_000)
+        file.write(0, content)
+        here, there = await connect(a, b)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(here.send_region, FileRegion(file, 1000, 900_000))
+            assert await receive(there, 900_000) == content[1000:901_000]
+
+    run(story)
+
+
+def test_a_send_cancelled_in_the_middle_closes_the_connection() -> None:
+    async def story(world: World) -> None:
+        here, there = await connect(world.node("a"), world.node("b"))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(here.send_buffers, [bytes(WINDOW_BYTES * 2)])
+            await world.clock("a").sleep(1)
+            nursery.cancel_scope.cancel()
+        with pytest.raises(PeerUnavailableError, match="was closed"):
+            await here.send_buffers([b"next frame"])
+        assert len(await receive_all(there)) == WINDOW_BYTES
+
+    run(story)
+
+
+def test_closing_wakes_whoever_waits() -> None:
+    async def story(world: World) -> None:
+        here, _ = await connect(world.node("a"), world.node("b"))
+
+        async def expect_closed(wait: Callable[[], Awaitable[object]]) -> None:
+            with pytest.raises(PeerUnavailableError, match="was closed"):
+                await wait()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(expect_closed, lambda: receive(here, 1))
+            nursery.start_soon(expect_closed, lambda: here.send_buffers([bytes(1 << 20)]))
+            await wait_all_tasks_blocked()
+            here.close()
+
+    run(story)
+
+
+def test_nobody_listening_is_refused_and_a_port_is_taken_once() -> None:
+    async def story(world: World) -> None:
+        a, b = world.node("a"), world.node("b")
+        with pytest.raises(PeerUnavailableError, match="b:9: connection refused"):
+            await a.transport.connect("b", 9)
+        with pytest.raises(PeerUnavailableError, match="cannot find nowhere"):
+            await a.transport.connect("nowhere", 9)
+        listener = await b.transport.listen("b", 9)
+        with pytest.raises(OSError, match="in use"):
+            await b.transport.listen("b", 9)
+        await b.transport.connect("localhost", 9)
+        listener.close()
+        with pytest.raises(PeerUnavailableError, match="no longer listening"):
+            await listener.accept()
+        await b.transport.listen("b", 9)
+
+    run(story)
+
+
+def test_what_is_on_its_way_when_a_link_is_cut_arrives_when_it_heals() -> None:
+    async def story(world: World) -> None:
+        here, there = await connect(world.node("a"), world.node("b"))
+        clock = world.clock("b")
+        await here.send_buffers([b"before "])
+        await clock.sleep(1)
+        world.network.cut("a", "b")
+        await here.send_buffers([b"meanwhile"])
+        here.close()
+        with clock.move_on_after(50) as scope:
+            assert await receive(there, 7) == b"before "
+            await receive(there, 1)
+        assert scope.cancelled_caught, "a cut link says nothing, not even the end"
+        world.network.heal("a", "b")
+        assert await receive_all(there) == b"meanwhile"
+
+    run(story)
+
+
+def test_a_link_cut_one_way_still_carries_the_other() -> None:
+    async def story(world: World) -> None:
+        here, there = await connect(world.node("a"), world.node("b"))
+        world.network.cut("a", "b", one_way=True)
+        await here.send_buffers([b"lost for now"])
+        await there.send_buffers([b"heard"])
+        assert await receive(here, 5) == b"heard"
+        with world.clock("b").move_on_after(50) as scope:
+            await receive(there, 1)
+        assert scope.cancelled_caught
+        world.network.heal_all()
+        assert await receive(there, 12) == b"lost for now"
+
+    run(story)
+
+
+def test_connecting_over_a_cut_link_waits_until_it_heals() -> None:
+    async def story(world: World) -> None:
+        a, b = world.node("a"), world.node("b")
+        await b.transport.listen("b", 9)
+        world.network.isolate("b")
+        with a.clock.move_on_after(30) as scope:
+            await a.transport.connect("b", 9)
+        assert scope.cancelled_caught
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(a.transport.connect, "b", 9)
+            await a.clock.sleep(5)
+            world.network.heal_all()
+        assert a.clock.now() < 36
+
+    run(story)
+
+
+def test_a_reset_loses_what_was_on_its_way_and_both_ends_know() -> None:
+    async def story(world: World) -> None:
+        here, there = await connect(world.node("a"), world.node("b"))
+        await here.send_buffers([b"never received"])
+        world.network.reset("a", "b")
+        for end in (here, there):
+            with pytest.raises(PeerUnavailableError, match="reset"):
+                await receive(end, 1)
+            with pytest.raises(PeerUnavailableError, match="reset"):
+                await end.send_buffers([b"x"])
+
+    run(story)
+
+
+def test_late_bytes_of_an_old_connection_arrive_after_a_new_one_is_made() -> None:
+    async def story(world: World) -> None:
+        a, b = world.node("a"), world.node("b")
+        listener = await b.transport.listen("b", 9)
+        old = await a.transport.connect("b", 9)
+        old_there = await listener.accept()
+        world.network.set_delay("a", "b", least=10.0, one_way=True)
+        await old.send_buffers([b"late"])
+        old.close()
+        world.network.set_delay("a", "b", least=0.001)
+        new = await a.transport.connect("b", 9)
+        new_there = await listener.accept()
+        await new.send_buffers([b"early"])
+        assert await receive(new_there, 5) == b"early"
+        assert a.clock.now() < 1
+        assert await receive_all(old_there) == b"late"
+        assert a.clock.now() > 10
+
+    run(story)
+
+
+def test_a_power_cut_says_no_goodbye_and_a_restart_resets_who_sends() -> None:
+    async def story(world: World) -> None:
+        a, b = world.node("a"), world.node("b")
+        idle, _ = await connect(a, b)
+        busy, _ = await connect(a, b)
+        world.crash_disk("b")
+        await busy.send_buffers([b"anyone?"])
+        with a.clock.move_on_after(100) as scope:
+            await receive(idle, 1)
+        assert scope.cancelled_caught, "half a connection: silence"
+        world.node("b")
+        with pytest.raises(PeerUnavailableError, match="reset"):
+            await receive(busy, 1)
+        with a.clock.move_on_after(100) as scope:
+            await receive(idle, 1)
+        assert scope.cancelled_caught, "who says nothing is told nothing"
+        await idle.send_buffers([b"hello?"])
+        with pytest.raises(PeerUnavailableError, match="reset"):
+            await receive(idle, 1)
+
+    run(story)
+
+
+def test_a_run_in_which_nothing_can_happen_is_stuck() -> None:
+    async def story(_world: World) -> None:
+        await trio.sleep_forever()
+
+    with pytest.raises(StuckError, match="3600 virtual seconds; seed 1"):
+        run(story)

@@ -1,0 +1,101 @@
+"""Stories as text: read, rendered, compared, found."""
+
+from pathlib import Path
+
+import pytest
+
+from scenarios.script import (
+    Comment,
+    ScriptError,
+    Step,
+    difference,
+    find_story,
+    parse,
+    read_story,
+    stories,
+)
+
+STORY = """\
+# A story
+#
+# shows: S65, S7
+# rules: KIP-101
+
+kill b1
+wait leader t-0
+----
+t-0: b2 leads
+
+# In between.
+
+run 1s
+----
+
+show t-0
+----
+one
+two
+"""
+
+
+def test_a_story_is_comments_and_steps_and_is_written_as_it_was_read() -> None:
+    story = parse(STORY)
+    assert story.title == "A story"
+    assert story.shows == ["S65", "S7"]
+    assert story.fields["rules"] == "KIP-101"
+    assert story.blocks[1:] == (
+        Step(("kill b1", "wait leader t-0"), ("t-0: b2 leads",)),
+        Comment(("# In between.",)),
+        Step(("run 1s",)),
+        Step(("show t-0",), ("one", "two")),
+    )
+    assert [step.line for step in story.steps] == [6, 13, 16]
+    assert str(story) == STORY
+
+
+def test_a_story_without_answers_is_one_yet_to_be_recorded() -> None:
+    story = parse("# New\n\n\ncluster\nrun 1s\n\n\nrun 2s")
+    assert [step.commands for step in story.steps] == [("cluster", "run 1s"), ("run 2s",)]
+    recorded = story.answered([("c is up",), ()])
+    assert str(recorded) == "# New\n\ncluster\nrun 1s\n----\nc is up\n\nrun 2s\n----\n"
+
+
+def test_an_answer_without_a_command_is_no_story() -> None:
+    with pytest.raises(ScriptError, match="line 3: an answer without"):
+        parse("# New\n\n----\nwhat?\n")
+
+
+def test_only_what_has_changed_is_a_difference() -> None:
+    story = parse(STORY)
+    assert difference(story, story) == ""
+    changed = story.answered([("t-0: b3 leads",), (), ("one", "two")])
+    lines = difference(story, changed).splitlines()
+    assert "-t-0: b2 leads" in lines
+    assert "+t-0: b3 leads" in lines
+    assert not any(line.startswith(("-one", "+one")) for line in lines)
+
+
+def test_a_story_is_found_by_name_beginning_scenario_or_file(tmp_path: Path) -> None:
+    name, path = next(iter(stories().items()))
+    assert find_story(name) == path
+    assert find_story(name.replace("-", " ").capitalize()) == path
+    assert find_story(name[:-5]) == path
+    shown = "S65"
+    assert shown in read_story(find_story(shown)).shows
+    own = tmp_path / "own.txt"
+    own.write_text(STORY)
+    assert find_story(str(own)) == own
+    for unknown in ("S9999", "no such story", "", str(tmp_path / "none.txt")):
+        with pytest.raises(ScriptError, match="scenario list"):
+            find_story(unknown)
+
+
+@pytest.mark.parametrize("path", stories().values(), ids=lambda path: path.stem)
+def test_a_story_says_what_it_shows_and_is_written_as_it_would_be_recorded(path: Path) -> None:
+    story = read_story(path)
+    page = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text()
+    assert story.shows
+    assert all(f"\n| {scenario} |" in page for scenario in story.shows)
+    assert story.fields["rules"]
+    assert path.stem == story.title.lower().replace(" ", "-").replace(",", "")
+    assert str(story) == path.read_text()

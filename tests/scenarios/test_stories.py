@@ -1,0 +1,110 @@
+"""Every story comes out as it was recorded, whatever the seed; equal seeds give equal traces."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from replication.cli.scenario import command
+from scenarios.script import ScriptError, StoryChangedError, find_story, parse, read_story, stories
+from scenarios.telling import tell
+
+FIRST = "a-leader-killed-while-it-holds-an-unreplicated-record"
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("path", stories().values(), ids=lambda path: path.stem)
+def test_a_story_is_told_as_it_was_recorded(path: Path, seed: int) -> None:
+    tell(read_story(path), seed=seed).check()
+
+
+@pytest.mark.parametrize("path", stories().values(), ids=lambda path: path.stem)
+def test_a_story_told_twice_leaves_the_same_trace(path: Path) -> None:
+    first, second = (tell(read_story(path), seed=7) for _ in range(2))
+    assert first.trace.splitlines() == second.trace.splitlines()
+    assert first.trace_hash == second.trace_hash
+    assert first.trace_hash != tell(read_story(path), seed=8).trace_hash
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "2"])
+def test_another_process_with_other_hashes_leaves_the_same_trace(hash_seed: str) -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "replication.cli", "scenario", "run", FIRST]  # noqa: RUF005
+        + ["--seed", "7", "--output", "json"],
+        env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (
+        json.loads(told.stdout)["trace_hash"]
+        == tell(read_story(find_story(FIRST)), seed=7).trace_hash
+    )
+
+
+def test_a_changed_answer_fails_until_it_is_recorded(tmp_path: Path) -> None:
+    recorded = find_story(FIRST).read_text()
+    path = tmp_path / "story.txt"
+    path.write_text(recorded.replace("acked and lost       1  four", "acked and lost       0"))
+    with pytest.raises(
+        StoryChangedError, match=r"(?s)-acked and lost +0.*\+acked and lost +1  four"
+    ):
+        tell(read_story(path)).check()
+    told = CliRunner().invoke(command, ["run", str(path)])
+    assert told.exit_code == 1
+    assert "+acked and lost       1  four" in told.output
+    assert CliRunner().invoke(command, ["run", str(path), "--record"]).exit_code == 0
+    assert path.read_text() == recorded
+    told = CliRunner().invoke(command, ["run", str(path), "--trace"])
+    assert told.exit_code == 0
+    assert "log_truncated partition=t-0 from_offset=5 to_offset=3" in told.output
+
+
+def test_the_stories_are_listed() -> None:
+    told = CliRunner().invoke(command, ["list"])
+    assert all(name in told.output for name in stories())
+    listed = json.loads(CliRunner().invoke(command, ["list", "--output", "json"]).output)
+    assert [story["name"] for story in listed] == list(stories())
+    assert listed[0]["shows"]
+
+
+@pytest.mark.parametrize(
+    ("story", "complaint"),
+    [
+        ("run 1s", "line 1, run 1s: there is no cluster yet"),
+        ("dance", "line 1, dance: unknown command 'dance'; there are cluster, topic"),
+        ("cluster brokers=1\n\n\nkill b9", "line 4, kill b9: there is no node b9"),
+        ("cluster brokers=1\nkill b1\nkill b1", "b1 is down already"),
+        ("cluster brokers=1\nstart b1", "b1 is up"),
+        ("cluster\ncluster", "a story has one cluster"),
+        ("cluster brokers=many", "'many' is no number"),
+        ("cluster no.such.key=1", "unknown key no.such.key"),
+        ("cluster brokers=1\nrun forever", "'forever' is no time"),
+        ("cluster brokers=1\nshow t", "'t' is no partition"),
+        ("cluster brokers=1\nshow t-0", "there is no t-0"),
+        ("cluster brokers=1\nheal b1", "does not take b1"),
+        ("cluster brokers=1\ntopic t replicas=b1,b7", "there is no broker 'b7'"),
+        ("cluster brokers=1\ntopic t", "topic NAME replicas="),
+        ("cluster brokers=1\nproduce t-0 acks=2 one", "produce PARTITION acks="),
+        ("cluster brokers=1\nproduce", "produce PARTITION acks="),
+        ("cluster brokers=1\nproduce t-0 ack=all one", "does not take ack"),
+        ("cluster brokers=1\nwait t-0", "wait leader PARTITION, isr"),
+        (
+            "cluster brokers=1\ntopic t replicas=b1\nproduce t-0 one\nproduce t-0 one",
+            "no value is produced twice",
+        ),
+        (
+            "cluster brokers=2\nkill b1\ntopic t replicas=b1,b2\nwait isr t-0 b1",
+            "not within 60 vir",
+        ),
+    ],
+)
+def test_what_a_story_cannot_ask_for_is_one_clear_line(story: str, complaint: str) -> None:
+    with pytest.raises(ScriptError) as raised:
+        tell(parse(story))
+    assert complaint in str(raised.value)
+    assert "\n" not in str(raised.value)

@@ -1,0 +1,189 @@
+"""Random runs find nothing wrong; with a mistake planted, they find it."""
+
+import os
+import re
+import subprocess
+import sys
+from typing import Any
+
+import attrs
+import pytest
+from click.testing import CliRunner
+
+from replication import election, leadership
+from replication.cli.scenario import command
+from replication.cluster import controller_decisions
+from replication.errors import ErrorCode
+from replication.leadership import Leadership
+from replication.metadata import PartitionRegistration
+from replication.partition import Partition
+from replication.replica_manager import LocalReplicas
+from scenarios.script import parse
+from scenarios.simulation.client import Acked, NoAnswer, ReadRecord, Refused, SentBatch
+from scenarios.swarm import ACKS_ALL, broken_promises, run_seed
+from scenarios.telling import tell
+from storage.types import Offset, TopicPartition
+
+PARTITION = TopicPartition("t", 0)
+SOME = 7
+MANY = 20
+AT_0 = Acked(0)
+
+
+@pytest.mark.parametrize("seed", range(1, 15))
+def test_nothing_goes_wrong(seed: int) -> None:
+    run = run_seed(seed)
+    assert not run.wrong, f"{run.replay_command}\n{run.traceback}"
+
+
+def test_the_lines_of_a_run_are_a_story_and_told_from_its_seed_the_same_run() -> None:
+    run = run_seed(SOME)
+    telling = tell(parse("\n".join(run.lines)), seed=SOME)
+    assert telling.trace_hash == run.trace_hash
+    assert telling.told.steps[0].answer == run.answer
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "2"])
+def test_another_process_replays_the_same_run(hash_seed: str) -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "replication.cli", "scenario", "replay", "--seed", str(SOME)],
+        env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    run = run_seed(SOME)
+    assert told.stdout.startswith("\n".join(run.lines))
+    assert f"trace {run.trace_hash}" in told.stdout
+
+
+# Mistakes, one for each way in which a run can go wrong, and a seed by which it does so soon.
+
+
+def a_leader_commits_alone(planting: pytest.MonkeyPatch) -> None:
+    def its_own_log_end(*_: object, leader_log_end: Offset, **__: object) -> Offset:
+        return leader_log_end
+
+    planting.setattr(leadership, "committed_end", its_own_log_end)
+
+
+def anybody_is_elected(planting: pytest.MonkeyPatch) -> None:
+    honest = election.elect
+
+    def elect(partition: PartitionRegistration, **how: Any) -> election.Election:
+        return honest(attrs.evolve(partition, isr=partition.replicas), **how)
+
+    planting.setattr(controller_decisions, "elect", elect)
+
+
+def nobody_truncates(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(LocalReplicas, "truncate_to", lambda *_, **__: None)
+
+
+def acks_all_waits_for_nobody(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(Leadership, "produced", lambda *_: ErrorCode.NONE)
+
+
+def whoever_fetches_joins_the_isr(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(leadership, "may_expand", lambda *_, **__: True)
+
+
+def nobody_joins_the_isr(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(Leadership, "_maybe_expand_isr", lambda *_: None)
+
+
+def nobody_is_ever_refused(planting: pytest.MonkeyPatch) -> None:
+    """The refusal is for the producer's ears only: the batch is written."""
+    honest = Partition.append_as_leader
+
+    def append(self: Partition, *of: Any, **how: Any) -> Any:
+        under = self.leadership is not None and self.leadership.under_min_isr
+        if under and how["required_acks"] == ACKS_ALL:
+            honest(self, *of, **how | {"required_acks": 1})
+        return honest(self, *of, **how)
+
+    planting.setattr(Partition, "append_as_leader", append)
+
+
+@pytest.mark.parametrize(
+    ("plant", "first", "complaint"),
+    [
+        (a_leader_commits_alone, 13, "InvariantViolatedError"),
+        (anybody_is_elected, 13, "InvariantViolatedError: .* w(ere|as) committed"),
+        (whoever_fetches_joins_the_isr, 15, "InvariantViolatedError: .* joined the ISR"),
+        (nobody_truncates, 13, "CopiesDifferError: t-.: parts at offset"),
+        (acks_all_waits_for_nobody, 14, "BrokenPromiseError: .* acked with acks=all and lost"),
+        (nobody_is_ever_refused, 36, "BrokenPromiseError: .* refused before they were written"),
+        (nobody_joins_the_isr, 1, "NotInTimeError: .* the isr of t-. is"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_planted_mistake_is_found(
+    plant: Any, first: int, complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    found = (run_seed(seed).wrong for seed in range(first, first + MANY))
+    assert any(re.match(complaint, wrong) for wrong in found)
+
+
+# What a producer was promised.
+
+
+def sent(*values: str, acks: int = ACKS_ALL, outcome: Any = AT_0) -> SentBatch:
+    return SentBatch(PARTITION, values, acks, outcome)
+
+
+@pytest.mark.parametrize(
+    ("batch", "there", "complaint"),
+    [
+        (sent("a", "b"), "ab", ""),
+        (sent("a", "b"), "a", "acked with acks=all and lost: b"),
+        (sent("a", acks=1), "", "acked with acks=1 and lost: a"),
+        (sent("a", "b"), "ba", "acked at 0 and found elsewhere: a b"),
+        (sent("a", "b"), "aba", "there more than once: a"),
+        (sent("a", outcome=NoAnswer("lost")), "a", ""),
+        (sent("a", outcome=NoAnswer("lost")), "", ""),
+        (sent("a", outcome=Refused(ErrorCode.REQUEST_TIMED_OUT)), "a", ""),
+        (
+            sent("a", outcome=Refused(ErrorCode.NOT_ENOUGH_REPLICAS)),
+            "a",
+            "refused before they were written, and there: a",
+        ),
+    ],
+)
+def test_a_promise_is_kept_or_broken(batch: SentBatch, there: str, complaint: str) -> None:
+    records = [ReadRecord(offset, value) for offset, value in enumerate(there)]
+    broken = broken_promises([batch], records, may_have_lost=False, may_lose_acks_1=False)
+    assert "; ".join(broken) == complaint
+
+
+def test_what_may_be_lost_breaks_no_promise() -> None:
+    def broken(batch: SentBatch, **may: bool) -> list[str]:
+        return list(broken_promises([batch], [], **may))
+
+    assert not broken(sent("a", acks=1), may_have_lost=False, may_lose_acks_1=True)
+    assert broken(sent("a"), may_have_lost=False, may_lose_acks_1=True)
+    assert not broken(sent("a"), may_have_lost=True, may_lose_acks_1=True)
+
+
+# At the prompt.
+
+
+def test_a_swarm_tells_how_it_went() -> None:
+    told = CliRunner().invoke(command, ["swarm", "--seeds", "2", "--from", "5", "--jobs", "2"])
+    assert told.exit_code == 0, told.output
+    assert "2 seeds from 5, 0 failed: " in told.output
+
+
+def test_a_failing_seed_is_told_with_the_command_that_replays_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nobody_joins_the_isr(monkeypatch)
+    told = CliRunner().invoke(command, ["swarm", "--seeds", "1", "--from", "1", "--jobs", "1"])
+    assert told.exit_code == 1
+    found = re.search(r"seed (\d+): NotInTimeError.*\n    understudy scenario (.*)", told.output)
+    assert found, told.output
+    replayed = CliRunner().invoke(command, found[2].split())
+    assert replayed.exit_code == 1
+    assert f"seed {found[1]}, " in replayed.output
+    assert "NotInTimeError: not within 60 virtual seconds: the isr" in replayed.output

@@ -1,0 +1,110 @@
+"""Sockets and memory carry the same bytes, and break in the same way."""
+
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from replication.errors import PeerUnavailableError
+from replication.net.framing import FrameReader, send_parts
+from replication.net.seams import Transport
+from replication.net.tcp import TcpTransport
+from replication.wire.schema import Part
+from scenarios.simulation.world import World
+from storage.file_region import FileRegion
+from storage.filesystem import File, OsFileSystem
+
+CONTENT = random.Random(5).randbytes(2_000_000)
+
+Story = Callable[[Transport, str, File], Awaitable[None]]
+Carry = Callable[[Story], None]
+
+
+@pytest.fixture(params=["sockets", "sockets with short writes", "memory"])
+def carry(request: pytest.FixtureRequest, tmp_path: Path) -> Carry:
+    """Runs a story over one kind of transport, with a file that holds CONTENT."""
+
+    def over_sockets(story: Story) -> None:
+        short = request.param == "sockets with short writes"
+        file = OsFileSystem().open(str(tmp_path / "log"), create=True)
+        file.write(0, CONTENT)
+        transport = TcpTransport(send_buffer_bytes=4096 if short else None)
+        trio.run(story, transport, "127.0.0.1", file)
+        file.close()
+
+    def over_memory(story: Story) -> None:
+        async def in_world(world: World) -> None:
+            seams = world.node("a")
+            file = seams.file_system.open("/log", create=True)
+            file.write(0, CONTENT)
+            await story(seams.transport, "a", file)
+
+        World(1).run(in_world)
+
+    return over_memory if request.param == "memory" else over_sockets
+
+
+def frames(file: File) -> list[list[Part]]:
+    """Frames of buffers and regions, from nothing to more than a socket holds."""
+    return [
+        [b"one small buffer"],
+        [],
+        [b"before ", FileRegion(file, 10, 100), b" after", memoryview(CONTENT)[:5]],
+        [FileRegion(file, 0, 1), FileRegion(file, 1, 1), FileRegion(file, 1_999_999, 1)],
+        [bytes([i % 256]) * (i % 50) for i in range(3000)],
+        [b"", FileRegion(file, 123, 1_500_000), b"x" * 300_000],
+    ]
+
+
+def content(parts: list[Part]) -> bytes:
+    return b"".join(
+        part.read() if isinstance(part, FileRegion) else bytes(part)  # type: ignore[arg-type]
+        for part in parts
+    )
+
+
+def test_every_frame_arrives_as_it_was_sent(carry: Carry) -> None:
+    async def story(transport: Transport, host: str, file: File) -> None:
+        listener = await transport.listen(host, 0)
+        here = await transport.connect(host, listener.port)
+        reader = FrameReader(await listener.accept())
+
+        async def send() -> None:
+            for parts in frames(file):
+                length = len(content(parts)).to_bytes(4, "big")
+                await send_parts(here, [length, *parts])
+            here.close()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            for parts in frames(file):
+                assert bytes(await reader.receive_frame() or b"") == content(parts)
+            assert await reader.receive_frame() is None
+        reader.connection.close()
+        listener.close()
+
+    carry(story)
+
+
+def test_cancelled_inside_a_frame_the_peer_sees_it_cut_short_and_no_other(carry: Carry) -> None:
+    async def story(transport: Transport, host: str, file: File) -> None:
+        listener = await transport.listen(host, 0)
+        here = await transport.connect(host, listener.port)
+        reader = FrameReader(await listener.accept())
+        size = 40 * len(CONTENT)
+        region = FileRegion(file, 0, len(CONTENT))
+        parts: list[Part] = [size.to_bytes(4, "big"), *[region] * 40]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send_parts, here, parts)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        with pytest.raises(PeerUnavailableError):
+            await send_parts(here, [b"\0\0\0\1x"])
+        with pytest.raises(PeerUnavailableError, match=f"of {size} bytes"):
+            await reader.receive_frame()
+        reader.connection.close()
+        listener.close()
+
+    carry(story)
