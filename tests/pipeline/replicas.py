@@ -1,0 +1,22 @@
+"""Log directories made by hand: what the audit and `verify` are to tell apart."""
+
+from pathlib import Path
+
+from storage.records import Record, encode_batch
+
+
+def batch(base_offset: int, *values: bytes, leader_epoch: int = 0) -> bytes:
+    """A batch whose records are `values`, from `base_offset` on."""
+    records = [Record(timestamp=1000 + base_offset, value=value) for value in values]
+    return encode_batch(records, base_offset=base_offset, leader_epoch=leader_epoch)
+
+
+def write_segment(log_dir: Path, partition: str, base_offset: int, *batches: bytes) -> None:
+    directory = log_dir / partition
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{base_offset:020d}.log").write_bytes(b"".join(batches))
+
+
+def write_replica(log_dir: Path, partition: str, *batches: bytes) -> None:
+    """A log of one segment that begins at offset 0."""
+    write_segment(log_dir, partition, 0, *batches)
