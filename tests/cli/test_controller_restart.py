@@ -1,0 +1,80 @@
+"""The controller dies and comes back: no metadata is lost, and data goes on flowing."""
+
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from replication.cli.demo.run import CONFIG
+from replication.cli.demo.workload import create_topic
+from replication.cli.isolated import CONTROLLER, HOST, IsolatedCluster
+from replication.cli.probe import fetch_metadata
+
+pytestmark = [pytest.mark.client, pytest.mark.slow]
+
+
+def topics(cluster: IsolatedCluster, *, wanted: set[str]) -> dict[str | None, bytes]:
+    """Name to topic id, once every broker tells the same, and tells `wanted`."""
+    deadline = time.monotonic() + 20
+    answers: list[dict[str | None, bytes]] = []
+    while time.monotonic() < deadline:
+        answers = [
+            {topic.name: topic.topic_id for topic in fetch_metadata(HOST, port).topics}
+            for port in cluster.ports[: cluster.brokers]
+        ]
+        if set(answers[0]) == wanted and all(answer == answers[0] for answer in answers):
+            return answers[0]
+        time.sleep(0.02)
+    raise AssertionError(f"the brokers do not agree on {wanted}: {answers}")
+
+
+def produce(producer: Producer, topic: str, count: int) -> int:
+    """How many of `count` records were acknowledged by the whole ISR."""
+    acked: list[bool] = []
+    for number in range(count):
+        producer.produce(
+            topic, str(number), on_delivery=lambda error, _: acked.append(error is None)
+        )
+    producer.flush(30)
+    return sum(acked)
+
+
+def test_no_metadata_is_lost_and_data_goes_on_flowing(tmp_path: Path) -> None:
+    with IsolatedCluster(tmp_path, brokers=3, config=CONFIG) as cluster:
+        cluster.wait_until_ready()
+        servers = cluster.bootstrap_servers
+        create_topic(servers, "before", partitions=3, replication_factor=3)
+        known = topics(cluster, wanted={"before"})
+        producer = Producer({"bootstrap.servers": servers, "acks": "all", "log_level": 0})
+        assert produce(producer, "before", 500) == 500
+
+        cluster.kill(CONTROLLER)
+        assert produce(producer, "before", 500) == 500
+
+        cluster.start(CONTROLLER)
+        create_topic(servers, "after", partitions=3, replication_factor=3)
+        assert topics(cluster, wanted={"before", "after"}).items() > known.items()
+        assert produce(producer, "before", 500) == 500
+        assert produce(producer, "after", 500) == 500
+
+
+def test_a_leader_that_dies_while_the_controller_is_away_is_replaced_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    with IsolatedCluster(tmp_path, brokers=3, config=CONFIG) as cluster:
+        cluster.wait_until_ready()
+        create_topic(cluster.bootstrap_servers, "t", partitions=1, replication_factor=3)
+        topics(cluster, wanted={"t"})
+        (partition,) = fetch_metadata(HOST, cluster.ports[0]).topics[0].partitions
+        victim = partition.leader_id
+        cluster.kill(CONTROLLER)
+        cluster.kill(victim)
+        cluster.start(CONTROLLER)
+        producer = Producer(
+            {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "log_level": 0}
+        )
+        assert produce(producer, "t", 100) == 100
+        survivor = next(node for node in (1, 2, 3) if node != victim)
+        (partition,) = fetch_metadata(HOST, cluster.ports[survivor - 1]).topics[0].partitions
+        assert partition.leader_id not in (victim, -1)

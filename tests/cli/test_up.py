@@ -1,0 +1,279 @@
+"""`understudy up` and `understudy broker`, as processes: what they say and how they end."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from replication.cli.isolated import HOST, free_ports
+from replication.cli.probe import broker_ids, fetch_metadata
+from replication.errors import ErrorCode
+from replication.net import production_seams
+from storage.errors import LogDirectoryLockedError
+from storage.filesystem import OsFileSystem
+from tests.replication.cluster.clients import Client
+
+pytestmark = pytest.mark.slow
+
+TIMEOUT = 30
+
+
+@contextmanager
+def running(*arguments: str, before: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
+    command = [*before, sys.executable, "-m", "replication.cli", *arguments]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def table_of(process: subprocess.Popen[str], brokers: int) -> list[list[str]]:
+    """The rows that `up` prints when its brokers are ready."""
+    assert process.stdout is not None
+    rows = [process.stdout.readline().split() for _ in range(brokers + 1)]
+    assert rows[0] == ["NODE-ID", "STATUS", "KAFKA-ADDRESS"], process.communicate()
+    return rows[1:]
+
+
+def stopped(process: subprocess.Popen[str], signal_number: int) -> int:
+    process.send_signal(signal_number)
+    return process.wait(TIMEOUT)
+
+
+def refused(*arguments: str) -> str:
+    """The one line on stderr of a command that exits with 1."""
+    command = [sys.executable, "-m", "replication.cli", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)
+    assert (done.returncode, done.stdout) == (1, ""), done
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+@pytest.mark.parametrize("flags", [[], ["--isolated"]], ids=["one process", "isolated"])
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
+def test_up_shows_brokers_that_answer_and_leaves_in_good_order(
+    tmp_path: Path, flags: list[str], signal_number: int
+) -> None:
+    with running("up", "-n", "2", "--any-port", "--data-dir", str(tmp_path), *flags) as process:
+        rows = table_of(process, 2)
+        assert [row[:2] for row in rows] == [["1", "running"], ["2", "running"]]
+        for _, _, address in rows:
+            assert broker_ids(HOST, int(address.rpartition(":")[2])) == {1, 2}
+        assert stopped(process, signal_number) == 0
+    for broker_id in (1, 2):
+        log_directory = tmp_path / f"broker-{broker_id}" / "log"
+        assert (log_directory / ".kafka_cleanshutdown").exists()
+        assert (tmp_path / f"broker-{broker_id}" / "events.journal").stat().st_size > 0
+
+
+@pytest.mark.parametrize("flags", [[], ["--isolated"]], ids=["one process", "isolated"])
+def test_what_was_acked_is_there_again_after_up_was_killed(
+    tmp_path: Path, flags: list[str]
+) -> None:
+    """Its session has to end before a killed broker may register again: a short one here."""
+    arguments = ["up", "-n", "2", "--any-port", "--data-dir", str(tmp_path), *flags]
+    arguments += ["-X", "broker.session.timeout.ms=1000", "-X", "broker.heartbeat.interval.ms=200"]
+    client = Client(production_seams())
+    topic_id = bytes(16)
+
+    def leader() -> str:
+        (topic,) = fetch_metadata(HOST, port).topics
+        assert (topic.name, topic.topic_id) == ("t", topic_id)
+        return ports[topic.partitions[0].leader_id]
+
+    def produced_once_it_leads() -> int:
+        """Ask until the leader has heard that it leads, as a client would."""
+        for _ in range(1000):
+            acked = trio.run(client.produce, leader(), "t", b"one", b"two")
+            if acked.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                return acked.error_code
+            time.sleep(0.01)
+        raise AssertionError("the leader never heard that it leads")
+
+    with running(*arguments) as process:
+        ports = {int(row[0]): row[2] for row in table_of(process, 2)}
+        port = int(ports[1].rpartition(":")[2])
+        create = partial(client.create_topic, ports[1], "t", replicas=2)
+        topic_id = trio.run(create)
+        assert produced_once_it_leads() == ErrorCode.NONE
+        process.kill()
+        process.wait(TIMEOUT)
+    wait_until_free(tmp_path, brokers=2)
+    with running(*arguments) as process:
+        ports = {int(row[0]): row[2] for row in table_of(process, 2)}
+        port = int(ports[1].rpartition(":")[2])
+        while fetch_metadata(HOST, port).topics[0].partitions[0].leader_id < 0:
+            time.sleep(0.05)
+        assert trio.run(client.read_all, leader(), topic_id) == [b"one", b"two"]
+        assert stopped(process, signal.SIGTERM) == 0
+
+
+def test_a_cluster_may_be_started_one_way_today_and_the_other_way_tomorrow(
+    tmp_path: Path,
+) -> None:
+    for flags in ([], ["--isolated"], []):
+        arguments = ["up", "-n", "1", "--any-port", "--data-dir", str(tmp_path), *flags]
+        with running(*arguments) as process:
+            table_of(process, 1)
+            assert stopped(process, signal.SIGTERM) == 0
+
+
+def test_a_second_cluster_on_the_same_directory_is_refused(tmp_path: Path) -> None:
+    arguments = ["up", "-n", "1", "--any-port", "--data-dir", str(tmp_path)]
+    with running(*arguments) as process:
+        table_of(process, 1)
+        assert "another process is using" in refused(*arguments)
+        assert stopped(process, signal.SIGTERM) == 0
+
+
+def test_a_second_isolated_cluster_leaves_the_files_of_the_first_alone(tmp_path: Path) -> None:
+    arguments = ["up", "-n", "1", "--any-port", "--isolated", "--data-dir", str(tmp_path)]
+    with running(*arguments) as process:
+        table_of(process, 1)
+        before = (tmp_path / "broker-1" / "server.properties").read_text()
+        assert f"another process is using {tmp_path}" in refused(*arguments)
+        assert (tmp_path / "broker-1" / "server.properties").read_text() == before
+        assert stopped(process, signal.SIGTERM) == 0
+
+
+def test_isolated_nodes_end_in_good_order_when_who_started_them_is_killed(tmp_path: Path) -> None:
+    arguments = ["up", "-n", "1", "--any-port", "--isolated", "--data-dir", str(tmp_path)]
+    with running(*arguments) as process:
+        ((_, _, address),) = table_of(process, 1)
+        process.kill()
+        process.wait(TIMEOUT)
+    wait_until_free(tmp_path, brokers=1)
+    assert broker_ids(HOST, int(address.rpartition(":")[2])) == set()
+    assert (tmp_path / "broker-1" / "log" / ".kafka_cleanshutdown").exists()
+
+
+def wait_until_free(data_dir: Path, *, brokers: int) -> None:
+    """Until no node of a cluster runs any more."""
+    nodes = ["controller", *(f"broker-{broker_id}" for broker_id in range(1, brokers + 1))]
+    locks = [data_dir / node / "log" / ".lock" for node in nodes]
+    deadline = time.monotonic() + TIMEOUT
+    while not all(map(is_free, locks)):
+        assert time.monotonic() < deadline, "a node outlived who started it"
+        time.sleep(0.05)
+
+
+def is_free(lock: Path) -> bool:
+    try:
+        OsFileSystem().lock(str(lock)).release()
+    except LogDirectoryLockedError:
+        return False
+    return True
+
+
+def test_more_files_are_opened_than_a_shell_allows_at_first(tmp_path: Path) -> None:
+    """Each partition holds three; 64 is less than three brokers take to start."""
+    arguments = ["up", "-n", "3", "--any-port", "--data-dir", str(tmp_path)]
+    command = ["/bin/sh", "-c", 'ulimit -S -n 64; exec "$@"', "sh"]
+    with running(*arguments, before=command) as process:
+        rows = table_of(process, 3)
+        port = int(rows[0][2].rpartition(":")[2])
+        seams = production_seams()
+
+        async def create() -> None:
+            await Client(seams).create_topic(f"{HOST}:{port}", "t", partitions=20, replicas=3)
+
+        trio.run(create)
+        metadata = fetch_metadata(HOST, port)
+        assert all(each.leader_id > 0 for each in metadata.topics[0].partitions)
+        assert stopped(process, signal.SIGTERM) == 0
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with running("up", "-n", "1", "--any-port", "--data-dir", str(tmp_path / "1")) as process:
+        ((_, _, address),) = table_of(process, 1)
+        port = address.rpartition(":")[2]
+        line = refused("up", "-n", "1", "--base-port", port, "--data-dir", str(tmp_path / "2"))
+        assert f"cannot listen on PLAINTEXT://127.0.0.1:{port}" in line
+
+
+def test_an_unknown_key_is_named_with_the_nearest_one() -> None:
+    line = refused("up", "--any-port", "-X", "log.segmnt.bytes=1000")
+    assert line == "understudy: unknown key log.segmnt.bytes; did you mean log.segment.bytes?"
+
+
+def test_contradicting_flags_are_a_usage_error() -> None:
+    command = [sys.executable, "-m", "replication.cli", "up", "--any-port", "--base-port", "9092"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)
+    assert done.returncode == 2
+
+
+def properties_of(path: Path, **entries: str) -> Path:
+    """A server.properties for one node that is broker and controller at once."""
+    broker, controller = free_ports(2)
+    found = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "listeners": f"PLAINTEXT://{HOST}:{broker},CONTROLLER://{HOST}:{controller}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"1@{HOST}:{controller}",
+        "log.dirs": str(path / "log"),
+    } | {key.replace("_", "."): value for key, value in entries.items()}
+    properties = path / "server.properties"
+    properties.write_text("".join(f"{key}={value}\n" for key, value in found.items()))
+    return properties
+
+
+def test_one_node_may_be_broker_and_controller(tmp_path: Path) -> None:
+    properties = properties_of(tmp_path)
+    listeners = properties.read_text().split(f"{HOST}:")
+    port = int(listeners[1].partition(",")[0])
+    with running("broker", "--config", str(properties)) as process:
+        while broker_ids(HOST, port) != {1}:
+            assert process.poll() is None, process.communicate()
+        assert stopped(process, signal.SIGTERM) == 0
+
+
+def test_a_directory_of_another_node_or_cluster_is_refused(tmp_path: Path) -> None:
+    with running("up", "-n", "1", "--any-port", "--data-dir", str(tmp_path)) as process:
+        table_of(process, 1)
+        assert stopped(process, signal.SIGTERM) == 0
+    theirs = {
+        "process_roles": "broker",
+        "log_dirs": str(tmp_path / "broker-1" / "log"),
+    }
+    other_cluster = properties_of(tmp_path, cluster_id="other", **theirs)
+    assert "belongs to cluster understudy" in last_line("broker", "--config", str(other_cluster))
+    other_node = properties_of(tmp_path, node_id="2", **theirs)
+    assert "belongs to node 1" in last_line("broker", "--config", str(other_node))
+
+
+def test_a_broker_without_a_controller_is_refused_before_it_makes_a_directory(
+    tmp_path: Path,
+) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text(f"broker.id=0\nlog.dirs={tmp_path}/log\n")
+    line = refused("broker", "--config", str(properties))
+    assert "controller.quorum.bootstrap.servers is missing" in line
+    assert not (tmp_path / "log").exists()
+
+
+def test_a_file_that_is_not_utf_8_is_read_as_java_reads_it(tmp_path: Path) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_bytes(
+        "# f\u00fcr alle\nnode.id=1\nlog.dirs=/x\nbroker.rak=r1\n".encode("latin-1")
+    )
+    line = refused("broker", "--config", str(properties))
+    assert line == "understudy: unknown key broker.rak; did you mean broker.rack?"
+
+
+def last_line(*arguments: str) -> str:
+    """Of stderr, where a node's log goes as well; the command exits with 1."""
+    command = [sys.executable, "-m", "replication.cli", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)
+    assert done.returncode == 1, done
+    return done.stderr.splitlines()[-1]

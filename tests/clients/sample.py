@@ -1,0 +1,81 @@
+"""What every stock client is asked to do, and how what came of it is looked at."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TypeVar
+
+import attrs
+import trio
+
+from replication.cluster.cluster import Cluster, open_cluster
+from replication.events import ConnectionRefused, Event
+from storage.compression import Codec
+from storage.record_batch import walk
+
+T = TypeVar("T")
+
+TOPIC = "topic"
+PARTITIONS = 3
+COUNT = 300
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+
+
+@attrs.frozen
+class Sample:
+    """A record as a client sends it, and must get it back."""
+
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: tuple[tuple[str, bytes], ...]
+
+
+def samples() -> list[Sample]:
+    """With and without keys, values and headers; compressible."""
+    return [
+        Sample(
+            partition=index % PARTITIONS,
+            key=None if index % 4 == 0 else f"key {index}".encode(),
+            value=None if index % 50 == 49 else f"value {index} ".encode() * 10,
+            timestamp=1_600_000_000_000 + index,
+            headers=(("one", b"1"), ("empty", b"")) if index % 5 == 0 else (),
+        )
+        for index in range(COUNT)
+    ]
+
+
+@asynccontextmanager
+async def cluster_for_clients(**properties: str) -> AsyncIterator[Cluster]:
+    """Three brokers, at which nobody may have stumbled when the block ends."""
+    refused: list[Event] = []
+
+    def note(event: Event) -> None:
+        if isinstance(event, ConnectionRefused):
+            refused.append(event)
+
+    named = {key.replace("_", "."): value for key, value in properties.items()}
+    async with open_cluster(brokers=3, properties=named, make_sink=lambda _: note) as cluster:
+        yield cluster
+    assert refused == []
+
+
+async def in_thread(work: Callable[..., T], *args: object) -> T:
+    """A blocking client, away from the loop that serves it."""
+    return await trio.to_thread.run_sync(partial(work, *args))
+
+
+def stored_codecs(cluster: Cluster) -> set[Codec]:
+    """The codec bits of every batch on the disks of the brokers (KAFKA-18659)."""
+    found: set[Codec] = set()
+    for broker in cluster.brokers.values():
+        for topic_partition in broker.replica_manager.describe():
+            log = broker.logs.get(topic_partition)
+            assert log is not None
+            data = log.read(
+                0, 1 << 30, max_offset_exclusive=log.log_end_offset, min_one=True
+            ).records
+            assert data is not None
+            found |= {header.codec for _, header in walk(data.read())}
+    return found

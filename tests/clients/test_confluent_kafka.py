@@ -1,0 +1,334 @@
+"""librdkafka, the client of most languages, against three brokers over loopback."""
+
+import time
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource, ConfigSource
+from confluent_kafka.cimpl import KafkaError, KafkaException, NewTopic
+
+from replication.cluster.cluster import Cluster
+from storage.compression import Codec
+from storage.types import TopicPartition
+from tests.clients.sample import (
+    CODECS,
+    COUNT,
+    PARTITIONS,
+    TOPIC,
+    Sample,
+    cluster_for_clients,
+    in_thread,
+    samples,
+    stored_codecs,
+)
+
+pytestmark = pytest.mark.client
+
+
+def create_topic(bootstrap_servers: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)]).values():
+        future.result(timeout=10)
+
+
+def produce(bootstrap_servers: str, codec: str, idempotent: bool) -> list[object]:
+    """The errors of those that were not acked."""
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "compression.type": codec,
+            "enable.idempotence": idempotent,
+            "acks": "all",
+        }
+    )
+    errors: list[object] = []
+
+    def delivered(error: object, _: object) -> None:
+        if error is not None:
+            errors.append(error)
+
+    for each in samples():
+        producer.produce(
+            TOPIC,
+            partition=each.partition,
+            key=each.key,
+            value=each.value,
+            timestamp=each.timestamp,
+            headers=list(each.headers),
+            on_delivery=delivered,
+        )
+    assert producer.flush(20) == 0
+    return errors
+
+
+def consume(bootstrap_servers: str) -> list[Sample]:
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": bootstrap_servers, "group.id": "g", "enable.auto.commit": False}
+    )
+    consumer.assign(
+        [confluent_kafka.TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)]
+    )
+    read: list[Sample] = []
+    while len(read) < COUNT:
+        messages = consumer.consume(COUNT, timeout=10)
+        assert messages, f"only {len(read)} of {COUNT}"
+        for message in messages:
+            assert message.error() is None, message.error()
+            read.append(_sample(message))
+    consumer.close()
+    return sorted(read, key=lambda each: each.timestamp)
+
+
+def _sample(message: confluent_kafka.Message) -> Sample:
+    partition = message.partition()
+    assert partition is not None
+    headers = message.headers() or []
+    assert isinstance(headers, list)
+    return Sample(
+        partition=partition,
+        key=message.key(),
+        value=message.value(),
+        timestamp=message.timestamp()[1],
+        headers=tuple((name, value) for name, value in headers if isinstance(value, bytes)),
+    )
+
+
+@pytest.mark.parametrize("idempotent", [False, True], ids=["plain", "idempotent"])
+@pytest.mark.parametrize("codec", CODECS)
+async def test_what_is_produced_is_read_back_as_it_was(codec: str, idempotent: bool) -> None:
+    async with cluster_for_clients() as cluster:
+        await in_thread(create_topic, cluster.bootstrap_servers)
+        assert await in_thread(produce, cluster.bootstrap_servers, codec, idempotent) == []
+        assert await in_thread(consume, cluster.bootstrap_servers) == samples()
+        assert stored_codecs(cluster) == {Codec[codec.upper()]}
+
+
+async def test_a_topic_is_made_by_producing_to_it() -> None:
+    async with cluster_for_clients(num_partitions="3") as cluster:
+        assert await in_thread(produce, cluster.bootstrap_servers, "none", False) == []
+        registration = cluster.partition(TOPIC, 0)
+        assert registration is not None
+        assert len(registration.replicas) == 3
+
+
+async def test_the_metadata_of_a_cluster_names_brokers_leaders_and_replicas() -> None:
+    def look(bootstrap_servers: str) -> None:
+        create_topic(bootstrap_servers)
+        metadata = AdminClient({"bootstrap.servers": bootstrap_servers}).list_topics(timeout=10)
+        assert sorted(metadata.brokers) == [1, 2, 3]
+        partitions = metadata.topics[TOPIC].partitions
+        assert sorted(partitions) == [0, 1, 2]
+        assert {partition.leader for partition in partitions.values()} == {1, 2, 3}
+        assert all(sorted(partition.isrs) == [1, 2, 3] for partition in partitions.values())
+
+    async with cluster_for_clients() as cluster:
+        await in_thread(look, cluster.bootstrap_servers)
+
+
+async def test_a_group_subscription_is_told_that_there_is_no_coordinator() -> None:
+    def subscribe(bootstrap_servers: str) -> None:
+        create_topic(bootstrap_servers)
+        consumer = confluent_kafka.Consumer(
+            {"bootstrap.servers": bootstrap_servers, "group.id": "g"}
+        )
+        consumer.subscribe([TOPIC])
+        assert consumer.poll(1.0) is None
+        consumer.close()
+
+    async with cluster_for_clients() as cluster:
+        await in_thread(subscribe, cluster.bootstrap_servers)
+
+
+async def test_a_topic_is_described_and_deleted() -> None:
+    def look(bootstrap_servers: str) -> None:
+        create_topic(bootstrap_servers)
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        resource = ConfigResource(ConfigResource.Type.TOPIC, TOPIC)
+        (described,) = [each.result(10) for each in admin.describe_configs([resource]).values()]
+        assert described["segment.bytes"].value == str(1 << 30)
+        assert described["segment.bytes"].is_default
+        for future in admin.delete_topics([TOPIC]).values():
+            future.result(timeout=10)
+        assert TOPIC not in admin.list_topics(timeout=10).topics
+
+    async with cluster_for_clients() as cluster:
+        await in_thread(look, cluster.bootstrap_servers)
+
+
+def described(admin: AdminClient, asked: list[ConfigResource]) -> list[dict[str, Any]]:
+    """Asked again while the broker that is asked has not heard of the topic yet."""
+    for _ in range(200):
+        try:
+            return [each.result(10) for each in admin.describe_configs(asked).values()]
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+            time.sleep(0.05)
+    raise AssertionError(f"no broker has heard of {asked}")
+
+
+async def test_configurations_say_where_their_values_come_from() -> None:
+    def look(bootstrap_servers: str) -> None:
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        topic = NewTopic(TOPIC, 1, 3, config={"retention.ms": "1000"})
+        admin.create_topics([topic])[TOPIC].result(10)
+        asked = [
+            ConfigResource(ConfigResource.Type.TOPIC, TOPIC),
+            ConfigResource(ConfigResource.Type.BROKER, "2"),
+        ]
+        topic_entries, broker_entries = described(admin, asked)
+
+        def told(entries: Any, key: str) -> tuple[str, ConfigSource]:
+            return entries[key].value, ConfigSource(entries[key].source)
+
+        default, static = ConfigSource.DEFAULT_CONFIG, ConfigSource.STATIC_BROKER_CONFIG
+        assert told(topic_entries, "retention.ms") == ("1000", ConfigSource.DYNAMIC_TOPIC_CONFIG)
+        assert told(topic_entries, "min.insync.replicas") == ("2", static)
+        assert told(topic_entries, "cleanup.policy") == ("delete", default)
+        assert told(broker_entries, "node.id") == ("2", static)
+        assert told(broker_entries, "replica.lag.time.max.ms") == ("30000", default)
+        synonyms = topic_entries["retention.ms"].synonyms
+        assert {name: each.value for name, each in synonyms.items()} == {
+            "retention.ms": "1000",
+            "log.retention.ms": str(7 * 24 * 3600 * 1000),
+        }
+
+    async with cluster_for_clients(min_insync_replicas="2") as cluster:
+        await in_thread(look, cluster.bootstrap_servers)
+
+
+async def test_the_cluster_is_described() -> None:
+    def look(bootstrap_servers: str) -> None:
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        described = admin.describe_cluster().result(10)
+        assert described.cluster_id == "understudy"
+        addresses = [f"{node.host}:{node.port}" for node in described.nodes]
+        assert addresses == bootstrap_servers.split(",")
+
+    async with cluster_for_clients() as cluster:
+        await in_thread(look, cluster.bootstrap_servers)
+
+
+def refusal(admin: AdminClient, topic: NewTopic) -> str:
+    with pytest.raises(KafkaException) as refused:
+        admin.create_topics([topic])[topic.topic].result(10)
+    return str(refused.value.args[0].name())
+
+
+async def test_a_topic_that_cannot_be_made_is_refused_with_kafkas_error() -> None:
+    def look(bootstrap_servers: str) -> None:
+        create_topic(bootstrap_servers)
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        assert refusal(admin, NewTopic(TOPIC, 1, 1)) == "TOPIC_ALREADY_EXISTS"
+        assert refusal(admin, NewTopic("t", 1, 4)) == "INVALID_REPLICATION_FACTOR"
+        assert refusal(admin, NewTopic("t", 0, 1)) == "INVALID_PARTITIONS"
+        assert refusal(admin, NewTopic("a/b", 1, 1)) == "TOPIC_EXCEPTION"
+        wrong = NewTopic("t", 1, 1, config={"no.such.key": "1"})
+        assert refusal(admin, wrong) == "INVALID_CONFIG"
+        asked = admin.create_topics([NewTopic("t", 1, 1), NewTopic("t", 2, 1)])
+        with pytest.raises(KafkaException, match="INVALID_REQUEST"):
+            asked["t"].result(10)
+
+    async with cluster_for_clients() as cluster:
+        await in_thread(look, cluster.bootstrap_servers)
+
+
+def produced(bootstrap_servers: str, acks: str) -> tuple[str | None, int | None]:
+    """The error and the offset of one record that is not tried again."""
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": bootstrap_servers, "acks": acks, "retries": 0}
+    )
+    told: list[tuple[str | None, int | None]] = []
+
+    def delivered(error: Any, message: confluent_kafka.Message) -> None:
+        told.append((None if error is None else error.name(), message.offset()))
+
+    producer.produce(TOPIC, partition=0, value=acks.encode(), on_delivery=delivered)
+    assert producer.flush(20) == 0
+    (outcome,) = told
+    return outcome
+
+
+async def test_acks_all_needs_min_insync_replicas_and_the_others_do_not() -> None:
+    quick = {"broker_heartbeat_interval_ms": "100", "broker_session_timeout_ms": "500"}
+    async with cluster_for_clients(min_insync_replicas="2", **quick) as cluster:
+        servers = cluster.bootstrap_servers
+        await in_thread(create_topic, servers)
+        assert await in_thread(produced, servers, "all") == (None, 0)
+        leader = cluster.leader(TOPIC, 0)
+        for follower in {1, 2, 3} - {leader}:
+            await cluster.kill_broker(follower)
+
+        def alone() -> bool:
+            partition = cluster.partition(TOPIC, 0)
+            return partition is not None and partition.isr == (leader,)
+
+        await cluster.until(alone, what="the leader is the only one in sync")
+        error, _ = await in_thread(produced, servers, "all")
+        assert error == "NOT_ENOUGH_REPLICAS"
+        assert (await in_thread(produced, servers, "1")) == (None, 1)
+        assert (await in_thread(produced, servers, "0"))[0] is None
+        await cluster.until(lambda: ends(cluster) == [3], what="acks=0 has arrived")
+
+
+def ends(cluster: Cluster) -> list[int]:
+    """The log end offsets of partition 0 on the brokers that run."""
+    return [
+        broker.replica_manager.describe()[TopicPartition(TOPIC, 0)].log_end_offset
+        for broker in cluster.brokers.values()
+    ]
+
+
+async def test_a_big_message_goes_through_where_the_topic_allows_it_and_only_there() -> None:
+    big = 5_000_000
+
+    def look(bootstrap_servers: str) -> None:
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        allowing = NewTopic("big", 1, 3, config={"max.message.bytes": str(2 * big)})
+        for future in admin.create_topics([allowing, NewTopic("small", 1, 3)]).values():
+            future.result(10)
+        producer = confluent_kafka.Producer(
+            {"bootstrap.servers": bootstrap_servers, "message.max.bytes": 2 * big, "acks": "all"}
+        )
+        errors: dict[str | None, str | None] = {}
+
+        def delivered(error: Any, message: confluent_kafka.Message) -> None:
+            errors[message.topic()] = None if error is None else error.name()
+
+        for topic in ("big", "small"):
+            producer.produce(topic, bytes(big), on_delivery=delivered)
+        assert producer.flush(20) == 0
+        assert errors == {"big": None, "small": "MSG_SIZE_TOO_LARGE"}
+        # Larger than replica.fetch.max.bytes and fetch.message.max.bytes: it goes alone.
+        consumer = confluent_kafka.Consumer(
+            {"bootstrap.servers": bootstrap_servers, "group.id": "g", "enable.auto.commit": False}
+        )
+        consumer.assign([confluent_kafka.TopicPartition("big", 0, 0)])
+        (message,) = consumer.consume(1, timeout=10)
+        assert message.value() == bytes(big)
+        consumer.close()
+
+    async with cluster_for_clients() as cluster:
+        await in_thread(look, cluster.bootstrap_servers)
+
+
+async def test_offsets_are_found_by_time() -> None:
+    def look(bootstrap_servers: str) -> None:
+        create_topic(bootstrap_servers)
+        assert produce(bootstrap_servers, "none", False) == []
+        consumer = confluent_kafka.Consumer(
+            {"bootstrap.servers": bootstrap_servers, "group.id": "g", "enable.auto.commit": False}
+        )
+        first = 1_600_000_000_000
+        for moment, offset in ((0, 0), (first + 30, 10), (first + 29, 10), (first + COUNT, -1)):
+            asked = [confluent_kafka.TopicPartition(TOPIC, 0, moment)]
+            (found,) = consumer.offsets_for_times(asked, timeout=10)
+            assert (found.error, found.offset) == (None, offset)
+        partition = confluent_kafka.TopicPartition(TOPIC, 0)
+        assert consumer.get_watermark_offsets(partition, timeout=10) == (0, COUNT // PARTITIONS)
+        consumer.close()
+
+    async with cluster_for_clients() as cluster:
+        await in_thread(look, cluster.bootstrap_servers)

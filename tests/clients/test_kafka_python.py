@@ -1,0 +1,86 @@
+"""kafka-python, against three brokers over loopback."""
+
+import kafka
+import kafka.codec
+import pytest
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from storage.compression import Codec
+from tests.clients.sample import (
+    CODECS,
+    COUNT,
+    PARTITIONS,
+    TOPIC,
+    Sample,
+    cluster_for_clients,
+    in_thread,
+    samples,
+    stored_codecs,
+)
+
+pytestmark = pytest.mark.client
+
+
+def create_topic(bootstrap_servers: str) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])
+    admin.close()
+
+
+def produce(bootstrap_servers: str, codec: str, idempotent: bool) -> None:
+    producer = kafka.KafkaProducer(
+        bootstrap_servers=bootstrap_servers,
+        compression_type=None if codec == "none" else codec,
+        enable_idempotence=idempotent,
+        acks="all",
+    )
+    sent = [
+        producer.send(
+            TOPIC,
+            partition=each.partition,
+            key=each.key,
+            value=each.value,
+            timestamp_ms=each.timestamp,
+            headers=list(each.headers),
+        )
+        for each in samples()
+    ]
+    for future in sent:
+        future.get(timeout=10)
+    producer.close()
+
+
+def consume(bootstrap_servers: str) -> list[Sample]:
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=bootstrap_servers, group_id=None, auto_offset_reset="earliest"
+    )
+    consumer.assign([kafka.TopicPartition(TOPIC, index) for index in range(PARTITIONS)])
+    read: list[Sample] = []
+    while len(read) < COUNT:
+        polled = consumer.poll(10_000)
+        assert polled, f"only {len(read)} of {COUNT}"
+        for records in polled.values():
+            read += [
+                Sample(
+                    partition=record.partition,
+                    key=record.key,
+                    value=record.value,
+                    timestamp=record.timestamp,
+                    headers=tuple(record.headers),
+                )
+                for record in records
+            ]
+    consumer.close()
+    return sorted(read, key=lambda each: each.timestamp)
+
+
+@pytest.mark.parametrize("idempotent", [False, True], ids=["plain", "idempotent"])
+@pytest.mark.parametrize("codec", CODECS)
+async def test_what_is_produced_is_read_back_as_it_was(codec: str, idempotent: bool) -> None:
+    if codec != "none" and not getattr(kafka.codec, f"has_{codec}")():
+        pytest.skip(f"kafka-python has no library for {codec} here")
+    async with cluster_for_clients() as cluster:
+        await in_thread(create_topic, cluster.bootstrap_servers)
+        await in_thread(produce, cluster.bootstrap_servers, codec, idempotent)
+        assert await in_thread(consume, cluster.bootstrap_servers) == samples()
+        assert stored_codecs(cluster) == {Codec[codec.upper()]}

@@ -1,0 +1,89 @@
+"""Drift that no other check sees: files nobody imports, promises nobody signed, pages gone stale."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conformance import disagreements, read_list, shown_ids
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("storage", "replication", "scenarios", "pipeline")
+# Run by name, so that no import line names them.
+ENTRY_POINTS = {"replication.cli.__main__"}
+
+
+def sources() -> list[Path]:
+    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_names() -> set[str]:
+    """Every module that some source or test imports, and every dotted name in the command's table."""
+    names: set[str] = set()
+    for path in [*sources(), *(ROOT / "tests").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                names.add(node.value)
+    return names
+
+
+def test_every_module_is_imported_by_another() -> None:
+    modules = {module_name(path) for path in sources() if path.name != "__init__.py"}
+    assert modules - imported_names() - ENTRY_POINTS == set()
+
+
+@pytest.mark.parametrize("path", sources(), ids=module_name)
+def test_a_module_opens_with_its_theory(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert not tree.body or ast.get_docstring(tree), f"{path.name} has no docstring"
+
+
+def test_a_todo_has_a_name() -> None:
+    # The brackets keep this line from finding itself.
+    unsigned = re.compile(r"TOD[O](?!\([a-z])|FIXM[E]")
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in [*sources(), *(ROOT / "tests").rglob("*.py")]
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if unsigned.search(line)
+    ]
+    assert found == []
+
+
+def test_files_that_the_pages_name_are_there() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    named = re.compile(r"`((?:storage|replication|scenarios|pipeline|tests|docs)/[\w./-]*)`")
+    missing = [
+        f"{page.name}: {name}"
+        for page in pages
+        for name in named.findall(page.read_text())
+        if not (ROOT / name).exists()
+    ]
+    assert missing == []
+
+
+def test_nothing_committed_names_this_machine() -> None:
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\0")
+    if not any(tracked):
+        pytest.skip("not a git checkout")
+    place = f"{ROOT}/"
+    hits = [name for name in tracked if name and place.encode() in (ROOT / name).read_bytes()]
+    assert hits == []
+
+
+def test_the_conformance_list_and_the_tests_agree() -> None:
+    """`python -m tests.conformance --write` brings the list in line."""
+    assert disagreements(read_list(), shown_ids()) == []
