@@ -19,6 +19,7 @@ import attrs
 
 from replication.errors import MetadataError
 from replication.metadata.records import (
+    BrokerConfigRecord,
     BrokerRegistrationChangeRecord,
     ClusterRecord,
     ConfigRecord,
@@ -104,6 +105,8 @@ class MetadataImage:
     topics: Mapping[str, TopicImage] = attrs.Factory(dict)
     topic_names_by_id: Mapping[TopicId, str] = attrs.Factory(dict)
     next_producer_id: int = 0
+    broker_configs: Mapping[int | None, Mapping[str, str]] = attrs.Factory(dict)
+    """What was set at run time: for one broker, and under None for all of them."""
 
     def broker(self, broker_id: int) -> BrokerRegistration | None:
         return self.brokers.get(broker_id)
@@ -164,6 +167,7 @@ class _Draft:
         self._cluster_id = base.cluster_id
         self._controller_id = base.controller_id
         self._next_producer_id = base.next_producer_id
+        self._broker_configs = base.broker_configs
         self._brokers = dict(base.brokers)
         self._topics = dict(base.topics)
         self._names = dict(base.topic_names_by_id)
@@ -191,6 +195,8 @@ class _Draft:
                 self._set_partition(record)
             case ConfigRecord():
                 self._set_config(record)
+            case BrokerConfigRecord():
+                self._set_broker_config(record)
             case ProducerIdsRecord():
                 self._next_producer_id = record.next_producer_id
             case never:
@@ -209,6 +215,7 @@ class _Draft:
             topics=self._topics,
             topic_names_by_id=self._names,
             next_producer_id=self._next_producer_id,
+            broker_configs=self._broker_configs,
         )
 
     def _change_broker(
@@ -261,10 +268,23 @@ class _Draft:
 
     def _set_config(self, record: ConfigRecord) -> None:
         _, configs = self._touch(record.topic_id)
-        if record.value is None:
-            configs.pop(record.key, None)
-        else:
-            configs[record.key] = record.value
+        _set(configs, record.key, record.value)
+
+    def _set_broker_config(self, record: BrokerConfigRecord) -> None:
+        configs = dict(self._broker_configs.get(record.broker_id, {}))
+        _set(configs, record.key, record.value)
+        # Rare enough to copy the rest each time: there is one of these for each broker at most.
+        others = {
+            key: each for key, each in self._broker_configs.items() if key != record.broker_id
+        }
+        self._broker_configs = others | ({record.broker_id: configs} if configs else {})
+
+
+def _set(configs: dict[str, str], key: str, value: str | None) -> None:
+    if value is None:
+        configs.pop(key, None)
+    else:
+        configs[key] = value
 
 
 @attrs.frozen
@@ -285,6 +305,7 @@ class MetadataDelta:
     removed: frozenset[RemovedPartition]
     reconfigured: frozenset[str]
     brokers: frozenset[int]
+    reconfigured_brokers: frozenset[int | None]
 
 
 def delta_between(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
@@ -315,6 +336,15 @@ def delta_between(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
         for broker_id in old.brokers.keys() | new.brokers.keys()
         if old.brokers.get(broker_id) != new.brokers.get(broker_id)
     }
+    reconfigured_brokers = {
+        broker_id
+        for broker_id in old.broker_configs.keys() | new.broker_configs.keys()
+        if old.broker_configs.get(broker_id) != new.broker_configs.get(broker_id)
+    }
     return MetadataDelta(
-        frozenset(changed), frozenset(removed), frozenset(reconfigured), frozenset(brokers)
+        frozenset(changed),
+        frozenset(removed),
+        frozenset(reconfigured),
+        frozenset(brokers),
+        frozenset(reconfigured_brokers),
     )

@@ -169,6 +169,19 @@ class ConfigRecord:
 
 
 @attrs.frozen
+class BrokerConfigRecord:
+    """A broker's configuration `key`, as `ConfigRecord` is a topic's; a `broker_id` of None
+    stands for every broker, and gives way to what is set for one.
+    """
+
+    TYPE: ClassVar = "broker_config"
+    VERSION: ClassVar = 1
+    broker_id: int | None
+    key: str
+    value: str | None
+
+
+@attrs.frozen
 class ProducerIdsRecord:
     """A block of producer ids was handed to a broker; the next block begins here."""
 
@@ -190,6 +203,7 @@ MetadataRecord: TypeAlias = (
     | PartitionChangeRecord
     | RemoveTopicRecord
     | ConfigRecord
+    | BrokerConfigRecord
     | ProducerIdsRecord
 )
 
@@ -206,6 +220,7 @@ _KNOWN: dict[str, dict[int, type[MetadataRecord]]] = {
         PartitionChangeRecord,
         RemoveTopicRecord,
         ConfigRecord,
+        BrokerConfigRecord,
         ProducerIdsRecord,
     )
 }

@@ -14,6 +14,7 @@ import attrs
 
 from replication.wire import (
     allocate_producer_ids,
+    alter_configs,
     alter_partition,
     api_versions,
     broker_heartbeat,
@@ -23,7 +24,9 @@ from replication.wire import (
     describe_cluster,
     describe_configs,
     fetch,
+    fetch_snapshot,
     find_coordinator,
+    incremental_alter_configs,
     init_producer_id,
     list_offsets,
     metadata,
@@ -46,7 +49,10 @@ class ApiKey(enum.IntEnum):
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    INCREMENTAL_ALTER_CONFIGS = 44
     ALTER_PARTITION = 56
+    FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
     BROKER_REGISTRATION = 62
     BROKER_HEARTBEAT = 63
@@ -104,7 +110,10 @@ _APIS = (
     _api(init_producer_id, "InitProducerId", 0, 5, 2),
     _api(offset_for_leader_epoch, "OffsetForLeaderEpoch", 2, 4, 4),
     _api(describe_configs, "DescribeConfigs", 1, 4, 4),
+    _api(alter_configs, "AlterConfigs", 0, 2, 2),
+    _api(incremental_alter_configs, "IncrementalAlterConfigs", 0, 1, 1),
     _api(alter_partition, "AlterPartition", 2, 3, 0),
+    _api(fetch_snapshot, "FetchSnapshot", 0, 1, 0),
     _api(describe_cluster, "DescribeCluster", 0, 2, 0),
     _api(broker_registration, "BrokerRegistration", 0, 4, 0),
     _api(broker_heartbeat, "BrokerHeartbeat", 0, 2, 0),

@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 from replication.errors import MetadataError
 from replication.metadata import (
     METADATA_TOPIC_ID,
+    BrokerConfigRecord,
     BrokerRegistration,
     BrokerRegistrationChangeRecord,
     ClusterRecord,
@@ -62,6 +63,7 @@ EXAMPLES: dict[str, MetadataRecord] = {
     ),
     "remove_topic-1": RemoveTopicRecord(ORDERS),
     "config-1": ConfigRecord(ORDERS, "min.insync.replicas", "2"),
+    "broker_config-1": BrokerConfigRecord(None, "log.retention.ms", "1000"),
     "producer_ids-1": ProducerIdsRecord(broker_id=1, broker_epoch=7, next_producer_id=1000),
 }
 
@@ -198,6 +200,16 @@ def test_configs_are_set_and_taken_away() -> None:
     changed = orders(ConfigRecord(ORDERS, "a", "1"), ConfigRecord(ORDERS, "b", "2"))
     assert changed.topics["orders"].configs == {"a": "1", "b": "2"}
     assert changed.apply(ConfigRecord(ORDERS, "a", None)).topics["orders"].configs == {"b": "2"}
+
+
+def test_what_is_set_for_a_broker_is_kept_apart_from_what_is_set_for_all() -> None:
+    before = image_of(BrokerConfigRecord(None, "a", "1"), BrokerConfigRecord(2, "a", "2"))
+    assert before.broker_configs == {None: {"a": "1"}, 2: {"a": "2"}}
+    after = before.apply(BrokerConfigRecord(2, "a", None))
+    assert after.broker_configs == {None: {"a": "1"}}, "nothing set is nothing kept"
+    assert delta_between(before, after).reconfigured_brokers == {2}
+    assert delta_between(after, after.apply(ClusterRecord("c"))).reconfigured_brokers == frozenset()
+    assert before.broker_configs[2] == {"a": "2"}, "an image never changes"
 
 
 def test_lookups_by_name_and_by_id() -> None:

@@ -1,0 +1,44 @@
+"""AlterConfigs (KIP-133): every key of a topic or a broker, set anew as a whole.
+
+Keys that are not named lose what was set. IncrementalAlterConfigs has replaced it, and
+clients that know no better still speak it.
+"""
+
+import attrs
+
+from replication.wire.schema import array, boolean, int8, int16, int32, string
+
+
+@attrs.define(kw_only=True)
+class AlterableConfig:
+    name: str = string()
+    value: str | None = string(nullable="0+")
+
+
+@attrs.define(kw_only=True)
+class AlterConfigsResource:
+    """`resource_type` is a `describe_configs.ResourceType`."""
+
+    resource_type: int = int8()
+    resource_name: str = string()
+    configs: list[AlterableConfig] = array(AlterableConfig)
+
+
+@attrs.define(kw_only=True)
+class AlterConfigsRequest:
+    resources: list[AlterConfigsResource] = array(AlterConfigsResource)
+    validate_only: bool = boolean()
+
+
+@attrs.define(kw_only=True)
+class AlterConfigsResourceResponse:
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    resource_type: int = int8()
+    resource_name: str = string()
+
+
+@attrs.define(kw_only=True)
+class AlterConfigsResponse:
+    throttle_time_ms: int = int32()
+    responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

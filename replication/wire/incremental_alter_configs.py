@@ -1,0 +1,45 @@
+"""IncrementalAlterConfigs (KIP-339): some keys of a topic or a broker, one operation each."""
+
+import enum
+
+import attrs
+
+from replication.wire.alter_configs import AlterConfigsResourceResponse
+from replication.wire.schema import array, boolean, int8, int32, string
+
+
+class ConfigOperation(enum.IntEnum):
+    """AlterConfigOp.OpType; the last two are for keys whose type is a list."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@attrs.define(kw_only=True)
+class AlterableConfig:
+    name: str = string()
+    config_operation: int = int8()
+    value: str | None = string(nullable="0+")
+
+
+@attrs.define(kw_only=True)
+class AlterConfigsResource:
+    """`resource_type` is a `describe_configs.ResourceType`."""
+
+    resource_type: int = int8()
+    resource_name: str = string()
+    configs: list[AlterableConfig] = array(AlterableConfig)
+
+
+@attrs.define(kw_only=True)
+class IncrementalAlterConfigsRequest:
+    resources: list[AlterConfigsResource] = array(AlterConfigsResource)
+    validate_only: bool = boolean()
+
+
+@attrs.define(kw_only=True)
+class IncrementalAlterConfigsResponse:
+    throttle_time_ms: int = int32()
+    responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)
