@@ -55,6 +55,9 @@ class PartitionObserver(Protocol):
 
     def high_watermark_moved(self, leadership: "Leadership", /) -> None: ...
 
+    def log_start_moved(self, topic_partition: TopicPartition, /) -> None:
+        """A follower's log begins elsewhere than it did."""
+
     def isr_change_proposed(self, leadership: "Leadership", pending: Pending, /) -> None:
         """Ask the controller, and hand its answer to `on_isr_answer`."""
 
@@ -149,6 +152,7 @@ class Leadership:
         """A follower has fetched what this log held up to `leader_log_end`."""
         follower = self.followers[broker]
         moved = follower.log_end_offset != fetch_offset
+        start_moved = follower.log_start_offset != log_start_offset
         follower.on_fetch(
             fetch_offset=fetch_offset,
             log_start_offset=log_start_offset,
@@ -159,6 +163,8 @@ class Leadership:
         self._maybe_expand_isr(broker, follower)
         if moved:
             self.maybe_advance_high_watermark()
+        if start_moved:
+            self.around.observer.log_start_moved(self.topic_partition)
 
     def _is_eligible(self, broker: int, follower: FollowerState) -> bool:
         image = self.around.metadata()
@@ -194,6 +200,17 @@ class Leadership:
             max_lag_ms=self.around.max_lag_ms,
         )
         return caught_up and self._is_eligible(broker, follower)
+
+    @property
+    def low_watermark(self) -> Offset:
+        """Below it no live replica has anything any more (KIP-107)."""
+        image = self.around.metadata()
+        starts = (
+            follower.log_start_offset
+            for broker, follower in self.followers.items()
+            if image.is_alive(broker)
+        )
+        return min([self.log.log_start_offset, *starts])
 
     def produced(self, required_offset: Offset) -> ErrorCode | None:
         """How an acks=all append up to `required_offset` ended; None while it has not."""

@@ -31,6 +31,7 @@ from storage.log import Log
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
 
 NO_LEADER = -1
+ALL_COMMITTED = -1  # as an offset to delete records up to
 _NOBODY: frozenset[int] = frozenset()
 
 
@@ -213,6 +214,28 @@ class Partition:
                 raise
             self.log.truncate_fully_and_start_at(error.first_offset)
             return self.log.append_as_follower(records, wall_ms=wall_ms)
+
+    # Deleting records.
+
+    def delete_records(self, offset: Offset) -> Offset:
+        """Give up what lies below `offset`, or all that is committed where that says so; where
+        every replica's log must then begin. OffsetOutOfRangeError above the high watermark.
+        """
+        self._lead()
+        if not self.log.config.is_deleted:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{self.topic_partition} keeps the last record of every key (cleanup.policy)",
+            )
+        start = self.log.high_watermark if offset == ALL_COMMITTED else offset
+        if start < 0:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{start} is no offset")
+        self.log.increment_log_start_offset(start)
+        return start
+
+    def deleted(self, offset: Offset) -> ErrorCode | None:
+        """How giving up what lies below `offset` ended; None while a live replica has some."""
+        return ErrorCode.NONE if self._lead().low_watermark >= offset else None
 
     # Fetches.
 

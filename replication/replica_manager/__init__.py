@@ -2,6 +2,7 @@
 
     handlers ──> ReplicaManager ──┬─ produce.py   append, and wait for followers
                                   ├─ fetch.py     read, or wait for something to read
+                                  ├─ delete_records.py  move log starts, and wait for followers
                                   ├─ roles.py     metadata: lead, follow, stop
                                   ├─ retention.py old segments go
     fetchers ──> LocalReplicas ───┴─ followed.py  append what leaders say
@@ -23,13 +24,19 @@ from replication.replica_manager.manager import (
     MakeFetcherManager,
     ReplicaManager,
 )
-from replication.replica_manager.produce import INTERNAL_TOPICS
-from replication.replica_manager.results import EpochEndResult, ListOffsetsResult, ProduceResult
+from replication.replica_manager.results import (
+    INTERNAL_TOPICS,
+    DeleteRecordsResult,
+    EpochEndResult,
+    ListOffsetsResult,
+    ProduceResult,
+)
 from replication.replica_manager.roles import FetcherManager
 
 __all__ = [
     "INTERNAL_TOPICS",
     "AlterPartitionManager",
+    "DeleteRecordsResult",
     "EpochEndResult",
     "FetcherManager",
     "ListOffsetsResult",

@@ -17,12 +17,14 @@ from replication.metadata import MetadataDelta, MetadataImage
 from replication.net.seams import Seams
 from replication.partition import Partition, PartitionSnapshot
 from replication.purgatory import Purgatory
+from replication.replica_manager.delete_records import DeleteRecordsPath
 from replication.replica_manager.fetch import FetchPath
 from replication.replica_manager.followed import LocalReplicas
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.isr_events import changed, proposed, refused
 from replication.replica_manager.produce import ProducePath
 from replication.replica_manager.results import (
+    DeleteRecordsResult,
     EpochEndResult,
     ListOffsetsResult,
     ProduceResult,
@@ -33,7 +35,7 @@ from replication.replica_manager.roles import FetcherManager, RoleChanges
 from storage.errors import KafkaStorageError, StorageError
 from storage.log import Log
 from storage.log_manager import LogManager
-from storage.types import LeaderEpoch, TopicId, TopicPartition
+from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
 
 HIGH_WATERMARK_REPORT_MS = 100
 FLUSH_ROLLED_MS = 1000
@@ -88,6 +90,9 @@ class ReplicaManager:
         self.fetch_purgatory: Purgatory[TopicPartition] = Purgatory(
             clock=seams.clock, on_bug=on_bug
         )
+        self.delete_records_purgatory: Purgatory[TopicPartition] = Purgatory(
+            clock=seams.clock, on_bug=on_bug
+        )
         self._around = Surroundings(
             broker_id=broker_id,
             broker_epoch=broker_epoch,
@@ -100,6 +105,12 @@ class ReplicaManager:
             hosted=self._hosted,
             purgatory=self.produce_purgatory,
             clock=seams.clock,
+            on_storage_failure=self._on_log_failure,
+        )
+        self._delete_records = DeleteRecordsPath(
+            hosted=self._hosted,
+            purgatory=self.delete_records_purgatory,
+            fetches=self.fetch_purgatory,
             on_storage_failure=self._on_log_failure,
         )
         self._fetch = FetchPath(
@@ -270,6 +281,14 @@ class ReplicaManager:
             internal_topics_allowed=internal_topics_allowed,
         )
 
+    async def delete_records(
+        self, offsets: Mapping[TopicPartition, Offset], *, timeout_ms: int
+    ) -> dict[TopicPartition, DeleteRecordsResult]:
+        """Give up what lies below each offset (-1: all that is committed), here and, before this
+        returns or the time is up, on every live follower. One result per entry.
+        """
+        return await self._delete_records.delete(offsets, timeout_ms=timeout_ms)
+
     async def fetch_records(self, params: FetchParams, wanted: Wanted) -> Answers:
         """Read every partition that is wanted, after waiting for `params.min_bytes` if need be.
 
@@ -339,6 +358,9 @@ class ReplicaManager:
     def log_end_moved(self, topic_partition: TopicPartition) -> None:
         self.fetch_purgatory.check(topic_partition)
 
+    def log_start_moved(self, topic_partition: TopicPartition) -> None:
+        self.delete_records_purgatory.check(topic_partition)
+
     def high_watermark_moved(self, leadership: Leadership) -> None:
         self._complete_delayed(leadership.topic_partition)
         self._reporter.advanced(
@@ -376,6 +398,7 @@ class ReplicaManager:
     def _complete_delayed(self, topic_partition: TopicPartition) -> None:
         self.produce_purgatory.check(topic_partition)
         self.fetch_purgatory.check(topic_partition)
+        self.delete_records_purgatory.check(topic_partition)
 
     def _on_log_failure(self, partition: Partition, error: StorageError) -> None:
         self._on_failure(partition.topic_partition, partition.topic_id, error)

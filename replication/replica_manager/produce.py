@@ -19,8 +19,9 @@ from replication.errors import ErrorCode, KafkaError
 from replication.net.seams import NodeClock
 from replication.partition import Partition
 from replication.purgatory import Purgatory
+from replication.replica_manager.delayed import DelayedOutcomes
 from replication.replica_manager.hosted import HostedPartitions
-from replication.replica_manager.results import ProduceResult, code_of
+from replication.replica_manager.results import INTERNAL_TOPICS, ProduceResult, code_of
 from storage.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -34,38 +35,6 @@ from storage.types import NO_OFFSET, Offset, TopicPartition
 ACKS_ALL: Final = -1
 _ACKS: Final = frozenset({ACKS_ALL, 0, 1})
 _EXPECTED: Final = (CorruptRecordError, RecordTooLargeError, RecordBatchTooLargeError)
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
-
-
-@attrs.define(eq=False)
-class DelayedProduce:
-    """Waits until every partition in `required` has passed its offset, or cannot any more."""
-
-    hosted: HostedPartitions
-    required: dict[TopicPartition, Offset]
-    outcomes: dict[TopicPartition, ErrorCode] = attrs.field(factory=dict)
-
-    def satisfied(self) -> bool:
-        for topic_partition in list(self.required):
-            self._look_at(topic_partition)
-        return not self.required
-
-    def satisfied_by(self, key: TopicPartition, /) -> bool:
-        self._look_at(key)
-        return not self.required
-
-    def _look_at(self, topic_partition: TopicPartition) -> None:
-        """An outcome is final when it is seen: who loses the lead may win it back later."""
-        required = self.required.get(topic_partition)
-        if required is None:
-            return
-        try:
-            outcome = self.hosted.get(topic_partition).produced(required)
-        except KafkaError as error:
-            outcome = error.code
-        if outcome is not None:
-            self.outcomes[topic_partition] = outcome
-            del self.required[topic_partition]
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -140,7 +109,7 @@ class ProducePath:
         timeout_ms: int,
     ) -> dict[TopicPartition, ProduceResult]:
         waiting = list(required)
-        delayed = DelayedProduce(self.hosted, required)
+        delayed = DelayedOutcomes(self.hosted, required, Partition.produced)
         await self.purgatory.wait(delayed, waiting, timeout_ms=timeout_ms)
         outcomes = (
             (each, delayed.outcomes.get(each, ErrorCode.REQUEST_TIMED_OUT)) for each in waiting

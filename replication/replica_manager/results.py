@@ -1,6 +1,7 @@
 """What the requests to a broker's replicas are answered, and how a log's refusal is told."""
 
 from collections.abc import Mapping
+from typing import Final
 
 import attrs
 
@@ -19,6 +20,8 @@ from storage.errors import (
     UnsupportedCompressionTypeError,
 )
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
 # The first that fits: a class before those it derives from.
 _CODES: tuple[tuple[type[StorageError], ErrorCode], ...] = (
@@ -53,6 +56,14 @@ class ProduceResult:
     log_start_offset: Offset = NO_OFFSET
     record_errors: Mapping[int, str] = attrs.field(factory=dict)
     error_message: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class DeleteRecordsResult:
+    """Where every live replica's log begins at the latest now; -1 with an error."""
+
+    error: ErrorCode = ErrorCode.NONE
+    low_watermark: Offset = NO_OFFSET
 
 
 @attrs.frozen(kw_only=True)

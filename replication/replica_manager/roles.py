@@ -249,6 +249,7 @@ class RoleChanges:
             if partition.leadership is not None:
                 if not changed.isdisjoint(partition.replicas):
                     partition.leadership.maybe_advance_high_watermark()
+                    self.complete_delayed(partition.topic_partition)
             elif partition.leader in changed:
                 leader = self._endpoint(image, partition.leader)
                 if leader is not None and leader != self._following.get(partition.topic_partition):

@@ -20,6 +20,7 @@ from replication.wire import (
     broker_heartbeat,
     broker_registration,
     create_topics,
+    delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
@@ -46,6 +47,7 @@ class ApiKey(enum.IntEnum):
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
@@ -107,6 +109,7 @@ _APIS = (
     _api(api_versions, "ApiVersions", 0, 4, 3),
     _api(create_topics, "CreateTopics", 2, 7, 5),
     _api(delete_topics, "DeleteTopics", 1, 6, 4),
+    _api(delete_records, "DeleteRecords", 0, 2, 2),
     _api(init_producer_id, "InitProducerId", 0, 5, 2),
     _api(offset_for_leader_epoch, "OffsetForLeaderEpoch", 2, 4, 4),
     _api(describe_configs, "DescribeConfigs", 1, 4, 4),

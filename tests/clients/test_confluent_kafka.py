@@ -157,6 +157,43 @@ async def test_a_topic_is_described_and_deleted() -> None:
         await in_thread(look, cluster.bootstrap_servers)
 
 
+async def test_records_are_deleted_and_a_consumer_below_them_is_out_of_range() -> None:
+    def look(bootstrap_servers: str) -> None:
+        create_topic(bootstrap_servers)
+        assert produce(bootstrap_servers, "none", False) == []
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        asked = [
+            confluent_kafka.TopicPartition(TOPIC, 0, 7),
+            confluent_kafka.TopicPartition(TOPIC, 1, confluent_kafka.OFFSET_END),
+        ]
+        deleted = {
+            partition.partition: future.result(timeout=10).low_watermark
+            for partition, future in admin.delete_records(asked).items()
+        }
+        assert deleted == {0: 7, 1: COUNT // PARTITIONS}
+        consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": "g",
+                "auto.offset.reset": "error",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.assign([confluent_kafka.TopicPartition(TOPIC, 0, 3)])
+        message = consumer.poll(10)
+        assert message is not None
+        error = message.error()
+        assert error is not None
+        assert error.code() == KafkaError._AUTO_OFFSET_RESET
+        assert "out of range" in error.str()
+        first, _ = consumer.get_watermark_offsets(asked[0], timeout=10)
+        assert first == 7
+        consumer.close()
+
+    async with cluster_for_clients() as cluster:
+        await in_thread(look, cluster.bootstrap_servers)
+
+
 def described(admin: AdminClient, asked: list[ConfigResource]) -> list[dict[str, Any]]:
     """Asked again while the broker that is asked has not heard of the topic yet."""
     for _ in range(200):

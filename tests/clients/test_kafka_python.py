@@ -27,6 +27,24 @@ def create_topic(bootstrap_servers: str) -> None:
     admin.close()
 
 
+def delete_records(bootstrap_servers: str, offset: int) -> int:
+    """The low watermark. kafka-python asks again while a broker has yet to hear that it leads."""
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    partition = kafka.TopicPartition(TOPIC, 0)
+    deleted = admin.delete_records({partition: offset}, timeout_ms=10_000)
+    admin.close()
+    low_watermark: int = deleted[partition]["low_watermark"]
+    return low_watermark
+
+
+def first_offset(bootstrap_servers: str) -> int:
+    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap_servers, group_id=None)
+    partition = kafka.TopicPartition(TOPIC, 0)
+    offset: int = consumer.beginning_offsets([partition])[partition]
+    consumer.close()
+    return offset
+
+
 def produce(bootstrap_servers: str, codec: str, idempotent: bool) -> None:
     producer = kafka.KafkaProducer(
         bootstrap_servers=bootstrap_servers,
@@ -84,3 +102,11 @@ async def test_what_is_produced_is_read_back_as_it_was(codec: str, idempotent: b
         await in_thread(produce, cluster.bootstrap_servers, codec, idempotent)
         assert await in_thread(consume, cluster.bootstrap_servers) == samples()
         assert stored_codecs(cluster) == {Codec[codec.upper()]}
+
+
+async def test_records_are_deleted_up_to_an_offset() -> None:
+    async with cluster_for_clients() as cluster:
+        await in_thread(create_topic, cluster.bootstrap_servers)
+        await in_thread(produce, cluster.bootstrap_servers, "none", False)
+        assert await in_thread(delete_records, cluster.bootstrap_servers, 7) == 7
+        assert await in_thread(first_offset, cluster.bootstrap_servers) == 7

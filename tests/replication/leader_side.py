@@ -115,6 +115,7 @@ class Broker:
         self.image = MetadataImage(brokers={each: broker(each) for each in (1, 2, 3, 4)})
         self.proposals: list[Pending] = []
         self.told: list[str] = []
+        self.log_starts_moved = 0
         self.around = Surroundings(
             broker_id=LOCAL,
             broker_epoch=lambda: epoch_of(LOCAL),
@@ -129,6 +130,9 @@ class Broker:
 
     def high_watermark_moved(self, leadership: Leadership, /) -> None:
         self.told.append(f"high watermark {leadership.log.high_watermark}")
+
+    def log_start_moved(self, topic_partition: TopicPartition, /) -> None:
+        self.log_starts_moved += 1
 
     def isr_change_proposed(self, leadership: Leadership, pending: Pending, /) -> None:
         self.proposals.append(pending)

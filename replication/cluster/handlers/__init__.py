@@ -5,6 +5,7 @@
     fetch.py         Fetch
     offsets.py       ListOffsets, OffsetForLeaderEpoch
     topics.py        CreateTopics, DeleteTopics
+    records.py       DeleteRecords
     configs.py       DescribeConfigs
     coordinators.py  FindCoordinator, InitProducerId
 
@@ -22,6 +23,7 @@ from replication.cluster.handlers.metadata import describe_cluster, metadata
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.handlers.offsets import list_offsets, offset_for_leader_epoch
 from replication.cluster.handlers.produce import produce
+from replication.cluster.handlers.records import delete_records
 from replication.cluster.handlers.topics import create_topics, delete_topics
 from replication.cluster.server import Handler
 from replication.wire.apis import ApiKey
@@ -37,6 +39,7 @@ def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
         ApiKey.FIND_COORDINATOR: partial(find_coordinator, node),
         ApiKey.CREATE_TOPICS: partial(create_topics, node),
         ApiKey.DELETE_TOPICS: partial(delete_topics, node),
+        ApiKey.DELETE_RECORDS: partial(delete_records, node),
         ApiKey.INIT_PRODUCER_ID: partial(init_producer_id, node),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: partial(offset_for_leader_epoch, node),
         ApiKey.DESCRIBE_CONFIGS: partial(describe_configs, node),
