@@ -63,6 +63,8 @@ class LogHooks:
     marks_relied_on: Callable[["LocalLog"], None] = lambda _log: None
     # A segment was closed: everything below the new one may be synced.
     rolled: Callable[["LocalLog"], None] = lambda _log: None
+    # The high watermark is somewhere else now, whatever moved it; and once as the log is opened.
+    high_watermark_moved: Callable[["LocalLog"], None] = lambda _log: None
     # These files have been renamed out of the way and may be unlinked.
     doomed: Callable[[list[str]], None] = lambda _paths: None
 

@@ -1,29 +1,24 @@
-"""One partition's log: append as leader and as follower, read, roll, truncate.
+"""One partition's log: opened, appended to as leader and as follower, closed.
 
-    log start offset      high watermark        log end offset
-          │                     │                     │
-    [ 100 ── 199 ][ 200 ── 31│5 ── 399 ][ 400 ── 4│55 │
-      segment        segment   recovery   active       next append
-                               point: synced below
-
-    0 <= log start offset <= high watermark <= log end offset, always
+    opened     what is there is believed or recovered; epochs and producers are derived from it
+    appended   checked (storage.append), rolled if need be, written, noted
+    closed     synced, a producer snapshot taken, the indexes' spare room given back
 
 Rule 1: a refused append changes nothing.
 
-Rule 2: records are written from the buffer that they came in, by one `write` of a view of
-it, and read as a `FileRegion`. Record bytes never pass through Python.
+Rule 2: records are written from the buffer that they came in, by one `write` of a view of it.
+Record bytes never pass through Python.
 
-Rule 3: epochs, producers and the marks above always describe exactly the batches that are
-there: what an append adds, a truncation takes away, and opening derives again.
+Rule 3: the topic id is on disk before the first record is (KIP-516).
 
-The bytes and what is synced of them are `storage.local_log`'s. (UnifiedLog in Kafka.)
+What it holds and how far it may be seen is `storage.marked_log`'s. (UnifiedLog in Kafka.)
 """
 
 import os
 
 import attrs
 
-from storage import producer_replay, retention, time_lookup
+from storage import producer_replay
 from storage.append import (
     LogAppendInfo,
     PlacedBatch,
@@ -46,35 +41,28 @@ from storage.checkpoint import (
 from storage.config import LogConfig
 from storage.errors import (
     InconsistentTopicIdError,
-    OffsetOutOfRangeError,
     UnexpectedAppendOffsetError,
 )
 from storage.filesystem import FileSystem
 from storage.leader_epoch_cache import LeaderEpochCache
-from storage.local_log import FetchDataInfo, LocalLog, LogHooks
+from storage.local_log import LogHooks
+from storage.marked_log import MarkedLog
 from storage.producer_state import ProducerStateManager
 from storage.recovery import Loader, RecoveryReport
-from storage.segment import LogOffsetMetadata
 from storage.segments import Segments
-from storage.time_lookup import TimestampedOffset
-from storage.transaction_index import AbortedTransaction, aborted_between
 from storage.types import (
     NO_TOPIC_ID,
     LeaderEpoch,
     Offset,
-    OffsetAndEpoch,
     TopicId,
     TopicPartition,
 )
 
 
 @attrs.define(eq=False, kw_only=True)
-class Log(LocalLog):
-    leader_epoch_cache: LeaderEpochCache
-    producers: ProducerStateManager
+class Log(MarkedLog):
     topic_id: TopicId | None
     recovery: RecoveryReport
-    high_watermark: Offset = 0
     _topic_id_on_disk: bool = False
     _begun: bool = False
 
@@ -140,25 +128,8 @@ class Log(LocalLog):
         log._load_producers()
         if not loaded.clean:
             log.producers.sync_removals()
+        log.hooks.high_watermark_moved(log)
         return log
-
-    # Where things stand.
-
-    @property
-    def latest_epoch(self) -> LeaderEpoch | None:
-        return self.leader_epoch_cache.latest_epoch
-
-    @property
-    def last_stable_offset(self) -> Offset:
-        """Below it no transaction is open."""
-        unstable = self.producers.first_unstable_offset
-        if unstable is None:
-            return self.high_watermark
-        return min(self.high_watermark, max(unstable, self.log_start_offset))
-
-    @property
-    def high_watermark_metadata(self) -> LogOffsetMetadata:
-        return self.offset_metadata(self.high_watermark)
 
     # Appending.
 
@@ -221,7 +192,7 @@ class Log(LocalLog):
     ) -> LogAppendInfo:
         with self._writing():
             if not self._begun:
-                self._write_topic_id()
+                self.write_topic_id()
                 self.hooks.marks_relied_on(self)
                 self._begun = True
             for group in groups(batches, self.config.segment_bytes):
@@ -255,202 +226,10 @@ class Log(LocalLog):
         self.producers.update_map_end_offset(base_offset)
         self.producers.take_snapshot(sync=False)
 
-    # Reading.
-
-    def read(
-        self, start_offset: Offset, max_bytes: int, *, max_offset_exclusive: Offset, min_one: bool
-    ) -> FetchDataInfo:
-        """Where the bytes from `start_offset` on lie, from the batch that holds it.
-
-        Bounded by one snapshot of `max_offset_exclusive` and never past one segment. May
-        end in the middle of a batch. `min_one` raises `max_bytes` to the first batch.
-        """
-        self._check_usable()
-        if not self.log_start_offset <= start_offset <= self.log_end_offset:
-            raise OffsetOutOfRangeError(
-                f"offset {start_offset} of {self.topic_partition}, which holds"
-                f" {self.log_start_offset} to {self.log_end_offset}"
-            )
-        return self._read(
-            start_offset, max_bytes, max_offset_exclusive=max_offset_exclusive, min_one=min_one
-        )
-
-    def aborted_transactions(self, data: FetchDataInfo) -> list[AbortedTransaction]:
-        """Those that whoever reads `data`, and only what is committed, has to skip."""
-        self._check_usable()
-        start, base, position = attrs.astuple(data.offset_metadata)
-        if data.records is None:
-            return []
-        with self._reading():
-            segments = self.segments.starting_with(base)
-            upper_bound = segments[0].upper_bound(position + data.records.size)
-            if upper_bound is None:
-                upper_bound = segments[1].base_offset if len(segments) > 1 else self.log_end_offset
-            indexes = (segment.transaction_index for segment in segments)
-            return aborted_between(indexes, start, upper_bound)
-
-    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> OffsetAndEpoch:
-        return self.leader_epoch_cache.end_offset_for(epoch, self.log_end_offset)
-
-    def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
-        """The first record of `timestamp` or younger that the log still holds."""
-        self._check_usable()
-        with self._reading():
-            return time_lookup.first_at_or_after(
-                self.segments.starting_with(self.log_start_offset),
-                timestamp,
-                start_offset=self.log_start_offset,
-            )
-
-    def offset_of_max_timestamp(self) -> TimestampedOffset | None:
-        """The first record that carries the largest timestamp; None in an empty log."""
-        self._check_usable()
-        with self._reading():
-            return time_lookup.youngest(self.segments.starting_with(self.log_start_offset))
-
-    @property
-    def earliest_epoch(self) -> LeaderEpoch | None:
-        """Of the log start offset, where the cache reaches back to it."""
-        entry = self.leader_epoch_cache.earliest_entry
-        if entry is None or entry.start_offset > self.log_start_offset:
-            return None
-        return entry.epoch
-
-    # Moving the marks.
-
-    def update_high_watermark(self, offset: Offset) -> bool:
-        """Set it, inside the log; whether that changed it."""
-        return self._set_high_watermark(
-            max(self.log_start_offset, min(offset, self.log_end_offset))
-        )
-
-    def increment_high_watermark(self, offset: Offset) -> bool:
-        """Raise it, never above the log end; whether that changed it."""
-        assert offset <= self.log_end_offset, "the high watermark is never past the log end"
-        return offset > self.high_watermark and self.update_high_watermark(offset)
-
-    def _set_high_watermark(self, offset: Offset) -> bool:
-        if offset == self.high_watermark:
-            return False
-        self.high_watermark = offset
-        self.producers.on_high_watermark_updated(offset)
-        return True
-
-    def assign_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """A leader's reign begins here, before it has written anything. On disk at once."""
-        self._check_usable()
-        with self._writing():
-            self.leader_epoch_cache.assign(epoch, start_offset)
-
-    def increment_log_start_offset(self, offset: Offset) -> bool:
-        """Give up what lies below `offset`; whether that changed anything."""
-        self._check_usable()
-        if offset > self.high_watermark:
-            raise OffsetOutOfRangeError(
-                f"log start offset {offset} of {self.topic_partition}"
-                f" would be past its high watermark, {self.high_watermark}"
-            )
-        if offset <= self.log_start_offset:
-            return False
-        self.log_start_offset = offset
-        self.leader_epoch_cache.truncate_from_start(offset)
-        self.producers.on_log_start_offset_incremented(offset)
-        return True
-
-    def delete_segments_below_log_start(self) -> int:
-        """Drop the segments that end at or below the log start offset; how many."""
-        return self._delete_oldest(attrs.evolve(self.config, cleanup_policy=frozenset()), None)
-
-    def delete_old_segments(self, wall_ms: int) -> int:
-        """Drop the segments that `storage.retention` lets go; how many."""
-        return self._delete_oldest(self.config, wall_ms)
-
-    def _delete_oldest(self, config: LogConfig, wall_ms: int | None) -> int:
-        self._check_usable()
-        with self._writing():
-            plan = retention.plan(
-                list(self.segments),
-                config,
-                log_start_offset=self.log_start_offset,
-                high_watermark=self.high_watermark,
-                log_end_offset=self.log_end_offset,
-                wall_ms=wall_ms,
-            )
-            if plan.rolls_first:
-                self.roll(wall_ms=wall_ms)
-            if plan.count:
-                # First, so that nobody looks for what is gone.
-                self.increment_log_start_offset(self.segments[plan.count].base_offset)
-            for _ in range(plan.count):
-                oldest = self.segments[0]
-                self.segments.remove(oldest)
-                self._doom(oldest)
-                self.producers.delete_snapshot(oldest.base_offset)
-        return plan.count
-
-    # Truncating.
-
-    def truncate_to(self, offset: Offset) -> bool:
-        """Cut to end at `offset`; False where it ends there already, or earlier.
-
-        A batch that reaches past `offset` goes whole, and the log still ends at `offset`.
-        """
-        self._check_usable()
-        if offset < 0:
-            raise ValueError(f"truncation to {offset}")
-        if offset >= self.log_end_offset:
-            self.leader_epoch_cache.truncate_from_end(self.log_end_offset)
-            return False
-        if self.segments[0].base_offset > offset:
-            self.truncate_fully_and_start_at(offset)
-            return True
-        with self._writing():
-            self._cut(offset)
-            self._set_high_watermark(min(self.high_watermark, offset))
-            self.leader_epoch_cache.truncate_from_end(offset)
-            self._reload_producers()
-            self.producers.sync_removals()
-        return True
-
-    def truncate_fully_and_start_at(
-        self, offset: Offset, log_start_offset: Offset | None = None
-    ) -> None:
-        """Empty, to go on at `offset`: the leader no longer has what would come next."""
-        self._check_usable()
-        start = offset if log_start_offset is None else log_start_offset
-        assert start <= offset, "a log starts before it ends"
-        with self._writing():
-            self._empty(log_end_offset=offset, log_start_offset=start)
-            self._set_high_watermark(offset)
-            self.leader_epoch_cache.clear()
-            self.producers.truncate_fully_and_start_at(offset)
-            self.producers.sync_removals()
-
-    # Producers.
-
-    def _load_producers(self) -> None:
-        self.producers.remove_stray_snapshots(self.segments.base_offsets)
-        self.producers.truncate_and_reload(self.log_start_offset, self.log_end_offset)
-        self._replay_producers()
-
-    def _reload_producers(self) -> None:
-        if not self.producers.producers:
-            # Fewer records cannot have had more producers.
-            self.producers.truncate_and_reload(self.log_start_offset, self.log_end_offset)
-            self.producers.update_map_end_offset(self.log_end_offset)
-            return
-        self.producers.truncate_and_reload(self.log_start_offset, self.log_end_offset)
-        self._replay_producers()
-
-    def _replay_producers(self) -> None:
-        segments = self.segments.starting_with(self.producers.map_end_offset)
-        self._name_changes += producer_replay.replay(self.producers, segments, self.log_end_offset)
-        self.producers.on_high_watermark_updated(self.high_watermark)
-
     # Syncing.
 
     def _before_flush(self) -> None:
-        self._write_topic_id()
+        self.write_topic_id()
         self.leader_epoch_cache.flush()
 
     def _unsynced_paths(self) -> list[str]:
@@ -475,7 +254,7 @@ class Log(LocalLog):
             self.recovery_point = min(self.recovery_point, self.segments.active.end_offset)
         self.close_uncleanly()
 
-    def _write_topic_id(self) -> None:
+    def write_topic_id(self) -> None:
         """On disk before the first record is (KIP-516)."""
         if not self._topic_id_on_disk and self.topic_id is not None:
             write_partition_metadata(self.file_system, self.directory, self.topic_id)

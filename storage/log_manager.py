@@ -255,13 +255,17 @@ class LogManager:
         log = self._logs.pop(topic_partition)
         directory = self._home.pop(topic_partition)
         self._rolled.pop(topic_partition, None)
-        log.close_uncleanly()
         if directory.failure is not None:
+            log.close_uncleanly()
             return None
         try:
+            # Or nobody could tell whose records it holds.
+            log.write_topic_id()
             return directory.set_aside(log.directory, topic_partition, log.topic_id, suffix)
         except OSError as error:
             raise self._fail_directory(directory, error) from error
+        finally:
+            log.close_uncleanly()
 
     def delete_doomed(self) -> int:
         """Unlink what has been renamed out of the way, `file.delete.delay.ms` ago; how many.
@@ -270,10 +274,15 @@ class LogManager:
         """
         doomed = list(self._doomed)
         for path in doomed:
-            if self.file_system.is_directory(path):
-                self.file_system.remove_tree(path)
-            else:
-                self.file_system.remove(path)
+            try:
+                if self.file_system.is_directory(path):
+                    self.file_system.remove_tree(path)
+                else:
+                    self.file_system.remove(path)
+            except OSError as error:
+                for directory in self._live():
+                    if path.startswith(f"{directory.path}/"):
+                        self._fail_directory(directory, error)
         del self._doomed[: len(doomed)]
         return len(doomed)
 

@@ -13,6 +13,7 @@ from storage.append import marker_of
 from storage.producer_state import ProducerStateManager
 from storage.record_batch import BatchHeader
 from storage.segment import Segment
+from storage.segments import Segments
 from storage.transaction_index import AbortedTransaction
 from storage.types import Offset
 
@@ -60,4 +61,21 @@ def replay(
                         batch = memoryview(segment.region(position, header.size).read())
                     made = note(producers, segment, header, batch) or made
     producers.update_map_end_offset(end_offset)
+    return made
+
+
+def rebuild(producers: ProducerStateManager, segments: Segments, end_offset: Offset) -> bool:
+    """From where `producers` ends to `end_offset`, where a segment begins or the log ends.
+
+    Snapshots that are missing are taken on the way: at the bases of the last two segments, so
+    that the next truncation has somewhere to begin, and at the end. Whether it made a file.
+    (ProducerStateManager.rebuildProducerState in Kafka.)
+    """
+    made = False
+    bases = [base for base in segments.base_offsets if base <= end_offset]
+    for offset in (*bases[-2:], end_offset):
+        start = producers.map_end_offset
+        if start < offset:
+            made = replay(producers, segments.between(start, offset), offset) or made
+            producers.take_snapshot(sync=False)
     return made

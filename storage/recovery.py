@@ -50,6 +50,7 @@ from storage.segment import (
     SEGMENT_SUFFIXES,
     Segment,
 )
+from storage.segments import Segments
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
 
 CLEANED_SUFFIX = ".cleaned"
@@ -270,12 +271,7 @@ class Loader:
     ) -> None:
         """As they were at `offset`, where a segment begins."""
         self.producers.truncate_and_reload(log_start_offset, offset)
-        start = self.producers.map_end_offset
-        below = [each for each in segments if each.base_offset < offset]
-        first = max((each.base_offset for each in below if each.base_offset <= start), default=0)
-        producer_replay.replay(
-            self.producers, [each for each in below if each.base_offset >= first], offset
-        )
+        producer_replay.rebuild(self.producers, Segments(segments), offset)
 
     def _finish_interrupted_work(self) -> None:
         names = self.file_system.list_directory(self.directory)

@@ -381,6 +381,8 @@ class Segment:
     def truncate_to(self, offset: Offset, *, wall_ms: int | None = None) -> int:
         """Cut before the first batch that ends at `offset` or later; how many bytes went."""
         located = self.locate(offset)
+        if self.size == 0:
+            self.created_ms = wall_ms
         if located is None:
             return 0
         removed = self.size - located.position

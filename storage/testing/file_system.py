@@ -213,6 +213,8 @@ class FaultyFileSystem:
     def modified_ms(self, path: str) -> int:
         self._enter("size", path, 0.0)
         node = self.disk.node(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return node.modified_ms if isinstance(node, FileNode) else self.disk.wall_ms()
 
     def sync_directory(self, path: str) -> None:

@@ -476,6 +476,7 @@ def offset_of(
 
 
 @pytest.mark.conformance("PT-19")
+@pytest.mark.conformance("UL-53")
 def test_the_latest_offset_carries_the_leader_epoch() -> None:
     partition = Broker().leader(isr=(LOCAL,), leader_epoch=EPOCH, records=2)
     assert offset_of(partition, Special.LATEST) == (-1, 2, EPOCH)

@@ -6,8 +6,16 @@ import pytest
 
 from storage.compression import Codec
 from storage.errors import KafkaStorageError, OffsetOutOfRangeError, RegionAbortedError
+from storage.local_log import LocalLog, LogHooks
 from storage.log import Log
-from storage.records import Record, decode_batch, encode_batch
+from storage.records import (
+    ControlRecordType,
+    EndTransactionMarker,
+    Record,
+    decode_batch,
+    encode_batch,
+    encode_control_batch,
+)
 from storage.types import OffsetAndEpoch
 from tests.storage.logs import (
     WALL_MS,
@@ -33,6 +41,10 @@ def read(
     end = log.log_end_offset if upto is None else upto
     data = log.read(offset, size, max_offset_exclusive=end, min_one=min_one)
     return data.records.read() if data.records else b""
+
+
+def committed(log: Log, offset: int) -> bytes:
+    return read(log, offset, upto=log.last_stable_offset)
 
 
 def first_unstable(log: Log) -> int | None:
@@ -330,6 +342,25 @@ def test_segments_between_two_offsets() -> None:
         between(10, 0)
 
 
+@pytest.mark.conformance("UL-12")
+def test_an_empty_segment_that_is_rolled_onto_is_made_anew() -> None:
+    log = open_log(new_disk())
+    log.roll()
+    assert bases(log) == [0]
+    log.append_as_follower(batch(epoch=0))
+    log.append_as_follower(batch(at=1, epoch=0))
+    assert bases(log) == [0]
+    log.roll()
+    assert bases(log) == [0, 2]
+    assert not log.segments.active.indexes_full  # opens the index
+    log.segments.active.offset_index.resize(0)
+    log.append_as_follower(batch(at=2, epoch=0))
+    assert bases(log) == [0, 2]
+    assert not log.segments.active.indexes_full
+    assert log.segments.active.offset_index.max_entries > 1
+    assert [offsets(read(log, each))[0] for each in (0, 1, 2)] == [0, 1, 2]
+
+
 @pytest.mark.conformance("UL-33")
 def test_each_roll_takes_a_snapshot_of_the_producers() -> None:
     log = open_log(new_disk())
@@ -395,6 +426,62 @@ def test_the_high_watermark_stays_inside_the_log() -> None:
     assert log.high_watermark == 3
     log.truncate_fully_and_start_at(4)
     assert log.high_watermark == log.log_end_offset == log.log_start_offset == 4
+
+
+@pytest.mark.conformance("UL-111")
+@pytest.mark.conformance("UL-112")
+def test_whoever_listens_hears_where_the_high_watermark_is_now() -> None:
+    heard: list[int] = []
+
+    def listen(log: LocalLog) -> None:
+        assert isinstance(log, Log)
+        heard.append(log.high_watermark)
+
+    log = open_log(new_disk(), hooks=LogHooks(high_watermark_moved=listen))
+    assert heard == [0]
+    lead(log, 3)
+    lead(log, 3)
+    log.increment_high_watermark(4)
+    log.truncate_to(3)
+    lead(log, 3)
+    log.truncate_fully_and_start_at(4)
+    assert heard == [0, 4, 3, 4]
+    # Whoever listens from now on hears of the next change.
+    heard.clear()
+    log = open_log(new_disk())
+    lead(log, 6)
+    log.increment_high_watermark(2)
+    log.hooks = LogHooks(high_watermark_moved=listen)
+    assert heard == []
+    log.increment_high_watermark(4)
+    log.increment_high_watermark(4)
+    assert heard == [4]
+
+
+@pytest.mark.conformance("UL-90")
+def test_no_committed_read_sees_an_open_transaction_wherever_the_high_watermark_is() -> None:
+    log = open_log(new_disk(), small_config(segment_bytes=1 << 20))
+    sequence = 0
+    while log.log_end_offset < 50:
+        started = log.log_end_offset
+        sent = batch(producer_id=15, producer_epoch=0, base_sequence=sequence, transactional=True)
+        log.append_as_leader(sent, leader_epoch=0, wall_ms=WALL_MS)
+        sequence += 1
+        for mark in range(started, log.log_end_offset + 1):
+            log.update_high_watermark(mark)
+            assert log.last_stable_offset <= started
+            assert committed(log, started) == b""
+        abort = encode_control_batch(
+            EndTransactionMarker(ControlRecordType.ABORT, 0),
+            timestamp=WALL_MS,
+            producer_id=15,
+            producer_epoch=0,
+        )
+        log.append_as_leader(
+            memoryview(bytearray(abort)), leader_epoch=0, wall_ms=WALL_MS, from_client=False
+        )
+    log.update_high_watermark(log.log_end_offset)
+    assert log.last_stable_offset == log.log_end_offset
 
 
 @pytest.mark.conformance("UL-107")
@@ -643,6 +730,20 @@ def test_a_time_leads_to_the_first_record_that_young_and_its_epoch() -> None:
         assert found == (offset * 10, offset, 0 if offset < 40 else 3)
     assert log.offset_for_timestamp(791) is None
     assert log.earliest_epoch == 0
+
+
+@pytest.mark.conformance("UL-50")
+def test_a_time_is_answered_with_the_epoch_of_its_batch() -> None:
+    log = open_log(new_disk())
+    assert (log.offset_for_timestamp(0), log.earliest_epoch) == (None, None)
+    lead(log, timestamp=100, epoch=0)
+    lead(log, timestamp=200, epoch=1)
+    assert log.offset_for_timestamp(100) == (100, 0, 0)
+    assert log.offset_for_timestamp(200) == (200, 1, 1)
+    assert log.earliest_epoch == log.leader_epoch_cache.epoch_for_offset(0) == 0
+    assert (log.log_end_offset, log.latest_epoch) == (2, 1)
+    log.assign_epoch(2, 2)
+    assert (log.log_end_offset, log.latest_epoch) == (2, 2)
 
 
 @pytest.mark.conformance("LO-4")

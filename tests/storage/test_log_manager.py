@@ -206,6 +206,64 @@ def test_a_stray_partition_is_put_aside_and_stays() -> None:
     assert system.exists(f"/d/{name}/00000000000000000000.log")
 
 
+@pytest.mark.conformance("UL-64")
+@pytest.mark.conformance("UL-65")
+def test_a_directory_that_is_renamed_keeps_its_epochs_and_its_topic_id() -> None:
+    system = new_disk()
+    logs = manager(system)
+    fill(logs.get_or_create(T0, ID), 1, epoch=5)
+    logs.put_aside(T0)
+    aside = "/d/" + aside_name(T0, int.from_bytes(ID, "big"), STRAY_SUFFIX)
+    assert not system.exists("/d/t-0")
+    again = Log.open(system, aside, T0)
+    assert (again.topic_id, again.latest_epoch) == (ID, 5)
+    fill(again, 2, epoch=10)
+    again.flush()
+    assert Log.open(system, aside, T0).latest_epoch == 10
+    assert not system.exists("/d/t-0")
+
+
+@pytest.mark.conformance("UL-66")
+def test_a_topic_id_that_was_only_remembered_is_written_before_the_rename() -> None:
+    system = new_disk()
+    logs = manager(system)
+    logs.get_or_create(T0, ID)
+    assert not system.exists("/d/t-0/partition.metadata")  # there is no record yet
+    logs.put_aside(T0)
+    aside = "/d/" + aside_name(T0, int.from_bytes(ID, "big"), STRAY_SUFFIX)
+    assert Log.open(system, aside, T0).topic_id == ID
+
+
+@pytest.mark.conformance("UL-74")
+def test_a_log_that_was_closed_is_deleted_with_all_it_knew() -> None:
+    system = new_disk()
+    logs = manager(system)
+    log = logs.get_or_create(T0, ID)
+    fill(log, 3, epoch=7)
+    log.close()
+    logs.async_delete(T0)
+    assert logs.delete_doomed() == 1
+    assert [name for name in system.list_directory("/d") if name.startswith("t-0")] == []
+    again = logs.get_or_create(T0, ID)
+    assert (again.size, again.log_end_offset, again.latest_epoch) == (0, 0, None)
+
+
+@pytest.mark.conformance("UL-130")
+def test_a_deletion_that_fails_takes_its_directory_offline() -> None:
+    system = new_disk()
+    failed: list[str] = []
+    logs = manager(system, "/d", "/e", on_directory_failed=lambda path, _error: failed.append(path))
+    log = logs.get_or_create(T0, ID)
+    other = logs.get_or_create(T1, ID)
+    home = os.path.dirname(log.directory)
+    logs.async_delete(T0)
+    system.inject(Fault(operation="remove_tree"))
+    logs.delete_doomed()
+    assert failed == [home]
+    assert other.failed == (os.path.dirname(other.directory) == home)
+    assert logs.delete_doomed() == 0
+
+
 def test_a_deleted_partition_is_renamed_and_later_gone() -> None:
     system = new_disk()
     logs = manager(system)

@@ -5,10 +5,10 @@ import random
 import pytest
 
 from storage.record_batch import read_header
-from storage.segment import Segment
+from storage.segment import DELETED_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
 from storage.testing import FaultyFileSystem
 from storage.time_lookup import first_at_or_after, youngest
-from tests.storage.logs import batch, new_disk
+from tests.storage.logs import WALL_MS, batch, new_disk, open_log, small_config
 
 
 def new_segment(
@@ -58,6 +58,20 @@ def test_a_read_starts_with_the_first_batch_that_reaches_its_offset() -> None:
     assert get(segment, 52) is None
 
 
+@pytest.mark.conformance("SG-6")
+@pytest.mark.parametrize("min_one", [False, True])
+def test_a_read_that_may_reach_nothing_says_where_it_would_have_begun(min_one: bool) -> None:
+    segment = new_segment()
+    first, second = put(segment, 50), put(segment, 51)
+    for offset, position in ((48, 0), (50, 0), (51, len(first))):
+        found = segment.read(offset, 1, max_position=0, min_one=min_one)
+        assert found is not None
+        assert (found.position, found.size) == (position, 0)
+    for offset in (52, 53):
+        assert segment.read(offset, 1, max_position=0, min_one=min_one) is None
+    assert segment.size == len(first) + len(second)
+
+
 @pytest.mark.conformance("SG-7")
 def test_append_two_truncate_one() -> None:
     segment = new_segment()
@@ -67,6 +81,30 @@ def test_append_two_truncate_one() -> None:
         segment.truncate_to(offset + 1)
         assert get(segment, offset) == first
         assert get(segment, offset + 1) is None
+
+
+@pytest.mark.conformance("SG-8")
+def test_an_empty_segment_that_is_cut_stays_fit_to_be_appended_to() -> None:
+    segment_ms = 300_000
+    log = open_log(new_disk(), small_config(segment_ms=segment_ms), wall_ms=WALL_MS)
+    segment = log.segments.active
+    assert segment.offset_index.entry_count == segment.time_index.entry_count == 0
+    log.close()
+    assert (segment.offset_index.size_in_bytes, segment.time_index.size_in_bytes) == (0, 0)
+
+    log = open_log(log.file_system, log.config, clean=True)
+    segment = log.segments.active
+    segment.truncate_to(57, wall_ms=WALL_MS + 500)
+    assert segment.waited_for_roll_ms(wall_ms=WALL_MS + 500, max_timestamp=-1) == 0
+    assert not segment.indexes_full
+    late = WALL_MS + 500 + segment_ms + 1
+    assert segment.waited_for_roll_ms(wall_ms=late, max_timestamp=-1) == segment_ms + 1
+    log.append_as_follower(batch(at=100, timestamp=-1), wall_ms=late)
+    assert log.segments.base_offsets == [0]  # it was empty: waiting is no reason
+    assert not segment.holds_offset(2**31 + 199)
+    log.truncate_to(0)
+    log.append_as_follower(batch(at=2**31 + 199, timestamp=-1), wall_ms=late)
+    assert log.segments.base_offsets == [0, 2**31 + 199]  # but an offset that does not fit is
 
 
 @pytest.mark.conformance("SG-9")
@@ -136,6 +174,16 @@ def test_the_timestamp_of_the_first_batch() -> None:
     put(segment, 40, timestamp=7)
     put(segment, 41, timestamp=5)
     assert segment.first_batch_timestamp == 7
+
+
+@pytest.mark.conformance("SG-23")
+def test_a_segment_whose_files_are_missing_is_deleted_all_the_same() -> None:
+    system = new_disk()
+    segment = Segment.create(system, "", 40, max_index_bytes=1000, index_interval_bytes=10)
+    put(segment, 40, 3)
+    assert not system.exists(segment.path(TRANSACTION_INDEX_SUFFIX))
+    assert segment.delete() == [segment.path(LOG_SUFFIX) + DELETED_SUFFIX]
+    assert segment.delete() == []
 
 
 def test_an_idle_segment_has_no_index_files() -> None:

@@ -43,6 +43,27 @@ def test_a_snapshot_that_cannot_be_synced_holds_the_recovery_point_back() -> Non
     assert log.failed
 
 
+@pytest.mark.conformance("UL-20")
+def test_snapshots_that_are_missing_are_taken_again_at_the_next_start() -> None:
+    system = new_disk()
+    log = open_log(system)
+    for sequence in range(20):
+        by(log, sequence, size=100)
+    assert len(bases(log)) > 3
+    end, every_base = log.log_end_offset, bases(log)
+    for clean, recovery_point, expected in (
+        (True, end, [*every_base[-2:], end]),
+        (False, end, [*every_base[-2:], end]),
+        (False, 0, [*every_base[1:], end]),
+    ):
+        log.close()
+        for offset in on_disk(system):
+            system.remove(log.producers.snapshot_path(offset))
+        log = open_log(system, clean=clean, recovery_point=recovery_point)
+        assert on_disk(system) == log.producers.snapshots == expected
+        assert log.producers.producers[7].last_sequence == 19
+
+
 @pytest.mark.conformance("LL-31")
 def test_a_log_that_lost_all_below_its_start_keeps_no_snapshot_from_before() -> None:
     system = new_disk()

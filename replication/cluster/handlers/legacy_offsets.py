@@ -10,7 +10,7 @@ above the high watermark: it stands in for those that are.
 """
 
 from storage.log import Log
-from storage.segment import LOG_SUFFIX
+from storage.segment import LOG_SUFFIX, Segment
 from storage.types import Offset
 
 LATEST, EARLIEST = -1, -2
@@ -18,15 +18,14 @@ LATEST, EARLIEST = -1, -2
 
 def legacy_offsets(log: Log, *, timestamp: int, count: int, wall_ms: int) -> list[Offset]:
     """Up to `count` offsets from `timestamp` backwards, the newest first."""
+    segments, end = list(log.segments), log.log_end_offset
     known = [
-        (
-            max(segment.base_offset, log.log_start_offset),
-            log.file_system.modified_ms(segment.path(LOG_SUFFIX)),
-        )
-        for segment in log.segments
+        (max(segment.base_offset, log.log_start_offset), written)
+        for segment in segments
+        if (written := _written_ms(log, segment)) is not None
     ]
-    if log.segments.active.size > 0:
-        known.append((log.log_end_offset, wall_ms))
+    if segments[-1].size > 0:
+        known.append((end, wall_ms))
     if timestamp == EARLIEST:
         found = known[:1]
     elif timestamp == LATEST:
@@ -35,6 +34,14 @@ def legacy_offsets(log: Log, *, timestamp: int, count: int, wall_ms: int) -> lis
         found = [each for each in known if each[1] <= timestamp]
     last = max(0, len(found) - max(0, count))
     return sorted((offset for offset, _ in found[last:]), reverse=True)
+
+
+def _written_ms(log: Log, segment: Segment) -> int | None:
+    """None where retention has taken it since the segments were listed."""
+    try:
+        return log.file_system.modified_ms(segment.path(LOG_SUFFIX))
+    except FileNotFoundError:
+        return None
 
 
 def as_a_consumer_sees(offsets: list[Offset], high_watermark: Offset) -> list[Offset]:
