@@ -20,6 +20,7 @@ from typing import Protocol
 import attrs
 
 from replication.errors import ErrorCode
+from replication.fetch_data import NO_REPLICA, ClientMetadata
 from replication.isr import (
     AwaitMetadata,
     Commit,
@@ -43,6 +44,7 @@ from replication.isr import (
     outcome_of,
 )
 from replication.metadata import MetadataImage, PartitionRegistration
+from replication.replica_selector import PartitionView, ReplicaSelector, ReplicaView
 from storage.log import Log
 from storage.types import LeaderEpoch, Offset, TopicPartition
 
@@ -75,6 +77,7 @@ class Surroundings:
     now_ms: Callable[[], int]
     max_lag_ms: int
     observer: PartitionObserver
+    selector: ReplicaSelector | None = None
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -173,6 +176,36 @@ class Leadership:
             registered_epoch=image.broker_epoch(broker),
             may_lead=image.may_join_isr(broker),
         )
+
+    # Whom a consumer had better ask.
+
+    def preferred_replica(self, client: ClientMetadata, fetch_offset: Offset) -> int:
+        """NO_REPLICA where that is this broker, or nobody is configured to choose."""
+        if self.around.selector is None:
+            return NO_REPLICA
+        view = self._view(fetch_offset)
+        chosen = self.around.selector(client, view)
+        return NO_REPLICA if chosen == view.leader else chosen.broker_id
+
+    def _view(self, fetch_offset: Offset) -> PartitionView:
+        image, now_ms = self.around.metadata(), self.around.now_ms()
+
+        def view(broker: int, log_end_offset: Offset, ms_since_caught_up: int) -> ReplicaView:
+            registration = image.broker(broker)
+            return ReplicaView(
+                broker_id=broker,
+                rack=None if registration is None or registration.fenced else registration.rack,
+                log_end_offset=log_end_offset,
+                ms_since_caught_up=ms_since_caught_up,
+            )
+
+        leader = view(self.around.broker_id, self.log.log_end_offset, 0)
+        others = (
+            view(broker, each.log_end_offset, now_ms - each.last_caught_up_ms)
+            for broker, each in self.followers.items()
+            if broker in self.isr and each.log_start_offset <= fetch_offset <= each.log_end_offset
+        )
+        return PartitionView(leader=leader, replicas=(leader, *others))
 
     # The high watermark.
 

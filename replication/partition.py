@@ -20,7 +20,14 @@ fetcher lets go of a partition before it is made leader.
 import attrs
 
 from replication.errors import ErrorCode, KafkaError
-from replication.fetch_data import NO_BROKER_EPOCH, FetchInfo, FetchParams, FetchPartitionData
+from replication.fetch_data import (
+    NO_BROKER_EPOCH,
+    NO_REPLICA,
+    FetchInfo,
+    FetchParams,
+    FetchPartitionData,
+    Isolation,
+)
 from replication.isr import Committed
 from replication.leadership import Leadership, Surroundings
 from replication.log_reader import LogReader
@@ -243,6 +250,11 @@ class Partition:
         self, params: FetchParams, info: FetchInfo, *, max_bytes: int, min_one: bool, note: bool
     ) -> FetchPartitionData:
         """Read what `info` asks for; with `note`, remember where its follower stands."""
+        preferred = self._preferred_replica(params, info)
+        if preferred != NO_REPLICA:
+            self.check_access(info.current_leader_epoch, leader_only=False)
+            idle = self.reader.idle(Isolation.HIGH_WATERMARK)
+            return attrs.evolve(idle, preferred_read_replica=preferred)
         self.check_access(info.current_leader_epoch, leader_only=params.leader_only)
         from_follower = params.from_follower
         if from_follower:
@@ -264,6 +276,12 @@ class Partition:
                 broker_epoch=params.replica_epoch,
             )
         return answer
+
+    def _preferred_replica(self, params: FetchParams, info: FetchInfo) -> int:
+        """Only a leader sends consumers elsewhere, or they might be sent around in a circle."""
+        if self.leadership is None or params.from_follower or params.client_metadata is None:
+            return NO_REPLICA
+        return self.leadership.preferred_replica(params.client_metadata, info.fetch_offset)
 
     def _check_follower(self, params: FetchParams, info: FetchInfo) -> None:
         broker = params.replica_id

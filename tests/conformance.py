@@ -31,7 +31,7 @@ class Behaviour:
     test: str
 
     def __str__(self) -> str:
-        return f"{self.id:<8}{self.state:<12}{self.test}".rstrip()
+        return f"{self.id:<8}{self.state + '  ':<12}{self.test}".rstrip()
 
     @property
     def group(self) -> str:

@@ -32,6 +32,10 @@ from replication.errors import ConfigError
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
 _DAY_MS = 24 * _HOUR_MS
+_SELECTORS = (
+    "org.apache.kafka.common.replica.LeaderSelector",
+    "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+)
 _CODECS = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -117,6 +121,9 @@ class BrokerConfig:
     replica_socket_receive_buffer_bytes: int = whole(65_536, "SO_RCVBUF.", at_least=-1)
     replica_high_watermark_checkpoint_interval_ms: int = long(
         5000, "How often high watermarks are saved.", at_least=1
+    )
+    replica_selector_class: str | None = text(
+        None, "Who says which replica a consumer reads from.", choices=_SELECTORS
     )
     fetch_purgatory_purge_interval_requests: int = whole(1000, "Done fetches kept at most.")
     producer_purgatory_purge_interval_requests: int = whole(1000, "Done produces kept at most.")

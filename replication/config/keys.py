@@ -209,7 +209,7 @@ def text(
         default=default,
         parse=str,
         render=lambda value: value,
-        allows=lambda value: not allowed or value in allowed,
+        allows=lambda value: not allowed or value in allowed or value == default,
         expectation=f"one of {', '.join(sorted(allowed))}" if allowed else "a text",
         doc=doc,
         topic_key=topic,

@@ -49,7 +49,7 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
     offsets.topic.num.partitions offsets.topic.replication.factor offsets.topic.segment.bytes
     password.encoder.secret principal.builder.class
     queued.max.request.bytes queued.max.requests quota.window.num quota.window.size.seconds
-    replica.selector.class replication.quota.window.num replication.quota.window.size.seconds
+    replication.quota.window.num replication.quota.window.size.seconds
     reserved.broker.max.id server.max.startup.time.ms
     socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
     socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes

@@ -32,6 +32,7 @@ from replication.replica_manager.results import (
 )
 from replication.replica_manager.retention import delete_old_segments
 from replication.replica_manager.roles import FetcherManager, RoleChanges
+from replication.replica_selector import SELECTORS
 from storage.errors import KafkaStorageError, StorageError
 from storage.log import Log
 from storage.log_manager import LogManager
@@ -100,6 +101,7 @@ class ReplicaManager:
             now_ms=seams.clock.now_ms,
             max_lag_ms=config.replica_lag_time_max_ms,
             observer=self,
+            selector=SELECTORS.get(config.replica_selector_class or ""),
         )
         self._produce = ProducePath(
             hosted=self._hosted,
@@ -338,6 +340,10 @@ class ReplicaManager:
             return EpochEndResult(error=error.code)
         end = partition.log.end_offset_for_epoch(leader_epoch)
         return EpochEndResult(leader_epoch=end.leader_epoch, end_offset=end.offset)
+
+    def partition(self, topic_partition: TopicPartition) -> Partition:
+        """The replica of that partition; KafkaError where there is none online."""
+        return self._hosted.get(topic_partition)
 
     def snapshot(self, topic_partition: TopicPartition) -> PartitionSnapshot | None:
         """Where the replica of that partition stands; None where there is none online."""

@@ -167,13 +167,18 @@ def _sort_out(image: MetadataImage, wanted: Wanted) -> tuple[Wanted, Answers]:
     for pair in wanted:
         partition = pair[0]
         if partition.topic is None:
-            unreadable.append((partition, FetchPartitionData(error=ErrorCode.UNKNOWN_TOPIC_ID)))
+            unreadable.append((partition, _unknown(ErrorCode.UNKNOWN_TOPIC_ID)))
         elif image.partition(partition.topic_partition) is None:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            unreadable.append((partition, FetchPartitionData(error=error)))
+            unreadable.append((partition, _unknown(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
         else:
             readable.append(pair)
     return readable, unreadable
+
+
+def _unknown(error: ErrorCode) -> FetchPartitionData:
+    # Kafka's own answer without a read (FetchResponse.partitionResponse) has an empty list of
+    # transactions here, and no list after a read.
+    return FetchPartitionData(error=error, aborted_transactions=())
 
 
 # The answer.
