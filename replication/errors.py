@@ -221,6 +221,7 @@ class KafkaError(UnderstudyError):
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
+        self.detail = message
 
 
 class MetadataError(UnderstudyError):

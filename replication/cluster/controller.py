@@ -25,6 +25,11 @@ import trio
 
 from replication.cluster import controller_log_service as log_service
 from replication.cluster.controller_brokers import fence_expired, heartbeat, register
+from replication.cluster.controller_configs import (
+    allows_unclean,
+    alter_configs,
+    incremental_alter_configs,
+)
 from replication.cluster.controller_decisions import Decision, elections_of_leaderless
 from replication.cluster.controller_events import events_of
 from replication.cluster.controller_isr import alter_partition
@@ -37,7 +42,7 @@ from replication.cluster.controller_topics import (
 from replication.cluster.metadata_log import MetadataLog
 from replication.cluster.node_scope import listen
 from replication.cluster.server import Handler, OnBug, RequestContext, Server
-from replication.config import BrokerConfig, Listener as ListenerConfig, TopicConfig
+from replication.config import BrokerConfig, Listener as ListenerConfig
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.events import Event, EventSink, LogDirectoryFailed, ignore
 from replication.metadata import (
@@ -53,6 +58,7 @@ from replication.wire.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+from replication.wire.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from replication.wire.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from replication.wire.apis import ApiKey
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -63,6 +69,10 @@ from replication.wire.broker_registration import (
 from replication.wire.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from replication.wire.fetch import FetchRequest, FetchResponse
+from replication.wire.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from replication.wire.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from replication.wire.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -162,6 +172,8 @@ class Controller:
             ApiKey.ALTER_PARTITION: of(self.alter_partition),
             ApiKey.CREATE_TOPICS: of(self.create_topics),
             ApiKey.DELETE_TOPICS: of(self.delete_topics),
+            ApiKey.ALTER_CONFIGS: of(self.alter_configs),
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: of(self.incremental_alter_configs),
             ApiKey.ALLOCATE_PRODUCER_IDS: of(self.allocate_producer_ids),
             ApiKey.FETCH: of(self.fetch),
             ApiKey.LIST_OFFSETS: of(self.list_offsets),
@@ -214,6 +226,16 @@ class Controller:
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         return await self._carry_out(delete_topics(self.image, request, config=self.config))
+
+    async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        return await self._carry_out(alter_configs(self.image, request, config=self.config))
+
+    async def incremental_alter_configs(
+        self, request: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
+        return await self._carry_out(
+            incremental_alter_configs(self.image, request, config=self.config)
+        )
 
     async def allocate_producer_ids(
         self, request: AllocateProducerIdsRequest
@@ -311,5 +333,4 @@ class Controller:
             self._append(fencing.records, cause="session expired", silent_ms=silent_ms)
 
     def _allows_unclean(self, topic: TopicImage) -> bool:
-        topic_config = TopicConfig.from_overrides(topic.configs, self.config)
-        return topic_config.unclean_leader_election_enable
+        return allows_unclean(self.image, self.config)(topic)

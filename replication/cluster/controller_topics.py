@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from replication.cluster.controller_decisions import Decision, is_current_incarnation
 from replication.cluster.topic_names import MAX_NAME, NOT_TO_BE_MADE, fault_of
-from replication.config import BrokerConfig, TopicConfig
+from replication.config import BrokerConfig, DynamicBrokerConfig, TopicConfig
 from replication.config.topic import describe_topic
 from replication.errors import ErrorCode, KafkaError
 from replication.metadata import (
@@ -69,6 +69,7 @@ def create_topics(
     chance: random.Random,
 ) -> Decision[CreateTopicsResponse]:
     asked = Counter(topic.name for topic in request.topics)
+    dynamic = DynamicBrokerConfig.of(config, image.broker_configs)
     records: list[MetadataRecord] = []
     results = []
     made = set(image.topics)
@@ -77,7 +78,7 @@ def create_topics(
         try:
             check_name(topic.name, made, times=asked[topic.name])
             overrides = _overrides(topic)
-            TopicConfig.from_overrides(overrides, config)
+            TopicConfig.from_overrides(overrides, dynamic.current)
             assignment = _assignment(image, topic, config, chance)
         except KafkaError as error:
             results.append(
@@ -91,7 +92,7 @@ def create_topics(
             topic_id = _new_topic_id(image, chance)
             records += _records(image, topic.name, topic_id, assignment, overrides)
         made.add(topic.name)
-        results.append(_created(topic.name, topic_id, assignment, overrides, config))
+        results.append(_created(topic.name, topic_id, assignment, overrides, dynamic))
     return Decision(CreateTopicsResponse(topics=results), tuple(records))
 
 
@@ -229,7 +230,7 @@ def _created(
     topic_id: TopicId,
     assignment: list[tuple[int, ...]],
     overrides: Mapping[str, str],
-    config: BrokerConfig,
+    config: DynamicBrokerConfig,
 ) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=name,

@@ -14,10 +14,14 @@ the nearest one named.
     broker.py       every key of a node: BrokerConfig
     listeners.py    host, port and name out of listeners and voters
     known.py        keys of Kafka's that we do not honour
+    dynamic.py      what was set while the node runs, over what its file said
+    alter.py        what a change makes of what was set
     topic.py        a topic's overrides over its broker's values: TopicConfig
 """
 
+from replication.config.alter import ConfigChange, ConfigOperation
 from replication.config.broker import BrokerConfig
+from replication.config.dynamic import DynamicBrokerConfig
 from replication.config.keys import ConfigEntry, ConfigSource, ConfigSynonym, ConfigType
 from replication.config.listeners import HostPort, Listener, Voter
 from replication.config.properties import parse_properties
@@ -25,10 +29,13 @@ from replication.config.topic import TopicConfig
 
 __all__ = [
     "BrokerConfig",
+    "ConfigChange",
     "ConfigEntry",
+    "ConfigOperation",
     "ConfigSource",
     "ConfigSynonym",
     "ConfigType",
+    "DynamicBrokerConfig",
     "HostPort",
     "Listener",
     "TopicConfig",

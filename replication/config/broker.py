@@ -4,7 +4,6 @@
 server.properties said. Both check every value, and the rules that bind several.
 """
 
-import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
@@ -25,7 +24,7 @@ from replication.config.keys import (
     whole,
     words,
 )
-from replication.config.known import IGNORED, REFUSED, is_ignored, nearest
+from replication.config.known import DYNAMIC, IGNORED, REFUSED, is_ignored, nearest
 from replication.config.listeners import HostPort, Listener, Voter, check_listeners
 from replication.errors import ConfigError
 
@@ -128,6 +127,14 @@ class BrokerConfig:
     fetch_purgatory_purge_interval_requests: int = whole(1000, "Done fetches kept at most.")
     producer_purgatory_purge_interval_requests: int = whole(1000, "Done produces kept at most.")
     fetch_max_bytes: int = whole(57_671_680, "Bytes of any fetch response.", at_least=1024)
+    leader_replication_throttled_rate: int = long(
+        LONG_MAX, "Bytes a second for throttled followers.", at_least=0
+    )
+    follower_replication_throttled_rate: int = long(
+        LONG_MAX, "Bytes a second that throttled replicas here fetch.", at_least=0
+    )
+    replication_quota_window_num: int = whole(11, "Samples that a rate is measured by.", at_least=1)
+    replication_quota_window_size_seconds: int = whole(1, "How long a sample is.", at_least=1)
     max_incremental_fetch_session_cache_slots: int = whole(1000, "Fetch sessions.", at_least=0)
     understudy_inter_broker_fetch_version: int = whole(
         17, "The Fetch version that followers speak.", at_least=4, at_most=17
@@ -140,6 +147,9 @@ class BrokerConfig:
     )
     metadata_log_dir: str | None = text(
         None, "Where the metadata log is; none: the first of log.dirs."
+    )
+    metadata_log_max_record_bytes_between_snapshots: int = long(
+        20 << 20, "Bytes of records after which the metadata log is cut.", at_least=1
     )
     num_recovery_threads_per_data_dir: int = whole(2, "Threads that recover logs.", at_least=1)
     log_segment_bytes: int = whole(
@@ -246,14 +256,14 @@ class BrokerConfig:
     ignored_keys: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
-        for name, spec in _specs().items():
+        for name, spec in BROKER_KEYS.items():
             spec.check(name, getattr(self, name.replace(".", "_")))
         _check_together(self)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         """ConfigError, in one line, for the first key or value that is not one."""
-        declared = _specs()
+        declared = BROKER_KEYS
         owners = {
             other: name for name, spec in declared.items() for other in (name, *spec.synonyms)
         }
@@ -336,7 +346,7 @@ class BrokerConfig:
 
     def synonyms(self, name: str) -> Iterator[ConfigSynonym]:
         """Where the value of `name` could come from, what is in force first."""
-        spec = _specs()[name]
+        spec = BROKER_KEYS[name]
         value = getattr(self, name.replace(".", "_"))
         if name in self.given_keys or value != spec.default:
             yield ConfigSynonym(name, spec.render(value), ConfigSource.STATIC_BROKER_CONFIG)
@@ -344,27 +354,31 @@ class BrokerConfig:
 
     def describe(self) -> list[ConfigEntry]:
         """Every key for DescribeConfigs, with where its value comes from."""
-        entries = []
-        for name, spec in _specs().items():
-            synonyms = tuple(self.synonyms(name))
-            entries.append(
-                ConfigEntry(
-                    name=name,
-                    value=synonyms[0].value,
-                    source=synonyms[0].source,
-                    type=spec.type,
-                    documentation=spec.doc,
-                    read_only=True,
-                    default=_rendered_default(spec),
-                    synonyms=synonyms,
-                )
-            )
-        return entries
+        return [entry_of(name, tuple(self.synonyms(name))) for name in BROKER_KEYS]
 
 
-@functools.cache
-def _specs() -> dict[str, Spec]:
-    return keys.specs(BrokerConfig)
+BROKER_KEYS: Mapping[str, Spec] = keys.specs(BrokerConfig)
+
+
+def is_dynamic(name: str) -> bool:
+    """Whether it is honoured and may be set while the broker runs."""
+    spec = BROKER_KEYS.get(name)
+    return spec is not None and (spec.topic_key is not None or name in DYNAMIC)
+
+
+def entry_of(name: str, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
+    """What DescribeConfigs says of `name`, of whose values the first is in force."""
+    spec = BROKER_KEYS[name]
+    return ConfigEntry(
+        name=name,
+        value=synonyms[0].value,
+        source=synonyms[0].source,
+        type=spec.type,
+        documentation=spec.doc,
+        read_only=not is_dynamic(name),
+        default=_rendered_default(spec),
+        synonyms=synonyms,
+    )
 
 
 def _rendered_default(spec: Spec) -> str | None:

@@ -37,6 +37,8 @@ class ConfigSource(enum.IntEnum):
     """Where a value comes from, by the numbers of DescribeConfigs."""
 
     TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
 
@@ -177,7 +179,15 @@ def _number(kind: Callable[[str], T], text: str) -> T:
         raise ValueError("") from None
 
 
-def flag(default: bool, doc: str, *, topic: str | None = None) -> bool:  # noqa: FBT001 it is the value
+def flag(
+    default: bool,  # noqa: FBT001 it is the value
+    doc: str,
+    *,
+    topic: str | None = None,
+    choices: Iterable[bool] = (True, False),
+) -> bool:
+    allowed = frozenset(choices)
+
     def parse(text: str) -> bool:
         if text.lower() not in ("true", "false"):
             raise ValueError("")
@@ -188,8 +198,8 @@ def flag(default: bool, doc: str, *, topic: str | None = None) -> bool:  # noqa:
         default=default,
         parse=parse,
         render=lambda value: "true" if value else "false",
-        allows=lambda value: isinstance(value, bool),
-        expectation="true or false",
+        allows=lambda value: isinstance(value, bool) and value in allowed,
+        expectation=" or ".join("true" if each else "false" for each in choices),
         doc=doc,
         topic_key=topic,
     )
@@ -223,16 +233,21 @@ def words(
     *,
     choices: Iterable[str] = (),
     topic: str | None = None,
+    allows: Callable[[tuple[str, ...]], bool] | None = None,
+    expectation: str = "words",
 ) -> tuple[str, ...]:
-    """Words parted by commas."""
+    """Words parted by commas: at least one out of `choices`, or whatever `allows` will have."""
     allowed = frozenset(choices)
+    if allowed:
+        allows = lambda value: bool(value) and allowed.issuperset(value)  # noqa: E731
+        expectation = f"words out of {', '.join(sorted(allowed))}"
     spec = Spec(
         type=ConfigType.LIST,
         default=tuple(default),
         parse=split_words,
         render=",".join,
-        allows=lambda value: not allowed or (bool(value) and allowed.issuperset(value)),
-        expectation=f"words out of {', '.join(sorted(allowed))}" if allowed else "words",
+        allows=allows or (lambda _: True),
+        expectation=expectation,
         doc=doc,
         topic_key=topic,
     )

@@ -25,12 +25,12 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
     create.topic.policy.class.name default.api.timeout.ms
     delete.records.purgatory.purge.interval.requests
     early.start.listeners
-    follower.replication.throttled.rate follower.replication.throttled.replicas
+    follower.replication.throttled.replicas
     group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size
     group.min.session.timeout.ms
     initial.broker.registration.timeout.ms inter.broker.protocol.version kafka.metrics.polling.interval.secs
     kafka.metrics.reporters leader.imbalance.check.interval.seconds
-    leader.imbalance.per.broker.percentage leader.replication.throttled.rate
+    leader.imbalance.per.broker.percentage
     leader.replication.throttled.replicas log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size
     log.cleaner.enable log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
     log.cleaner.io.max.bytes.per.second log.cleaner.threads log.dir.failure.timeout.ms
@@ -38,7 +38,7 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
     log.message.downconversion.enable log.message.format.version
     log.message.timestamp.difference.max.ms max.connection.creation.rate max.connections
     max.connections.per.ip max.connections.per.ip.overrides max.request.partition.size.limit
-    metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
+    metadata.log.max.snapshot.interval.ms
     metadata.log.segment.bytes metadata.log.segment.min.bytes metadata.log.segment.ms
     metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
     metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
@@ -49,7 +49,6 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
     offsets.topic.num.partitions offsets.topic.replication.factor offsets.topic.segment.bytes
     password.encoder.secret principal.builder.class
     queued.max.request.bytes queued.max.requests quota.window.num quota.window.size.seconds
-    replication.quota.window.num replication.quota.window.size.seconds
     reserved.broker.max.id server.max.startup.time.ms
     socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
     socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes
@@ -71,6 +70,20 @@ IGNORED_PREFIXES = (
     # Whole parts of Kafka that are not here: no key of theirs could be honoured.
     *("share.", "group.share.", "group.streams.", "group.consumer.", "group.coordinator."),
     *("remote.", "delegation.token."),
+)
+
+# Of brokers, what may be set while one runs (DynamicBrokerConfig.AllDynamicConfigs), besides
+# what a topic may override. Those that `BrokerConfig` does not declare have no effect.
+DYNAMIC = frozenset(
+    """
+    background.threads follower.replication.throttled.rate leader.replication.throttled.rate
+    log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.io.buffer.load.factor
+    log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.threads
+    max.connection.creation.rate max.connections max.connections.per.ip
+    max.connections.per.ip.overrides metric.reporters num.io.threads num.network.threads
+    num.recovery.threads.per.data.dir num.replica.fetchers producer.id.expiration.ms
+    replica.alter.log.dirs.io.max.bytes.per.second transaction.partition.verification.enable
+    """.split()  # noqa: SIM905
 )
 
 REFUSED = {

@@ -3,25 +3,89 @@
 topic override      segment.bytes=1048576         wins
 broker's value      log.segment.bytes=1073741824  ServerTopicConfigSynonyms
 Kafka's default     1073741824
+
+Some keys are a topic's alone: which of its replicas are throttled (KIP-73). Others Kafka
+knows and we do not honour: they are checked, kept and described, and have no effect.
 """
 
-from collections.abc import Mapping
-from typing import Any, Self
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol, Self
 
 import attrs
 
-from replication.config.broker import BrokerConfig
-from replication.config.keys import ConfigEntry, ConfigSource, ConfigSynonym, Spec, specs
+from replication.config.broker import BROKER_KEYS, BrokerConfig
+from replication.config.keys import (
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    Spec,
+    flag,
+    long,
+    specs,
+    whole,
+    words,
+)
 from replication.config.known import nearest
 from replication.errors import ConfigError, ErrorCode, KafkaError
 from storage.config import LogConfig
 
-# A topic's key -> its broker's, and what both mean.
-TOPIC_KEYS: Mapping[str, tuple[str, Spec]] = {
-    spec.topic_key: (name, spec)
-    for name, spec in specs(BrokerConfig).items()
-    if spec.topic_key is not None
-}
+EVERY_REPLICA = "*"
+_REPLICA = re.compile(r"[0-9]+:[0-9]+")
+
+
+def _names_replicas(value: tuple[str, ...]) -> bool:
+    """ThrottledReplicaListValidator."""
+    return value == (EVERY_REPLICA,) or all(map(_REPLICA.fullmatch, value))
+
+
+def _throttled(doc: str) -> tuple[str, ...]:
+    return words(
+        (), doc, allows=_names_replicas, expectation="* or partition:broker pairs, parted by commas"
+    )
+
+
+@attrs.frozen(kw_only=True)
+class _OfTopicsAlone:
+    leader_replication_throttled_replicas: tuple[str, ...] = _throttled(
+        "Replicas that are throttled on their leader's side."
+    )
+    follower_replication_throttled_replicas: tuple[str, ...] = _throttled(
+        "Replicas that are throttled on their own side."
+    )
+
+
+@attrs.frozen(kw_only=True)
+class _WithoutEffect:
+    compression_gzip_level: int = whole(-1, "Accepted without effect.", at_least=-1, at_most=9)
+    compression_lz4_level: int = whole(9, "Accepted without effect.", at_least=1, at_most=17)
+    compression_zstd_level: int = whole(3, "Accepted without effect.", at_least=-131072, at_most=22)
+    remote_storage_enable: bool = flag(False, "There is no remote storage.", choices=[False])
+    remote_log_copy_disable: bool = flag(False, "Accepted without effect.")
+    remote_log_delete_on_disable: bool = flag(False, "Accepted without effect.")
+    local_retention_ms: int = long(-2, "Accepted without effect.", at_least=-2)
+    local_retention_bytes: int = long(-2, "Accepted without effect.", at_least=-2)
+
+
+@attrs.frozen
+class TopicKey:
+    """What a topic's key means, and whose value it takes where the topic has none."""
+
+    spec: Spec
+    broker_key: str | None = None
+
+
+TOPIC_KEYS: Mapping[str, TopicKey] = (
+    {
+        spec.topic_key: TopicKey(spec, name)
+        for name, spec in BROKER_KEYS.items()
+        if spec.topic_key is not None
+    }
+    | {name: TopicKey(spec) for name, spec in specs(_OfTopicsAlone).items()}
+    | {name: TopicKey(spec) for name, spec in specs(_WithoutEffect).items()}
+)
+
+TOPIC_SPECS: Mapping[str, Spec] = {name: key.spec for name, key in TOPIC_KEYS.items()}
 
 
 @attrs.frozen(kw_only=True)
@@ -31,53 +95,82 @@ class TopicConfig:
     log: LogConfig
     min_insync_replicas: int
     unclean_leader_election_enable: bool
+    leader_throttled_replicas: tuple[str, ...] = ()
+    follower_throttled_replicas: tuple[str, ...] = ()
 
     @classmethod
     def from_overrides(cls, overrides: Mapping[str, str], broker: BrokerConfig) -> Self:
         """KafkaError(INVALID_CONFIG), naming the key, where an override is not one."""
-        values: dict[str, Any] = {
-            topic_key.replace(".", "_"): getattr(broker, name.replace(".", "_"))
-            for topic_key, (name, _) in TOPIC_KEYS.items()
-        }
-        for topic_key, text in overrides.items():
-            values[topic_key.replace(".", "_")] = _parse(topic_key, text)
-        values["cleanup_policy"] = frozenset(values["cleanup_policy"])
-        return cls(
-            min_insync_replicas=values.pop("min_insync_replicas"),
-            unclean_leader_election_enable=values.pop("unclean_leader_election_enable"),
-            log=LogConfig(**values),
+        given = {name: _parse(name, text) for name, text in overrides.items()}
+
+        def value(name: str) -> Any:
+            key = TOPIC_KEYS[name]
+            if name in given or key.broker_key is None:
+                return given.get(name, key.spec.default)
+            return getattr(broker, key.broker_key.replace(".", "_"))
+
+        log = {each.name: value(each.name.replace("_", ".")) for each in attrs.fields(LogConfig)}
+        log["cleanup_policy"] = frozenset(log["cleanup_policy"])
+        config = cls(
+            log=LogConfig(**log),
+            min_insync_replicas=value("min.insync.replicas"),
+            unclean_leader_election_enable=value("unclean.leader.election.enable"),
+            leader_throttled_replicas=value("leader.replication.throttled.replicas"),
+            follower_throttled_replicas=value("follower.replication.throttled.replicas"),
+        )
+        _check_together(config.log)
+        return config
+
+
+def _check_together(log: LogConfig) -> None:
+    """LogConfig.validateValues."""
+    if log.min_compaction_lag_ms > log.max_compaction_lag_ms:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"conflict topic config setting min.compaction.lag.ms ({log.min_compaction_lag_ms})"
+            f" > max.compaction.lag.ms ({log.max_compaction_lag_ms})",
         )
 
 
-def _parse(topic_key: str, text: str) -> Any:
-    if topic_key not in TOPIC_KEYS:
-        hint = nearest(topic_key, TOPIC_KEYS)
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"unknown topic config {topic_key}{hint}")
-    _, spec = TOPIC_KEYS[topic_key]
+def _parse(name: str, text: str) -> Any:
+    key = TOPIC_KEYS.get(name)
+    if key is None:
+        hint = nearest(name, TOPIC_KEYS)
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}{hint}")
     try:
-        return spec.value_of(topic_key, text)
+        return key.spec.value_of(name, text)
     except ConfigError as error:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Invalid value for {error}") from None
 
 
-def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
+class Synonyms(Protocol):
+    def synonyms(self, name: str, /) -> Iterable[ConfigSynonym]:
+        """Where a broker's value of `name` could come from, what is in force first."""
+
+
+def describe_topic(overrides: Mapping[str, str], broker: Synonyms) -> list[ConfigEntry]:
     """Every key of a topic for DescribeConfigs, with where its value comes from."""
-    entries = []
-    for topic_key, (name, spec) in TOPIC_KEYS.items():
-        synonyms = list(broker.synonyms(name))
-        if topic_key in overrides:
-            override = ConfigSynonym(topic_key, overrides[topic_key], ConfigSource.TOPIC_CONFIG)
-            synonyms.insert(0, override)
-        entries.append(
-            ConfigEntry(
-                name=topic_key,
-                value=synonyms[0].value,
-                source=synonyms[0].source,
-                type=spec.type,
-                documentation=spec.doc,
-                read_only=False,
-                default=spec.render(spec.default),
-                synonyms=tuple(synonyms),
-            )
-        )
-    return entries
+    return [_described(name, key, overrides, broker) for name, key in TOPIC_KEYS.items()]
+
+
+def _described(
+    name: str, key: TopicKey, overrides: Mapping[str, str], broker: Synonyms
+) -> ConfigEntry:
+    default = key.spec.render(key.spec.default)
+    synonyms: list[ConfigSynonym] = []
+    if name in overrides:
+        synonyms.append(ConfigSynonym(name, overrides[name], ConfigSource.TOPIC_CONFIG))
+    if key.broker_key is not None:
+        synonyms += broker.synonyms(key.broker_key)
+    else:
+        synonyms.append(ConfigSynonym(name, default, ConfigSource.DEFAULT_CONFIG))
+    return ConfigEntry(
+        name=name,
+        value=synonyms[0].value,
+        source=synonyms[0].source,
+        type=key.spec.type,
+        documentation=key.spec.doc,
+        read_only=False,
+        default=default,
+        synonyms=tuple(synonyms),
+    )

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import trio
 
-from replication.config import BrokerConfig
+from replication.config import BrokerConfig, DynamicBrokerConfig
 from replication.errors import ErrorCode, KafkaError
 from replication.events import EventSink, HighWatermarkReporter, PartitionFailed, ignore
 from replication.fetch_data import Answers, FetchParams, Isolation, Wanted
@@ -72,7 +72,7 @@ class ReplicaManager:
         sink: EventSink = ignore,
         on_bug: OnBug,
     ) -> None:
-        self._config = config
+        self.config = DynamicBrokerConfig(config)
         self._seams = seams
         self._log_manager = log_manager
         self._alter_partition = alter_partition
@@ -136,7 +136,7 @@ class ReplicaManager:
             self._nursery = nursery
             self._roles = RoleChanges(
                 broker_id=self._around.broker_id,
-                config=self._config,
+                config=self.config,
                 hosted=self._hosted,
                 around=self._around,
                 log_manager=self._log_manager,
@@ -154,7 +154,7 @@ class ReplicaManager:
 
     def _jobs(self) -> Iterator[tuple[float, Callable[[], Awaitable[None]]]]:
         """What is done every so many milliseconds."""
-        config = self._config
+        config = self.config.static
         yield HIGH_WATERMARK_REPORT_MS, self._report_high_watermarks
         yield FLUSH_ROLLED_MS, self._flush_rolled
         yield config.replica_lag_time_max_ms / 2, self._shrink_isrs
@@ -165,7 +165,7 @@ class ReplicaManager:
 
     async def _retain(self) -> None:
         """Retention begins a while after the start, and is looked at rarely."""
-        config = self._config
+        config = self.config.static
         await self._seams.clock.sleep(config.log_initial_task_delay_ms / 1000)
         await self._guarded(self._delete_old_segments)
         await self._every(config.log_retention_check_interval_ms / 1000, self._delete_old_segments)

@@ -22,7 +22,7 @@ from typing import Protocol
 import attrs
 import trio
 
-from replication.config import BrokerConfig, TopicConfig
+from replication.config import DynamicBrokerConfig, TopicConfig
 from replication.events import BecameFollower, BecameLeader, EventSink, PartitionStopped
 from replication.fetch_state import BrokerEndPoint, InitialFetchState, PartitionFetchState
 from replication.leadership import Surroundings
@@ -60,6 +60,8 @@ class FetcherManager(Protocol):
 
     async def shutdown_idle_fetchers(self) -> None: ...
 
+    async def resize(self, num_fetchers: int, /) -> None: ...
+
     async def close_all(self) -> None: ...
 
 
@@ -77,7 +79,7 @@ class RoleChanges:
     """Carries metadata out; its owner sees that one change is carried out at a time."""
 
     broker_id: int
-    config: BrokerConfig
+    config: DynamicBrokerConfig
     hosted: HostedPartitions
     around: Surroundings
     log_manager: LogManager
@@ -100,7 +102,11 @@ class RoleChanges:
         await self._stop(self._removed(delta))
         leaders, followers, gone = self._sort(image, sorted(delta.changed))
         await self._stop(gone)
-        self._reconfigure(image, sorted(delta.reconfigured))
+        reconfigured = delta.reconfigured
+        if not delta.reconfigured_brokers.isdisjoint((None, self.broker_id)):
+            await self._reconfigure_broker(image)
+            reconfigured = frozenset(partition.topic for partition in self.hosted.online)
+        self._reconfigure(image, sorted(reconfigured))
         await self._become_leaders(image, leaders)
         await self._become_followers(image, followers)
         self._brokers_changed(image, delta.brokers)
@@ -221,7 +227,7 @@ class RoleChanges:
 
     def _initial_offset(self, log: Log) -> Offset:
         """Where epochs can tell a divergence the log's end, else what is surely committed."""
-        version = self.config.understudy_inter_broker_fetch_version
+        version = self.config.static.understudy_inter_broker_fetch_version
         if version >= TRUNCATION_ON_FETCH_SINCE and log.latest_epoch is not None:
             return log.log_end_offset
         return log.high_watermark
@@ -230,7 +236,7 @@ class RoleChanges:
         broker = image.broker(broker_id)
         if broker is None or broker.fenced:
             return None
-        endpoint = broker.endpoint(self.config.inter_broker_listener)
+        endpoint = broker.endpoint(self.config.static.inter_broker_listener)
         return None if endpoint is None else BrokerEndPoint(broker_id, endpoint.host, endpoint.port)
 
     def _unfollow(self, partitions: list[TopicPartition]) -> None:
@@ -319,7 +325,14 @@ class RoleChanges:
         return opened
 
     def _topic_config(self, topic: TopicImage) -> TopicConfig:
-        return TopicConfig.from_overrides(topic.configs, self.config)
+        return TopicConfig.from_overrides(topic.configs, self.config.current)
+
+    async def _reconfigure_broker(self, image: MetadataImage) -> None:
+        """Set at run time: what is not read from `config` when it is needed is told here."""
+        self.config.update(image.broker_configs)
+        current = self.config.current
+        self.log_manager.config = TopicConfig.from_overrides({}, current).log
+        await self.fetchers.resize(current.num_replica_fetchers)
 
     def _reconfigure(self, image: MetadataImage, topics: Iterable[str]) -> None:
         for name in topics:

@@ -1,24 +1,15 @@
 """IncrementalAlterConfigs (KIP-339): some keys of a topic or a broker, one operation each."""
 
-import enum
-
 import attrs
 
 from replication.wire.alter_configs import AlterConfigsResourceResponse
 from replication.wire.schema import array, boolean, int8, int32, string
 
 
-class ConfigOperation(enum.IntEnum):
-    """AlterConfigOp.OpType; the last two are for keys whose type is a list."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
 @attrs.define(kw_only=True)
 class AlterableConfig:
+    """`config_operation` is a `replication.config.ConfigOperation`."""
+
     name: str = string()
     config_operation: int = int8()
     value: str | None = string(nullable="0+")

@@ -6,7 +6,12 @@ from typing import Any
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import ConfigResource, ConfigSource
+from confluent_kafka.admin._config import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+)
 from confluent_kafka.cimpl import KafkaError, KafkaException, NewTopic
 
 from replication.cluster.cluster import Cluster
@@ -122,6 +127,50 @@ async def test_the_metadata_of_a_cluster_names_brokers_leaders_and_replicas() ->
         assert sorted(partitions) == [0, 1, 2]
         assert {partition.leader for partition in partitions.values()} == {1, 2, 3}
         assert all(sorted(partition.isrs) == [1, 2, 3] for partition in partitions.values())
+
+    async with cluster_for_clients() as cluster:
+        await in_thread(look, cluster.bootstrap_servers)
+
+
+async def test_configurations_are_altered_while_the_brokers_run() -> None:
+    def entry(name: str, value: str | None, operation: AlterConfigOpType) -> ConfigEntry:
+        return ConfigEntry(name, value, incremental_operation=operation)
+
+    def until(admin: AdminClient, asked: ConfigResource, **expected: str) -> None:
+        """Asked again until the broker that is asked has heard of the change."""
+        for _ in range(200):
+            (entries,) = described(admin, [asked])
+            if all(entries[key.replace("_", ".")].value == each for key, each in expected.items()):
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"{asked} never became {expected}")
+
+    def look(bootstrap_servers: str) -> None:
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(10)
+        changes = [
+            entry("retention.ms", "1000", AlterConfigOpType.SET),
+            entry("cleanup.policy", "compact", AlterConfigOpType.APPEND),
+        ]
+        topic = ConfigResource(ConfigResource.Type.TOPIC, TOPIC, incremental_configs=changes)
+        changes = [entry("num.replica.fetchers", "2", AlterConfigOpType.SET)]
+        broker = ConfigResource(ConfigResource.Type.BROKER, "2", incremental_configs=changes)
+        for future in admin.incremental_alter_configs([topic, broker]).values():
+            future.result(10)
+        until(admin, topic, retention_ms="1000", cleanup_policy="delete,compact")
+        until(admin, broker, num_replica_fetchers="2")
+        (entries,) = described(admin, [broker])
+        assert ConfigSource(entries["num.replica.fetchers"].source) == (
+            ConfigSource.DYNAMIC_BROKER_CONFIG
+        )
+        assert not entries["num.replica.fetchers"].is_read_only
+        assert entries["node.id"].is_read_only
+        changes = [entry("retention.ms", "soon", AlterConfigOpType.SET)]
+        wrong = ConfigResource(ConfigResource.Type.TOPIC, TOPIC, incremental_configs=changes)
+        (future,) = admin.incremental_alter_configs([wrong]).values()
+        with pytest.raises(KafkaException) as refused:
+            future.result(10)
+        assert refused.value.args[0].code() == KafkaError.INVALID_CONFIG
 
     async with cluster_for_clients() as cluster:
         await in_thread(look, cluster.bootstrap_servers)

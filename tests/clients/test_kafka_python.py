@@ -1,9 +1,11 @@
 """kafka-python, against three brokers over loopback."""
 
+import time
+
 import kafka
 import kafka.codec
 import pytest
-from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 
 from storage.compression import Codec
 from tests.clients.sample import (
@@ -110,3 +112,25 @@ async def test_records_are_deleted_up_to_an_offset() -> None:
         await in_thread(produce, cluster.bootstrap_servers, "none", False)
         assert await in_thread(delete_records, cluster.bootstrap_servers, 7) == 7
         assert await in_thread(first_offset, cluster.bootstrap_servers) == 7
+
+
+def altered(bootstrap_servers: str, incremental: bool) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    admin.create_topics([NewTopic(TOPIC, 1, 3)])
+    asked = ConfigResource(ConfigResourceType.TOPIC, TOPIC, configs={"retention.ms": "1000"})
+    admin.alter_configs([asked], incremental=incremental)
+    question = ConfigResource(ConfigResourceType.TOPIC, TOPIC)
+    # Whoever answers may not have heard of the change, or of the topic.
+    for _ in range(200):
+        if "1000" in str(admin.describe_configs([question])):
+            break
+        time.sleep(0.05)
+    else:
+        raise AssertionError("retention.ms never became 1000")
+    admin.close()
+
+
+@pytest.mark.parametrize("incremental", [True, False], ids=["incremental", "legacy"])
+async def test_a_topics_configuration_is_altered(incremental: bool) -> None:
+    async with cluster_for_clients() as cluster:
+        await in_thread(altered, cluster.bootstrap_servers, incremental)

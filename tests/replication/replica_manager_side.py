@@ -85,6 +85,10 @@ class Fetchers:
     async def shutdown_idle_fetchers(self) -> None:
         await trio.lowlevel.checkpoint()
 
+    async def resize(self, num_fetchers: int, /) -> None:
+        self.calls.append(f"resize to {num_fetchers}")
+        await trio.lowlevel.checkpoint()
+
     async def close_all(self) -> None:
         self.following.clear()
         await trio.lowlevel.checkpoint()

@@ -226,9 +226,15 @@ def test_without_overrides_a_topics_log_is_kafkas_default() -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"segment.byte": "1"}, "unknown topic config segment.byte; did you mean segment.bytes"),
-        ({"segment.bytes": "x"}, "segment.bytes=x: expected a whole number of at least 14"),
-        ({"num.partitions": "1"}, "unknown topic config num.partitions"),
+        (
+            {"segment.byte": "1"},
+            "Unknown topic config name: segment.byte; did you mean segment.bytes",
+        ),
+        (
+            {"segment.bytes": "x"},
+            "Invalid value for segment.bytes=x: expected a whole number of at least 14",
+        ),
+        ({"num.partitions": "1"}, "Unknown topic config name: num.partitions"),
     ],
 )
 def test_a_wrong_override_is_an_invalid_config(overrides: dict[str, str], message: str) -> None:

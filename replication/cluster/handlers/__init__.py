@@ -6,7 +6,7 @@
     offsets.py       ListOffsets, OffsetForLeaderEpoch
     topics.py        CreateTopics, DeleteTopics
     records.py       DeleteRecords
-    configs.py       DescribeConfigs
+    configs.py       DescribeConfigs, AlterConfigs, IncrementalAlterConfigs
     coordinators.py  FindCoordinator, InitProducerId
 
 Every handler is a function of the node, the request's context and the request. It answers
@@ -16,7 +16,11 @@ the node, and what is wrong with one partition or topic is told beside the other
 
 from functools import partial
 
-from replication.cluster.handlers.configs import describe_configs
+from replication.cluster.handlers.configs import (
+    alter_configs,
+    describe_configs,
+    incremental_alter_configs,
+)
 from replication.cluster.handlers.coordinators import find_coordinator, init_producer_id
 from replication.cluster.handlers.fetch import fetch
 from replication.cluster.handlers.metadata import describe_cluster, metadata
@@ -43,6 +47,8 @@ def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
         ApiKey.INIT_PRODUCER_ID: partial(init_producer_id, node),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: partial(offset_for_leader_epoch, node),
         ApiKey.DESCRIBE_CONFIGS: partial(describe_configs, node),
+        ApiKey.ALTER_CONFIGS: partial(alter_configs, node),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(incremental_alter_configs, node),
         ApiKey.DESCRIBE_CLUSTER: partial(describe_cluster, node),
     }
 

@@ -1,17 +1,34 @@
-"""DescribeConfigs: every key that is honoured, its value, and where that comes from.
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: a topic's or a broker's settings.
 
 A broker answers for itself and for topics. Asked for another broker, it refuses, as Kafka
 does: nobody knows a node's file but the node.
+
+What is to be altered is looked at here first, and what a broker is set to is judged here
+alone, for the same reason; the rest is the controller's (ConfigAdminManager):
+
+    request ── wrong in itself? ── controller ── answers of both, in the order of the request
 """
 
+from collections import Counter
 from collections.abc import Iterable
+from typing import TypeVar
 
+import attrs
+
+from replication.cluster.controller_configs import Resource, answer
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.server import RequestContext
 from replication.cluster.topic_names import fault_of
-from replication.config import ConfigEntry
+from replication.config import ConfigChange, ConfigEntry, ConfigOperation
+from replication.config.alter import altered, check_changes
+from replication.config.broker import BROKER_KEYS
 from replication.config.topic import describe_topic
-from replication.errors import ErrorCode
+from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
+from replication.wire.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
 from replication.wire.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -21,6 +38,12 @@ from replication.wire.describe_configs import (
     DescribeConfigsSynonym,
     ResourceType,
 )
+from replication.wire.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+Request = TypeVar("Request", AlterConfigsRequest, IncrementalAlterConfigsRequest)
 
 
 async def describe_configs(
@@ -35,6 +58,7 @@ def _describe(
     node: BrokerNode, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     name = resource.resource_name
+    config = node.replica_manager.config
     entries: Iterable[ConfigEntry]
     if resource.resource_type == ResourceType.TOPIC:
         topic = node.metadata.image.topics.get(name)
@@ -43,14 +67,14 @@ def _describe(
         if topic is None:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return _refused(resource, error, f"there is no topic {name}")
-        entries = describe_topic(topic.configs, node.config)
+        entries = describe_topic(topic.configs, config)
     elif resource.resource_type != ResourceType.BROKER:
         message = f"resource type {resource.resource_type} has no configuration here"
         return _refused(resource, ErrorCode.INVALID_REQUEST, message)
     elif name == "":
-        entries = ()  # what was set for all brokers at run time: nothing can be
+        entries = config.describe_cluster_wide()
     elif name == str(node.broker_id):
-        entries = node.config.describe()
+        entries = config.describe()
     else:
         message = f"this is broker {node.broker_id}, and it knows no configuration but its own"
         return _refused(resource, ErrorCode.INVALID_REQUEST, message)
@@ -87,3 +111,85 @@ def _entry(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConfi
         config_type=entry.type,
         documentation=entry.documentation if request.include_documentation else None,
     )
+
+
+# Altering.
+
+
+async def incremental_alter_configs(
+    node: BrokerNode, _: RequestContext, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    changes = [
+        [ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs]
+        for resource in request.resources
+    ]
+    responses = await _alter(node, request, changes, keeps_others=True)
+    return IncrementalAlterConfigsResponse(responses=responses)
+
+
+async def alter_configs(
+    node: BrokerNode, _: RequestContext, request: AlterConfigsRequest
+) -> AlterConfigsResponse:
+    changes = [
+        [ConfigChange(each.name, ConfigOperation.SET, each.value) for each in resource.configs]
+        for resource in request.resources
+    ]
+    return AlterConfigsResponse(responses=await _alter(node, request, changes, keeps_others=False))
+
+
+async def _alter(
+    node: BrokerNode,
+    request: Request,
+    changes: list[list[ConfigChange]],
+    *,
+    keeps_others: bool,
+) -> list[AlterConfigsResourceResponse]:
+    """One answer for each resource of `request`, to which `changes` belong one by one."""
+    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    answers: list[AlterConfigsResourceResponse | None] = []
+    for resource, changed in zip(request.resources, changes, strict=True):
+        try:
+            if times[resource.resource_type, resource.resource_name] > 1:
+                raise _refusal("Each resource must appear at most once.")
+            check_changes(changed)
+            _check_resource(node, resource, changed, keeps_others=keeps_others)
+            answers.append(None)
+        except KafkaError as error:
+            answers.append(answer(resource, error))
+    left = [each for each, told in zip(request.resources, answers, strict=True) if told is None]
+    told_by_controller = iter(await _ask_controller(node, attrs.evolve(request, resources=left)))
+    return [next(told_by_controller) if told is None else told for told in answers]
+
+
+async def _ask_controller(node: BrokerNode, request: Request) -> list[AlterConfigsResourceResponse]:
+    if not request.resources:
+        return []
+    try:
+        response = await node.forward(request, timeout_ms=node.config.request_timeout_ms)
+    except PeerUnavailableError as error:
+        late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no answer from the controller: {error}")
+        return [answer(each, late) for each in request.resources]
+    assert isinstance(response, AlterConfigsResponse | IncrementalAlterConfigsResponse), "as asked"
+    return response.responses
+
+
+def _check_resource(
+    node: BrokerNode, resource: Resource, changes: list[ConfigChange], *, keeps_others: bool
+) -> None:
+    """KafkaError where it cannot be altered, or a broker not to that."""
+    name = resource.resource_name
+    if resource.resource_type == ResourceType.TOPIC:
+        return
+    if resource.resource_type != ResourceType.BROKER:
+        raise _refusal(f"Unknown resource type {resource.resource_type}")
+    if name and not (name.isascii() and name.isdigit()):
+        raise _refusal(f"Node id must be an integer, but it is: {name}")
+    if name and int(name) != node.broker_id:
+        raise _refusal(f"Unexpected broker id, expected {node.broker_id}, but received {name}")
+    current = node.metadata.image.broker_configs.get(int(name) if name else None, {})
+    configs = altered(current if keeps_others else {}, changes, BROKER_KEYS)
+    node.replica_manager.config.check(configs)
+
+
+def _refusal(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,188 @@
+"""Configuration at run time, decided (ConfigurationControlManager).
+
+    broker     is what is asked well formed, and may a broker be set to that?  (handlers.configs)
+    here       does the topic or the broker exist, may a topic be set to that?  -> records
+
+What is set may let a partition without a leader have one (unclean.leader.election.enable):
+such elections are part of the same decision.
+
+IncrementalAlterConfigs names what changes; the older AlterConfigs names all that is set from
+then on, so that what it leaves out is gone.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from replication.cluster.controller_decisions import Decision, elections_of_leaderless
+from replication.cluster.topic_names import fault_of
+from replication.config import BrokerConfig, ConfigChange, DynamicBrokerConfig, TopicConfig
+from replication.config.alter import altered
+from replication.config.broker import BROKER_KEYS
+from replication.config.topic import TOPIC_SPECS
+from replication.errors import ErrorCode, KafkaError
+from replication.metadata import (
+    BrokerConfigRecord,
+    ConfigRecord,
+    MetadataImage,
+    MetadataRecord,
+    TopicImage,
+)
+from replication.wire.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from replication.wire.describe_configs import ResourceType
+from replication.wire.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+class Resource(Protocol):
+    """What the requests and the answers of both APIs name."""
+
+    resource_type: int
+    resource_name: str
+
+
+Wanted = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""What is to be set, from what is set now."""
+
+
+def incremental_alter_configs(
+    image: MetadataImage, request: IncrementalAlterConfigsRequest, *, config: BrokerConfig
+) -> Decision[IncrementalAlterConfigsResponse]:
+    def wanted(resource: Resource, changes: Sequence[ConfigChange]) -> Wanted:
+        of_topic = resource.resource_type == ResourceType.TOPIC
+        known = TOPIC_SPECS if of_topic else BROKER_KEYS
+        return lambda current: altered(current, changes, known)
+
+    asked: list[tuple[Resource, Wanted]] = [
+        (
+            each,
+            wanted(each, [ConfigChange(c.name, c.config_operation, c.value) for c in each.configs]),
+        )
+        for each in request.resources
+    ]
+    results, records = _decide(image, asked, config)
+    if request.validate_only:
+        records = []
+    return Decision(
+        IncrementalAlterConfigsResponse(responses=results), tuple(records), "configuration changed"
+    )
+
+
+def alter_configs(
+    image: MetadataImage, request: AlterConfigsRequest, *, config: BrokerConfig
+) -> Decision[AlterConfigsResponse]:
+    def wanted(configs: Mapping[str, str]) -> Wanted:
+        return lambda _: configs
+
+    asked: list[tuple[Resource, Wanted]] = [
+        (each, wanted({c.name: c.value or "" for c in each.configs})) for each in request.resources
+    ]
+    results, records = _decide(image, asked, config)
+    if request.validate_only:
+        records = []
+    return Decision(
+        AlterConfigsResponse(responses=results), tuple(records), "configuration changed"
+    )
+
+
+def allows_unclean(image: MetadataImage, config: BrokerConfig) -> Callable[[TopicImage], bool]:
+    """Whether a topic lets a replica outside the ISR lead, as things are set in `image`."""
+    current = DynamicBrokerConfig.of(config, image.broker_configs).current
+
+    def allows(topic: TopicImage) -> bool:
+        topic_config = TopicConfig.from_overrides(topic.configs, current)
+        return topic_config.unclean_leader_election_enable
+
+    return allows
+
+
+def _decide(
+    image: MetadataImage, asked: Iterable[tuple[Resource, Wanted]], config: BrokerConfig
+) -> tuple[list[AlterConfigsResourceResponse], list[MetadataRecord]]:
+    results = []
+    records: list[MetadataRecord] = []
+    for resource, wanted in asked:
+        try:
+            records += _changes(image, resource, wanted, config)
+        except KafkaError as error:
+            results.append(answer(resource, error))
+        else:
+            results.append(answer(resource))
+    if records:
+        after = image.apply_all(records, offset=image.offset, leader_epoch=image.leader_epoch)
+        records += elections_of_leaderless(after, allows_unclean(after, config))
+    return results, records
+
+
+def answer(resource: Resource, error: KafkaError | None = None) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=ErrorCode.NONE if error is None else error.code,
+        error_message=None if error is None else error.detail,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _changes(
+    image: MetadataImage, resource: Resource, wanted: Wanted, config: BrokerConfig
+) -> Iterable[MetadataRecord]:
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            return _topic_changes(image, resource.resource_name, wanted, config)
+        case ResourceType.BROKER:
+            return _broker_changes(image, resource.resource_name, wanted)
+        case other:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {other}")
+
+
+def _topic_changes(
+    image: MetadataImage, name: str, wanted: Wanted, config: BrokerConfig
+) -> list[MetadataRecord]:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    if (fault := fault_of(name)) is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} {fault}")
+    topic = image.topics.get(name)
+    current = {} if topic is None else topic.configs
+    configs = wanted(current)
+    TopicConfig.from_overrides(configs, config)
+    if topic is None:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        raise KafkaError(error, f"The topic '{name}' does not exist.")
+    return [
+        ConfigRecord(topic.topic_id, key, value) for key, value in _difference(current, configs)
+    ]
+
+
+def _broker_changes(image: MetadataImage, name: str, wanted: Wanted) -> list[MetadataRecord]:
+    broker_id = _broker_id(name)
+    if broker_id is not None and image.broker(broker_id) is None:
+        error = ErrorCode.BROKER_ID_NOT_REGISTERED
+        raise KafkaError(error, f"No broker with id {broker_id} found.")
+    current = image.broker_configs.get(broker_id, {})
+    return [
+        BrokerConfigRecord(broker_id, key, value)
+        for key, value in _difference(current, wanted(current))
+    ]
+
+
+def _broker_id(name: str) -> int | None:
+    """None, which is every broker, for no name at all."""
+    if not name:
+        return None
+    if not (name.isascii() and name.isdigit()):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a number.")
+    return int(name)
+
+
+def _difference(
+    current: Mapping[str, str], wanted: Mapping[str, str]
+) -> Iterable[tuple[str, str | None]]:
+    for key in sorted({*current, *wanted}):
+        if current.get(key) != wanted.get(key):
+            yield key, wanted.get(key)
