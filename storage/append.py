@@ -123,10 +123,7 @@ def validate(
 
 
 def _validate_header(header: BatchHeader, config: LogConfig, *, from_client: bool) -> None:
-    if header.size > config.max_message_bytes:
-        raise RecordTooLargeError(
-            f"a batch of {header.size} bytes, over max.message.bytes={config.max_message_bytes}"
-        )
+    check_message_size(header, config)
     if from_client and header.base_offset != 0:
         raise InvalidRecordError(f"a client's batch starts at 0, not at {header.base_offset}")
     if from_client and header.is_control:
@@ -140,6 +137,13 @@ def _validate_header(header: BatchHeader, config: LogConfig, *, from_client: boo
             f"sequence {header.base_sequence} of producer {header.producer_id}"
         )
     assert header.codec is not None, "asking raises where there is none of that number"
+
+
+def check_message_size(header: BatchHeader, config: LogConfig) -> None:
+    if header.size > config.max_message_bytes:
+        raise RecordTooLargeError(
+            f"a batch of {header.size} bytes, over max.message.bytes={config.max_message_bytes}"
+        )
 
 
 def _validate_timestamps(
@@ -177,7 +181,8 @@ def _validate_records(
     for index, record in enumerate(outline_batch(batch)):
         if needs_keys and not record.has_key and len(without_key) < _MAX_REPORTED:
             without_key[index] = "Compacted topic cannot accept message without key."
-        if checks_age and 0 <= record.timestamp < oldest and len(too_old) < _MAX_REPORTED:
+        old = record.timestamp != NO_TIMESTAMP and record.timestamp < oldest
+        if checks_age and old and len(too_old) < _MAX_REPORTED:
             too_old[index] = f"Timestamp {record.timestamp} is older than {oldest}."
     if without_key:
         raise InvalidRecordError("a compacted topic takes no record without a key", without_key)

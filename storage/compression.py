@@ -42,10 +42,14 @@ class Codec(enum.IntEnum):
             raise UnsupportedCompressionTypeError(f"no compression codec called {name!r}") from None
 
 
+# Kafka's default levels (KIP-390). gzip's says that zlib chooses. lz4's 9 means the fast
+# compressor, and every other one the slow compressor at that level (Lz4BlockOutputStream).
+GZIP_LEVEL: Final = -1
+LZ4_LEVEL: Final = 9
+ZSTD_LEVEL: Final = 3
+
 _GZIP_WBITS: Final = 31
-# The fast compressor, as Kafka's default is; 9 here would mean the slow one.
-_LZ4_LEVEL: Final = 1
-_ZSTD_LEVEL: Final = 3
+_LZ4_FAST: Final = 1
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -56,21 +60,25 @@ _BLOCK_LENGTH: Final = struct.Struct(">i")
 _SNAPPY_MAX_RATIO: Final = 22
 
 
-def compress(codec: Codec, data: Buffer) -> Buffer:
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> Buffer:
+    """`data` as `codec` writes it; `level` for those that have some, Kafka's default where None."""
     match codec:
         case Codec.NONE:
             return data
         case Codec.GZIP:
-            compressor = zlib.compressobj(wbits=_GZIP_WBITS)
+            compressor = zlib.compressobj(GZIP_LEVEL if level is None else level, wbits=_GZIP_WBITS)
             return compressor.compress(data) + compressor.flush()
         case Codec.SNAPPY:
             return _xerial_compress(memoryview(data))
         case Codec.LZ4:
-            frame = cramjam.lz4.Compressor(_LZ4_LEVEL, content_checksum=False, block_linked=False)
-            frame.compress(data)
+            slow = level is not None and level != LZ4_LEVEL
+            frame = cramjam.lz4.Compressor(
+                level if slow else _LZ4_FAST, content_checksum=False, block_linked=False
+            )
+            frame.compress(data if isinstance(data, bytes) else bytes(data))
             return bytes(frame.finish())
         case Codec.ZSTD:
-            return bytes(cramjam.zstd.compress(data, _ZSTD_LEVEL))
+            return bytes(cramjam.zstd.compress(data, ZSTD_LEVEL if level is None else level))
 
 
 def decompress(codec: Codec, data: Buffer, *, max_size: int) -> Buffer:

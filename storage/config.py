@@ -7,6 +7,8 @@ are only held. A log may be handed another `LogConfig` while it is open.
 
 import attrs
 
+from storage.compression import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL, Codec
+
 LONG_MAX = 2**63 - 1
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -30,6 +32,9 @@ class LogConfig:
     max_compaction_lag_ms: int = LONG_MAX
     min_cleanable_dirty_ratio: float = 0.5
     compression_type: str = "producer"
+    compression_gzip_level: int = GZIP_LEVEL
+    compression_lz4_level: int = LZ4_LEVEL
+    compression_zstd_level: int = ZSTD_LEVEL
     message_timestamp_type: str = "CreateTime"
     message_timestamp_before_max_ms: int = LONG_MAX
     message_timestamp_after_max_ms: int = 3_600_000
@@ -47,6 +52,26 @@ class LogConfig:
     @property
     def stamps_append_time(self) -> bool:
         return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def target_codec(self) -> Codec | None:
+        """What the leader compresses with; None: it keeps what the producer chose."""
+        match self.compression_type:
+            case "producer":
+                return None
+            case "uncompressed":
+                return Codec.NONE
+            case name:
+                return Codec.named(name)
+
+    def level_of(self, codec: Codec) -> int | None:
+        """How hard to compress (KIP-390); None for a codec that knows no levels."""
+        levels = {
+            Codec.GZIP: self.compression_gzip_level,
+            Codec.LZ4: self.compression_lz4_level,
+            Codec.ZSTD: self.compression_zstd_level,
+        }
+        return levels.get(codec)
 
     @property
     def max_segment_ms(self) -> int:

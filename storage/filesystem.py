@@ -42,6 +42,9 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None: ...
 
+    def allocate(self, size: int) -> None:
+        """Make it at least `size` bytes long, zeroes at its end, and take the room on the disk."""
+
     def size(self) -> int: ...
 
     def sync(self) -> None:
@@ -139,6 +142,12 @@ class OsFile:
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._open(), size)
+
+    def allocate(self, size: int) -> None:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._open(), 0, size)
+        elif size > self.size():  # macOS: the length alone
+            self.truncate(size)
 
     def size(self) -> int:
         return os.fstat(self._open()).st_size

@@ -198,6 +198,7 @@ class LocalLog:
             max_index_bytes=self.config.segment_index_bytes,
             index_interval_bytes=self.config.index_interval_bytes,
             wall_ms=wall_ms,
+            preallocate_bytes=self.config.segment_bytes if self.config.preallocate else 0,
         )
         self.segments.add(segment)
         self._name_changes += 1

@@ -48,6 +48,7 @@ from storage.leader_epoch_cache import LeaderEpochCache
 from storage.local_log import LogHooks
 from storage.marked_log import MarkedLog
 from storage.producer_state import ProducerStateManager
+from storage.recompression import recompress
 from storage.recovery import Loader, RecoveryReport
 from storage.segments import Segments
 from storage.types import (
@@ -141,11 +142,10 @@ class Log(MarkedLog):
         wall_ms: int,
         from_client: bool = True,
     ) -> LogAppendInfo:
-        """Place a producer's batch at the end, in its own bytes, and write it."""
+        """Place a producer's batch at the end, in its own bytes where it may keep them."""
         self._check_usable()
         assert not records.readonly, "the leader stamps its batch in the buffer it came in"
         batches = validate(records, self.config, wall_ms=wall_ms, from_client=from_client)
-        check_sizes(batches, self.config)
         for position, header in batches:
             marker = marker_of(header, records[position : position + header.size])
             # A coordinator's markers have no sequence, but an epoch, as their producer has.
@@ -153,6 +153,8 @@ class Log(MarkedLog):
             duplicate = self.producers.check(header, marker) if checked else None
             if duplicate is not None:
                 return duplicate_info(duplicate, self.log_start_offset)
+        records, batches = recompress(records, batches, self.config)
+        check_sizes(batches, self.config)
         append_time = wall_ms if self.config.stamps_append_time else None
         placed = place(
             records,

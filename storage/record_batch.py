@@ -56,6 +56,8 @@ assert HEADER.size == HEADER_SIZE
 _PREFIX: Final = struct.Struct(">qiib")
 _MIN_LENGTH: Final = HEADER_SIZE - LENGTH_OVERHEAD
 _BASE_OFFSET: Final = struct.Struct(">q")
+_LENGTH: Final = struct.Struct(">i")
+_LENGTH_AT: Final = 8
 _LEADER_EPOCH: Final = struct.Struct(">i")
 _LEADER_EPOCH_AT: Final = 12
 _CRC: Final = struct.Struct(">I")
@@ -212,6 +214,17 @@ def stamp(
     _ATTRIBUTES.pack_into(batch, _ATTRIBUTES_AT, attributes | LOG_APPEND_TIME_BIT)
     _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_AT, max_timestamp)
     _CRC.pack_into(batch, _CRC_AT, computed_crc(batch))
+
+
+def with_records(batch: Batch, codec: Codec, records: Buffer) -> bytearray:
+    """The batch whose records, the same ones, are `records` as `codec` has written them."""
+    made = bytearray(memoryview(batch)[:HEADER_SIZE])
+    made += records
+    _LENGTH.pack_into(made, _LENGTH_AT, len(made) - LENGTH_OVERHEAD)
+    (attributes,) = _ATTRIBUTES.unpack_from(made, _ATTRIBUTES_AT)
+    _ATTRIBUTES.pack_into(made, _ATTRIBUTES_AT, attributes & ~CODEC_MASK | codec)
+    _CRC.pack_into(made, _CRC_AT, computed_crc(made))
+    return made
 
 
 def _not_a_batch(position: int, length: int, magic: int) -> CorruptRecordError:

@@ -16,8 +16,9 @@ Rule 2: nothing but headers is ever read here. What a reader gets is a `FileRegi
 Rule 3: files are opened when first needed. An idle partition costs no index and a broker
 of a thousand of them no thousand descriptors.
 
-Index files are preallocated (sparse) while the segment is active, and trimmed when it is
-closed or rolled. (LogSegment, LazyIndex in Kafka.)
+Index files are preallocated (sparse) while the segment is active, and so is the `.log` where
+the topic asks for it (`preallocate`); both are trimmed when it is closed or rolled. A crash
+leaves the zeroes, which are no batches, and recovery cuts them off. (LogSegment, LazyIndex in Kafka.)
 """
 
 import os
@@ -108,6 +109,8 @@ class Segment:
     _bytes_since_index_entry: int = 0
     _first_batch_timestamp: int | None = None
     _end_offset: Offset | None = None
+    # The file is longer than its batches: zeroes, to be trimmed.
+    _preallocated: bool = False
     _recent: dict[Offset, LocatedBatch] = attrs.field(factory=dict)
 
     @classmethod
@@ -133,11 +136,14 @@ class Segment:
             index_interval_bytes=index_interval_bytes,
             created_ms=wall_ms,
             max_timestamp=TimestampOffset(NO_TIMESTAMP, base_offset),
+            preallocated=preallocate_bytes > 0,
         )
         file = file_system.open(segment.path(LOG_SUFFIX), create=True)
-        if preallocate_bytes:
-            file.truncate(preallocate_bytes)
-        file.close()
+        try:
+            if preallocate_bytes:
+                file.allocate(preallocate_bytes)
+        finally:
+            file.close()
         return segment
 
     @classmethod
@@ -272,7 +278,8 @@ class Segment:
         """Every whole batch from `position` on; CorruptRecordError where one is none."""
         file = self.pins.file
         while position + HEADER_SIZE <= self.size:
-            start, window = position, file.read(position, _WINDOW)
+            # A preallocated file is longer, and zeroes are no header.
+            start, window = position, file.read(position, min(_WINDOW, self.size - position))
             while position - start + HEADER_SIZE <= len(window):
                 header = read_header(window, position - start)
                 if position + header.size > self.size:
@@ -403,6 +410,7 @@ class Segment:
         self.pins.abort_beyond(size)
         self.pins.file.truncate(size)
         self.size = size
+        self._preallocated = False
         self._recent.clear()
         self._first_batch_timestamp = None
         self._end_offset = None
@@ -416,7 +424,10 @@ class Segment:
                 raise CorruptIndexError(f"{self.offset_index.path} points past the end of the log")
 
     def become_inactive(self) -> None:
-        """Rolled: the time index gets its closing entry, both give up their spare room."""
+        """Rolled: the time index gets its closing entry, all files give up their spare room."""
+        if self._preallocated:
+            self.pins.file.truncate(self.size)
+            self._preallocated = False
         if self._time_index is None and self.size == 0:
             return
         self._make_room_in_indexes()

@@ -27,6 +27,7 @@ from replication.config.keys import (
 from replication.config.known import DYNAMIC, IGNORED, REFUSED, is_ignored, nearest
 from replication.config.listeners import HostPort, Listener, Voter, check_listeners
 from replication.errors import ConfigError
+from storage.compression import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
@@ -101,6 +102,27 @@ class BrokerConfig:
     )
     compression_type: str = text(
         "producer", "The codec kept on disk.", choices=_CODECS, topic="compression.type"
+    )
+    compression_gzip_level: int = whole(
+        GZIP_LEVEL,
+        "How hard gzip tries; -1: as zlib sees fit.",
+        at_least=-1,
+        at_most=9,
+        topic="compression.gzip.level",
+    )
+    compression_lz4_level: int = whole(
+        LZ4_LEVEL,
+        "How hard lz4 tries; 9: not at all.",
+        at_least=1,
+        at_most=17,
+        topic="compression.lz4.level",
+    )
+    compression_zstd_level: int = whole(
+        ZSTD_LEVEL,
+        "How hard zstd tries.",
+        at_least=-131_072,
+        at_most=22,
+        topic="compression.zstd.level",
     )
     message_max_bytes: int = whole(
         1_048_588, "The largest batch.", at_least=0, topic="max.message.bytes"

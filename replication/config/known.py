@@ -13,7 +13,6 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
     auto.include.jmx.reporter auto.leader.rebalance.enable background.threads
     broker.heartbeat.max.wait.ms broker.id.generation.enable client.quota.callback.class
-    compression.gzip.level compression.lz4.level compression.zstd.level
     connection.failed.authentication.delay.ms connections.max.reauth.ms control.plane.listener.name
     controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
     controller.performance.always.log.threshold.ms controller.performance.sample.period.ms

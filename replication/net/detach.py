@@ -229,6 +229,10 @@ class _File:
         self._file_system.check()
         self._inner.truncate(size)
 
+    def allocate(self, size: int) -> None:
+        self._file_system.check()
+        self._inner.allocate(size)
+
     def size(self) -> int:
         self._file_system.check()
         return self._inner.size()

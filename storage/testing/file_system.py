@@ -24,7 +24,17 @@ class DetachedError(OSError):
 
 
 _CHANGING = frozenset(
-    ("write", "truncate", "sync", "rename", "remove", "remove_tree", "sync_directory", "open")
+    (
+        "write",
+        "truncate",
+        "allocate",
+        "sync",
+        "rename",
+        "remove",
+        "remove_tree",
+        "sync_directory",
+        "open",
+    )
 )
 
 
@@ -70,6 +80,17 @@ class FaultyFile:
         if fault is not None:
             raise OSError(fault.error, os.strerror(fault.error), self.path)
         self._node.do(Truncate(size))
+
+    def allocate(self, size: int) -> None:
+        disk = self._system.disk
+        fault = self._enter_writing("allocate", disk.costs.write)
+        growth = size - len(self._node.content)
+        if fault is None and disk.capacity is not None and growth > disk.capacity - disk.used():
+            fault = Fault(operation="allocate", error=errno.ENOSPC)
+        if fault is not None:
+            raise OSError(fault.error, os.strerror(fault.error), self.path)
+        if growth > 0:
+            self._node.do(Truncate(size))
 
     def size(self) -> int:
         self._enter("size", 0.0)

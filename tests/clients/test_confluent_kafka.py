@@ -110,6 +110,29 @@ async def test_what_is_produced_is_read_back_as_it_was(codec: str, idempotent: b
         assert stored_codecs(cluster) == {Codec[codec.upper()]}
 
 
+def create_topic_of(bootstrap_servers: str, config: dict[str, str]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3, config=config)]).values():
+        future.result(timeout=10)
+
+
+@pytest.mark.parametrize(
+    ("topic", "stored"),
+    [
+        pytest.param({}, Codec.GZIP, id="the broker's"),
+        pytest.param({"compression.type": "zstd", "compression.zstd.level": "7"}, Codec.ZSTD,
+                     id="the topic's"),
+        pytest.param({"compression.type": "uncompressed"}, Codec.NONE, id="none"),
+    ],
+)  # fmt: skip
+async def test_a_topic_keeps_records_in_its_own_codec(topic: dict[str, str], stored: Codec) -> None:
+    async with cluster_for_clients(compression_type="gzip", compression_gzip_level="1") as cluster:
+        await in_thread(create_topic_of, cluster.bootstrap_servers, topic)
+        assert await in_thread(produce, cluster.bootstrap_servers, "lz4", True) == []
+        assert await in_thread(consume, cluster.bootstrap_servers) == samples()
+        assert stored_codecs(cluster) == {stored}
+
+
 async def test_a_topic_is_made_by_producing_to_it() -> None:
     async with cluster_for_clients(num_partitions="3") as cluster:
         assert await in_thread(produce, cluster.bootstrap_servers, "none", False) == []

@@ -4,11 +4,12 @@ import random
 
 import pytest
 
+from storage.errors import KafkaStorageError
 from storage.record_batch import read_header
 from storage.segment import DELETED_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
 from storage.testing import FaultyFileSystem
 from storage.time_lookup import first_at_or_after, youngest
-from tests.storage.logs import WALL_MS, batch, new_disk, open_log, small_config
+from tests.storage.logs import WALL_MS, batch, contents, fill, new_disk, open_log, small_config
 
 
 def new_segment(
@@ -207,3 +208,82 @@ def test_locating_against_a_naive_walk() -> None:
     for wanted in range(offset + 2):
         naive = next((records for last, records in batches if last >= wanted), None)
         assert get(segment, wanted, 1) == naive
+
+
+# Preallocation.
+
+ROOM = 1 << 20
+
+
+def preallocated(system: FaultyFileSystem) -> Segment:
+    return Segment.create(
+        system, "/d", 40, max_index_bytes=1000, index_interval_bytes=10, preallocate_bytes=ROOM
+    )
+
+
+@pytest.mark.conformance("SG-19")
+def test_a_preallocated_segment_shows_only_what_was_written() -> None:
+    system = new_disk()
+    segment = preallocated(system)
+    assert segment.pins.file.size() == ROOM
+    first, second = put(segment, 50, 2), put(segment, 60, 2)
+    assert (segment.size, segment.end_offset) == (len(first) + len(second), 62)
+    assert get(segment, 55) == second
+    assert get(segment, 62) is None
+    assert segment.pins.file.size() == ROOM
+
+
+@pytest.mark.conformance("SG-19b")
+def test_a_preallocated_segment_is_trimmed_when_it_is_done_with() -> None:
+    system = new_disk()
+    segment = preallocated(system)
+    written = put(segment, 50, 2) + put(segment, 60, 2)
+    segment.become_inactive()
+    segment.close()
+    again = Segment.load(system, "/d", 40, max_index_bytes=1000, index_interval_bytes=10)
+    assert again.size == again.pins.file.size() == len(written)
+    assert get(again, 40) == written
+    appended = put(again, 70)
+    assert get(again, 62) == appended
+
+
+def test_preallocate_takes_a_whole_segment_and_gives_back_what_it_did_not_need() -> None:
+    system = new_disk()
+    log = open_log(system, small_config(preallocate=True))
+    fill(log, 3)
+    first = f"/d/t-0/{0:020d}.log"
+    assert system.open(first).size() == log.config.segment_bytes
+    log.roll()
+    assert system.open(first).size() == log.segments[0].size
+    assert log.segments.active.pins.file.size() == log.config.segment_bytes
+    fill(log, 2)
+    before = contents(log)
+    log.close()
+    assert system.open(f"/d/t-0/{3:020d}.log").size() == log.segments[1].size
+    assert contents(open_log(system, log.config, clean=True, recovery_point=5)) == before
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_room_that_a_crash_leaves_behind_is_cut_off(seed: int) -> None:
+    system = new_disk(seed)
+    log = open_log(system, small_config(preallocate=True))
+    fill(log, 8)
+    log.flush()
+    synced, end = contents(log), log.log_end_offset
+    fill(log, 3)
+    system.crash()
+    log = open_log(system.reopen(), log.config, recovery_point=end)
+    assert contents(log).startswith(synced)
+    assert log.segments.active.pins.file.size() == log.segments.active.size
+    start = log.log_end_offset
+    fill(log, 2)
+    assert log.log_end_offset == start + 2
+
+
+def test_a_disk_without_room_for_a_segment_says_so_before_anything_is_written() -> None:
+    system = new_disk()
+    log = open_log(system, small_config(preallocate=True))
+    fill(log, 1)
+    system.disk.capacity = system.disk.used() + 100
+    with pytest.raises(KafkaStorageError, match="space"):
+        log.roll()
