@@ -2,14 +2,14 @@
 #
 #   PYTHON   the interpreter that makes the environment     (default: python3)
 #   VENV     where the environment lives                    (default: .venv)
-#   ARGS     handed on to the demo: make run ARGS="--victim 2"
+#   ARGS     handed on: make run ARGS="--victim 2", make fuzz ARGS="--seconds 60 --seed 7"
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help run test check bench conformance setup clean
+.PHONY: help run test fuzz check bench conformance setup clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -22,6 +22,10 @@ run: setup
 test: setup
 	$(BIN)/python -m pytest $(ARGS)
 	$(PYTHON) tests/other_pythons.py
+
+## make fuzz   the readers of files against mutated ones, for five minutes or as long as told
+fuzz: setup
+	$(BIN)/python -m tests.storage.fuzz $(ARGS)
 
 ## make check  format, lint, types, layers
 check: setup

@@ -84,7 +84,10 @@ def analyze(records: memoryview) -> list[PlacedBatch]:
             raise OffsetsOutOfOrderError(
                 f"offsets {header.base_offset} to {header.last_offset} after {last_offset}"
             )
-        check_sound(records[position : position + header.size], header)
+        batch = records[position : position + header.size]
+        check_sound(batch, header)
+        if header.has_producer:
+            marker_of(header, batch)  # it will be asked for when the batch is written: too late
         last_offset = header.last_offset
         batches.append(PlacedBatch(position, header))
     return batches

@@ -47,7 +47,9 @@ META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 
 _VERSION: Final = 0
-_INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
+_INTEGER: Final = re.compile(r"[0-9]{1,19}")
+_INT32_MOST: Final = 2**31 - 1
+_INT64_MOST: Final = 2**63 - 1
 
 
 def replace_file(file_system: FileSystem, path: str, data: bytes) -> None:
@@ -89,8 +91,8 @@ class OffsetCheckpoint:
         for line in _read_lines(self.file_system, self.path):
             match line.split():
                 case [topic, partition, offset]:
-                    key = TopicPartition(topic, _integer(self.path, line, partition))
-                    offsets[key] = _integer(self.path, line, offset)
+                    number = _integer(self.path, line, partition, most=_INT32_MOST)
+                    offsets[TopicPartition(topic, number)] = _integer(self.path, line, offset)
                 case _:
                     raise _malformed(self.path, line)
         return offsets
@@ -124,11 +126,10 @@ class LeaderEpochCheckpoint:
             match line.split():
                 case [epoch, start_offset]:
                     start = _integer(self.path, line, start_offset)
-                    entries.append(EpochEntry(_integer(self.path, line, epoch), start))
+                    number = _integer(self.path, line, epoch, most=_INT32_MOST)
+                    entries.append(EpochEntry(number, start))
                 case _:
                     raise _malformed(self.path, line)
-        if any(entry.epoch < 0 or entry.start_offset < 0 for entry in entries):
-            raise CheckpointError(f"{self.path}: an epoch or an offset is negative")
         return entries
 
     def write(self, entries: Iterable[EpochEntry]) -> None:
@@ -158,8 +159,9 @@ def _write_lines(file_system: FileSystem, path: str, lines: Sequence[str]) -> No
     replace_file(file_system, path, text.encode())
 
 
-def _integer(path: str, line: str, text: str) -> int:
-    if not _INTEGER.fullmatch(text):
+def _integer(path: str, line: str, text: str, *, most: int = _INT64_MOST) -> int:
+    """A number that may stand in these files: none of them is ever negative."""
+    if not _INTEGER.fullmatch(text) or int(text) > most:
         raise _malformed(path, line)
     return int(text)
 
@@ -241,7 +243,7 @@ def read_meta_properties(file_system: FileSystem, log_directory: str) -> MetaPro
         raise CheckpointError(f"{path}: no {node_key}")
     return MetaProperties(
         cluster_id=values.get("cluster.id"),
-        node_id=_integer(path, values[node_key], values[node_key]),
+        node_id=_integer(path, values[node_key], values[node_key], most=_INT32_MOST),
         directory_id=values.get("directory.id"),
     )
 
@@ -287,7 +289,10 @@ def read_clean_shutdown(file_system: FileSystem, log_directory: str) -> CleanShu
     except (ValueError, RecursionError):
         return CleanShutdown(None)
     match content:
-        case {"version": 0, "brokerEpoch": int(broker_epoch)}:
+        case {"version": int(version), "brokerEpoch": int(broker_epoch)} if (
+            # True and False are integers to Python.
+            type(broker_epoch) is int and version == _VERSION and -1 <= broker_epoch <= _INT64_MOST
+        ):
             return CleanShutdown(broker_epoch)
         case _:
             return CleanShutdown(None)

@@ -82,6 +82,8 @@ SCHEMA: Final = _schema(pa.binary_view(), _HEADERS)
 PLAIN_SCHEMA: Final = _schema(pa.binary(), _PLAIN_HEADERS)
 COLUMNS: Final = tuple(SCHEMA.names)
 
+_INT64_END: Final = 2**63
+
 # The length and the magic of a batch, from its base offset on.
 _SIZE_AND_MAGIC: Final = struct.Struct(">8xi4xb")
 
@@ -314,6 +316,7 @@ def _assemble(
     if not bodies.starts.size:
         return
     part = _Part(headers, counts, fields, data, pa.py_buffer(view))
+    _check_sums(part)
     arrays = [_column(name, part) for name in wanted.columns]
     schema = pa.schema([SCHEMA.field(name) for name in wanted.columns])
     yield pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -340,6 +343,25 @@ def _column(name: str, part: _Part) -> pa.Array:
             return pa.array(part.per_record("producer_id", np.int64))
         case other:
             raise KeyError(f"no column {other!r}; there are {', '.join(COLUMNS)}")
+
+
+def _check_sums(part: _Part) -> None:
+    """CorruptRecordError where an offset or a timestamp would not fit 64 bits."""
+    create_time = np.repeat(~_append_time(part), part.counts)
+    for field, deltas, counted in (
+        ("base_offset", part.fields.offset_deltas, None),
+        ("base_timestamp", part.fields.timestamp_deltas, create_time),
+    ):
+        bases = part.headers[field]
+        high = int(bases.max()) + int(deltas.max())
+        if high < _INT64_END and int(bases.min()) + int(deltas.min()) >= -_INT64_END:
+            continue
+        first = part.per_record(field, np.int64)
+        total = first + deltas
+        # It wrapped where both have the sign that the sum has not.
+        wrapped = ((first ^ total) & (deltas ^ total)) < 0
+        if (wrapped if counted is None else wrapped & counted).any():
+            raise CorruptRecordError("an offset or a timestamp of more than 64 bits")
 
 
 def _append_time(part: _Part) -> npt.NDArray[np.bool_]:

@@ -29,6 +29,9 @@ A refused append changes nothing. A failed write or sync closes the log to furth
 appends at once, and takes its directory offline with it.
 """
 
+import contextlib
+from collections.abc import Iterator
+
 from storage.types import Offset
 
 
@@ -135,3 +138,12 @@ class RegionAbortedError(StorageError):
 
 class KafkaStorageError(StorageError):
     """A write or a sync failed; the log is closed to appends and its directory offline."""
+
+
+@contextlib.contextmanager
+def naming(path: str, position: int) -> Iterator[None]:
+    """What is wrong with a batch in here is wrong at byte `position` of `path`."""
+    try:
+        yield
+    except (CorruptRecordError, InvalidRecordError) as error:
+        raise CorruptRecordError(f"{path}, byte {position}: {error}") from error

@@ -10,9 +10,10 @@ truncation, and for one whose transaction has been written down before.
 from collections.abc import Iterable
 
 from storage.append import marker_of
+from storage.errors import naming
 from storage.producer_state import ProducerStateManager
 from storage.record_batch import BatchHeader
-from storage.segment import Segment
+from storage.segment import LOG_SUFFIX, Segment
 from storage.segments import Segments
 from storage.transaction_index import AbortedTransaction
 from storage.types import Offset
@@ -59,7 +60,8 @@ def replay(
                     batch = memoryview(b"")
                     if header.is_control:
                         batch = memoryview(segment.region(position, header.size).read())
-                    made = note(producers, segment, header, batch) or made
+                    with naming(segment.path(LOG_SUFFIX), position):
+                        made = note(producers, segment, header, batch) or made
     producers.update_map_end_offset(end_offset)
     return made
 

@@ -44,10 +44,13 @@ from storage.record_batch import (
     read_header,
 )
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer, LeaderEpoch, Offset
-from storage.varint import VARINTS, read_varint, varint
+from storage.varint import VARINTS, read_varint, read_varlong, varint
 
 # More than any sane batch expands to; reserved, not committed, while a batch is decoded.
 MAX_DECOMPRESSED_SIZE: Final = 256 * 1024 * 1024
+
+_LEAST: Final = -(2**63)
+_MOST: Final = 2**63 - 1
 
 Header: TypeAlias = tuple[str, bytes | None]
 
@@ -190,7 +193,7 @@ def outline_batch(
     append_time = _log_append_time(header)
     for start, end in _record_bounds(header, data):
         try:
-            timestamp_delta, position = read_varint(data, start + 1)
+            timestamp_delta, position = read_varlong(data, start + 1)
             offset_delta, position = read_varint(data, position)
             key_length, position = read_varint(data, position)
             _skip_rest(data, _after(position, key_length, end), end)
@@ -198,6 +201,8 @@ def outline_batch(
             raise CorruptRecordError(f"a record that does not parse: {error}") from error
         timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
         offset = header.base_offset + offset_delta
+        if not (_LEAST <= timestamp <= _MOST and _LEAST <= offset <= _MOST):
+            raise _outside(offset, timestamp)
         yield RecordOutline(offset, timestamp, key_length >= 0, end - start)
 
 
@@ -242,7 +247,7 @@ def _record_bounds(header: BatchHeader, data: Buffer) -> Iterator[tuple[int, int
 def _decode_record(
     header: BatchHeader, append_time: int | None, data: bytes, start: int, end: int
 ) -> Record:
-    timestamp_delta, position = read_varint(data, start + 1)
+    timestamp_delta, position = read_varlong(data, start + 1)
     offset_delta, position = read_varint(data, position)
     key, position = _read_bytes(data, position, end)
     value, position = _read_bytes(data, position, end)
@@ -253,10 +258,17 @@ def _decode_record(
     if position != end:
         raise CorruptRecordError(f"a record of {end - start} bytes holds {position - start}")
     timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
+    offset = header.base_offset + offset_delta
+    if not (_LEAST <= timestamp <= _MOST and _LEAST <= offset <= _MOST):
+        raise _outside(offset, timestamp)
     sequence = NO_SEQUENCE
     if header.base_sequence != NO_SEQUENCE:
         sequence = next_sequence(header.base_sequence, offset_delta)
-    return Record(header.base_offset + offset_delta, timestamp, key, value, headers, sequence)
+    return Record(offset, timestamp, key, value, headers, sequence)
+
+
+def _outside(offset: int, timestamp: int) -> CorruptRecordError:
+    return CorruptRecordError(f"offset {offset}, timestamp {timestamp}: more than 64 bits")
 
 
 def _log_append_time(header: BatchHeader) -> int | None:

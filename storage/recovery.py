@@ -36,8 +36,9 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from storage import producer_replay
+from storage.append import marker_of
 from storage.checkpoint import EpochEntry
-from storage.errors import CorruptIndexError, CorruptRecordError
+from storage.errors import CorruptIndexError, CorruptRecordError, InvalidRecordError
 from storage.filesystem import FileSystem
 from storage.index_file import MAX_RELATIVE_OFFSET
 from storage.leader_epoch_cache import LeaderEpochCache
@@ -324,11 +325,22 @@ def sound_batches(
             or not segment.holds_offset(header.last_offset)
             or NO_LEADER_EPOCH != header.leader_epoch < leader_epoch
             or not check_crc(batch)
+            or not _reads_as_marker(header, batch)
         ):
             return
         following = header.next_offset
         leader_epoch = max(leader_epoch, header.leader_epoch)
         yield position, header, batch
+
+
+def _reads_as_marker(header: BatchHeader, batch: memoryview) -> bool:
+    """Nobody could say what an illegible one ended; no append would have taken it."""
+    if header.is_control and header.has_producer:
+        try:
+            marker_of(header, batch)
+        except (CorruptRecordError, InvalidRecordError):
+            return False
+    return True
 
 
 def _batches(segment: Segment) -> Iterator[tuple[int, BatchHeader, memoryview]]:

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import attrs
 
-from storage.errors import CorruptIndexError
+from storage.errors import CorruptIndexError, CorruptRecordError
 from storage.file_region import FileRegion, Pins
 from storage.filesystem import FileSystem
 from storage.index_file import MAX_RELATIVE_OFFSET
@@ -281,7 +281,10 @@ class Segment:
             # A preallocated file is longer, and zeroes are no header.
             start, window = position, file.read(position, min(_WINDOW, self.size - position))
             while position - start + HEADER_SIZE <= len(window):
-                header = read_header(window, position - start)
+                try:
+                    header = read_header(window, position - start)
+                except CorruptRecordError as error:
+                    raise CorruptRecordError(f"{file.path}, byte {position}: {error}") from error
                 if position + header.size > self.size:
                     return
                 yield position, header

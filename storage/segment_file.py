@@ -24,7 +24,7 @@ import crc32c
 
 from storage.batch_stream import DamagedLogError
 from storage.compression import Codec
-from storage.errors import CorruptRecordError
+from storage.errors import CorruptRecordError, InvalidRecordError
 from storage.filesystem import File, FileSystem, OsFileSystem
 from storage.record_batch import (
     CODEC_MASK,
@@ -71,10 +71,15 @@ class StoredBatch:
         return check_crc(self.data)
 
     def records(self) -> list[Record]:
-        """CorruptRecordError where the CRC-32C does not match or the records do not parse."""
+        """CorruptRecordError where the CRC-32C does not match or the records do not parse;
+        InvalidRecordError where no codec has the batch's number.
+        """
+        self.check()
+        return decode_batch(self.data)
+
+    def check(self) -> None:
         if not self.is_valid:
             raise CorruptRecordError("its CRC-32C does not match")
-        return decode_batch(self.data)
 
 
 @attrs.define(eq=False)
@@ -100,13 +105,14 @@ class SegmentFile:
     def records(self, *, control_batches: bool = False) -> Iterator[Record]:
         """Every record, checked; those of control batches only for who asks."""
         for batch in self.batches():
-            if control_batches or not batch.header.is_control:
-                try:
+            try:
+                batch.check()  # also what says that it is a control batch
+                if control_batches or not batch.header.is_control:
                     yield from batch.records()
-                except CorruptRecordError as error:
-                    raise DamagedLogError(
-                        str(error), path=self.path, position=batch.position
-                    ) from error
+            except (CorruptRecordError, InvalidRecordError) as error:
+                raise DamagedLogError(
+                    str(error), path=self.path, position=batch.position
+                ) from error
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, *, control_batches: bool = False

@@ -12,9 +12,10 @@ UnifiedLog.fetchOffsetByTimestamp in Kafka.)
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from storage.errors import naming
 from storage.record_batch import BatchHeader
 from storage.records import outline_batch
-from storage.segment import Segment
+from storage.segment import LOG_SUFFIX, Segment
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
 
@@ -66,7 +67,8 @@ def _first_in_batch(
     segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: Offset
 ) -> TimestampedOffset | None:
     epoch = None if header.leader_epoch == NO_LEADER_EPOCH else header.leader_epoch
-    for record in outline_batch(segment.region(position, header.size).read()):
-        if record.timestamp >= timestamp and record.offset >= start_offset:
-            return TimestampedOffset(record.timestamp, record.offset, epoch)
+    with naming(segment.path(LOG_SUFFIX), position):
+        for record in outline_batch(segment.region(position, header.size).read()):
+            if record.timestamp >= timestamp and record.offset >= start_offset:
+                return TimestampedOffset(record.timestamp, record.offset, epoch)
     return None

@@ -30,15 +30,33 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """The number at `position`, and the position after it; IndexError past the end."""
+    """The 32-bit number at `position`, and the position after it; IndexError past the end."""
     byte = data[position]
     if byte < 0x80:
         return _ONE_BYTE[byte], position + 1
-    value = byte & 0x7F
-    for shift in range(7, 70, 7):
-        position += 1
+    high = data[position + 1]
+    if high < 0x80:
+        value = byte & 0x7F | high << 7
+        return (value >> 1) ^ -(value & 1), position + 2
+    return _read_wide(data, position, bits=32)
+
+
+def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
+    """The 64-bit number at `position`, and the position after it; IndexError past the end."""
+    byte = data[position]
+    if byte < 0x80:
+        return _ONE_BYTE[byte], position + 1
+    return _read_wide(data, position, bits=64)
+
+
+def _read_wide(data: Buffer, position: int, *, bits: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, bits, 7):
         byte = data[position]
+        position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position + 1
-    raise CorruptRecordError("a varint of more than ten bytes")
+            if value >> bits:
+                break
+            return (value >> 1) ^ -(value & 1), position
+    raise CorruptRecordError(f"a varint of more than {bits} bits")

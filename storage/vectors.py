@@ -135,8 +135,8 @@ def record_bodies(data: Bytes, begins: Integers, ends: Integers, counts: Integer
     return bodies
 
 
-def varints(data: Bytes, positions: Integers) -> tuple[Integers, Integers]:
-    """The zig-zag numbers at `positions`, and the positions after them."""
+def varints(data: Bytes, positions: Integers, *, bits: int = 32) -> tuple[Integers, Integers]:
+    """The zig-zag numbers of `bits` bits at `positions`, and the positions after them."""
     byte = data[positions]
     following = positions + 1
     goes_on = byte > 0x7F
@@ -147,10 +147,10 @@ def varints(data: Bytes, positions: Integers) -> tuple[Integers, Integers]:
         return (short >> 1) ^ -(short & 1), following
     value = (byte & 0x7F).astype(np.uint64)
     rest: Any = slice(None) if going == byte.size else np.flatnonzero(goes_on)
-    for shift in range(7, 70, 7):
+    for shift in range(7, bits, 7):
         byte = data[following[rest]]
-        if shift == 63 and (byte > 1).any():
-            raise CorruptRecordError("a varint of more than 64 bits")
+        if shift + 7 > bits and (byte >> bits - shift).any():
+            raise CorruptRecordError(f"a varint of more than {bits} bits")
         value[rest] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
         following[rest] += 1
         goes_on = byte > 0x7F
@@ -165,7 +165,7 @@ def varints(data: Bytes, positions: Integers) -> tuple[Integers, Integers]:
 def read_fields(data: Bytes, bodies: Bodies) -> Fields:
     """Take every record apart; CorruptRecordError where one does not fill its length."""
     ends = bodies.starts + bodies.lengths
-    timestamp_deltas, position = varints(data, bodies.starts + 1)
+    timestamp_deltas, position = varints(data, bodies.starts + 1, bits=64)
     offset_deltas, position = varints(data, position)
     key_lengths, key_starts = varints(data, position)
     _check_lengths(key_lengths, data.size, least=-1)
@@ -264,7 +264,6 @@ def _read_headers(
     data: Bytes, positions: Integers, ends: Integers, counts: Integers
 ) -> tuple[Headers, Integers]:
     """The headers of every record, and where each record's fields end then."""
-    # Dividing, as a count may be any number of 64 bits.
     if counts.min() < 0 or (counts > (ends - positions) // _LEAST_HEADER_SIZE).any():
         raise CorruptRecordError("more headers counted than there are bytes for")
     total = int(counts.sum())

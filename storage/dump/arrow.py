@@ -8,6 +8,7 @@ Records are those of batches whose CRC-32C matches, without control batches.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from storage.filesystem import File, FileSystem
 from storage.segment_file import StoredBatch
 
 ROWS: Final = 4096
+_LARGEST_OFFSET: Final = 2**63 - 1
 
 BATCH_SCHEMA: Final = pa.schema(
     [
@@ -70,15 +72,15 @@ def arrow_records(
 ) -> Iterator[pa.RecordBatch | Damage | InvalidBytes]:
     """A row for each record in the `.log` files at `paths`."""
     for path in paths:
-        waiting: list[memoryview] = []
+        waiting: list[StoredBatch] = []
         for found in _stretches(file_system, path, max_bytes):
             if not isinstance(found, StoredBatch):
                 yield found
             elif not found.is_valid:
                 yield Damage(path, found.position, "a batch whose CRC-32C does not match")
             else:
-                waiting.append(found.data)
-            if sum(map(len, waiting[-1:])) * len(waiting) >= columnar.CHUNK_SIZE:
+                waiting.append(found)
+            if sum(len(each.data) for each in waiting[-1:]) * len(waiting) >= columnar.CHUNK_SIZE:
                 yield from _records(path, waiting)
                 waiting = []
         yield from _records(path, waiting)
@@ -99,11 +101,29 @@ def _stretches(
         file.close()
 
 
-def _records(path: str, batches: list[memoryview]) -> Iterator[pa.RecordBatch]:
-    for found in columnar.decode(b"".join(batches), check_crcs=False):
-        simple = columnar.plain(found)
-        files = pa.array([path], pa.string()).take(pa.array([0] * found.num_rows, pa.int32()))
-        yield pa.RecordBatch.from_arrays([files, *simple.columns], schema=RECORD_SCHEMA)
+def _records(path: str, batches: list[StoredBatch]) -> Iterator[pa.RecordBatch | Damage]:
+    """Over those whose checksum is right and whose records are not."""
+    while batches:
+        try:
+            for found in columnar.decode(_joined(batches), check_crcs=False):
+                yield _named(path, columnar.plain(found))
+        except columnar.CorruptBatchError as error:
+            ends = accumulate(each.header.size for each in batches)
+            good = sum(end <= error.position for end in ends)
+            reason = f"the records of the batch here: {error.reason}"
+            yield Damage(path, batches[good].position, reason)
+            batches = batches[good + 1 :]
+        else:
+            return
+
+
+def _joined(batches: list[StoredBatch]) -> bytes:
+    return b"".join(each.data for each in batches)
+
+
+def _named(path: str, records: pa.RecordBatch) -> pa.RecordBatch:
+    files = pa.array([path], pa.string()).take(pa.array([0] * records.num_rows, pa.int32()))
+    return pa.RecordBatch.from_arrays([files, *records.columns], schema=RECORD_SCHEMA)
 
 
 def _rows(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
@@ -120,7 +140,8 @@ def _row(path: str, batch: StoredBatch) -> tuple[Any, ...]:
         path,
         batch.position,
         header.base_offset,
-        header.last_offset,
+        # A base offset is outside the checksum: it may be so large that this is no offset.
+        header.last_offset if header.last_offset <= _LARGEST_OFFSET else None,
         header.record_count,
         header.base_sequence,
         header.last_sequence,

@@ -248,7 +248,7 @@ def test_more_records_than_bytes_are_not_allocated() -> None:
         list(columnar.decode(bytes(batch), check_crcs=False))
 
 
-@pytest.mark.parametrize("count", [-1, 2, 2**40, 2**62, 2**63 - 1])
+@pytest.mark.parametrize("count", [-1, 2, 2**20, 2**31 - 1])
 def test_more_headers_than_bytes_are_not_allocated(count: int) -> None:
     batch = encode_batch([Record(timestamp=1, value=b"v")])
     record = bytes([0, 0, 0, 1, 2]) + b"v" + varint(count)

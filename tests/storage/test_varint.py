@@ -1,17 +1,24 @@
 """Varints, as Kafka writes them."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, strategies as st
 
 from storage.errors import CorruptRecordError
-from storage.varint import read_varint, varint
+from storage.varint import read_varint, read_varlong, varint
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_varints_survive_the_round_trip(value: int) -> None:
     encoded = varint(value)
-    assert read_varint(encoded, 0) == (value, len(encoded))
+    assert read_varlong(encoded, 0) == (value, len(encoded))
     assert len(encoded) <= 10
+    if -(2**31) <= value < 2**31:
+        assert read_varint(encoded, 0) == (value, len(encoded))
+    else:
+        with pytest.raises(CorruptRecordError, match="more than 32 bits"):
+            read_varint(encoded, 0)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +41,7 @@ def test_varints_are_kafkas(value: int, encoded: str) -> None:
     assert varint(value).hex() == encoded
 
 
-def test_a_varint_without_an_end_is_corrupt() -> None:
+@pytest.mark.parametrize("read", [read_varint, read_varlong])
+def test_a_varint_without_an_end_is_corrupt(read: Callable[[bytes, int], object]) -> None:
     with pytest.raises(CorruptRecordError):
-        read_varint(b"\xff" * 11, 0)
+        read(b"\xff" * 11, 0)
