@@ -144,7 +144,7 @@ class LeaderElected(Event):
     leader: int
     leader_epoch: LeaderEpoch
     isr: tuple[int, ...]
-    cause: str  # "clean", "unclean", "preferred", "created"
+    cause: str  # "clean", "eligible", "last known", "unclean" (`election.py`), or "created"
     previous_leader: int = -1
 
 

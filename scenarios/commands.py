@@ -233,9 +233,11 @@ async def show(stage: Stage, words: Words, options: Options) -> list[str]:
 def _led(stage: Stage, partition: TopicPartition) -> str:
     registration = stage.cluster.partition(partition)
     assert registration is not None, "a partition that is led exists"
-    isr = " ".join(map(node_name, registration.isr))
+    isr = " ".join(map(node_name, registration.isr)) or "nobody"
     leader = stage.cluster.leader(partition) or "nobody"
-    return f"{partition}: {leader} leads in epoch {registration.leader_epoch}, isr {isr}"
+    elr = "".join(f" {node_name(each)}" for each in registration.elr)
+    elr = elr and f", elr{elr}"
+    return f"{partition}: {leader} leads in epoch {registration.leader_epoch}, isr {isr}{elr}"
 
 
 async def events(stage: Stage, words: Words, options: Options) -> list[str]:

@@ -11,8 +11,8 @@
                     before it was written
 
 What `Checkers.is_let_off` names may have lost what was committed: an unclean election, or
-the last replica in sync without power (KIP-966). Of these only liveness is asked, and that
-nothing is there twice.
+one of a last known leader that has been without power (KIP-966). Of these only liveness is
+asked, and that nothing is there twice.
 """
 
 import multiprocessing

@@ -26,8 +26,8 @@ import trio
 from replication.cluster import controller_log_service as log_service
 from replication.cluster.controller_brokers import fence_expired, heartbeat, register
 from replication.cluster.controller_configs import (
-    allows_unclean,
     alter_configs,
+    election_rules,
     incremental_alter_configs,
 )
 from replication.cluster.controller_decisions import Decision, elections_of_leaderless
@@ -43,6 +43,7 @@ from replication.cluster.metadata_log import MetadataLog
 from replication.cluster.node_scope import listen
 from replication.cluster.server import Handler, OnBug, RequestContext, Server
 from replication.config import BrokerConfig, Listener as ListenerConfig
+from replication.election import ElectionRules
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.events import Event, EventSink, LogDirectoryFailed, ignore
 from replication.metadata import (
@@ -190,7 +191,7 @@ class Controller:
             self.image,
             request,
             sessions=self.sessions,
-            unclean=self._allows_unclean,
+            rules_of=self._election_rules,
             now_ms=self.seams.clock.now_ms(),
         )
         same = known is not None and known.incarnation_id == request.incarnation_id
@@ -200,7 +201,7 @@ class Controller:
 
     async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
         decision = heartbeat(
-            self.image, request, sessions=self.sessions, unclean=self._allows_unclean
+            self.image, request, sessions=self.sessions, rules_of=self._election_rules
         )
         if decision.answer.error_code == ErrorCode.NONE:
             self.sessions.touch(
@@ -217,7 +218,9 @@ class Controller:
         return await self._carry_out(decision)
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        return await self._carry_out(alter_partition(self.image, request))
+        return await self._carry_out(
+            alter_partition(self.image, request, rules_of=self._election_rules)
+        )
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         return await self._carry_out(
@@ -287,7 +290,7 @@ class Controller:
                 f"{self.config.metadata_directory} belongs to cluster {known}, not to {wanted}"
             )
         records.append(ControllerRecord(self.config.node_id, self.log.leader_epoch))
-        records += elections_of_leaderless(self.image, self._allows_unclean)
+        records += elections_of_leaderless(self.image, self._election_rules)
         self._append(records, cause="controller started")
         await self._sync_once()
         self.sessions.restart(self.image, self.seams.clock.now_ms())
@@ -325,12 +328,12 @@ class Controller:
     def _fence_expired(self, now_ms: int) -> None:
         while True:
             fencing = fence_expired(
-                self.image, sessions=self.sessions, unclean=self._allows_unclean, now_ms=now_ms
+                self.image, sessions=self.sessions, rules_of=self._election_rules, now_ms=now_ms
             )
             if fencing is None:
                 return
             silent_ms = self.sessions.silent_ms(fencing.broker.broker_id, now_ms)
             self._append(fencing.records, cause="session expired", silent_ms=silent_ms)
 
-    def _allows_unclean(self, topic: TopicImage) -> bool:
-        return allows_unclean(self.image, self.config)(topic)
+    def _election_rules(self, topic: TopicImage) -> ElectionRules:
+        return election_rules(self.image, self.config)(topic)

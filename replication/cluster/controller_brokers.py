@@ -5,8 +5,8 @@
                                  └── session expired ─────┘                               │
                                  └──────────── SHUTDOWN_NOW: all know, nothing led ───────┘
 
-A fenced broker leads nothing and is in an ISR only as its last member. It may fetch, and
-must, to catch up. It is unfenced when it has applied its own registration: by then it
+A fenced broker leads nothing and is in no ISR (without KIP-966: but as its last member). It
+may fetch, and must, to catch up. It is unfenced when it has applied its own registration: by then it
 knows of everything that was decided while it was away.
 
 (BrokerHeartbeatManager.calculateNextBrokerState, ReplicationControlManager.)
@@ -18,7 +18,7 @@ import attrs
 
 from replication.cluster.controller_decisions import (
     Decision,
-    UncleanRule,
+    RulesOf,
     elections_with,
     elections_without,
     is_current_incarnation,
@@ -55,7 +55,7 @@ def register(
     request: BrokerRegistrationRequest,
     *,
     sessions: BrokerSessions,
-    unclean: UncleanRule,
+    rules_of: RulesOf,
     now_ms: int,
 ) -> Decision[BrokerRegistrationResponse]:
     error = _refusal(image, request, sessions, now_ms)
@@ -80,9 +80,11 @@ def register(
             ),
         )
     ]
-    if known is not None and not same:
-        # Its former self was in sync; this one has yet to show what it still holds.
-        records += elections_without(image, request.broker_id, unclean)
+    if not same:
+        # Its former self was in sync; this one has yet to show what it still holds. Where
+        # the last thing its former self did was to sync all of it, it is as eligible as it was.
+        clean = known is not None and request.previous_broker_epoch == known.broker_epoch
+        records += elections_without(image, request.broker_id, rules_of, lost_its_tail=not clean)
     answer = BrokerRegistrationResponse(broker_epoch=epoch)
     return Decision(answer, tuple(records), cause="registered again")
 
@@ -113,7 +115,7 @@ def heartbeat(
     request: BrokerHeartbeatRequest,
     *,
     sessions: BrokerSessions,
-    unclean: UncleanRule,
+    rules_of: RulesOf,
 ) -> Decision[BrokerHeartbeatResponse]:
     """Touch the session afterwards, if the answer has no error."""
     broker = image.broker(request.broker_id)
@@ -125,11 +127,11 @@ def heartbeat(
     if now is not then:
         match then:
             case BrokerState.UNFENCED:
-                records = unfence(image, broker, unclean)
+                records = unfence(image, broker, rules_of)
             case BrokerState.CONTROLLED_SHUTDOWN:
-                records = begin_shutdown(image, broker, unclean)
+                records = begin_shutdown(image, broker, rules_of)
             case BrokerState.FENCED | BrokerState.SHUTDOWN_NOW:
-                records = () if broker.fenced else fence(image, broker, unclean)
+                records = () if broker.fenced else fence(image, broker, rules_of)
         if then is BrokerState.SHUTDOWN_NOW:
             cause = "controlled shutdown"
     answer = BrokerHeartbeatResponse(
@@ -175,29 +177,29 @@ def _next_state(
 
 
 def fence(
-    image: MetadataImage, broker: BrokerRegistration, unclean: UncleanRule
+    image: MetadataImage, broker: BrokerRegistration, rules_of: RulesOf
 ) -> tuple[MetadataRecord, ...]:
     change = BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=True)
-    return change, *elections_without(image, broker.broker_id, unclean)
+    return change, *elections_without(image, broker.broker_id, rules_of)
 
 
 def unfence(
-    image: MetadataImage, broker: BrokerRegistration, unclean: UncleanRule
+    image: MetadataImage, broker: BrokerRegistration, rules_of: RulesOf
 ) -> tuple[MetadataRecord, ...]:
     change = BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=False)
     # One that is fenced in the middle of its shutdown does not come back to lead.
     if broker.in_controlled_shutdown:
         return (change,)
-    return change, *elections_with(image, broker.broker_id, unclean)
+    return change, *elections_with(image, broker.broker_id, rules_of)
 
 
 def begin_shutdown(
-    image: MetadataImage, broker: BrokerRegistration, unclean: UncleanRule
+    image: MetadataImage, broker: BrokerRegistration, rules_of: RulesOf
 ) -> tuple[MetadataRecord, ...]:
     change = BrokerRegistrationChangeRecord(
         broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True
     )
-    return change, *elections_without(image, broker.broker_id, unclean)
+    return change, *elections_without(image, broker.broker_id, rules_of)
 
 
 @attrs.frozen
@@ -209,10 +211,10 @@ class Fencing:
 
 
 def fence_expired(
-    image: MetadataImage, *, sessions: BrokerSessions, unclean: UncleanRule, now_ms: int
+    image: MetadataImage, *, sessions: BrokerSessions, rules_of: RulesOf, now_ms: int
 ) -> Fencing | None:
     """The longest silent broker; ask again, with its records applied, for the next."""
     for broker_id in sessions.expired(image, now_ms):
         broker = image.brokers[broker_id]
-        return Fencing(broker, fence(image, broker, unclean))
+        return Fencing(broker, fence(image, broker, rules_of))
     return None

@@ -13,12 +13,13 @@ then on, so that what it leaves out is gone.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from replication.cluster.controller_decisions import Decision, elections_of_leaderless
+from replication.cluster.controller_decisions import Decision, RulesOf, elections_of_leaderless
 from replication.cluster.topic_names import fault_of
 from replication.config import BrokerConfig, ConfigChange, DynamicBrokerConfig, TopicConfig
 from replication.config.alter import altered
 from replication.config.broker import BROKER_KEYS
 from replication.config.topic import TOPIC_SPECS
+from replication.election import ElectionRules
 from replication.errors import ErrorCode, KafkaError
 from replication.metadata import (
     BrokerConfigRecord,
@@ -90,15 +91,19 @@ def alter_configs(
     )
 
 
-def allows_unclean(image: MetadataImage, config: BrokerConfig) -> Callable[[TopicImage], bool]:
-    """Whether a topic lets a replica outside the ISR lead, as things are set in `image`."""
+def election_rules(image: MetadataImage, config: BrokerConfig) -> RulesOf:
+    """What a topic's configuration says about elections, as things are set in `image`."""
     current = DynamicBrokerConfig.of(config, image.broker_configs).current
 
-    def allows(topic: TopicImage) -> bool:
+    def rules_of(topic: TopicImage) -> ElectionRules:
         topic_config = TopicConfig.from_overrides(topic.configs, current)
-        return topic_config.unclean_leader_election_enable
+        return ElectionRules(
+            min_insync_replicas=topic_config.min_insync_replicas,
+            unclean=topic_config.unclean_leader_election_enable,
+            eligible=config.understudy_eligible_leader_replicas_version > 0,
+        )
 
-    return allows
+    return rules_of
 
 
 def _decide(
@@ -115,7 +120,7 @@ def _decide(
             results.append(answer(resource))
     if records:
         after = image.apply_all(records, offset=image.offset, leader_epoch=image.leader_epoch)
-        records += elections_of_leaderless(after, allows_unclean(after, config))
+        records += elections_of_leaderless(after, election_rules(after, config))
     return results, records
 
 

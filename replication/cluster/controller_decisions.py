@@ -7,8 +7,8 @@
 Rule 1: a decision is made from one image and changes nothing. Whoever carries it out
 appends its records before the next decision is made, so two never contradict each other.
 
-Rule 2: every path to a new leader goes through `elections_without`, `elections_with` or
-`elections_of_leaderless`, and so through `election.elect`.
+Rule 2: every path to a new leader goes through `election.after`, by `decided` or, for the
+partitions that a broker's coming or going concerns, by an `elections_...`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +16,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 import attrs
 
-from replication.election import change_record, elect
+from replication.election import Election, ElectionRules, Wish, after, change_record
 from replication.metadata import (
     NO_LEADER,
     MetadataImage,
@@ -28,8 +28,8 @@ from replication.metadata import (
 
 A = TypeVar("A")
 
-# Whether a topic lets a replica outside the ISR lead.
-UncleanRule: TypeAlias = Callable[[TopicImage], bool]
+# What a topic's configuration says about elections.
+RulesOf: TypeAlias = Callable[[TopicImage], ElectionRules]
 
 
 @attrs.frozen
@@ -41,63 +41,84 @@ class Decision(Generic[A]):
     cause: str = ""
 
 
+def decided(
+    image: MetadataImage,
+    topic: TopicImage,
+    number: int,
+    wish: Wish,
+    *,
+    rules_of: RulesOf,
+    election: Election | None = None,
+) -> PartitionChangeRecord | None:
+    """What must be written down for `wish` to be so; None where nothing is to be changed."""
+    partition = topic.partitions[number]
+    rules, may_lead = rules_of(topic), image.may_join_isr
+    wanted = after(partition, wish, rules=rules, is_active=may_lead, election=election)
+    return change_record(partition, wanted, topic_id=topic.topic_id, number=number)
+
+
 def elections_without(
-    image: MetadataImage, broker_id: int, unclean: UncleanRule
+    image: MetadataImage, broker_id: int, rules_of: RulesOf, *, lost_its_tail: bool = False
 ) -> Iterator[PartitionChangeRecord]:
-    """`broker_id` drops out of every ISR it is in, and its leaderships move."""
+    """`broker_id` drops out of every ISR it is in, and its leaderships move; where it may have
+    `lost_its_tail`, it drops out of every ELR as well.
+    """
+
+    def wish(partition: PartitionRegistration) -> Wish | None:
+        if broker_id not in partition.isr and not (lost_its_tail and broker_id in partition.elr):
+            return None
+        isr = tuple(replica for replica in partition.isr if replica != broker_id)
+        return Wish(isr=isr, lost_its_tail=broker_id if lost_its_tail else None)
+
     return _elections(
         image,
-        unclean,
-        concerns=lambda partition: broker_id in partition.isr,
-        is_active=image.may_join_isr,
-        leaving=broker_id,
+        rules_of,
+        wish,
+        is_active=lambda replica: replica != broker_id and image.may_join_isr(replica),
     )
 
 
 def elections_with(
-    image: MetadataImage, broker_id: int, unclean: UncleanRule
+    image: MetadataImage, broker_id: int, rules_of: RulesOf
 ) -> Iterator[PartitionChangeRecord]:
     """`broker_id` may lead from now on: what has no leader may have found one."""
     return _elections(
         image,
-        unclean,
-        concerns=_is_leaderless,
+        rules_of,
+        _leader_if_none,
         is_active=lambda replica: replica == broker_id or image.may_join_isr(replica),
     )
 
 
 def elections_of_leaderless(
-    image: MetadataImage, unclean: UncleanRule
+    image: MetadataImage, rules_of: RulesOf
 ) -> Iterator[PartitionChangeRecord]:
     """What has no leader and could have one."""
-    return _elections(image, unclean, concerns=_is_leaderless, is_active=image.may_join_isr)
+    return _elections(image, rules_of, _leader_if_none, is_active=image.may_join_isr)
 
 
-def _is_leaderless(partition: PartitionRegistration) -> bool:
-    return partition.leader == NO_LEADER
+def _leader_if_none(partition: PartitionRegistration) -> Wish | None:
+    return Wish() if partition.leader == NO_LEADER else None
 
 
 def _elections(
     image: MetadataImage,
-    unclean: UncleanRule,
+    rules_of: RulesOf,
+    wish: Callable[[PartitionRegistration], Wish | None],
     *,
-    concerns: Callable[[PartitionRegistration], bool],
     is_active: Callable[[int], bool],
-    leaving: int | None = None,
 ) -> Iterator[PartitionChangeRecord]:
     for topic in _by_name(image.topics.values()):
-        concerned = sorted(
-            number for number, partition in topic.partitions.items() if concerns(partition)
-        )
+        wishes = {number: wish(partition) for number, partition in topic.partitions.items()}
+        concerned = sorted(number for number, each in wishes.items() if each is not None)
         if not concerned:
             continue
-        allows_unclean = unclean(topic)
+        rules = rules_of(topic)
         for number in concerned:
-            partition = topic.partitions[number]
-            election = elect(
-                partition, is_active=is_active, leaving=leaving, unclean=allows_unclean
-            )
-            change = change_record(partition, election, topic_id=topic.topic_id, number=number)
+            partition, wanted = topic.partitions[number], wishes[number]
+            assert wanted is not None, "these are the ones with a wish"
+            then = after(partition, wanted, rules=rules, is_active=is_active)
+            change = change_record(partition, then, topic_id=topic.topic_id, number=number)
             if change is not None:
                 yield change
 

@@ -25,6 +25,7 @@ from replication.metadata import (
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    PartitionRegistration,
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
@@ -116,13 +117,12 @@ def _partition_changed(
             partition=topic_partition, leader_epoch=now.leader_epoch, isr=now.isr, cause=cause
         )
     elif record.leader is not None:
-        unclean = record.leader_recovery_state is LeaderRecoveryState.RECOVERING
         yield LeaderElected(
             partition=topic_partition,
             leader=now.leader,
             leader_epoch=now.leader_epoch,
             isr=now.isr,
-            cause="unclean" if unclean else "clean",
+            cause=_cause(was, now),
             previous_leader=was.leader,
         )
     if record.isr is not None:
@@ -133,3 +133,14 @@ def _partition_changed(
             isr=now.isr,
             previous_isr=was.isr,
         )
+
+
+def _cause(was: PartitionRegistration, now: PartitionRegistration) -> str:
+    """Why this leader could be elected, in the words of `replication.election`."""
+    if now.leader in was.isr:
+        return "clean"
+    if now.leader in was.elr:
+        return "eligible"
+    if now.leader_recovery_state is LeaderRecoveryState.RECOVERED:
+        return "clean"  # it joined the ISR by the same change, which completed a reassignment
+    return "last known" if now.leader in was.last_known_elr else "unclean"

@@ -10,19 +10,27 @@ judged before what it asks (ReplicationControlManager.validateAlterPartitionData
     older partition epoch          INVALID_UPDATE_VERSION
     no ISR of this partition       INVALID_REQUEST
     a member that may not join     INELIGIBLE_REPLICA
+    it completes a reassignment    NEW_LEADER_ELECTED      and is done: the leader was to go
 
-The last one keeps out a broker that is fenced, that is leaving, or that has restarted since
+INELIGIBLE_REPLICA keeps out a broker that is fenced, that is leaving, or that has restarted since
 the leader saw it fetch: it may lack what it had.
 """
 
-from replication.cluster.controller_decisions import Decision, is_current_incarnation
+import attrs
+
+from replication.cluster.controller_decisions import (
+    Decision,
+    RulesOf,
+    decided,
+    is_current_incarnation,
+)
+from replication.election import Wish
 from replication.errors import ErrorCode
 from replication.metadata import (
     LeaderRecoveryState,
     MetadataImage,
     PartitionChangeRecord,
     PartitionRegistration,
-    TopicImage,
 )
 from replication.wire.alter_partition import (
     AlterPartitionRequest,
@@ -36,7 +44,7 @@ _ANY_EPOCH = -1
 
 
 def alter_partition(
-    image: MetadataImage, request: AlterPartitionRequest
+    image: MetadataImage, request: AlterPartitionRequest, *, rules_of: RulesOf
 ) -> Decision[AlterPartitionResponse]:
     if not is_current_incarnation(image, request.broker_id, request.broker_epoch):
         return Decision(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
@@ -44,22 +52,25 @@ def alter_partition(
     topics = []
     for asked in request.topics:
         topic = image.topic_by_id(asked.topic_id)
-        # A partition may be named twice: the second is judged by what the first has made.
-        partitions = dict(topic.partitions) if topic is not None else {}
         answers = []
         for data in asked.partitions:
             if topic is None:
                 answers.append(_refused(data, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
-            error = _judge(image, partitions.get(data.partition_index), request.broker_id, data)
+            number = data.partition_index
+            error = _judge(image, topic.partitions.get(number), request.broker_id, data)
             if error is not ErrorCode.NONE:
                 answers.append(_refused(data, error))
                 continue
-            change = _change(topic, partitions[data.partition_index], data)
+            change = decided(
+                image, topic, number, _wish(topic.partitions[number], data), rules_of=rules_of
+            )
             if change is not None:
                 records.append(change)
-                partitions[data.partition_index] = partitions[data.partition_index].merge(change)
-            answers.append(_answer(data, partitions[data.partition_index]))
+                # It may be named twice: the second is judged by what the first has made.
+                changed = {number: topic.partitions[number].merge(change)}
+                topic = attrs.evolve(topic, partitions={**topic.partitions, **changed})
+            answers.append(_answer(data, topic.partitions[number], request.broker_id))
         topics.append(TopicAnswer(topic_id=asked.topic_id, partitions=answers))
     return Decision(AlterPartitionResponse(topics=topics), tuple(records))
 
@@ -118,20 +129,13 @@ def _may_join(image: MetadataImage, broker_id: int, broker_epoch: int) -> bool:
     return broker_epoch in (_ANY_EPOCH, image.brokers[broker_id].broker_epoch)
 
 
-def _change(
-    topic: TopicImage, partition: PartitionRegistration, data: PartitionData
-) -> PartitionChangeRecord | None:
-    """The record, with the ISR in assignment order; None where it asks for what is."""
-    isr = tuple(replica for replica in partition.replicas if replica in proposed_isr(data))
-    recovery = LeaderRecoveryState(data.leader_recovery_state)
-    recovered = recovery is not partition.leader_recovery_state
-    if set(isr) == set(partition.isr) and not recovered:
-        return None
-    return PartitionChangeRecord(
-        topic_id=topic.topic_id,
-        partition=data.partition_index,
-        isr=isr,
-        leader_recovery_state=recovery if recovered else None,
+def _wish(partition: PartitionRegistration, data: PartitionData) -> Wish:
+    """The ISR in assignment order; as it is where the same members are asked for."""
+    asked = proposed_isr(data)
+    same = asked.keys() == set(partition.isr)
+    return Wish(
+        isr=None if same else tuple(each for each in partition.replicas if each in asked),
+        leader_recovery_state=LeaderRecoveryState(data.leader_recovery_state),
     )
 
 
@@ -139,7 +143,10 @@ def _refused(data: PartitionData, error: ErrorCode) -> PartitionAnswer:
     return PartitionAnswer(partition_index=data.partition_index, error_code=error)
 
 
-def _answer(data: PartitionData, partition: PartitionRegistration) -> PartitionAnswer:
+def _answer(data: PartitionData, partition: PartitionRegistration, sender: int) -> PartitionAnswer:
+    if partition.leader != sender:
+        # The ISR completed a reassignment that it has no part in any more.
+        return _refused(data, ErrorCode.NEW_LEADER_ELECTED)
     return PartitionAnswer(
         partition_index=data.partition_index,
         leader_id=partition.leader,

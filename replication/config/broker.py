@@ -100,6 +100,12 @@ class BrokerConfig:
         "Whether a replica outside the ISR may lead.",
         topic="unclean.leader.election.enable",
     )
+    understudy_eligible_leader_replicas_version: int = whole(
+        1,
+        "Whether leaders are elected from the ELR too: Kafka's eligible.leader.replicas.version.",
+        at_least=0,
+        at_most=1,
+    )
     compression_type: str = text(
         "producer", "The codec kept on disk.", choices=_CODECS, topic="compression.type"
     )

@@ -38,6 +38,7 @@ from replication.metadata.records import (
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, TopicId, TopicPartition
 
 NO_LEADER = -1
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
 @attrs.frozen
@@ -58,7 +59,15 @@ class BrokerRegistration:
 
 @attrs.frozen
 class PartitionRegistration:
-    """One partition: who holds it, who is in sync, who leads, and in which reign."""
+    """One partition: who holds it, who is in sync, who leads, and in which reign.
+
+    `replicas` in assignment order, the first preferred as leader. While it is reassigned
+    they are the wanted ones and then those of `removing`; `adding` are those that it did
+    not have before (KIP-455).
+
+    `elr`, the eligible leader replicas, are not in sync and hold all that is committed all
+    the same. `last_known_elr` is whoever led last, where nobody leads (KIP-966).
+    """
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -66,21 +75,33 @@ class PartitionRegistration:
     leader_epoch: LeaderEpoch
     partition_epoch: int
     leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
 
     def merge(self, change: PartitionChangeRecord) -> "PartitionRegistration":
-        names_leader = change.leader is not None
+        changed = {
+            name: value for name in _CHANGEABLE if (value := getattr(change, name)) is not None
+        }
         return attrs.evolve(
             self,
-            isr=self.isr if change.isr is None else change.isr,
-            leader=self.leader if change.leader is None else change.leader,
-            leader_epoch=self.leader_epoch + names_leader,
+            leader_epoch=self.leader_epoch + ("leader" in changed),
             partition_epoch=self.partition_epoch + 1,
-            leader_recovery_state=(
-                self.leader_recovery_state
-                if change.leader_recovery_state is None
-                else change.leader_recovery_state
-            ),
+            **changed,
         )
+
+
+_CHANGEABLE = (
+    "isr",
+    "leader",
+    "leader_recovery_state",
+    "replicas",
+    "adding",
+    "removing",
+    "elr",
+    "last_known_elr",
+)
 
 
 @attrs.frozen
@@ -257,18 +278,15 @@ class _Draft:
                 raise MetadataError(f"no partition {record.partition} in {record.topic_id.hex()}")
             partitions[record.partition] = partitions[record.partition].merge(record)
             return
-        partitions[record.partition] = PartitionRegistration(
-            replicas=record.replicas,
-            isr=record.isr,
-            leader=record.leader,
-            leader_epoch=record.leader_epoch,
-            partition_epoch=record.partition_epoch,
-            leader_recovery_state=record.leader_recovery_state,
-        )
+        values = attrs.asdict(record, recurse=False)
+        del values["topic_id"], values["partition"]
+        partitions[record.partition] = PartitionRegistration(**values)
 
     def _set_config(self, record: ConfigRecord) -> None:
         _, configs = self._touch(record.topic_id)
         _set(configs, record.key, record.value)
+        if record.key == MIN_INSYNC_REPLICAS:
+            self._forget_eligible(record.topic_id)
 
     def _set_broker_config(self, record: BrokerConfigRecord) -> None:
         configs = dict(self._broker_configs.get(record.broker_id, {}))
@@ -278,6 +296,18 @@ class _Draft:
             key: each for key, each in self._broker_configs.items() if key != record.broker_id
         }
         self._broker_configs = others | ({record.broker_id: configs} if configs else {})
+        if record.key == MIN_INSYNC_REPLICAS:
+            for topic_id in self._names:
+                self._forget_eligible(topic_id)
+
+    def _forget_eligible(self, topic_id: TopicId) -> None:
+        """Who is eligible was reckoned by another minimum (ClearElrRecord). Where nobody leads,
+        nothing is committed by any minimum, and whoever was eligible is.
+        """
+        partitions, _ = self._touch(topic_id)
+        for number, partition in partitions.items():
+            if partition.leader != NO_LEADER:
+                partitions[number] = attrs.evolve(partition, elr=())
 
 
 def _set(configs: dict[str, str], key: str, value: str | None) -> None:

@@ -3,7 +3,8 @@
     on disk    one msgpack array per record: [type, version, field, field, ...]
 
 Rule 1: a released (type, version) never changes; `tests/` keeps one golden file for each.
-A new field is a new version, and the decoder of the old one stays.
+A new field is a new version, stands at the end, and has a default, which is what a record
+of an older version says about it.
 
 Rule 2: an unknown type or version is refused by name (`MetadataError`).
 
@@ -14,7 +15,7 @@ where it names a leader, so that they can neither be skipped nor repeated.
 
 import enum
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, get_args
 
 import attrs
 import msgpack
@@ -123,8 +124,11 @@ class TopicRecord:
 
 @attrs.frozen
 class PartitionRecord:
+    """A partition as it is. Version 2 added what reassignment and KIP-966 know of it."""
+
     TYPE: ClassVar = "partition"
-    VERSION: ClassVar = 1
+    VERSION: ClassVar = 2
+    FIELDS_BEFORE: ClassVar = {1: 8}
     topic_id: TopicId
     partition: int
     replicas: tuple[int, ...] = attrs.field(converter=_numbers)
@@ -135,12 +139,19 @@ class PartitionRecord:
     leader_recovery_state: LeaderRecoveryState = attrs.field(
         default=LeaderRecoveryState.RECOVERED, converter=LeaderRecoveryState
     )
+    adding: tuple[int, ...] = attrs.field(default=(), converter=_numbers)
+    removing: tuple[int, ...] = attrs.field(default=(), converter=_numbers)
+    elr: tuple[int, ...] = attrs.field(default=(), converter=_numbers)
+    last_known_elr: tuple[int, ...] = attrs.field(default=(), converter=_numbers)
 
 
 @attrs.frozen
 class PartitionChangeRecord:
+    """What is new about a partition; see `PartitionRegistration` for the fields."""
+
     TYPE: ClassVar = "partition_change"
-    VERSION: ClassVar = 1
+    VERSION: ClassVar = 2
+    FIELDS_BEFORE: ClassVar = {1: 5}
     topic_id: TopicId
     partition: int
     isr: tuple[int, ...] | None = attrs.field(default=None, converter=_numbers_or_none)
@@ -148,6 +159,11 @@ class PartitionChangeRecord:
     leader_recovery_state: LeaderRecoveryState | None = attrs.field(
         default=None, converter=_recovery_or_none
     )
+    replicas: tuple[int, ...] | None = attrs.field(default=None, converter=_numbers_or_none)
+    adding: tuple[int, ...] | None = attrs.field(default=None, converter=_numbers_or_none)
+    removing: tuple[int, ...] | None = attrs.field(default=None, converter=_numbers_or_none)
+    elr: tuple[int, ...] | None = attrs.field(default=None, converter=_numbers_or_none)
+    last_known_elr: tuple[int, ...] | None = attrs.field(default=None, converter=_numbers_or_none)
 
 
 @attrs.frozen
@@ -207,22 +223,14 @@ MetadataRecord: TypeAlias = (
     | ProducerIdsRecord
 )
 
-_KNOWN: dict[str, dict[int, type[MetadataRecord]]] = {
-    record.TYPE: {record.VERSION: record}
-    for record in (
-        ClusterRecord,
-        ControllerRecord,
-        RegisterBrokerRecord,
-        UnregisterBrokerRecord,
-        BrokerRegistrationChangeRecord,
-        TopicRecord,
-        PartitionRecord,
-        PartitionChangeRecord,
-        RemoveTopicRecord,
-        ConfigRecord,
-        BrokerConfigRecord,
-        ProducerIdsRecord,
+_RECORD_TYPES: tuple[type[MetadataRecord], ...] = get_args(MetadataRecord)
+# For each type, its class, and how many fields a record of each version has.
+_KNOWN = {
+    kind.TYPE: (
+        kind,
+        {kind.VERSION: len(attrs.fields(kind))} | getattr(kind, "FIELDS_BEFORE", {}),
     )
+    for kind in _RECORD_TYPES
 }
 
 
@@ -238,16 +246,15 @@ def decode_record(data: Buffer) -> MetadataRecord:
         kind, version, *fields = msgpack.unpackb(data)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise MetadataError(f"a metadata record that is not msgpack: {error!r}") from error
-    versions = _KNOWN.get(kind) if isinstance(kind, str) else None
-    if versions is None:
+    if not isinstance(kind, str) or kind not in _KNOWN:
         raise MetadataError(f"unknown metadata record {kind!r}: a newer version wrote this log")
-    record_type = versions.get(version) if isinstance(version, int) else None
-    if record_type is None:
+    record_type, versions = _KNOWN[kind]
+    if not isinstance(version, int) or version not in versions:
         raise MetadataError(
             f"metadata record {kind!r} of version {version!r}, but this release reads only "
             f"{sorted(versions)}: a newer version wrote this log"
         )
-    if len(fields) != len(attrs.fields(record_type)):
+    if len(fields) != versions[version]:
         raise MetadataError(f"metadata record {kind!r} version {version}: {len(fields)} fields")
     try:
         return record_type(*fields)

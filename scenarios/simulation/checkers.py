@@ -12,8 +12,9 @@ each batch, noted once and never changed. So also:
     no log is cut below its high watermark
 
 Two kinds of elections may lose what was committed, and a partition that has seen one is let
-off: an unclean one, and that of a replica which was the last in sync when it lost its power,
-and with it what it had not synced (KIP-966 is about those).
+off: an unclean one; and that of the last known leader, where nobody else is known to hold
+all (KIP-966), if it has lost its power since it led, and with it what it had not synced.
+Who is elected from the ISR or the ELR is never let off, power or not.
 
 Once a partition is at rest, its replicas are equal byte for byte (`replication.verify`).
 
@@ -60,7 +61,7 @@ class Checkers:
         factory=dict, init=False
     )
     _may_have_lost: set[TopicPartition] = attrs.field(factory=set, init=False)
-    # Whose power failed since they were last in sync with others.
+    # Whose power failed since they last joined the ISR.
     _unsure: dict[TopicPartition, set[str]] = attrs.field(factory=dict, init=False)
 
     def __call__(self, event: Event) -> None:
@@ -76,12 +77,11 @@ class Checkers:
                     self._unsure.setdefault(partition, set()).add(name)
             case IsrChanged(partition=partition, isr=isr, previous_isr=previous):
                 joined = {node_name(broker_id) for broker_id in set(isr) - set(previous)}
-                powerless = self._unsure.get(partition, set())
-                self._check_joined(partition, joined - powerless)
-                powerless -= joined
+                self._check_joined(partition, joined)
+                self._unsure.get(partition, set()).difference_update(joined)
             case LeaderElected(partition=partition):
                 unsure = node_name(event.leader) in self._unsure.get(partition, ())
-                if event.cause == "unclean" or (unsure and event.isr == (event.leader,)):
+                if event.cause == "unclean" or (event.cause == "last known" and unsure):
                     self._may_have_lost.add(partition)
             case LogTruncated(partition=partition) if partition not in self._may_have_lost:
                 self._check(

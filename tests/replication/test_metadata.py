@@ -3,6 +3,7 @@
 import contextlib
 from pathlib import Path
 
+import attrs
 import msgpack
 import pytest
 from hypothesis import given, strategies as st
@@ -55,11 +56,27 @@ EXAMPLES: dict[str, MetadataRecord] = {
     "unregister_broker-1": UnregisterBrokerRecord(broker_id=1, broker_epoch=7),
     "broker_registration_change-1": BrokerRegistrationChangeRecord(1, 7, fenced=False),
     "topic-1": TopicRecord("orders", ORDERS),
-    "partition-1": PartitionRecord(
-        topic_id=ORDERS, partition=0, replicas=(1, 2, 3), isr=(1, 2, 3), leader=1
+    "partition-2": PartitionRecord(
+        topic_id=ORDERS,
+        partition=0,
+        replicas=(1, 2, 3),
+        isr=(1,),
+        leader=1,
+        adding=(1,),
+        removing=(3,),
+        elr=(2,),
+        last_known_elr=(3,),
     ),
-    "partition_change-1": PartitionChangeRecord(
-        ORDERS, 0, isr=(2, 3), leader=2, leader_recovery_state=LeaderRecoveryState.RECOVERED
+    "partition_change-2": PartitionChangeRecord(
+        ORDERS,
+        0,
+        isr=(),
+        leader=-1,
+        replicas=(2, 3, 1),
+        adding=(2,),
+        removing=(1,),
+        elr=(2, 3),
+        last_known_elr=(3,),
     ),
     "remove_topic-1": RemoveTopicRecord(ORDERS),
     "config-1": ConfigRecord(ORDERS, "min.insync.replicas", "2"),
@@ -67,13 +84,24 @@ EXAMPLES: dict[str, MetadataRecord] = {
     "producer_ids-1": ProducerIdsRecord(broker_id=1, broker_epoch=7, next_producer_id=1000),
 }
 
+# Of versions that are read, and are written no more.
+FORMER: dict[str, MetadataRecord] = {
+    "partition-1": PartitionRecord(
+        topic_id=ORDERS, partition=0, replicas=(1, 2, 3), isr=(1, 2, 3), leader=1
+    ),
+    "partition_change-1": PartitionChangeRecord(
+        ORDERS, 0, isr=(2, 3), leader=2, leader_recovery_state=LeaderRecoveryState.RECOVERED
+    ),
+}
+PARTITION = FORMER["partition-1"]
+
 
 def image_of(*records: MetadataRecord) -> MetadataImage:
     return MetadataImage().apply_all(records, offset=len(records) - 1, leader_epoch=0)
 
 
 def orders(*more: MetadataRecord) -> MetadataImage:
-    return image_of(EXAMPLES["topic-1"], EXAMPLES["partition-1"], *more)
+    return image_of(EXAMPLES["topic-1"], PARTITION, *more)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -83,8 +111,55 @@ def test_bytes_of_a_released_version_never_change(name: str) -> None:
     assert decode_record(golden) == EXAMPLES[name]
 
 
+@pytest.mark.parametrize("name", FORMER)
+def test_a_former_version_is_read(name: str) -> None:
+    assert decode_record((GOLDEN / f"{name}.msgpack").read_bytes()) == FORMER[name]
+
+
 def test_every_golden_file_is_still_read() -> None:
-    assert sorted(path.stem for path in GOLDEN.glob("*.msgpack")) == sorted(EXAMPLES)
+    assert {path.stem for path in GOLDEN.glob("*.msgpack")} == EXAMPLES.keys() | FORMER.keys()
+
+
+def test_a_change_names_only_what_it_changes() -> None:
+    before = orders().partition(TopicPartition("orders", 0))
+    after = orders(EXAMPLES["partition_change-2"]).partition(TopicPartition("orders", 0))
+    assert before is not None
+    assert after == PartitionRegistration(
+        (2, 3, 1),
+        (),
+        leader=-1,
+        leader_epoch=1,
+        partition_epoch=1,
+        adding=(2,),
+        removing=(1,),
+        elr=(2, 3),
+        last_known_elr=(3,),
+    )
+    assert before.merge(PartitionChangeRecord(ORDERS, 0, elr=(2,))) == attrs.evolve(
+        before, partition_epoch=1, elr=(2,)
+    )
+
+
+@pytest.mark.parametrize(
+    ("record", "elr"),
+    [
+        (ConfigRecord(ORDERS, "min.insync.replicas", "1"), ()),
+        (BrokerConfigRecord(None, "min.insync.replicas", "1"), ()),
+        (ConfigRecord(ORDERS, "retention.ms", "1"), (2,)),
+        (BrokerConfigRecord(None, "log.retention.ms", "1"), (2,)),
+    ],
+    ids=["the topic's", "the cluster's", "another of the topic's", "another of the cluster's"],
+)
+def test_another_minimum_of_replicas_in_sync_forgets_who_was_eligible(
+    record: MetadataRecord, elr: tuple[int, ...]
+) -> None:
+    led = orders(PartitionChangeRecord(ORDERS, 0, isr=(1,), elr=(2,)))
+    leaderless = orders(PartitionChangeRecord(ORDERS, 0, isr=(), elr=(2,), leader=-1))
+    # Where nobody leads, nothing can have been committed since.
+    for image, then in ((led, elr), (leaderless, (2,))):
+        partition = image.apply(record).partition(TopicPartition("orders", 0))
+        assert partition is not None
+        assert (partition.elr, partition.partition_epoch) == (then, 1)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +336,7 @@ def test_a_topic_created_again_is_both_removed_and_new() -> None:
 
 
 def test_one_batch_and_single_records_lead_to_the_same_image() -> None:
-    records = [EXAMPLES["topic-1"], EXAMPLES["partition-1"], EXAMPLES["register_broker-1"]]
+    records = [EXAMPLES["topic-1"], PARTITION, EXAMPLES["register_broker-1"]]
     one_by_one = MetadataImage(leader_epoch=0)
     for record in records:
         one_by_one = one_by_one.apply(record)

@@ -7,6 +7,7 @@ import pytest
 
 from replication import election, leadership
 from replication.cluster import controller_decisions
+from replication.election import Wish
 from replication.events import LogTruncated
 from replication.metadata import PartitionRegistration
 from replication.replica_manager import LocalReplicas
@@ -72,12 +73,14 @@ show t-0
 def test_an_election_of_somebody_who_is_not_in_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     story = parse(B3_IS_BEHIND.format(unclean="false", kill="kill b1"))
     assert "t-0: b2 leads in epoch 1, isr b2" in tell(story).told.steps[0].answer
-    honest = election.elect
+    honest = election.after
 
-    def anybody(partition: PartitionRegistration, **how: Any) -> election.Election:
-        return honest(attrs.evolve(partition, isr=partition.replicas), **how)
+    def anybody(partition: PartitionRegistration, wish: Wish, **how: Any) -> PartitionRegistration:
+        if wish.isr is not None and partition.leader not in wish.isr:
+            wish = attrs.evolve(wish, isr=partition.replicas)
+        return honest(partition, wish, **how)
 
-    monkeypatch.setattr(controller_decisions, "elect", anybody)
+    monkeypatch.setattr(controller_decisions, "after", anybody)
     with pytest.raises(InvariantViolatedError, match=r"b3 joined the ISR of t-0 .* was committed"):
         tell(story)
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from replication import election, leadership
 from replication.cli.scenario import command
 from replication.cluster import controller_decisions
+from replication.election import Wish
 from replication.errors import ErrorCode
 from replication.leadership import Leadership
 from replication.metadata import PartitionRegistration
@@ -68,12 +69,14 @@ def a_leader_commits_alone(planting: pytest.MonkeyPatch) -> None:
 
 
 def anybody_is_elected(planting: pytest.MonkeyPatch) -> None:
-    honest = election.elect
+    honest = election.after
 
-    def elect(partition: PartitionRegistration, **how: Any) -> election.Election:
-        return honest(attrs.evolve(partition, isr=partition.replicas), **how)
+    def after(partition: PartitionRegistration, wish: Wish, **how: Any) -> PartitionRegistration:
+        if wish.isr is not None and partition.leader not in wish.isr:
+            wish = attrs.evolve(wish, isr=partition.replicas)
+        return honest(partition, wish, **how)
 
-    planting.setattr(controller_decisions, "elect", elect)
+    planting.setattr(controller_decisions, "after", after)
 
 
 def nobody_truncates(planting: pytest.MonkeyPatch) -> None:

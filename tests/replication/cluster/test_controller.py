@@ -115,16 +115,76 @@ def test_the_last_in_sync_replica_is_waited_for_and_leads_again() -> None:
             await create_topic(controller, "orders", (1,))
             await seams.clock.sleep(10)
             offline = partition_of(controller.image, "orders")
-            assert (offline.leader, offline.isr, offline.leader_epoch) == (NO_LEADER, (1,), 1)
+            assert (offline.leader, offline.isr, offline.leader_epoch) == (NO_LEADER, (), 1)
+            assert (offline.elr, offline.last_known_elr) == ((1,), (1,))
             await second.heartbeat()
             assert partition_of(controller.image, "orders").leader == NO_LEADER
             await first.heartbeat()
             back = partition_of(controller.image, "orders")
             assert (back.leader, back.isr, back.leader_epoch) == (1, (1,), 2)
+            assert (back.elr, back.last_known_elr) == ((), ())
 
     world = World(seed=3)
     world.run(story)
     assert len(events(world, PartitionOffline)) == 1
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_who_was_not_shut_down_cleanly_is_eligible_no_longer(clean: bool) -> None:
+    """S49: the marker of a clean shutdown names the broker epoch that was shut down."""
+
+    async def story(world: World) -> None:
+        seams = world.node("controller")
+        async with running(world) as controller:
+            first, second, _ = await join(controller, 1, 2, 3)
+            await create_topic(controller, "orders", (1, 2), min_insync_replicas="2")
+            await seams.clock.sleep(8)
+            await first.heartbeat()
+            await seams.clock.sleep(8)
+            alone = partition_of(controller.image, "orders")
+            assert (alone.leader, alone.isr, alone.elr) == (1, (1,), (2,))
+            reborn = Registered(controller, 2, incarnation=2)
+            marker = second.epoch if clean else second.epoch - 1
+            await reborn.register(previous_broker_epoch=marker)
+            elr = partition_of(controller.image, "orders").elr
+            assert elr == ((2,) if clean else ())
+            await seams.clock.sleep(10)  # 1 is fenced
+            await reborn.heartbeat()
+            then = partition_of(controller.image, "orders")
+            assert (then.leader, then.isr) == ((2, (2,)) if clean else (NO_LEADER, ()))
+            assert then.elr == (1,)
+
+    World(seed=4).run(story)
+
+
+def test_the_same_incarnation_that_registers_again_stays_in_sync() -> None:
+    async def story(world: World) -> None:
+        async with running(world) as controller:
+            (first,) = await join(controller, 1)
+            await create_topic(controller, "orders", (1,))
+            await first.register()
+            assert partition_of(controller.image, "orders").leader == 1
+
+    World(seed=4).run(story)
+
+
+def test_a_controller_without_eligible_leader_replicas_keeps_the_last_one_in_sync() -> None:
+    async def story(world: World) -> None:
+        seams = world.node("controller")
+        config = attrs.evolve(CONFIG, understudy_eligible_leader_replicas_version=0)
+        async with running(world, config) as controller:
+            await join(controller, 1)
+            await create_topic(controller, "orders", (1,))
+            await seams.clock.sleep(10)
+            offline = partition_of(controller.image, "orders")
+            assert (offline.leader, offline.isr, offline.elr) == (NO_LEADER, (1,), ())
+            reborn = Registered(controller, 1, incarnation=2)
+            await reborn.register()
+            await reborn.heartbeat()
+            back = partition_of(controller.image, "orders")
+            assert (back.leader, back.isr, back.leader_recovery_state) == (1, (1,), 0)
+
+    World(seed=4).run(story)
 
 
 @pytest.mark.parametrize("unclean", [False, True])
@@ -157,7 +217,7 @@ def test_outside_the_isr_only_where_the_topic_says_so(unclean: bool) -> None:
         assert (partition.leader, partition.isr) == (2, (2,))
         assert partition.leader_recovery_state == 1
     else:
-        assert (partition.leader, partition.isr) == (NO_LEADER, (1,))
+        assert (partition.leader, partition.isr, partition.elr) == (NO_LEADER, (), (1,))
 
 
 def test_a_killed_broker_registers_again_when_its_session_has_expired() -> None:

@@ -4,6 +4,7 @@ import attrs
 import pytest
 
 from replication.cluster.controller_isr import alter_partition
+from replication.election import ElectionRules
 from replication.errors import ErrorCode
 from replication.metadata import (
     BrokerRegistrationChangeRecord,
@@ -81,6 +82,7 @@ def ask(
             broker_epoch=broker_epoch,
             topics=[TopicData(topic_id=topic_id, partitions=list(data))],
         ),
+        rules_of=lambda _: ElectionRules(),
     )
     answers = [each for topic in decision.answer.topics for each in topic.partitions]
     offset = image.offset + len(decision.records)
