@@ -324,6 +324,29 @@ class LogRecovered(Event):
 
 
 @attrs.frozen(kw_only=True)
+class SegmentsDeleted(Event):
+    """Segments have left a log; their files are unlinked `file.delete.delay.ms` later."""
+
+    name: ClassVar[str] = "segments_deleted"
+    partition: TopicPartition
+    segments: int
+    bytes: int
+    first_offset: Offset
+    end_offset: Offset  # exclusive
+    cause: str  # "log start", "size", "time", "truncation", ...
+
+
+@attrs.frozen(kw_only=True)
+class LogDeleted(Event):
+    """A whole log is gone from its disk."""
+
+    name: ClassVar[str] = "log_deleted"
+    partition: TopicPartition
+    path: str
+    cause: str  # "topic deleted", "not a replica any more", "deletion interrupted"
+
+
+@attrs.frozen(kw_only=True)
 class LogDirectoryFailed(Event):
     name: ClassVar[str] = "log_directory_failed"
     directory: str
@@ -382,6 +405,8 @@ EVENTS: tuple[type[Event], ...] = (
     FetchSessionClosed,
     FetchSessionEvicted,
     LogRecovered,
+    SegmentsDeleted,
+    LogDeleted,
     LogDirectoryFailed,
     ConnectionRefused,
     BugCaught,

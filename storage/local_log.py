@@ -30,6 +30,7 @@ from storage.filesystem import FileSystem
 from storage.flush import FlushPlan, Syncing, nothing_to_sync
 from storage.index_file import MAX_RELATIVE_OFFSET
 from storage.record_batch import BatchHeader
+from storage.retention import DeletedSegments, DeletionCause
 from storage.segment import (
     INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -65,8 +66,10 @@ class LogHooks:
     rolled: Callable[["LocalLog"], None] = lambda _log: None
     # The high watermark is somewhere else now, whatever moved it; and once as the log is opened.
     high_watermark_moved: Callable[["LocalLog"], None] = lambda _log: None
-    # These files have been renamed out of the way and may be unlinked.
-    doomed: Callable[[list[str]], None] = lambda _paths: None
+    # These files have been renamed out of the way and may be unlinked, after a while.
+    doomed: Callable[["LocalLog", list[str]], None] = lambda _log, _paths: None
+    # Segments have left the log.
+    deleted: Callable[["LocalLog", DeletedSegments], None] = lambda _log, _deleted: None
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -87,6 +90,8 @@ class LocalLog:
     _name_changes_synced: int = 0
     # A file was cut, here or before a crash, and may still come back at its old length.
     _cut_unsynced: bool = False
+    # How often everything up to the end was made to last.
+    flushes: int = 0
     _truncations: int = 0
     # Positions that are asked for again and again: where the high watermark lies.
     _bound: LogOffsetMetadata | None = None
@@ -273,18 +278,34 @@ class LocalLog:
         """From the end, and for good, before the file that stays is cut: a crash in between
         leaves a log that is whole up to some offset, never one with a hole.
         """
-        dropped = False
+        dropped: list[Segment] = []
+        end_offset = self.log_end_offset
         while len(self.segments) and self.segments.active.base_offset > offset:
             segment = self.segments.pop_last()
             segment.pins.abort_beyond(0)
             self._doom(segment)
-            dropped = True
+            dropped.insert(0, segment)
         if dropped:
             self.file_system.sync_directory(self.directory)
+            self._tell_deleted(DeletionCause.TRUNCATION, dropped, end_offset)
 
     def _doom(self, segment: Segment) -> None:
         self._name_changes += 1
-        self.hooks.doomed(segment.delete())
+        self.hooks.doomed(self, segment.delete())
+
+    def _tell_deleted(
+        self, cause: DeletionCause, segments: list[Segment], end_offset: Offset
+    ) -> None:
+        self.hooks.deleted(
+            self,
+            DeletedSegments(
+                cause=cause,
+                count=len(segments),
+                size=sum(segment.size for segment in segments),
+                first_offset=segments[0].base_offset,
+                end_offset=end_offset,
+            ),
+        )
 
     # Syncing.
 
@@ -352,6 +373,7 @@ class LocalLog:
         self.recovery_point = max(self.recovery_point, plan.up_to)
         self._cut_unsynced = False
         self._name_changes_synced = plan.name_changes
+        self.flushes += 1
         return True
 
     # The end.

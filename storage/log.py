@@ -47,7 +47,7 @@ from storage.filesystem import FileSystem
 from storage.leader_epoch_cache import LeaderEpochCache
 from storage.local_log import LogHooks
 from storage.marked_log import MarkedLog
-from storage.producer_state import ProducerStateManager
+from storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from storage.recompression import recompress
 from storage.recovery import Loader, RecoveryReport
 from storage.segments import Segments
@@ -79,6 +79,7 @@ class Log(MarkedLog):
         clean: bool = False,
         recovery_point: Offset = 0,
         log_start_offset: Offset = 0,
+        producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
         hooks: LogHooks | None = None,
         wall_ms: int | None = None,
     ) -> "Log":
@@ -90,7 +91,7 @@ class Log(MarkedLog):
         epochs = LeaderEpochCache(
             LeaderEpochCheckpoint(file_system, os.path.join(directory, LEADER_EPOCH_CHECKPOINT))
         )
-        producers = ProducerStateManager(file_system, directory)
+        producers = ProducerStateManager(file_system, directory, producer_id_expiration_ms)
         loaded = Loader(
             file_system=file_system,
             directory=directory,

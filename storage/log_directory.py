@@ -54,6 +54,11 @@ def partition_of(name: str) -> TopicPartition | None:
     return TopicPartition(found["topic"], int(found["partition"])) if found else None
 
 
+def owner_of(path: str) -> TopicPartition | None:
+    """Whose directory it was that is out of the way now; a cut name tells nearly whose."""
+    return partition_of(os.path.basename(path).rpartition(".")[0])
+
+
 def aside_name(topic_partition: TopicPartition, unique: int, suffix: str) -> str:
     """What its directory is called once it is out of the way; a long topic is cut."""
     ending = f"-{topic_partition.partition}.{unique % (1 << 128):032x}{suffix}"

@@ -22,21 +22,28 @@ overtaken by an older, higher one.
 (LogManager in Kafka.)
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import attrs
 
 from storage.config import LogConfig
+from storage.doomed import DoomedFile, DoomedFiles
 from storage.errors import CheckpointError, KafkaStorageError, LogDirectoryError
 from storage.filesystem import FileSystem
 from storage.local_log import LocalLog, LogHooks
 from storage.log import Log
-from storage.log_directory import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectory
+from storage.log_directory import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectory, owner_of
+from storage.producer_state import DEFAULT_EXPIRATION_MS
 from storage.recovery import RecoveryReport
+from storage.retention import DeletedSegments
 from storage.types import Offset, TopicId, TopicPartition
 
 NO_BROKER_EPOCH = -1
+
+
+def _ignore_deletion(_log: TopicPartition, _deleted: DeletedSegments) -> None:
+    """Nobody asked to know."""
 
 
 def _ignore_failure(_directory: str, _error: OSError) -> None:
@@ -50,17 +57,22 @@ class LogManager:
     node_id: int = attrs.field(kw_only=True)
     cluster_id: str | None = attrs.field(kw_only=True, default=None)
     config: LogConfig = attrs.field(kw_only=True, factory=LogConfig)
+    producer_id_expiration_ms: int = attrs.field(kw_only=True, default=DEFAULT_EXPIRATION_MS)
     # For a directory that has no id yet: 16 random bytes. None: it gets none.
     new_directory_id: Callable[[], bytes] | None = attrs.field(kw_only=True, default=None)
     # A directory went offline, and why; called in the thread that found out.
     on_directory_failed: Callable[[str, OSError], None] = attrs.field(
         kw_only=True, default=_ignore_failure
     )
+    # Segments have left a log, and why; called in the thread that took them out.
+    on_segments_deleted: Callable[[TopicPartition, DeletedSegments], None] = attrs.field(
+        kw_only=True, default=_ignore_deletion
+    )
     directories: list[LogDirectory] = attrs.field(init=False, factory=list)
     _logs: dict[TopicPartition, Log] = attrs.field(init=False, factory=dict)
     _home: dict[TopicPartition, LogDirectory] = attrs.field(init=False, factory=dict)
     _rolled: dict[TopicPartition, None] = attrs.field(init=False, factory=dict)
-    _doomed: list[str] = attrs.field(init=False, factory=list)
+    doomed: DoomedFiles = attrs.field(init=False, factory=DoomedFiles)
 
     # Starting.
 
@@ -94,7 +106,8 @@ class LogManager:
         try:
             directory.claim(cluster_id=self.cluster_id, node_id=self.node_id, directory_id=new_id)
             directory.take_clean_shutdown()
-            self._doomed += directory.deleted_partitions()
+            for path in directory.deleted_partitions():
+                self._doom_log(directory, path, owner_of(path), "deletion interrupted")
         except OSError as error:
             self._fail_directory(directory, error)
             return
@@ -127,6 +140,7 @@ class LogManager:
                     clean=directory.clean_shutdown is not None,
                     recovery_point=directory.recovery_points.get(topic_partition, 0),
                     log_start_offset=directory.log_start_offsets.get(topic_partition, 0),
+                    producer_id_expiration_ms=self.producer_id_expiration_ms,
                     hooks=self._hooks(directory),
                 )
                 self._logs[topic_partition] = log
@@ -139,11 +153,17 @@ class LogManager:
         def failed(_log: LocalLog, error: OSError) -> None:
             self._fail_directory(directory, error)
 
+        def doomed(log: LocalLog, paths: list[str]) -> None:
+            delay_ms = log.config.file_delete_delay_ms
+            for path in paths:
+                self.doomed.add(DoomedFile(path=path, log_dir=directory.path, delay_ms=delay_ms))
+
         return LogHooks(
             failed=failed,
             marks_relied_on=lambda log: self._correct_checkpoints(directory, log),
             rolled=lambda log: self._rolled.__setitem__(log.topic_partition, None),
-            doomed=self._doomed.extend,
+            doomed=doomed,
+            deleted=lambda log, deleted: self.on_segments_deleted(log.topic_partition, deleted),
         )
 
     @property
@@ -224,6 +244,7 @@ class LogManager:
                 topic_partition,
                 config=config or self.config,
                 topic_id=topic_id,
+                producer_id_expiration_ms=self.producer_id_expiration_ms,
                 hooks=self._hooks(directory),
                 wall_ms=wall_ms,
             )
@@ -233,11 +254,20 @@ class LogManager:
         self._home[topic_partition] = directory
         return log
 
-    def async_delete(self, topic_partition: TopicPartition) -> None:
-        """Forget the log and rename its directory; `delete_doomed` removes it later."""
+    def async_delete(self, topic_partition: TopicPartition, cause: str = "") -> None:
+        """Forget the log and rename its directory; `unlink` removes it later."""
+        directory = self._home[topic_partition]
         path = self._set_aside(topic_partition, DELETE_SUFFIX)
         if path is not None:
-            self._doomed.append(path)
+            self._doom_log(directory, path, topic_partition, cause)
+
+    def _doom_log(
+        self, directory: LogDirectory, path: str, log: TopicPartition | None, cause: str
+    ) -> None:
+        delay_ms = self.config.file_delete_delay_ms
+        self.doomed.add(
+            DoomedFile(path=path, log_dir=directory.path, delay_ms=delay_ms, log=log, cause=cause)
+        )
 
     def put_aside(self, topic_partition: TopicPartition) -> None:
         """Forget a stray log and rename its directory. Nobody but a person removes it.
@@ -267,24 +297,22 @@ class LogManager:
         finally:
             log.close_uncleanly()
 
-    def delete_doomed(self) -> int:
-        """Unlink what has been renamed out of the way, `file.delete.delay.ms` ago; how many.
+    def unlink(self, doomed: Iterable[DoomedFile]) -> list[DoomedFile]:
+        """Remove what is due, for good; what is gone. A disk that refuses is offline.
 
-        Slow, touches nothing else, and fit for a worker thread.
+        Slow, touches nothing else, and fit for a worker thread; `doomed.forget` it afterwards.
         """
-        doomed = list(self._doomed)
-        for path in doomed:
-            try:
-                if self.file_system.is_directory(path):
-                    self.file_system.remove_tree(path)
-                else:
-                    self.file_system.remove(path)
-            except OSError as error:
-                for directory in self._live():
-                    if path.startswith(f"{directory.path}/"):
+        gone = []
+        for directory in self.directories:
+            for each in doomed:
+                if each.log_dir == directory.path and directory.failure is None:
+                    try:
+                        each.unlink(self.file_system)
+                    except OSError as error:
                         self._fail_directory(directory, error)
-        del self._doomed[: len(doomed)]
-        return len(doomed)
+                    else:
+                        gone.append(each)
+        return gone
 
     def take_rolled(self) -> list[Log]:
         """The logs that have closed a segment since this was last asked: flush them."""

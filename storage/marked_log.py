@@ -185,12 +185,18 @@ class MarkedLog(LocalLog):
             if plan.count:
                 # First, so that nobody looks for what is gone.
                 self.increment_log_start_offset(self.segments[plan.count].base_offset)
-            for _ in range(plan.count):
-                oldest = self.segments[0]
-                self.segments.remove(oldest)
-                self._doom(oldest)
-                self.producers.delete_snapshot(oldest.base_offset)
+            for cause, count in plan.counts.items():
+                self._drop_oldest(count, cause)
         return plan.count
+
+    def _drop_oldest(self, count: int, cause: retention.DeletionCause) -> None:
+        dropped = list(self.segments)[:count]
+        for oldest in dropped:
+            self.segments.remove(oldest)
+            self._doom(oldest)
+            self.producers.delete_snapshot(oldest.base_offset)
+        if dropped:
+            self._tell_deleted(cause, dropped, self.segments[0].base_offset)
 
     # Truncating.
 

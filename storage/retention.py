@@ -36,6 +36,18 @@ class DeletionCause(enum.Enum):
     LOG_START = "log start"
     SIZE = "size"
     TIME = "time"
+    TRUNCATION = "truncation"
+
+
+@attrs.frozen(kw_only=True)
+class DeletedSegments:
+    """Neighbours that have left a log for one cause: [first_offset, end_offset) of it."""
+
+    cause: DeletionCause
+    count: int
+    size: int
+    first_offset: Offset
+    end_offset: Offset
 
 
 class RetainedSegment(Protocol):

@@ -13,7 +13,7 @@ from replication.cluster.producer_ids import ProducerIds
 from replication.cluster.request_metrics import RequestMetrics
 from replication.cluster.server import OnBug, Server
 from replication.config import BrokerConfig, TopicConfig
-from replication.events import EventSink
+from replication.events import EventSink, SegmentsDeleted
 from replication.fetch_session.cache import FetchSessionCache
 from replication.fetch_session.context import FetchManager
 from replication.fetcher import FetcherConfig
@@ -22,6 +22,8 @@ from replication.metrics import MetricsRegistry
 from replication.net.seams import Seams
 from replication.replica_manager import LocalReplicas, ReplicaManager
 from storage.log_manager import LogManager
+from storage.retention import DeletedSegments
+from storage.types import TopicPartition
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -44,6 +46,20 @@ class Wiring:
             config=TopicConfig.from_overrides({}, self.config).log,
             new_directory_id=partial(self.seams.chance.randbytes, 16),
             on_directory_failed=on_directory_failed,
+            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+            on_segments_deleted=self._segments_deleted,
+        )
+
+    def _segments_deleted(self, partition: TopicPartition, deleted: DeletedSegments) -> None:
+        self.sink(
+            SegmentsDeleted(
+                partition=partition,
+                segments=deleted.count,
+                bytes=deleted.size,
+                first_offset=deleted.first_offset,
+                end_offset=deleted.end_offset,
+                cause=deleted.cause.value,
+            )
         )
 
     def fetcher_manager(

@@ -229,6 +229,9 @@ class BrokerConfig:
     log_flush_interval_ms: int = long(
         LONG_MAX, "Time after which a log is synced.", at_least=0, topic="flush.ms"
     )
+    log_flush_scheduler_interval_ms: int = long(
+        LONG_MAX, "How often it is looked at which logs to sync.", at_least=1
+    )
     log_flush_offset_checkpoint_interval_ms: int = whole(
         60_000, "How often recovery points are saved.", at_least=0
     )
@@ -312,6 +315,9 @@ class BrokerConfig:
                         value * unit if unit != 1 and value > 0 else value
                     )
                     break
+        # Who only says how often to look means that to be how often to sync (KafkaConfig).
+        if "log_flush_scheduler_interval_ms" in found:
+            found.setdefault("log_flush_interval_ms", found["log_flush_scheduler_interval_ms"])
         given = frozenset(owners[name] for name in properties if name in owners)
         config = cls(**found, given_keys=given, ignored_keys=tuple(sorted(ignored)))
         if config.node_id < 0:

@@ -33,7 +33,7 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
     leader.replication.throttled.replicas log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size
     log.cleaner.enable log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
     log.cleaner.io.max.bytes.per.second log.cleaner.threads log.dir.failure.timeout.ms
-    log.flush.scheduler.interval.ms log.local.retention.bytes log.local.retention.ms
+    log.local.retention.bytes log.local.retention.ms
     log.message.downconversion.enable log.message.format.version
     log.message.timestamp.difference.max.ms max.connection.creation.rate max.connections
     max.connections.per.ip max.connections.per.ip.overrides max.request.partition.size.limit

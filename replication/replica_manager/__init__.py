@@ -4,7 +4,7 @@
                                   ├─ fetch.py     read, or wait for something to read
                                   ├─ delete_records.py  move log starts, and wait for followers
                                   ├─ roles.py     metadata: lead, follow, stop
-                                  ├─ retention.py old segments go
+                                  ├─ jobs.py      flush, checkpoint, delete, expire   retention.py
     fetchers ──> LocalReplicas ───┴─ followed.py  append what leaders say
                                      hosted.py    who is here, and why not
                                      results.py   what a request is answered

@@ -22,6 +22,7 @@ from replication.replica_manager.fetch import FetchPath
 from replication.replica_manager.followed import LocalReplicas
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.isr_events import changed, proposed, refused
+from replication.replica_manager.jobs import Job, LogJobs
 from replication.replica_manager.produce import ProducePath
 from replication.replica_manager.results import (
     DeleteRecordsResult,
@@ -30,16 +31,13 @@ from replication.replica_manager.results import (
     ProduceResult,
     code_of,
 )
-from replication.replica_manager.retention import delete_old_segments
 from replication.replica_manager.roles import FetcherManager, RoleChanges
 from replication.replica_selector import SELECTORS
 from storage.errors import KafkaStorageError, StorageError
-from storage.log import Log
 from storage.log_manager import LogManager
 from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
 
 HIGH_WATERMARK_REPORT_MS = 100
-FLUSH_ROLLED_MS = 1000
 SHORTEST_PAUSE_SECONDS = 0.001
 
 OnBug = Callable[[BaseException], None]
@@ -115,6 +113,17 @@ class ReplicaManager:
             fetches=self.fetch_purgatory,
             on_storage_failure=self._on_log_failure,
         )
+        self._log_jobs = LogJobs(
+            config=config,
+            hosted=self._hosted,
+            log_manager=log_manager,
+            clock=seams.clock,
+            offload=seams.offload,
+            sink=sink,
+            one_change_at_a_time=self._one_change_at_a_time,
+            log_start_moved=self.fetch_purgatory.check,
+            on_storage_failure=self._on_log_failure,
+        )
         self._fetch = FetchPath(
             hosted=self._hosted,
             purgatory=self.fetch_purgatory,
@@ -147,34 +156,27 @@ class ReplicaManager:
                 on_storage_failure=self._on_failure,
                 checkpointed=dict(checkpointed),
             )
-            for interval_ms, job in self._jobs():
-                nursery.start_soon(self._every, interval_ms / 1000, job)
-            nursery.start_soon(self._retain)
+            for job in self._jobs():
+                nursery.start_soon(self._every, job)
             task_status.started()
 
-    def _jobs(self) -> Iterator[tuple[float, Callable[[], Awaitable[None]]]]:
+    def _jobs(self) -> Iterator[Job]:
         """What is done every so many milliseconds."""
         config = self.config.static
-        yield HIGH_WATERMARK_REPORT_MS, self._report_high_watermarks
-        yield FLUSH_ROLLED_MS, self._flush_rolled
-        yield config.replica_lag_time_max_ms / 2, self._shrink_isrs
-        yield config.replica_high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks
-        yield config.log_flush_offset_checkpoint_interval_ms, self._checkpoint_recovery_points
-        yield config.log_flush_start_offset_checkpoint_interval_ms, self._checkpoint_log_starts
-        yield config.log_segment_delete_delay_ms, self._delete_doomed
+        lag_ms = config.replica_lag_time_max_ms / 2
+        marks_ms = config.replica_high_watermark_checkpoint_interval_ms
+        yield Job(HIGH_WATERMARK_REPORT_MS, HIGH_WATERMARK_REPORT_MS, self._report_high_watermarks)
+        yield Job(lag_ms, lag_ms, self._shrink_isrs)
+        yield Job(marks_ms, marks_ms, self.checkpoint_high_watermarks)
+        yield from self._log_jobs.jobs()
 
-    async def _retain(self) -> None:
-        """Retention begins a while after the start, and is looked at rarely."""
-        config = self.config.static
-        await self._seams.clock.sleep(config.log_initial_task_delay_ms / 1000)
-        await self._guarded(self._delete_old_segments)
-        await self._every(config.log_retention_check_interval_ms / 1000, self._delete_old_segments)
-
-    async def _every(self, seconds: float, job: Callable[[], Awaitable[None]]) -> None:
+    async def _every(self, job: Job) -> None:
         """Do `job` every so often."""
+        pause_ms = job.delay_ms
         while True:
-            await self._seams.clock.sleep(max(seconds, SHORTEST_PAUSE_SECONDS))
-            await self._guarded(job)
+            await self._seams.clock.sleep(max(pause_ms / 1000, SHORTEST_PAUSE_SECONDS))
+            await self._guarded(job.work)
+            pause_ms = job.interval_ms
 
     async def _guarded(self, job: Callable[[], Awaitable[None]]) -> None:
         """Do `job`. A failing disk is not a bug: what it holds goes offline."""
@@ -192,42 +194,6 @@ class ReplicaManager:
 
     async def _report_high_watermarks(self) -> None:
         self._reporter.tick()
-
-    async def _flush_rolled(self) -> None:
-        """Sync closed segments, so that a crash need not read them again."""
-        rolled = self._log_manager.take_rolled()
-        if not rolled:
-            return
-        # Not while roles change: both write the epochs.
-        async with self._one_change_at_a_time:
-            for log in rolled:
-                await self._flush(log)
-
-    async def _flush(self, log: Log) -> None:
-        if log.closed or log.failed:
-            return
-        plan = log.flush_plan()
-        try:
-            await self._seams.offload(plan.sync)
-        except OSError as error:
-            raise log.fail(error) from error
-        log.commit_flush(plan)
-
-    # Both on the loop: a lowered one must not be overtaken by an older one.
-
-    async def _checkpoint_recovery_points(self) -> None:
-        self._log_manager.checkpoint_recovery_points()
-
-    async def _checkpoint_log_starts(self) -> None:
-        self._log_manager.checkpoint_log_start_offsets()
-
-    async def _delete_old_segments(self) -> None:
-        # Not while roles change: both may close a log, or write its epochs.
-        async with self._one_change_at_a_time:
-            await delete_old_segments(self._hosted, self._seams.clock, self._on_log_failure)
-
-    async def _delete_doomed(self) -> None:
-        await self._seams.offload(self._log_manager.delete_doomed)
 
     async def checkpoint_high_watermarks(self) -> None:
         """Write where every partition's high watermark is, for the next start."""
@@ -344,6 +310,11 @@ class ReplicaManager:
     def partition(self, topic_partition: TopicPartition) -> Partition:
         """The replica of that partition; KafkaError where there is none online."""
         return self._hosted.get(topic_partition)
+
+    @property
+    def producer_id_count(self) -> int:
+        """Pairs of a producer and a partition that remembers it (ProducerIdCount)."""
+        return sum(len(each.log.producers.producers) for each in self._hosted)
 
     def snapshot(self, topic_partition: TopicPartition) -> PartitionSnapshot | None:
         """Where the replica of that partition stands; None where there is none online."""

@@ -12,20 +12,25 @@ from replication.net.seams import NodeClock
 from replication.partition import Partition
 from replication.replica_manager.hosted import HostedPartitions
 from storage.errors import KafkaStorageError
+from storage.types import TopicPartition
 
 
 async def delete_old_segments(
     hosted: HostedPartitions,
     clock: NodeClock,
+    log_start_moved: Callable[[TopicPartition], object],
     on_storage_failure: Callable[[Partition, KafkaStorageError], None],
 ) -> int:
     """Drop every segment that may go now; how many."""
     count = 0
     for partition in hosted:
         if hosted.find(partition.topic_partition) is partition:
+            start = partition.log.log_start_offset
             try:
                 count += partition.log.delete_old_segments(clock.wall_ms())
             except KafkaStorageError as error:
                 on_storage_failure(partition, error)
+            if partition.log.log_start_offset != start:
+                log_start_moved(partition.topic_partition)
         await trio.lowlevel.checkpoint()
     return count

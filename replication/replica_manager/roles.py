@@ -99,9 +99,9 @@ class RoleChanges:
         if not self._knows_metadata:
             self._knows_metadata = True
             await self._stop(self._strays(image), leave=self.log_manager.put_aside)
-        await self._stop(self._removed(delta))
+        await self._stop(self._removed(delta), leave=self._deleting("topic deleted"))
         leaders, followers, gone = self._sort(image, sorted(delta.changed))
-        await self._stop(gone)
+        await self._stop(gone, leave=self._deleting("not a replica any more"))
         reconfigured = delta.reconfigured
         if not delta.reconfigured_brokers.isdisjoint((None, self.broker_id)):
             await self._reconfigure_broker(image)
@@ -370,9 +370,9 @@ class RoleChanges:
         self,
         partitions: list[TopicPartition],
         *,
-        leave: Callable[[TopicPartition], None] | None = None,
+        leave: Callable[[TopicPartition], None],
     ) -> None:
-        """Hold these no more. What is left of them on disk is deleted, or left as `leave` does."""
+        """Hold these no more. What is left of them on disk is left as `leave` does."""
         held = [
             each
             for each in partitions
@@ -386,7 +386,10 @@ class RoleChanges:
                 self.sink(PartitionStopped(partition=topic_partition, deleted=True))
             self.complete_delayed(topic_partition)
         if held:
-            await self.offload(partial(self._let_go, held, leave or self.log_manager.async_delete))
+            await self.offload(partial(self._let_go, held, leave))
+
+    def _deleting(self, cause: str) -> Callable[[TopicPartition], None]:
+        return lambda partition: self.log_manager.async_delete(partition, cause)
 
     def _let_go(
         self, partitions: list[TopicPartition], leave: Callable[[TopicPartition], None]

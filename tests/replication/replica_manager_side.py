@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import attrs
 import trio
 
-from replication.config import BrokerConfig
+from replication.config import BrokerConfig, TopicConfig
 from replication.errors import ErrorCode
 from replication.events import Event
 from replication.fetch_data import Answers, FetchInfo, FetchParams, TopicIdPartition
@@ -22,12 +22,13 @@ from replication.metadata import (
     delta_between,
 )
 from replication.net.clock import TrioClock
-from replication.net.seams import Offload, Seams
+from replication.net.seams import NodeClock, Offload, Seams
 from replication.net.tcp import TcpTransport
 from replication.partition import PartitionSnapshot
 from replication.replica_manager import ProduceResult, ReplicaManager
 from storage.filesystem import FileSystem
 from storage.log_manager import LogManager
+from storage.retention import DeletedSegments
 from storage.testing import FaultyFileSystem
 from storage.types import Offset, TopicId, TopicPartition
 from tests.replication.leader_side import (
@@ -127,7 +128,9 @@ class Node:
     fetchers: Fetchers = attrs.field(factory=Fetchers)
     controller: Controller = attrs.field(factory=Controller)
     offload: Offload = inline
+    clock: NodeClock = CLOCK
     events: list[Event] = attrs.field(factory=list)
+    deletions: list[tuple[TopicPartition, DeletedSegments]] = attrs.field(factory=list)
     bugs: list[BaseException] = attrs.field(factory=list)
     logs: LogManager = attrs.field(init=False)
     manager: ReplicaManager = attrs.field(init=False)
@@ -135,13 +138,20 @@ class Node:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Node"]:
         """Started; killed at the end, unless the test has shut it down."""
-        self.logs = LogManager(self.file_system, self.config.log_dirs, node_id=LOCAL)
+        self.logs = LogManager(
+            self.file_system,
+            self.config.log_dirs,
+            node_id=LOCAL,
+            config=TopicConfig.from_overrides({}, self.config).log,
+            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+            on_segments_deleted=lambda *deletion: self.deletions.append(deletion),
+        )
         self.logs.startup()
         self.manager = ReplicaManager(
             broker_id=LOCAL,
             config=self.config,
             seams=Seams(
-                clock=CLOCK,
+                clock=self.clock,
                 chance=random.Random(1),
                 transport=TcpTransport(),
                 file_system=self.file_system,

@@ -87,7 +87,9 @@ def test_an_election_of_somebody_who_is_not_in_sync(monkeypatch: pytest.MonkeyPa
 
 def test_what_an_unclean_election_loses_is_no_violation() -> None:
     story = parse(B3_IS_BEHIND.format(unclean="true", kill="kill b1 b2"))
-    assert "t-0: b3 leads in epoch 2, isr b3" in tell(story).told.steps[0].answer
+    answer = tell(story).told.steps[0].answer
+    # b1 and b2 are fenced in either order, and the one that comes second leads in between or not.
+    assert any(f"t-0: b3 leads in epoch {epoch}, isr b3" in answer for epoch in (1, 2))
 
 
 def test_what_the_last_replica_in_sync_loses_with_its_power_is_no_violation() -> None:

@@ -113,7 +113,7 @@ def nobody_is_ever_refused(planting: pytest.MonkeyPatch) -> None:
     [
         (a_leader_commits_alone, 13, "InvariantViolatedError"),
         (anybody_is_elected, 13, "InvariantViolatedError: .* w(ere|as) committed"),
-        (whoever_fetches_joins_the_isr, 15, "InvariantViolatedError: .* joined the ISR"),
+        (whoever_fetches_joins_the_isr, 39, "InvariantViolatedError: .* joined the ISR"),
         (nobody_truncates, 13, "CopiesDifferError: t-.: parts at offset"),
         (acks_all_waits_for_nobody, 14, "BrokenPromiseError: .* acked with acks=all and lost"),
         (nobody_is_ever_refused, 36, "BrokenPromiseError: .* refused before they were written"),

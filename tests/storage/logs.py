@@ -8,6 +8,7 @@ from storage.compression import Codec
 from storage.config import LogConfig
 from storage.filesystem import FileSystem
 from storage.log import Log
+from storage.log_manager import LogManager
 from storage.record_batch import BatchHeader, walk
 from storage.records import Record, decode_batch, encode_batch
 from storage.testing import FaultyFileSystem
@@ -49,6 +50,14 @@ def batch(
     records = [Record(timestamp=timestamp, key=key, value=bytes(size)) for _ in range(count)]
     encoded = encode_batch(records, base_offset=at, leader_epoch=epoch, codec=codec, **options)
     return memoryview(bytearray(encoded))
+
+
+def unlink_due(logs: LogManager, now_ms: int) -> int:
+    """Unlink what has waited long enough at `now_ms`; how many."""
+    due = logs.doomed.due_by(now_ms)
+    gone = logs.unlink(due)
+    logs.doomed.forget(due)
+    return len(gone)
 
 
 def joined(*batches: memoryview) -> memoryview:

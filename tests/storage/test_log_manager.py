@@ -22,10 +22,20 @@ from storage.log_directory import DELETE_SUFFIX, STRAY_SUFFIX, aside_name, parti
 from storage.log_manager import LogManager
 from storage.testing import DetachedError, Fault, FaultyFileSystem
 from storage.types import TopicPartition
-from tests.storage.logs import batch, contents, fill, headers, lead, new_disk, small_config
+from tests.storage.logs import (
+    batch,
+    contents,
+    fill,
+    headers,
+    lead,
+    new_disk,
+    small_config,
+    unlink_due,
+)
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 ID = bytes(range(16))
+DELAY_MS = 60_000  # file.delete.delay.ms
 
 
 def manager(system: FileSystem, *paths: str, **options: Any) -> LogManager:
@@ -202,7 +212,7 @@ def test_a_stray_partition_is_put_aside_and_stays() -> None:
     name = aside_name(T0, int.from_bytes(ID, "big"), STRAY_SUFFIX)
     assert logs.get(T0) is None
     assert [warning for warning in logs.warnings if name in warning]
-    logs.delete_doomed()
+    unlink_due(logs, DELAY_MS)
     assert system.exists(f"/d/{name}/00000000000000000000.log")
 
 
@@ -242,7 +252,8 @@ def test_a_log_that_was_closed_is_deleted_with_all_it_knew() -> None:
     fill(log, 3, epoch=7)
     log.close()
     logs.async_delete(T0)
-    assert logs.delete_doomed() == 1
+    unlink_due(logs, 0)
+    assert unlink_due(logs, DELAY_MS) == 1
     assert [name for name in system.list_directory("/d") if name.startswith("t-0")] == []
     again = logs.get_or_create(T0, ID)
     assert (again.size, again.log_end_offset, again.latest_epoch) == (0, 0, None)
@@ -258,10 +269,11 @@ def test_a_deletion_that_fails_takes_its_directory_offline() -> None:
     home = os.path.dirname(log.directory)
     logs.async_delete(T0)
     system.inject(Fault(operation="remove_tree"))
-    logs.delete_doomed()
+    unlink_due(logs, 0)
+    assert unlink_due(logs, DELAY_MS) == 0
     assert failed == [home]
     assert other.failed == (os.path.dirname(other.directory) == home)
-    assert logs.delete_doomed() == 0
+    assert len(logs.doomed) == 0
 
 
 def test_a_deleted_partition_is_renamed_and_later_gone() -> None:
@@ -280,7 +292,9 @@ def test_a_deleted_partition_is_renamed_and_later_gone() -> None:
     # Made again, deleted again: both wait under names of their own.
     fill(logs.get_or_create(T0, ID), 1)
     logs.async_delete(T0)
-    assert logs.delete_doomed() == 2
+    assert unlink_due(logs, 0) == 0
+    assert unlink_due(logs, DELAY_MS - 1) == 0
+    assert unlink_due(logs, DELAY_MS) == 2
     assert not any(name.endswith("-delete") for name in system.list_directory("/d"))
 
 
@@ -292,7 +306,30 @@ def test_a_deletion_that_a_crash_interrupted_is_finished() -> None:
     system.detach()
     logs = manager(system.reopen())
     assert logs.logs() == []
-    assert logs.delete_doomed() == 1
+    assert unlink_due(logs, 7) == 0
+    assert unlink_due(logs, DELAY_MS + 7) == 1
+
+
+def test_each_file_waits_the_delay_of_its_own_topic() -> None:
+    system = new_disk()
+    logs = manager(system)
+    for topic_partition, delay_ms in ((T0, 10), (T1, 500)):
+        log = logs.get_or_create(
+            topic_partition, config=small_config(file_delete_delay_ms=delay_ms)
+        )
+        fill(log, 30)
+        log.truncate_to(0)
+
+    def doomed(directory: str) -> bool:
+        return any(name.endswith(".deleted") for name in system.list_directory(directory))
+
+    assert unlink_due(logs, 1000) == 0
+    assert unlink_due(logs, 1009) == 0
+    assert unlink_due(logs, 1010) > 0
+    assert (doomed("/d/t-0"), doomed("/d/t-1")) == (False, True)
+    unlink_due(logs, 1500)
+    assert not doomed("/d/t-1")
+    assert len(logs.doomed) == 0
 
 
 def test_another_topic_of_the_same_name_is_refused() -> None:

@@ -1,21 +1,29 @@
 """DeleteRecords in a cluster: the question on the wire, and what becomes of every replica."""
 
+from typing import Any
+
 import pytest
 
 from replication.cluster.cluster import Cluster
 from replication.errors import ErrorCode
+from replication.events import LogDeleted, SegmentsDeleted
 from replication.wire.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from scenarios.simulation.world import World
 from storage.log import Log
 from storage.types import Offset, TopicPartition
 from tests.replication.cluster.stage import Stage, play, staged
 
 RECORDS = 9
+EAGER: dict[str, Any] = {
+    "log_flush_start_offset_checkpoint_interval_ms": "1000",
+    "log_initial_task_delay_ms": "0",
+}
 
 
 def request(
@@ -83,9 +91,29 @@ def test_what_lies_below_the_start_goes_with_the_retention_job_on_every_replica(
     play(story)
 
 
+def test_what_was_deleted_and_why_is_an_event_on_every_broker() -> None:
+    async def story(world: World) -> None:
+        async with staged(world, log_segment_delete_delay_ms="0", **EAGER) as stage:
+            _, leader = await produced(stage)
+            await stage.client.ask(stage.address(leader), request((0, 6)))
+            await world.clock("b1").sleep(301)
+            deleted = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=10_000)
+            await stage.client.ask(stage.address(leader), deleted)
+            await world.clock("b1").sleep(5)
+
+    world = World(seed=1)
+    world.run(story)
+    told = [each.event for each in world.trace.entries]
+    segments = [each for each in told if isinstance(each, SegmentsDeleted)]
+    assert [(each.first_offset, each.end_offset, each.cause) for each in segments] == [
+        (0, 6, "log start")
+    ] * 3
+    assert [each.cause for each in told if isinstance(each, LogDeleted)] == ["topic deleted"] * 3
+
+
 def test_a_log_start_that_was_checkpointed_outlives_a_power_cut() -> None:
     async def story(world: World) -> None:
-        async with staged(world, log_flush_start_offset_checkpoint_interval_ms="1000") as stage:
+        async with staged(world, **EAGER) as stage:
             _, leader = await produced(stage)
             await stage.client.ask(stage.address(leader), request((0, 4)))
             await world.clock("b1").sleep(2)

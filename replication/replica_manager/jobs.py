@@ -1,0 +1,156 @@
+"""What looks after the logs in the background (LogManager.startup's schedule in Kafka).
+
+    every second                                     sync closed segments; unlink what is due
+    log.retention.check.interval.ms                  old segments go               retention.py
+    log.flush.scheduler.interval.ms                  sync what flush.ms asks for
+    log.flush.offset.checkpoint.interval.ms          recovery points
+    log.flush.start.offset.checkpoint.interval.ms    log starts
+    producer.id.expiration.check.interval.ms         forget silent producers
+
+The first four of Kafka's own begin `log.initial.task.delay.ms` after the start.
+
+Rule 1: what touches the disk for long is offloaded, on what was prepared on the loop.
+
+Rule 2: a log may be closed, or its epochs be written, by a change of roles: whoever syncs or
+deletes holds the same lock, `one_change_at_a_time`.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+
+import attrs
+import trio
+
+from replication.config import BrokerConfig
+from replication.config.keys import LONG_MAX
+from replication.events import EventSink, LogDeleted
+from replication.net.seams import NodeClock, Offload
+from replication.partition import Partition
+from replication.replica_manager.hosted import HostedPartitions
+from replication.replica_manager.retention import delete_old_segments
+from storage.errors import KafkaStorageError
+from storage.log import Log
+from storage.log_manager import LogManager
+from storage.types import TopicPartition
+
+EVERY_SECOND_MS = 1000
+
+
+@attrs.frozen
+class Job:
+    """`work`, first after `delay_ms` and then every `interval_ms`."""
+
+    delay_ms: float
+    interval_ms: float
+    work: Callable[[], Awaitable[None]]
+
+
+@attrs.define(eq=False, kw_only=True)
+class LogJobs:
+    config: BrokerConfig
+    hosted: HostedPartitions
+    log_manager: LogManager
+    clock: NodeClock
+    offload: Offload
+    sink: EventSink
+    one_change_at_a_time: trio.Lock
+    log_start_moved: Callable[[TopicPartition], object]
+    on_storage_failure: Callable[[Partition, KafkaStorageError], None]
+    _flushed: dict[TopicPartition, tuple[int, int]] = attrs.field(factory=dict, init=False)
+    """How often each log had been flushed when it was last looked at, and the look before."""
+    _last_look_ms: int = attrs.field(default=-1, init=False)
+
+    def jobs(self) -> Iterator[Job]:
+        config, delay_ms = self.config, self.config.log_initial_task_delay_ms
+        yield Job(EVERY_SECOND_MS, EVERY_SECOND_MS, self.flush_rolled)
+        yield Job(EVERY_SECOND_MS, EVERY_SECOND_MS, self.unlink_doomed)
+        yield Job(delay_ms, config.log_retention_check_interval_ms, self.delete_old_segments)
+        if config.log_flush_scheduler_interval_ms < LONG_MAX:
+            yield Job(delay_ms, config.log_flush_scheduler_interval_ms, self.flush_dirty)
+        yield Job(
+            delay_ms,
+            config.log_flush_offset_checkpoint_interval_ms,
+            self.checkpoint_recovery_points,
+        )
+        yield Job(
+            delay_ms,
+            config.log_flush_start_offset_checkpoint_interval_ms,
+            self.checkpoint_log_start_offsets,
+        )
+        expiry_ms = config.producer_id_expiration_check_interval_ms
+        yield Job(expiry_ms, expiry_ms, self.expire_producers)
+
+    # Syncing.
+
+    async def flush_rolled(self) -> None:
+        """Sync closed segments, so that a crash need not read them again."""
+        rolled = self.log_manager.take_rolled()
+        if rolled:
+            await self._flush(rolled)
+
+    async def flush_dirty(self) -> None:
+        """Sync each log that holds anything unsynced, and has not been for its `flush.ms`."""
+        now_ms = self.clock.now_ms()
+        due = [log for log in self.log_manager.logs() if self._is_due(log, now_ms)]
+        self._last_look_ms = now_ms
+        if due:
+            await self._flush(due)
+
+    def _is_due(self, log: Log, now_ms: int) -> bool:
+        """Whether `log` is dirty, and was last flushed `flush.ms` ago or up to a look earlier."""
+        known = self._flushed.get(log.topic_partition)
+        if known is None or known[0] != log.flushes:
+            known = self._flushed[log.topic_partition] = (log.flushes, self._last_look_ms)
+        dirty = log.log_end_offset > log.recovery_point
+        return dirty and (known[1] < 0 or now_ms - known[1] >= log.config.flush_ms)
+
+    async def _flush(self, logs: list[Log]) -> None:
+        async with self.one_change_at_a_time:
+            for log in logs:
+                await self._flush_one(log)
+
+    async def _flush_one(self, log: Log) -> None:
+        if log.closed or log.failed:
+            return
+        plan = log.flush_plan()
+        try:
+            await self.offload(plan.sync)
+        except OSError as error:
+            raise log.fail(error) from error
+        log.commit_flush(plan)
+
+    # Both on the loop: a lowered one must not be overtaken by an older one.
+
+    async def checkpoint_recovery_points(self) -> None:
+        self.log_manager.checkpoint_recovery_points()
+
+    async def checkpoint_log_start_offsets(self) -> None:
+        self.log_manager.checkpoint_log_start_offsets()
+
+    # Deleting.
+
+    async def delete_old_segments(self) -> None:
+        async with self.one_change_at_a_time:
+            await delete_old_segments(
+                self.hosted, self.clock, self.log_start_moved, self.on_storage_failure
+            )
+
+    async def unlink_doomed(self) -> None:
+        """Remove for good what has waited long enough (`storage.doomed`)."""
+        doomed = self.log_manager.doomed
+        due = doomed.due_by(self.clock.now_ms())
+        if not due:
+            return
+        gone = await self.offload(partial(self.log_manager.unlink, due))
+        doomed.forget(due)
+        for each in gone:
+            if each.log is not None:
+                self.sink(LogDeleted(partition=each.log, path=each.path, cause=each.cause))
+
+    # Producers.
+
+    async def expire_producers(self) -> None:
+        """Forget those that have been silent for `producer.id.expiration.ms`."""
+        for partition in self.hosted:
+            partition.log.producers.remove_expired(self.clock.wall_ms())
+            await trio.lowlevel.checkpoint()

@@ -1,0 +1,62 @@
+"""What has been renamed out of the way, each until it may be unlinked.
+
+    segment `.deleted`, directory `-delete`      add ──> due_by(now) ──> unlink
+                                                         its delay begins here
+
+Rule 1: everything waits its own `file.delete.delay.ms`: a segment that of its topic, a whole
+log that of its broker, as in Kafka (LocalLog.deleteSegmentFiles, LogManager.deleteLogs).
+
+Rule 2: nothing here knows the time. A wait begins when somebody who does first asks for what
+is due, so whoever asks every second unlinks at most two seconds late, and never early.
+
+Rule 3: `add` may be called in any thread, `due_by` and `forget` in one.
+"""
+
+import attrs
+
+from storage.filesystem import FileSystem
+from storage.types import TopicPartition
+
+
+@attrs.define(eq=False, kw_only=True)
+class DoomedFile:
+    """A file, or a directory and all in it."""
+
+    path: str
+    log_dir: str
+    delay_ms: int
+    # Set for a whole log: whose it was, and why it goes.
+    log: TopicPartition | None = None
+    cause: str = ""
+    due_ms: int | None = None
+
+    def unlink(self, file_system: FileSystem) -> None:
+        if file_system.is_directory(self.path):
+            file_system.remove_tree(self.path)
+        else:
+            file_system.remove(self.path)
+
+
+@attrs.define(eq=False)
+class DoomedFiles:
+    _waiting: list[DoomedFile] = attrs.field(factory=list)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, doomed: DoomedFile) -> None:
+        self._waiting.append(doomed)
+
+    def due_by(self, now_ms: int) -> list[DoomedFile]:
+        due = []
+        for doomed in list(self._waiting):
+            if doomed.due_ms is None:
+                doomed.due_ms = now_ms + doomed.delay_ms
+            if doomed.due_ms <= now_ms:
+                due.append(doomed)
+        return due
+
+    def forget(self, gone: list[DoomedFile]) -> None:
+        """They are unlinked, or lie on a disk that is lost."""
+        for doomed in gone:
+            self._waiting.remove(doomed)
