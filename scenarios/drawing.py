@@ -9,10 +9,12 @@ whether its broker runs or not.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from storage.batch_stream import BatchStream
 from storage.filesystem import FileSystem
 from storage.record_batch import BatchHeader
+from storage.types import LeaderEpoch, Offset
 
 
 def batches_of(file_system: FileSystem, directory: str) -> list[BatchHeader]:
@@ -31,11 +33,26 @@ def batches_of(file_system: FileSystem, directory: str) -> list[BatchHeader]:
     return headers
 
 
-def draw(batches: Iterable[BatchHeader]) -> str:
-    runs: list[tuple[int, int, int]] = []
+class Run(NamedTuple):
+    """Records of one leader epoch that stand in a row; both offsets are in it."""
+
+    leader_epoch: LeaderEpoch
+    first: Offset
+    last: Offset
+
+
+def runs_of(batches: Iterable[BatchHeader]) -> list[Run]:
+    runs: list[Run] = []
     for batch in batches:
-        if runs and runs[-1][0] == batch.leader_epoch and runs[-1][2] + 1 == batch.base_offset:
-            runs[-1] = (batch.leader_epoch, runs[-1][1], batch.last_offset)
+        if runs and (runs[-1].leader_epoch, runs[-1].last + 1) == (
+            batch.leader_epoch,
+            batch.base_offset,
+        ):
+            runs[-1] = runs[-1]._replace(last=batch.last_offset)
         else:
-            runs.append((batch.leader_epoch, batch.base_offset, batch.last_offset))
-    return "".join(f"[e{epoch}: {first}-{last}]" for epoch, first, last in runs) or "[]"
+            runs.append(Run(batch.leader_epoch, batch.base_offset, batch.last_offset))
+    return runs
+
+
+def draw(batches: Iterable[BatchHeader]) -> str:
+    return "".join(f"[e{epoch}: {first}-{last}]" for epoch, first, last in runs_of(batches)) or "[]"

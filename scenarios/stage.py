@@ -12,9 +12,11 @@ import attrs
 import trio
 
 from replication.errors import UnderstudyError
+from replication.events import fan_out
+from scenarios.report.recording import Recording
 from scenarios.script import ScriptError
 from scenarios.simulation.checkers import Checkers
-from scenarios.simulation.client import ReadRecord, SentBatch, StoryClient
+from scenarios.simulation.client import CLIENT, ReadRecord, SentBatch, StoryClient
 from scenarios.simulation.cluster import (
     BROKER_PORT,
     CONTROLLER,
@@ -25,8 +27,6 @@ from scenarios.simulation.world import World
 from storage.errors import StorageError
 from storage.types import TopicPartition
 
-CLIENT = "client"
-
 
 @attrs.define(eq=False, kw_only=True)
 class Stage:
@@ -35,6 +35,7 @@ class Stage:
     world: World
     stack: AsyncExitStack
     checkers: Checkers = attrs.field(factory=Checkers)
+    recording: Recording | None = None
     batches: list[SentBatch] = attrs.field(factory=list, init=False)
     accounted: dict[TopicPartition, list[ReadRecord]] = attrs.field(factory=dict, init=False)
     """What was there when the ledger was last asked for."""
@@ -44,6 +45,10 @@ class Stage:
     _background: trio.Nursery | None = attrs.field(default=None, init=False)
     _coming_and_going: int = attrs.field(default=0, init=False)
     _waiting: list[SentBatch] = attrs.field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if self.recording is not None:
+            self.recording.begin(self.world)
 
     @property
     def cluster(self) -> SimulatedCluster:
@@ -60,12 +65,19 @@ class Stage:
     async def open(self, *, brokers: int, properties: dict[str, str]) -> None:
         if self._cluster is not None:
             raise ScriptError("a story has one cluster")
+        # The recording first: it is to have seen what the checkers end a run for.
+        watcher = (
+            self.checkers if self.recording is None else fan_out(self.recording, self.checkers)
+        )
         cluster = await self.stack.enter_async_context(
             open_simulated_cluster(
-                self.world, brokers=brokers, properties=properties, watcher=self.checkers
+                self.world, brokers=brokers, properties=properties, watcher=watcher
             )
         )
         self._cluster = self.checkers.cluster = cluster
+        if self.recording is not None:
+            self.recording.cluster = cluster
+            self.stack.callback(self.recording.end)
         self._client = StoryClient(
             name=CLIENT,
             seams=self.world.node(CLIENT),

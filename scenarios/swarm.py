@@ -29,6 +29,7 @@ from replication.events import LeaderElected
 from replication.verify import Different
 from scenarios.commands import carry_out, compare_copies
 from scenarios.misfortune import Misfortune
+from scenarios.report.recording import Recording
 from scenarios.simulation.checkers import Checkers
 from scenarios.simulation.client import Acked, ReadRecord, Refused, SentBatch
 from scenarios.simulation.cluster import node_name
@@ -81,7 +82,7 @@ def run_seeds(seeds: Iterable[int], *, jobs: int) -> Iterator[SwarmRun]:
         yield from executor.map(run_seed, seeds)
 
 
-def run_seed(seed: int) -> SwarmRun:
+def run_seed(seed: int, recording: Recording | None = None) -> SwarmRun:
     """The run of that seed; whatever goes wrong in it ends it, and is told in it."""
     world = World(seed)
     lines: list[str] = []
@@ -92,12 +93,14 @@ def run_seed(seed: int) -> SwarmRun:
     async def story(world: World) -> None:
         with raising_only_one():
             async with AsyncExitStack() as stack:
-                stage = Stage(world=world, stack=stack, checkers=checkers)
+                stage = Stage(world=world, stack=stack, checkers=checkers, recording=recording)
                 misfortune = Misfortune(
                     chance=world.chance("misfortune"), stage=stage, partitions=partitions
                 )
                 for line in misfortune.lines():
                     lines.append(line)
+                    if recording is not None:
+                        recording.carried_out(line)
                     answer.extend(await carry_out(stage, line))
                     stage.checkers.look()
                 for partition in partitions:

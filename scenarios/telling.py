@@ -15,6 +15,7 @@ import attrs
 from replication.cluster.node_scope import raising_only_one
 from replication.errors import UnderstudyError
 from scenarios.commands import carry_out
+from scenarios.report.recording import Recording
 from scenarios.script import Script, ScriptError, StoryChangedError, difference
 from scenarios.simulation.world import World
 from scenarios.stage import Stage
@@ -44,7 +45,9 @@ class Telling:
             raise StoryChangedError(f"the story has changed (seed {self.seed}):\n{self.changes}")
 
 
-def tell(script: Script, *, seed: int = DEFAULT_SEED) -> Telling:
+def tell(
+    script: Script, *, seed: int = DEFAULT_SEED, recording: Recording | None = None
+) -> Telling:
     """Tell it in a world grown from `seed`; nothing is compared yet."""
     world = World(seed)
     answers: list[tuple[str, ...]] = []
@@ -52,10 +55,12 @@ def tell(script: Script, *, seed: int = DEFAULT_SEED) -> Telling:
     async def story(world: World) -> None:
         with raising_only_one():
             async with AsyncExitStack() as stack:
-                stage = Stage(world=world, stack=stack)
+                stage = Stage(world=world, stack=stack, recording=recording)
                 for step in script.steps:
                     answer: list[str] = []
                     for number, command in enumerate(step.commands, start=step.line):
+                        if recording is not None:
+                            recording.carried_out(command)
                         answer += await _carry_out(stage, command, number)
                     answers.append(tuple(answer))
                 stage.checkers.look()

@@ -21,12 +21,25 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scenarios.report import Recording
     from scenarios.telling import Telling
 
 AT_LEAST_ONE = click.IntRange(min=1)
 PROGRESS_SECONDS = 5.0
 DIVIDER = "----"
 OUTPUT = click.option("--output", type=click.Choice(["table", "json"]), default="table")
+REPORT = click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a page that shows the run: messages, logs, decisions and their causes.",
+)
+SHIVIZ = click.option(
+    "--shiviz",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the run's messages in ShiViz's log format.",
+)
 
 
 @click.group(name="scenario")
@@ -57,16 +70,33 @@ def list_stories(output: str) -> None:
 @click.option("--seed", default=1, show_default=True, help="The world it is told in.")
 @click.option("--record", is_flag=True, help="Write the answers into the story.")
 @click.option("--trace", is_flag=True, help="Also every event, with its virtual time.")
+@REPORT
+@SHIVIZ
 @OUTPUT
-def run(name: str, seed: int, *, record: bool, trace: bool, output: str) -> None:
+def run(
+    name: str,
+    seed: int,
+    *,
+    record: bool,
+    trace: bool,
+    report: Path | None,
+    shiviz: Path | None,
+    output: str,
+) -> None:
     """Tell the story NAME: its name, the beginning of it, a scenario, or a file."""
+    from scenarios.report import Recording
     from scenarios.script import find_story, read_story
     from scenarios.telling import tell
 
     path = find_story(name)
     began = time.monotonic()
-    telling = tell(read_story(path), seed=seed)
+    recording = Recording() if report or shiviz else None
+    telling = tell(read_story(path), seed=seed, recording=recording)
     took = time.monotonic() - began
+    if recording is not None:
+        told = telling.told
+        steps = [(step.commands, step.answer) for step in told.steps]
+        _write_report(recording, told.title or path.stem, steps, report=report, shiviz=shiviz)
     if record:
         path.write_text(str(telling.told), encoding="utf-8")
     if output == "json":
@@ -76,6 +106,23 @@ def run(name: str, seed: int, *, record: bool, trace: bool, output: str) -> None
     if not record and telling.changes:
         click.echo(f"understudy: the story has changed:\n{telling.changes}", err=True)
         sys.exit(1)
+
+
+def _write_report(
+    recording: "Recording",
+    title: str,
+    steps: "Sequence[tuple[Sequence[str], Sequence[str]]]",
+    *,
+    report: Path | None,
+    shiviz: Path | None,
+) -> None:
+    from scenarios.report import page, scene_of, to_shiviz
+
+    scene = scene_of(recording, title=title, steps=steps)
+    if report is not None:
+        report.write_text(page(scene), encoding="utf-8")
+    if shiviz is not None:
+        shiviz.write_text(to_shiviz(scene), encoding="utf-8")
 
 
 def _show(telling: "Telling", took: float, *, trace: bool) -> None:
@@ -135,13 +182,20 @@ def swarm(seeds: int, first: int, jobs: int) -> None:
 @command.command(name="replay")
 @click.option("--seed", required=True, type=int, help="Of a run of the swarm.")
 @click.option("--trace", is_flag=True, help="Also every event, with its virtual time.")
-def replay(seed: int, *, trace: bool) -> None:
+@REPORT
+@SHIVIZ
+def replay(seed: int, *, trace: bool, report: Path | None, shiviz: Path | None) -> None:
     """A run of the swarm again: what befell the cluster, and what came of it."""
+    from scenarios.report import Recording
     from scenarios.swarm import run_seed
 
     began = time.monotonic()
-    run = run_seed(seed)
+    recording = Recording() if report or shiviz else None
+    run = run_seed(seed, recording)
     took = time.monotonic() - began
+    if recording is not None:
+        steps = [(run.lines, run.answer)]
+        _write_report(recording, f"Seed {seed}", steps, report=report, shiviz=shiviz)
     click.echo("\n".join([*run.lines, DIVIDER, *run.answer, ""]))
     if trace:
         click.echo(run.trace + "\n")

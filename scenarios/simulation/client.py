@@ -45,6 +45,9 @@ from storage.types import Offset, TopicPartition
 T = TypeVar("T")
 Address: TypeAlias = tuple[str, int]
 
+CLIENT = "client"
+"""Its name, and that of its machine."""
+
 CREATE_TOPICS_VERSION = 7
 METADATA_VERSION = 12
 PRODUCE_VERSION = 11

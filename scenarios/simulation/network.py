@@ -28,7 +28,7 @@ from replication.errors import PeerUnavailableError
 from replication.events import EventSink, ignore
 from scenarios.simulation.clock import SimulatedClock
 from scenarios.simulation.links import Host, Link, Received
-from scenarios.simulation.streams import Pipe, SimulatedConnection
+from scenarios.simulation.streams import Pipe, SimulatedConnection, Tap
 from scenarios.simulation.trace import ConnectionsReset, LinkCut, LinkHealed
 
 LOCAL = {"", "0.0.0.0", "::", "127.0.0.1", "::1", "localhost"}  # noqa: S104  names, not a bind
@@ -93,6 +93,7 @@ class SimulatedNetwork:
     chance: random.Random
     sink: EventSink = ignore
     on_received: Received = lambda _data, _link: None
+    tap: Tap | None = None
     least_delay: float = 0.0005
     mean_extra_delay: float = 0.0005
     _hosts: dict[str, Host] = attrs.field(factory=dict, init=False)
@@ -212,10 +213,12 @@ class SimulatedNetwork:
     ) -> SimulatedConnection:
         port, self._next_port = self._next_port, self._next_port + 1
         outgoing, incoming = Pipe(there), Pipe(back)
-        here = SimulatedConnection(incoming, outgoing, peer, self.on_received)
+        here = SimulatedConnection(incoming, outgoing, peer, self.on_received, self.tap)
         other = SimulatedConnection(
-            outgoing, incoming, f"{there.source.name}:{port}", self.on_received
+            outgoing, incoming, f"{there.source.name}:{port}", self.on_received, self.tap
         )
+        if self.tap is not None:
+            self.tap.opened(requests=outgoing, responses=incoming)
         here.other, other.other = other, here
         # Ends that are both closed matter to nobody any more.
         for end in [end for end in self._ends if end.closed and end.other and end.other.closed]:

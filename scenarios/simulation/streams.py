@@ -21,6 +21,7 @@ import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 import attrs
 import trio
@@ -102,6 +103,16 @@ class Pipe:
         return size
 
 
+class Tap(Protocol):
+    """Whoever listens in on all connections; it changes nothing."""
+
+    def opened(self, requests: Pipe, responses: Pipe) -> None: ...
+
+    def sent(self, pipe: Pipe, chunk: memoryview, now: float) -> None: ...
+
+    def received(self, pipe: Pipe, size: int, now: float) -> None: ...
+
+
 @attrs.define(eq=False, repr=False)
 class SimulatedConnection:
     """One end; the other one is `other`."""
@@ -110,6 +121,7 @@ class SimulatedConnection:
     outgoing: Pipe
     peer: str
     on_received: Received
+    tap: Tap | None = None
     other: "SimulatedConnection | None" = attrs.field(default=None, init=False)
     closed: bool = attrs.field(default=False, init=False)
     _changed: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
@@ -136,6 +148,8 @@ class SimulatedConnection:
                 self.incoming.settle(trio.current_time())
                 if size := self.incoming.take(buffer):
                     self.on_received(buffer[:size], self.incoming.link)
+                    if self.tap is not None:
+                        self.tap.received(self.incoming, size, trio.current_time())
                     self.wake_both()  # the sender has room again
                     return size
                 if self.incoming.end is End.CLOSED:
@@ -195,7 +209,10 @@ class SimulatedConnection:
             if room <= 0:
                 await self._wait_for_change()
                 continue
-            self.outgoing.push(memoryview(bytes(view[:room])), now=now)
+            chunk = memoryview(bytes(view[:room]))
+            self.outgoing.push(chunk, now=now)
+            if self.tap is not None:
+                self.tap.sent(self.outgoing, chunk, now)
             view = view[room:]
             if self.peer_host.boots != self._peer_boots:
                 self._expect_reset(now)

@@ -1,0 +1,213 @@
+"""The page that shows a run: what it is drawn from, and that a browser can draw it."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from scenarios.drawing import Run
+from scenarios.report import Recording, Scene, page, scene_of, to_shiviz
+from scenarios.report.labels import label
+from scenarios.report.scene import IDLE
+from scenarios.script import find_story, read_story
+from scenarios.swarm import run_seed
+from scenarios.telling import Telling, tell
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+STEPS_THROUGH_ALL = """
+<script>
+for (const box of document.querySelectorAll("#kinds input")) box.click();
+for (let index = 0; index < moments.length; index++) show(index, false);
+const root = document.documentElement;
+root.dataset.seen = moments.length;
+root.dataset.overflows = root.scrollWidth > window.innerWidth;
+</script>
+"""
+
+
+@pytest.fixture(scope="module")
+def told() -> tuple[Telling, Scene]:
+    recording = Recording()
+    telling = tell(read_story(find_story("S65")), seed=1, recording=recording)
+    steps = [(step.commands, step.answer) for step in telling.told.steps]
+    return telling, scene_of(recording, title=telling.told.title, steps=steps)
+
+
+def test_a_run_that_is_recorded_is_the_run_that_is_not(told: tuple[Telling, Scene]) -> None:
+    telling, _ = told
+    assert telling.trace_hash == tell(read_story(find_story("S65")), seed=1).trace_hash
+    assert run_seed(3, Recording()).trace_hash == run_seed(3).trace_hash
+
+
+def test_messages_arrive_after_they_were_sent_and_answers_after_questions(
+    told: tuple[Telling, Scene],
+) -> None:
+    _, scene = told
+    assert all(arrow["api"] != "?" for arrow in scene.arrows)
+    arrived = [each for each in scene.arrows if each["there"] is not None]
+    assert all(each["there"] > each["sent"] for each in arrived)
+    said = [(each["api"], each["from"], each["to"], each["says"]) for each in scene.arrows]
+    assert [each for each in said if each[0].startswith("Produce")] == [
+        ("Produce", "client", "b1", "t-0 acks=all"),
+        ("Produce answer", "b1", "client", "t-0 at 0"),
+        ("Produce", "client", "b1", "t-0 acks=1"),
+        ("Produce answer", "b1", "client", "t-0 at 3"),
+        ("Produce", "client", "b1", "t-0 acks=all"),  # b1 dies with it
+        ("Produce", "client", "b2", "t-0 acks=all"),
+        ("Produce answer", "b2", "client", "t-0 at 3"),
+    ]
+    assert ("Fetch answer", "b2", "b1", "t-0 diverges: e0@3") in said
+
+
+def test_what_a_cut_swallowed_is_lost(told: tuple[Telling, Scene]) -> None:
+    _, scene = told
+    lost = {(each["to"], each["says"]) for each in scene.arrows if each["there"] is None}
+    assert {("b2", "t-0 3-3, HW 3"), ("b3", "t-0 3-3, HW 3")} <= lost
+
+
+def test_the_logs_end_as_the_story_shows_them(told: tuple[Telling, Scene]) -> None:
+    telling, scene = told
+    last = {each["node"]: each for each in scene.logs if each["partition"] == "t-0"}
+    shown = [
+        re.match(r"(b\d)  (\[.*\])\s+HW (\d+)  LEO (\d+)  (\w+)", line)
+        for step in telling.told.steps
+        for line in step.answer
+    ]
+    for match in [each for each in shown if each][-3:]:
+        log = last[match[1]]
+        runs = [Run(*run) for run in log["runs"]]
+        assert "".join(f"[e{run.leader_epoch}: {run.first}-{run.last}]" for run in runs) == match[2]
+        assert (log["high_watermark"], log["log_end_offset"]) == (int(match[3]), int(match[4]))
+        assert log["role"] == match[5]
+
+
+def test_every_decision_says_why(told: tuple[Telling, Scene]) -> None:
+    _, scene = told
+    why = {str(each["name"]): str(each["why"]) for each in scene.marks}
+    assert why["leader_elected"].startswith("b2 leads t-0 in epoch 1 after b1")
+    assert "first live replica of the in-sync set" in why["leader_elected"]
+    assert why["log_truncated"] == (
+        "cuts t-0 from 5 to 3: diverging epoch; its high watermark was 3"
+    )
+    assert "it has reached the high watermark" in why["isr_change_proposed"]
+
+
+def test_a_message_without_words_of_its_own_says_nothing() -> None:
+    assert label(object(), {}) == ""
+
+
+# ShiViz.
+
+
+def test_a_receiver_has_seen_all_that_the_sender_had(told: tuple[Telling, Scene]) -> None:
+    _, scene = told
+    parser, _, *lines = to_shiviz(scene, idle=True).splitlines()
+    expression = re.compile(parser.replace("(?<", "(?P<").replace(r"\n", "\n"))
+    clocks: dict[str, list[dict[str, int]]] = defaultdict(list)
+    sent: dict[tuple[str, str, str], list[dict[str, int]]] = defaultdict(list)
+    received = 0
+    for head, what in zip(lines[::2], lines[1::2], strict=True):
+        match = expression.fullmatch(f"{head}\n{what}")
+        assert match, (head, what)
+        host, clock = match["host"], json.loads(match["clock"])
+        assert clock[host] == len(clocks[host]) + 1, "each line counts one"
+        if clocks[host]:
+            assert all(clock.get(key, 0) >= count for key, count in clocks[host][-1].items())
+        clocks[host].append(clock)
+        if what.startswith("to "):
+            to, _, said = what.removeprefix("to ").partition(": ")
+            sent[host, to, said].append(clock)
+        if what.startswith("from "):
+            source, _, said = what.removeprefix("from ").partition(": ")
+            received += 1
+            assert any(
+                all(clock.get(key, 0) >= count for key, count in each.items())
+                for each in sent[source, host, said]
+            )
+    assert received == sum(each["there"] is not None for each in scene.arrows)
+    assert len(to_shiviz(scene)) < len(to_shiviz(scene, idle=True))
+    assert any(each["kind"] == IDLE for each in scene.arrows)
+
+
+# The page.
+
+
+def test_the_page_loads_nothing_and_nothing_in_it_ends_its_data() -> None:
+    scene = Scene(
+        title="a </script> & <b>",
+        seed=1,
+        trace_hash="0" * 64,
+        virtual_seconds=0.0,
+        lanes=["client"],
+        partitions=[],
+        steps=[{"commands": ["</script><script>alert(1)"], "answer": []}],
+        commands=[],
+        marks=[],
+        arrows=[],
+        logs=[],
+    )
+    text = page(scene)
+    assert text.count("</script>") == 2
+    assert "<title>a &lt;/script&gt; &amp; &lt;b&gt;</title>" in text
+    assert not re.search(r"""(src|href)\s*=|@import|url\(["']?http""", text)
+    data = re.search(r'id="scene">(.*?)</script>', text, re.DOTALL)
+    assert data
+    assert json.loads(data[1])["title"] == scene.title
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium found (Debian: apt install chromium)")
+@pytest.mark.parametrize(
+    ("width", "dark"), [(390, False), (1400, True)], ids=["phone", "desktop, dark"]
+)
+def test_a_browser_draws_every_moment_without_a_fault(
+    tmp_path: Path,
+    told: tuple[Telling, Scene],
+    width: int,
+    dark: bool,
+) -> None:
+    _, scene = told
+    file = tmp_path / "report.html"
+    file.write_text(page(scene).replace("</body>", STEPS_THROUGH_ALL + "</body>"))
+    root = _root_of(file, tmp_path, width=width, dark=dark)
+    assert "data-faults" not in root, root
+    assert 'data-ready="yes"' in root
+    assert 'data-overflows="false"' in root
+    seen = re.search(r'data-seen="(\d+)"', root)
+    assert seen
+    assert int(seen[1]) > len(scene.marks) / 2
+
+
+def _root_of(file: Path, profile: Path, *, width: int, dark: bool) -> str:
+    """The html element as the browser has it once all scripts have run."""
+    assert CHROMIUM is not None, "looked for before"
+    done = subprocess.run(
+        [
+            CHROMIUM,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            *(["--force-dark-mode"] if dark else []),
+            f"--user-data-dir={profile / 'profile'}",
+            f"--window-size={width},900",
+            "--virtual-time-budget=10000",
+            "--dump-dom",
+            file.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    match = re.search(r"<html[^>]*>", done.stdout)
+    assert match, done.stderr
+    return match[0]
