@@ -23,6 +23,7 @@
     │   └── InconsistentMetadataError   meta.properties names another cluster or broker
     ├── InconsistentTopicIdError      partition.metadata names another topic of that name
     ├── RegionAbortedError            truncated below a region that was being sent
+    ├── CleaningAbortedError          the log was cut or deleted while it was compacted
     └── KafkaStorageError             a write or a sync failed: the directory is offline
 
 A refused append changes nothing. A failed write or sync closes the log to further
@@ -134,6 +135,10 @@ class InconsistentTopicIdError(StorageError):
 
 class RegionAbortedError(StorageError):
     """The log was truncated below bytes that were on their way to somebody."""
+
+
+class CleaningAbortedError(StorageError):
+    """The log was cut, deleted or closed while it was compacted; nothing is lost by that."""
 
 
 class KafkaStorageError(StorageError):

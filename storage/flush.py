@@ -42,14 +42,15 @@ class Syncing:
             region.file.sync()
         for path in self.paths:
             with contextlib.suppress(FileNotFoundError):  # it was truncated away
-                _sync_path(self.file_system, path)
+                sync_path(self.file_system, path)
         if self.directory is not None:
             with contextlib.suppress(FileNotFoundError):
                 self.file_system.sync_directory(self.directory)
                 self.file_system.sync_directory(os.path.dirname(self.directory) or ".")
 
 
-def _sync_path(file_system: FileSystem, path: str) -> None:
+def sync_path(file_system: FileSystem, path: str) -> None:
+    """Make the bytes of a closed file last."""
     file = file_system.open(path)
     try:
         file.sync()

@@ -19,12 +19,13 @@ What the records mean (epochs, producers, who may append what) is `storage.log`'
 
 import contextlib
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
+from storage.cleaner import swap
 from storage.config import LogConfig
-from storage.errors import KafkaStorageError
+from storage.errors import CleaningAbortedError, KafkaStorageError
 from storage.file_region import FileRegion
 from storage.filesystem import FileSystem
 from storage.flush import FlushPlan, Syncing, nothing_to_sync
@@ -70,6 +71,9 @@ class LogHooks:
     doomed: Callable[["LocalLog", list[str]], None] = lambda _log, _paths: None
     # Segments have left the log.
     deleted: Callable[["LocalLog", DeletedSegments], None] = lambda _log, _deleted: None
+    # About to be cut, so that the active segment will begin there: what is said of records
+    # from there on, or is being done with them, is void.
+    cut: Callable[["LocalLog", Offset], None] = lambda _log, _offset: None
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -250,6 +254,7 @@ class LocalLog:
         cut = floor.locate(offset)
         # All of the batch that reaches past `offset` goes, and may come back in a crash.
         kept = floor.end_offset if cut is None else floor.end_before(cut)
+        self.hooks.cut(self, floor.base_offset)
         self._lower_marks(min(offset, kept), offset)
         self._drop_segments_after(offset)
         self.segments.active.truncate_to(offset)
@@ -259,6 +264,7 @@ class LocalLog:
         self._bound = None
 
     def _empty(self, *, log_end_offset: Offset, log_start_offset: Offset) -> None:
+        self.hooks.cut(self, log_end_offset)
         self._lower_marks(min(log_end_offset, self.segments[0].base_offset), log_start_offset)
         self._drop_segments_after(-1)
         self.log_start_offset = log_start_offset
@@ -306,6 +312,30 @@ class LocalLog:
                 end_offset=end_offset,
             ),
         )
+
+    # Compacting.
+
+    def _replace(self, old: Sequence[Segment], base_offset: Offset) -> None:
+        """The `.cleaned` segment of `base_offset`, which is on the disk, in the place of `old`."""
+        held = list(self.segments)
+        if any(each not in held for each in old):
+            raise CleaningAbortedError(f"{self.topic_partition} has lost a segment meanwhile")
+        swap.prepare(self.file_system, self.directory, base_offset)
+        for each in old:
+            self.segments.remove(each)
+            self._doom(each)
+        swap.finish(self.file_system, self.directory, base_offset)
+        self.segments.add(
+            Segment.load(
+                self.file_system,
+                self.directory,
+                base_offset,
+                max_index_bytes=self.config.segment_index_bytes,
+                index_interval_bytes=self.config.index_interval_bytes,
+            )
+        )
+        self._name_changes += 1
+        self._bound = None
 
     # Syncing.
 
@@ -402,6 +432,8 @@ class LocalLog:
             raise self.fail(error) from error
 
     _reading = _writing
+    # For who works on its files beside it.
+    guarded = _writing
 
     def _check_usable(self) -> None:
         if self.failure is not None:

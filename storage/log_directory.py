@@ -20,6 +20,7 @@ from typing import Self
 import attrs
 
 from storage.checkpoint import (
+    CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -77,6 +78,7 @@ class LogDirectory:
     # As they stand on the disk.
     recovery_points: dict[TopicPartition, Offset] = attrs.field(factory=dict)
     log_start_offsets: dict[TopicPartition, Offset] = attrs.field(factory=dict)
+    cleaner_offsets: dict[TopicPartition, Offset] = attrs.field(factory=dict)
     _lock: Lock | None = None
 
     @classmethod
@@ -185,6 +187,7 @@ class LogDirectory:
         """Without one of them more is read again than need be, and nothing is lost."""
         self.recovery_points = self._read_or_warn(RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = self._read_or_warn(LOG_START_OFFSET_CHECKPOINT)
+        self.cleaner_offsets = self._read_or_warn(CLEANER_CHECKPOINT)
 
     def read_high_watermarks(self) -> dict[TopicPartition, Offset]:
         return self._checkpoint(HIGH_WATERMARK_CHECKPOINT).read()
@@ -196,6 +199,10 @@ class LogDirectory:
     def write_log_start_offsets(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         self._checkpoint(LOG_START_OFFSET_CHECKPOINT).write(offsets)
         self.log_start_offsets = dict(offsets)
+
+    def write_cleaner_offsets(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        self._checkpoint(CLEANER_CHECKPOINT).write(offsets)
+        self.cleaner_offsets = dict(offsets)
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         self._checkpoint(HIGH_WATERMARK_CHECKPOINT).write(offsets)

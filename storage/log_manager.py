@@ -27,6 +27,7 @@ from functools import partial
 
 import attrs
 
+from storage.cleaner.manager import CleanerManager
 from storage.config import LogConfig
 from storage.doomed import DoomedFile, DoomedFiles
 from storage.errors import CheckpointError, KafkaStorageError, LogDirectoryError
@@ -69,10 +70,14 @@ class LogManager:
         kw_only=True, default=_ignore_deletion
     )
     directories: list[LogDirectory] = attrs.field(init=False, factory=list)
+    cleaner: CleanerManager = attrs.field(init=False)
     _logs: dict[TopicPartition, Log] = attrs.field(init=False, factory=dict)
     _home: dict[TopicPartition, LogDirectory] = attrs.field(init=False, factory=dict)
     _rolled: dict[TopicPartition, None] = attrs.field(init=False, factory=dict)
     doomed: DoomedFiles = attrs.field(init=False, factory=DoomedFiles)
+
+    def __attrs_post_init__(self) -> None:
+        self.cleaner = CleanerManager(self._online)
 
     # Starting.
 
@@ -164,6 +169,7 @@ class LogManager:
             rolled=lambda log: self._rolled.__setitem__(log.topic_partition, None),
             doomed=doomed,
             deleted=lambda log, deleted: self.on_segments_deleted(log.topic_partition, deleted),
+            cut=lambda log, offset: self.cleaner.before_cut(directory, log.topic_partition, offset),
         )
 
     @property
@@ -285,6 +291,7 @@ class LogManager:
         log = self._logs.pop(topic_partition)
         directory = self._home.pop(topic_partition)
         self._rolled.pop(topic_partition, None)
+        self.cleaner.forget(topic_partition)
         if directory.failure is not None:
             log.close_uncleanly()
             return None
@@ -365,6 +372,8 @@ class LogManager:
             self._write_recovery_points(directory)
         if directory.log_start_offsets.get(key, 0) > log.log_start_offset:
             self._write_log_start_offsets(directory)
+        if directory.cleaner_offsets.get(key, 0) > log.log_end_offset:
+            self.cleaner.before_cut(directory, key, log.log_start_offset)
 
     def _write_log_start_offsets(self, directory: LogDirectory) -> None:
         directory.write_log_start_offsets(
@@ -387,6 +396,9 @@ class LogManager:
 
     def _live(self) -> list[LogDirectory]:
         return [directory for directory in self.directories if directory.failure is None]
+
+    def _online(self) -> list[tuple[Log, LogDirectory]]:
+        return [(log, directory) for directory in self._live() for log in self._logs_in(directory)]
 
     def _logs_in(self, directory: LogDirectory) -> list[Log]:
         return [

@@ -20,6 +20,8 @@ How it is opened, appended to and closed is `storage.log`'s; the bytes are `stor
 (UnifiedLog in Kafka.)
 """
 
+from collections.abc import Sequence
+
 import attrs
 
 from storage import producer_replay, retention, time_lookup
@@ -28,7 +30,7 @@ from storage.errors import OffsetOutOfRangeError
 from storage.leader_epoch_cache import LeaderEpochCache
 from storage.local_log import FetchDataInfo, LocalLog
 from storage.producer_state import ProducerStateManager
-from storage.segment import LogOffsetMetadata
+from storage.segment import LogOffsetMetadata, Segment
 from storage.time_lookup import TimestampedOffset
 from storage.transaction_index import AbortedTransaction, aborted_between
 from storage.types import LeaderEpoch, Offset, OffsetAndEpoch
@@ -197,6 +199,16 @@ class MarkedLog(LocalLog):
             self.producers.delete_snapshot(oldest.base_offset)
         if dropped:
             self._tell_deleted(cause, dropped, self.segments[0].base_offset)
+
+    def replace_segments(self, old: Sequence[Segment], base_offset: Offset) -> None:
+        """Put the `.cleaned` segment of `base_offset`, synced, in the place of `old`, neighbours
+        that it was made from; CleaningAbortedError where one of them has gone meanwhile.
+        """
+        self._check_usable()
+        with self._writing():
+            self._replace(old, base_offset)
+            for each in old[1:]:
+                self.producers.delete_snapshot(each.base_offset)
 
     # Truncating.
 

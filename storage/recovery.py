@@ -24,8 +24,7 @@ Rule 4: segments join. One that begins past the end of the one before it shows t
 has lost that one's tail, and goes with all that follow. (Only a gap too wide for an index to
 express is one that its writer left.)
 
-Rule 5: a crash in the middle of replacing files is finished here. `.deleted` and `.cleaned`
-files go; `.swap` files are complete, and take the place of what they cover.
+Rule 5: a crash in the middle of replacing files is finished first (`storage.cleaner.swap`).
 
 (LogLoader, LogSegment.recover in Kafka.)
 """
@@ -38,6 +37,7 @@ import attrs
 from storage import producer_replay
 from storage.append import marker_of
 from storage.checkpoint import EpochEntry
+from storage.cleaner import swap
 from storage.errors import CorruptIndexError, CorruptRecordError, InvalidRecordError
 from storage.filesystem import FileSystem
 from storage.index_file import MAX_RELATIVE_OFFSET
@@ -45,7 +45,6 @@ from storage.leader_epoch_cache import LeaderEpochCache
 from storage.producer_state import ProducerStateManager
 from storage.record_batch import HEADER_SIZE, BatchHeader, check_crc, read_header
 from storage.segment import (
-    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -53,9 +52,6 @@ from storage.segment import (
 )
 from storage.segments import Segments
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
-
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
 
 _WINDOW = 1 << 20
 
@@ -126,7 +122,7 @@ class Loader:
         self, *, clean: bool, recovery_point: Offset, log_start_offset: Offset
     ) -> LoadedSegments:
         """Every segment that can be believed; none where the log start lies past their end."""
-        self._finish_interrupted_work()
+        swap.finish_interrupted(self.file_system, self.directory)
         loaded = LoadedSegments(self._segments(), log_start_offset, clean)
         self.producers.remove_stray_snapshots([each.base_offset for each in loaded.segments])
         if loaded.segments and clean:
@@ -273,42 +269,6 @@ class Loader:
         """As they were at `offset`, where a segment begins."""
         self.producers.truncate_and_reload(log_start_offset, offset)
         producer_replay.rebuild(self.producers, Segments(segments), offset)
-
-    def _finish_interrupted_work(self) -> None:
-        names = self.file_system.list_directory(self.directory)
-        for name in names:
-            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)):
-                self.file_system.remove(os.path.join(self.directory, name))
-        swapped = [name for name in names if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
-        covered: list[tuple[Offset, Offset]] = []
-        for name in swapped:
-            base = _base_offset(name.removesuffix(SWAP_SUFFIX), LOG_SUFFIX)
-            if base is not None:
-                covered.append((base, self._swap_end(os.path.join(self.directory, name), base)))
-        if not covered:
-            return
-        low, high = min(base for base, _ in covered), max(end for _, end in covered)
-        for name in names:
-            stem, suffix = os.path.splitext(name)
-            if suffix in SEGMENT_SUFFIXES and stem.isdigit() and low <= int(stem) < high:
-                self.file_system.remove(os.path.join(self.directory, name))
-        for name in names:
-            if name.endswith(SWAP_SUFFIX):
-                path = os.path.join(self.directory, name)
-                self.file_system.rename(path, path.removesuffix(SWAP_SUFFIX))
-        self.file_system.sync_directory(self.directory)
-
-    def _swap_end(self, path: str, base: Offset) -> Offset:
-        """The offset after the last batch of a `.swap` file."""
-        file = self.file_system.open_for_reading(path)
-        try:
-            end, position, size = base, 0, file.size()
-            while position + HEADER_SIZE <= size:
-                header = read_header(file.read(position, HEADER_SIZE))
-                end, position = header.next_offset, position + header.size
-            return max(end, base + 1)
-        finally:
-            file.close()
 
 
 def sound_batches(

@@ -42,6 +42,9 @@ INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 DELETED_SUFFIX = ".deleted"
+# What a segment that is to replace others is called until it has: being written, and whole.
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 # How much is read at a time while walking headers: an index interval of small batches.
@@ -97,6 +100,8 @@ class Segment:
     base_offset: Offset
     max_index_bytes: int
     index_interval_bytes: int
+    # Behind each of its names: it is not part of the log yet.
+    name_suffix: str = ""
     # When it was made, for rolling segments whose records carry no time. None: not known yet.
     created_ms: int | None = None
     size: int = 0
@@ -124,20 +129,22 @@ class Segment:
         index_interval_bytes: int,
         wall_ms: int | None = None,
         preallocate_bytes: int = 0,
+        name_suffix: str = "",
     ) -> "Segment":
         """A new, empty one. Whatever files of that base were there are leftovers."""
-        for suffix in SEGMENT_SUFFIXES:
-            file_system.remove(os.path.join(directory, file_name(base_offset, suffix)))
         segment = cls(
             file_system=file_system,
             directory=directory,
             base_offset=base_offset,
             max_index_bytes=max_index_bytes,
             index_interval_bytes=index_interval_bytes,
+            name_suffix=name_suffix,
             created_ms=wall_ms,
             max_timestamp=TimestampOffset(NO_TIMESTAMP, base_offset),
             preallocated=preallocate_bytes > 0,
         )
+        for suffix in SEGMENT_SUFFIXES:
+            file_system.remove(segment.path(suffix))
         file = file_system.open(segment.path(LOG_SUFFIX), create=True)
         try:
             if preallocate_bytes:
@@ -171,7 +178,8 @@ class Segment:
     # Files, opened when first needed.
 
     def path(self, suffix: str) -> str:
-        return os.path.join(self.directory, file_name(self.base_offset, suffix))
+        name = file_name(self.base_offset, suffix) + self.name_suffix
+        return os.path.join(self.directory, name)
 
     @property
     def pins(self) -> Pins:

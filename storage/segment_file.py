@@ -145,19 +145,25 @@ def open_segment(
     return SegmentFile(files.open_for_reading(os.fspath(path)))
 
 
-def read_batches(file: File, position: int = 0, end: int | None = None) -> Iterator[StoredBatch]:
+def read_batches(
+    file: File, position: int = 0, end: int | None = None, *, chunk_size: int = CHUNK_SIZE
+) -> Iterator[StoredBatch]:
     """The whole batches between bytes `position` and `end`; DamagedLogError where none stands."""
     end = file.size() if end is None else end
     chunk, chunk_at = memoryview(b""), position
     while end - position >= HEADER_SIZE:
-        chunk, chunk_at = _holding(file, chunk, chunk_at, position, HEADER_SIZE)
+        chunk, chunk_at = _holding(
+            file, chunk, chunk_at, position, HEADER_SIZE, chunk_size=chunk_size
+        )
         try:
             header = read_header(chunk, position - chunk_at)
         except CorruptRecordError:
             raise _damage(file, position, chunk[position - chunk_at :]) from None
         if header.size > end - position:
             return
-        chunk, chunk_at = _holding(file, chunk, chunk_at, position, header.size)
+        chunk, chunk_at = _holding(
+            file, chunk, chunk_at, position, header.size, chunk_size=chunk_size
+        )
         start = position - chunk_at
         yield StoredBatch(position, header, chunk[start : start + header.size])
         position += header.size
@@ -221,12 +227,12 @@ def _crc_of(file: File, position: int, size: int) -> int:
 
 
 def _holding(
-    file: File, chunk: memoryview, chunk_at: int, position: int, size: int
+    file: File, chunk: memoryview, chunk_at: int, position: int, size: int, *, chunk_size: int
 ) -> tuple[memoryview, int]:
     """A chunk that holds `size` bytes from `position` on: the same one, or a new one."""
     if position + size <= chunk_at + len(chunk):
         return chunk, chunk_at
-    data = file.read(position, max(size, CHUNK_SIZE))
+    data = file.read(position, max(size, chunk_size))
     if len(data) < size:
         raise OSError(f"{file.path} became shorter while it was read")
     return memoryview(data), position

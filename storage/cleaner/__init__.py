@@ -1,0 +1,27 @@
+"""Compaction: of each key only the last record stays, and everything keeps its offset (KIP-58, 534).
+
+    before   [k1 k2 k1][k3 k1 k2][k4 -k3 k1]│[ active ...     first dirty offset 0
+              0  1  2   3  4  5   6   7  8
+    after    [k2      k4 -k3 k1            ]│[ active ...     cleaned up to 9
+              5       6   7  8
+
+    manager.py       which log is cleaned next, who cleans what, what is checkpointed
+    candidates.py    how dirty a log is, and up to where it may be cleaned
+    cleaner.py       one round over one log: fill the map, copy what stays
+    offset_map.py    key -> last offset, in memory of a fixed size
+    grouping.py      which segments become one
+    filter.py        what of a batch stays, and the batch written anew
+    transactions.py  which transactions were aborted, which have nothing left
+    swap.py          .cleaned -> .swap -> the segment's name
+
+Rule 1: a round is planned and its groups are put in place on the loop; in between it reads
+closed segments that cannot change and writes files of its own, anywhere (`Cleaning.advance`).
+
+Rule 2: a truncation or a deletion ends a round that is under way. What it has put in place is
+right; what it has not is forgotten.
+
+Rule 3: nothing is dropped but what a later record below the same round's end has replaced,
+a tombstone or marker past its delete horizon, what was aborted, or what never had a key.
+
+(LogCleaner, LogCleanerManager, Cleaner in Kafka.)
+"""

@@ -1,0 +1,299 @@
+"""One round over one log: what it reads is fixed when it is planned, on the loop.
+
+    plan      the closed segments, held open; the transactions aborted in them
+    advance   read the dirty ones into the map, then group by group: read, judge, write
+    ready     a group's `.cleaned` files are on the disk: to be put in place, on the loop
+    advance   ... until `done`
+
+Rule 1: `advance` may run in a worker thread: it touches its own files, and regions of closed
+segments, and nothing of the log. It looks at `aborted` at every batch.
+
+Rule 2: a map that is full ends the round there. What lies past its end stays as it is, and is
+dirty again the next time.
+
+(Cleaner.doClean, Cleaner.buildOffsetMap, Cleaner.cleanSegments in Kafka.)
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+
+from storage.batch_stream import DamagedLogError
+from storage.cleaner import swap
+from storage.cleaner.candidates import DirtyRange
+from storage.cleaner.cleaned_segment import CleanedSegment
+from storage.cleaner.filter import BatchFilter, CleanerStats, LastRecord, places, records_of
+from storage.cleaner.grouping import group
+from storage.cleaner.offset_map import OffsetMap
+from storage.cleaner.transactions import CleanedTransactions
+from storage.config import LogConfig
+from storage.errors import CleaningAbortedError, CorruptRecordError, StorageError
+from storage.file_region import FileRegion
+from storage.log import Log
+from storage.record_batch import BatchHeader
+from storage.records import read_marker
+from storage.segment import CLEANED_SUFFIX, Segment
+from storage.segment_file import CHUNK_SIZE, read_batches
+from storage.transaction_index import AbortedTransaction, aborted_between
+from storage.types import Offset
+
+
+@attrs.frozen(kw_only=True)
+class SourceSegment:
+    """A closed segment as a round sees it."""
+
+    segment: Segment
+    next_base_offset: Offset
+    region: FileRegion
+    index_bytes: tuple[int, int]
+    aborted: list[AbortedTransaction]
+
+    @property
+    def base_offset(self) -> Offset:
+        return self.segment.base_offset
+
+    @property
+    def size(self) -> int:
+        return self.region.size
+
+
+@attrs.frozen(kw_only=True)
+class CleaningPlan:
+    """What `advance` needs to know of the log: as it was, and still is unless aborted."""
+
+    log: Log
+    config: LogConfig
+    dirty: DirtyRange
+    sources: list[SourceSegment]
+    # In the dirty range; those of each source are its own.
+    aborted: list[AbortedTransaction]
+    first_dirty_position: int
+    last_records: Mapping[int, LastRecord]
+    wall_ms: int
+
+
+def plan(log: Log, dirty: DirtyRange, wall_ms: int) -> CleaningPlan:
+    """On the loop. The regions keep the files until the round is over."""
+    segments = list(log.segments)
+    ends = [each.base_offset for each in segments[1:]]
+    chosen = [
+        (index, each)
+        for index, each in enumerate(segments)
+        if each.base_offset < dirty.first_uncleanable_offset
+    ]
+    floor = log.segments.floor(dirty.first_dirty_offset)
+    position = floor.offset_index.lookup(dirty.first_dirty_offset).position if floor else 0
+    indexes = [each.transaction_index for each in segments]
+    first, end = dirty.first_dirty_offset, dirty.first_uncleanable_offset
+    return CleaningPlan(
+        log=log,
+        config=log.config,
+        dirty=dirty,
+        sources=[
+            SourceSegment(
+                segment=each,
+                next_base_offset=ends[index],
+                region=each.region(0, each.size),
+                index_bytes=(each.offset_index.size_in_bytes, each.time_index.size_in_bytes),
+                aborted=aborted_between(indexes[index:], each.base_offset, ends[index]),
+            )
+            for index, each in chosen
+        ],
+        aborted=aborted_between(
+            (each.transaction_index for each in log.segments.starting_with(first)), first, end
+        ),
+        first_dirty_position=position,
+        last_records={
+            state.producer_id: LastRecord(
+                state.last_offset if state.batches else None, state.producer_epoch
+            )
+            for state in log.producers.producers.values()
+        },
+        wall_ms=wall_ms,
+    )
+
+
+@attrs.define(eq=False, kw_only=True)
+class Cleaning:
+    """See the head of this module."""
+
+    plan: CleaningPlan
+    offset_map: OffsetMap
+    read_bytes: int = CHUNK_SIZE
+    stats: CleanerStats = attrs.field(factory=CleanerStats)
+    # Set on the loop, looked at anywhere: the log is being cut or deleted.
+    aborted: bool = False
+    # What has been written and waits for `commit`.
+    ready: Sequence[SourceSegment] = ()
+    done: bool = False
+    _transactions: CleanedTransactions = attrs.field(factory=CleanedTransactions)
+    _filter: BatchFilter = attrs.field(init=False)
+    _writing: Offset | None = None
+    _work: Iterator[int] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._filter = BatchFilter(
+            offset_map=self.offset_map,
+            transactions=self._transactions,
+            last_records=self.plan.last_records,
+            wall_ms=self.plan.wall_ms,
+            delete_retention_ms=self.plan.config.delete_retention_ms,
+            stats=self.stats,
+        )
+        self._work = self._run()
+
+    @property
+    def log(self) -> Log:
+        return self.plan.log
+
+    @property
+    def end_offset(self) -> Offset:
+        """Cleaned up to here, once it is done."""
+        return self.offset_map.latest_offset + 1
+
+    def advance(self, budget: int) -> int:
+        """Move on by about `budget` bytes, at most to the end of a group; how many it were.
+
+        CleaningAbortedError once the log has been cut or deleted; CorruptRecordError for what
+        cannot be cleaned.
+        """
+        assert not self.ready, "a group is put in place before the next one is begun"
+        self._check()
+        moved = 0
+        try:
+            for size in self._work:
+                moved += size
+                if self.ready or moved >= budget:
+                    return moved
+                self._check()
+        except (StorageError, OSError) as error:
+            if self.aborted:
+                raise CleaningAbortedError(f"{self.log.topic_partition} has changed") from error
+            if isinstance(error, DamagedLogError):
+                raise CorruptRecordError(str(error)) from error
+            raise
+        self.done = True
+        return moved
+
+    def commit(self) -> None:
+        """On the loop: put the group that is ready in the place of its segments."""
+        self._check()
+        sources, self.ready = self.ready, ()
+        base_offset = sources[0].base_offset
+        self.log.replace_segments([each.segment for each in sources], base_offset)
+        self._writing = None
+        for each in sources:
+            each.region.release()
+
+    def close(self) -> None:
+        """On the loop, when `advance` is done or has given up."""
+        for each in self.plan.sources:
+            each.region.release()
+        if self._writing is not None and not self.log.failed:
+            swap.discard(self.log.file_system, self.log.directory, self._writing)
+
+    def _check(self) -> None:
+        if self.aborted or self.log.failed:
+            raise CleaningAbortedError(f"{self.log.topic_partition} has changed")
+
+    def _run(self) -> Iterator[int]:
+        yield from self._index()
+        config = self.plan.config
+        sources = [each for each in self.plan.sources if each.base_offset < self.end_offset]
+        for members in group(
+            sources, segment_bytes=config.segment_bytes, index_bytes=config.segment_index_bytes
+        ):
+            yield from self._copy(members)
+            self.ready = members
+            yield 0
+
+    # Into the map.
+
+    def _index(self) -> Iterator[int]:
+        transactions = CleanedTransactions()
+        transactions.add_aborted(self.plan.aborted)
+        first_dirty = self.plan.dirty.first_dirty_offset
+        position = self.plan.first_dirty_position
+        for source in self.plan.sources:
+            if source.next_base_offset <= first_dirty:
+                continue
+            for header, batch in self._batches(source, position):
+                if not self._index_batch(transactions, header, batch):
+                    return
+                self.stats.bytes_indexed += len(batch)
+                yield len(batch)
+            # Over the gap that an earlier compaction left behind the last batch.
+            self.offset_map.saw(source.next_base_offset - 1)
+            position = 0
+
+    def _index_batch(
+        self, transactions: CleanedTransactions, header: BatchHeader, batch: memoryview
+    ) -> bool:
+        """Whether the map had room for its keys."""
+        data = records_of(header, batch)
+        if header.is_control:
+            transactions.on_control_batch(header, read_marker(batch))
+        elif not transactions.on_batch(header):
+            offset_map, first_dirty = self.offset_map, self.plan.dirty.first_dirty_offset
+            for place in places(data, header.record_count):
+                offset = header.base_offset + place.offset_delta
+                if place.key is not None and offset >= first_dirty:
+                    if offset_map.is_full:
+                        return False
+                    offset_map.put(place.key, offset)
+                    offset_map.saw(offset)
+        if header.last_offset >= self.plan.dirty.first_dirty_offset:
+            self.offset_map.saw(header.last_offset)
+        return True
+
+    # Out of the old segments.
+
+    def _copy(self, members: Sequence[SourceSegment]) -> Iterator[int]:
+        """Into one `.cleaned` segment, whose last batch stays, if only its header: segments
+        join, and recovery takes a gap between them for a loss.
+        """
+        self._writing = members[0].base_offset
+        writer = self._writer(members[0].base_offset)
+        last_source = next((each for each in reversed(members) if each.size), None)
+        try:
+            for source in members:
+                self._transactions.add_aborted(source.aborted)
+                position = 0
+                for header, batch in self._batches(source):
+                    position += len(batch)
+                    is_last = source is last_source and position == source.size
+                    kept = self._filter.keep(header, batch, is_last=is_last)
+                    if kept is not None:
+                        writer.add(kept)
+                        self.stats.bytes_written += len(kept)
+                    writer.add_aborted(self._transactions.take_met())
+                    yield len(batch)
+            writer.finish()
+        finally:
+            writer.close()
+
+    def _writer(self, base_offset: Offset) -> CleanedSegment:
+        log, config = self.log, self.plan.config
+        return CleanedSegment(
+            Segment.create(
+                log.file_system,
+                log.directory,
+                base_offset,
+                max_index_bytes=config.segment_index_bytes,
+                index_interval_bytes=config.index_interval_bytes,
+                name_suffix=CLEANED_SUFFIX,
+            )
+        )
+
+    def _batches(
+        self, source: SourceSegment, position: int = 0
+    ) -> Iterator[tuple[BatchHeader, memoryview]]:
+        region = source.region
+        for batch in read_batches(region.file, position, region.size, chunk_size=self.read_bytes):
+            region.check()
+            yield batch.header, batch.data
+            position = batch.position + batch.header.size
+        if position != region.size:
+            raise CorruptRecordError(
+                f"{region.file.path}: no whole batch at byte {position} of {region.size}"
+            )

@@ -1,0 +1,254 @@
+"""What of a batch stays when its log is compacted, and the batch that it becomes.
+
+    a record stays   it is the last of its key, or lies past the map's end,
+                     and it has a value, or its batch has no delete horizon, or that lies ahead
+    a batch          nothing left: gone, unless it is the last of a producer that is still
+                     remembered, or of what is written: then it stays, empty
+    a marker         stays; once nothing of its transaction is left it gets a delete horizon
+                     too, and past that it goes
+
+    [base 5: k1 k2 -k3]  ─>  [base 5: k2 -k3, horizon]  ─>  [base 5: k2]  ─>  [base 5: empty]
+
+Rule 1: a batch keeps base and last offset, sequences, leader epoch and codec. Records that
+stay are copied as they are, bytes and all; only where a horizon is set, which takes the place
+of the base timestamp, their timestamp deltas are written anew (KIP-534).
+
+Rule 2: what stays whole is not touched at all.
+
+Rule 3: the CRC-32C of a batch is checked before it is believed. What is written anew would
+otherwise seal what the disk has damaged.
+
+(Cleaner.cleanInto, MemoryRecords.filterTo in Kafka.)
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+import attrs
+
+from storage.cleaner.offset_map import OffsetMap
+from storage.cleaner.transactions import CleanedTransactions
+from storage.compression import Codec, compress, decompress
+from storage.errors import CorruptRecordError
+from storage.record_batch import (
+    CODEC_MASK,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME_BIT,
+    NO_TIMESTAMP,
+    BatchHeader,
+    check_crc,
+    computed_crc,
+)
+from storage.records import MAX_DECOMPRESSED_SIZE, read_marker
+from storage.types import Buffer, Offset
+from storage.varint import read_varint, read_varlong, varint
+
+
+class RecordPlace(NamedTuple):
+    """Where a record lies in its batch, and what compaction asks of it."""
+
+    begin: int
+    # After the timestamp delta: from here on nothing ever changes.
+    rest: int
+    end: int
+    timestamp_delta: int
+    offset_delta: int
+    key: bytes | None
+    has_value: bool
+
+
+class LastRecord(NamedTuple):
+    """Of a producer that is still remembered; no data offset where only a marker is."""
+
+    last_data_offset: Offset | None
+    producer_epoch: int
+
+
+@attrs.define
+class CleanerStats:
+    """What a round has read, and what it has written of that."""
+
+    bytes_indexed: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+    # Records without a key, which nothing can ever replace.
+    invalid_records: int = 0
+
+
+def records_of(header: BatchHeader, batch: memoryview) -> bytes:
+    """The records of a sound batch, out of their codec; CorruptRecordError for any other."""
+    if not check_crc(batch):
+        raise CorruptRecordError(f"the batch at {header.base_offset} does not match its CRC-32C")
+    return bytes(decompress(header.codec, batch[HEADER_SIZE:], max_size=MAX_DECOMPRESSED_SIZE))
+
+
+def places(data: bytes, count: int) -> Iterator[RecordPlace]:
+    """Every record of `data`, which must hold `count` of them and nothing else."""
+    make = RecordPlace._make
+    position, size = 0, len(data)
+    try:
+        for _ in range(count):
+            begin = position
+            length, position = read_varint(data, position)
+            end = position + length
+            if length < 1 or end > size:
+                raise CorruptRecordError(f"a record of {length} bytes at byte {begin} of {size}")
+            timestamp_delta, rest = read_varlong(data, position + 1)
+            offset_delta, position = read_varint(data, rest)
+            key_length, position = read_varint(data, position)
+            key = None
+            if key_length >= 0:
+                key = data[position : position + key_length]
+                position += key_length
+            value_length, position = read_varint(data, position)
+            if position > end:
+                raise CorruptRecordError(f"a key of {key_length} bytes in a record of {length}")
+            yield make((begin, rest, end, timestamp_delta, offset_delta, key, value_length >= 0))
+            position = end
+    except IndexError as error:
+        raise CorruptRecordError(f"fewer than the {count} records that are counted") from error
+    if position != size:
+        raise CorruptRecordError(f"{size - position} bytes after the last record")
+
+
+_EMPTIED_ATTRIBUTES: Final = ~(CODEC_MASK | DELETE_HORIZON_BIT)
+
+
+@attrs.define(kw_only=True)
+class BatchFilter:
+    """The judge of one round; `keep` is asked of every batch, in order."""
+
+    offset_map: OffsetMap
+    transactions: CleanedTransactions
+    last_records: Mapping[int, LastRecord]
+    wall_ms: int
+    delete_retention_ms: int
+    stats: CleanerStats
+
+    def keep(self, header: BatchHeader, batch: memoryview, *, is_last: bool) -> Buffer | None:
+        """The batch to write in place of `batch`, `batch` itself if all of it stays; None for
+        none. `is_last`: of all that is written to one segment.
+        """
+        data = records_of(header, batch)
+        self.stats.bytes_read += len(batch)
+        self.stats.records_read += header.record_count
+        has_horizon = header.delete_horizon_ms is not None
+        past_horizon = has_horizon and header.base_timestamp <= self.wall_ms
+        if header.is_control:
+            done = self.transactions.on_control_batch(header, read_marker(batch))
+            kept = [] if done and past_horizon else list(places(data, header.record_count))
+            needs_horizon = done and not has_horizon
+        elif self.transactions.on_batch(header):
+            kept, needs_horizon = [], False
+        else:
+            kept = self._kept(header, data, drops_tombstones=past_horizon)
+            needs_horizon = not has_horizon and not all(each.has_value for each in kept)
+        self.stats.records_kept += len(kept)
+        if not kept:
+            return _emptied(header) if is_last or self._is_last_of_producer(header) else None
+        if needs_horizon:
+            horizon = self.wall_ms + self.delete_retention_ms
+            return _rewritten(header, _restamped(header, data, kept, horizon), kept, horizon)
+        if len(kept) == header.record_count:
+            return batch
+        return _rewritten(header, _joined(data, kept), kept, None)
+
+    def _kept(
+        self, header: BatchHeader, data: bytes, *, drops_tombstones: bool
+    ) -> list[RecordPlace]:
+        base_offset, latest, find = (
+            header.base_offset,
+            self.offset_map.latest_offset,
+            self.offset_map.get,
+        )
+        kept = []
+        for place in places(data, header.record_count):
+            offset = base_offset + place.offset_delta
+            if offset > latest:
+                kept.append(place)
+            elif place.key is None:
+                self.stats.invalid_records += 1
+            elif offset >= find(place.key) and (place.has_value or not drops_tombstones):
+                kept.append(place)
+        return kept
+
+    def _is_last_of_producer(self, header: BatchHeader) -> bool:
+        """Its sequence, or its epoch, is what the next batch of the producer is judged by."""
+        last = self.last_records.get(header.producer_id) if header.has_producer else None
+        if last is None:
+            return False
+        if last.last_data_offset is not None:
+            return header.last_offset == last.last_data_offset
+        return header.is_control and header.producer_epoch == last.producer_epoch
+
+
+def _joined(data: bytes, kept: list[RecordPlace]) -> bytes:
+    """The records that stay, each run of neighbours in one piece."""
+    parts = []
+    begin, end = kept[0].begin, kept[0].end
+    for place in kept:
+        if place.begin > end:
+            parts.append(data[begin:end])
+            begin = place.begin
+        end = place.end
+    parts.append(data[begin:end])
+    return b"".join(parts)
+
+
+def _restamped(header: BatchHeader, data: bytes, kept: list[RecordPlace], base: int) -> bytes:
+    """The same records, their timestamps written relative to `base`."""
+    parts: list[bytes] = []
+    shift = header.base_timestamp - base
+    for place in kept:
+        delta = varint(place.timestamp_delta + shift)
+        # The attributes, a byte, come before the delta.
+        parts += (varint(1 + len(delta) + place.end - place.rest), b"\0", delta)
+        parts.append(data[place.rest : place.end])
+    return b"".join(parts)
+
+
+def _rewritten(
+    header: BatchHeader, data: bytes, kept: list[RecordPlace], horizon: int | None
+) -> bytes:
+    body = data if header.codec is Codec.NONE else compress(header.codec, data)
+    max_timestamp = header.max_timestamp
+    if not header.attributes & LOG_APPEND_TIME_BIT:
+        max_timestamp = header.base_timestamp + max(each.timestamp_delta for each in kept)
+    attributes, base_timestamp = header.attributes, header.base_timestamp
+    if horizon is not None:
+        attributes, base_timestamp = attributes | DELETE_HORIZON_BIT, horizon
+    return _sealed(
+        header._replace(
+            attributes=attributes,
+            base_timestamp=base_timestamp,
+            max_timestamp=max_timestamp,
+            record_count=len(kept),
+        ),
+        body,
+    )
+
+
+def _emptied(header: BatchHeader) -> bytes:
+    """What says no more than who wrote up to where (DefaultRecordBatch.writeEmptyHeader)."""
+    return _sealed(
+        header._replace(
+            attributes=header.attributes & _EMPTIED_ATTRIBUTES,
+            base_timestamp=NO_TIMESTAMP,
+            record_count=0,
+        ),
+        b"",
+    )
+
+
+def _sealed(header: BatchHeader, body: Buffer) -> bytes:
+    header = header._replace(length=HEADER_SIZE + len(body) - LENGTH_OVERHEAD, crc=0)
+    batch = bytearray(HEADER.pack(*header))
+    batch += body
+    header = header._replace(crc=computed_crc(batch))
+    HEADER.pack_into(batch, 0, *header)
+    return bytes(batch)

@@ -1,0 +1,506 @@
+"""What a round of compaction leaves of a log."""
+
+import pytest
+
+from storage.compression import Codec
+from storage.errors import CleaningAbortedError, CorruptRecordError
+from storage.filesystem import FileSystem
+from storage.log import Log
+from storage.record_batch import DELETE_HORIZON_BIT, check_crc, walk
+from storage.records import decode_batch
+from storage.testing import FaultyFileSystem
+from tests.storage.cleaning import (
+    begin,
+    clean,
+    compacted,
+    end_transaction,
+    finish,
+    keys,
+    pairs,
+    put,
+    records,
+    roll,
+)
+from tests.storage.logs import TP, WALL_MS, bases, contents, headers, new_disk, open_log
+
+A, B, C = b"a", b"b", b"c"
+DAY = 24 * 60 * 60 * 1000
+
+
+def fresh(**changes: object) -> Log:
+    return open_log(new_disk(), compacted(**changes))
+
+
+def names(log: Log, ending: str) -> list[str]:
+    return [each for each in log.file_system.list_directory(log.directory) if each.endswith(ending)]
+
+
+def test_of_each_key_the_last_record_stays_at_its_offset() -> None:
+    log = fresh()
+    put(log, (A, b"1"), (B, b"1"), (A, b"2"))
+    put(log, (C, b"1"), (B, b"2"))
+    roll(log)
+    end = log.log_end_offset
+    cleaning = clean(log)
+    assert pairs(log) == {2: (A, b"2"), 3: (C, b"1"), 4: (B, b"2")}
+    assert (log.log_start_offset, log.log_end_offset) == (0, end)
+    assert cleaning.end_offset == 5
+    assert not names(log, ".cleaned")
+    assert not names(log, ".swap")
+
+
+def test_the_active_segment_is_left_alone_and_replaces_nothing() -> None:
+    log = fresh()
+    put(log, (A, b"1"))
+    roll(log)
+    put(log, (A, b"2"), (A, b"3"))
+    clean(log)
+    assert pairs(log) == {0: (A, b"1"), 1: (A, b"2"), 2: (A, b"3")}
+
+
+def test_nothing_at_or_above_the_high_watermark_is_cleaned() -> None:
+    log = fresh()
+    for _ in range(3):
+        put(log, (A, b"1"))
+        roll(log)
+    log.update_high_watermark(2)
+    clean(log)
+    assert list(pairs(log)) == [1, 2]
+
+
+def test_nothing_of_an_open_transaction_is_cleaned() -> None:
+    log = fresh()
+    put(log, (A, b"1"))
+    roll(log)
+    put(log, (A, b"2"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    roll(log)
+    put(log, (A, b"3"))
+    roll(log)
+    clean(log)
+    assert list(pairs(log)) == [0, 1, 2]
+
+
+def test_a_record_younger_than_the_compaction_lag_is_not_cleaned() -> None:
+    log = fresh(min_compaction_lag_ms=1000)
+    put(log, (A, b"1"), timestamp=WALL_MS - 5000)
+    put(log, (A, b"2"), timestamp=WALL_MS - 4000)
+    roll(log)
+    put(log, (A, b"3"), timestamp=WALL_MS - 500)
+    roll(log)
+    clean(log)
+    assert list(pairs(log)) == [1, 2]
+    clean(log, wall_ms=WALL_MS + 1000)
+    assert list(pairs(log)) == [2]
+
+
+def test_a_tombstone_hides_its_key_and_goes_after_its_delete_horizon() -> None:
+    log = fresh(delete_retention_ms=DAY)
+    put(log, (A, b"1"), (B, b"1"))
+    put(log, (A, None), (C, b"1"), timestamp=WALL_MS + 7)
+    roll(log)
+    clean(log)
+    assert pairs(log) == {1: (B, b"1"), 2: (A, None), 3: (C, b"1")}
+    stamped = headers(log)[-1]
+    assert stamped.delete_horizon_ms == WALL_MS + DAY
+    assert [each.timestamp for each in records(log)] == [WALL_MS + 1, WALL_MS + 7, WALL_MS + 8]
+    assert stamped.max_timestamp == WALL_MS + 8
+    before = contents(log)
+    clean(log, wall_ms=WALL_MS + DAY - 1)
+    assert contents(log) == before
+    clean(log, wall_ms=WALL_MS + DAY)
+    assert pairs(log) == {1: (B, b"1"), 3: (C, b"1")}
+    assert [each.timestamp for each in records(log)] == [WALL_MS + 1, WALL_MS + 8]
+
+
+def test_without_a_tombstone_no_horizon_is_set() -> None:
+    log = fresh()
+    put(log, (A, b"1"), (A, b"2"))
+    roll(log)
+    clean(log)
+    assert [each.attributes & DELETE_HORIZON_BIT for each in headers(log)] == [0]
+
+
+def test_a_record_without_a_key_goes_and_is_counted() -> None:
+    log = open_log(new_disk())
+    put(log, (None, b"1"), (A, b"1"))
+    roll(log)
+    log.config = compacted()
+    assert clean(log).stats.invalid_records == 1
+    assert keys(records(log)) == [A]
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_a_batch_keeps_codec_sequences_epoch_and_both_its_offsets(codec: Codec) -> None:
+    log = fresh()
+    put(
+        log,
+        *[(A, b"%d" % n) for n in range(9)],
+        (B, bytes(50)),
+        codec=codec,
+        producer_id=7,
+        producer_epoch=3,
+        base_sequence=40,
+    )
+    put(log, (A, b"x"))
+    before = headers(log)[0]
+    roll(log)
+    clean(log)
+    after = headers(log)[0]
+    assert keys(records(log)) == [B, A]
+    kept = (
+        "base_offset",
+        "last_offset_delta",
+        "leader_epoch",
+        "attributes",
+        "producer_id",
+        "producer_epoch",
+        "base_sequence",
+        "base_timestamp",
+    )
+    assert [getattr(after, each) for each in kept] == [getattr(before, each) for each in kept]
+    assert (after.last_offset, after.last_sequence, after.record_count) == (9, 49, 1)
+    assert all_sound(log)
+
+
+def all_sound(log: Log) -> bool:
+    data = contents(log)
+    ends = -1
+    for position, header in walk(data):
+        whole = memoryview(data)[position : position + header.size]
+        found = decode_batch(whole)
+        assert check_crc(whole)
+        assert header.base_offset > ends
+        assert len(found) == header.record_count
+        assert all(header.base_offset <= each.offset <= header.last_offset for each in found)
+        ends = header.last_offset
+    return True
+
+
+def test_the_last_batch_of_an_active_producer_stays_empty() -> None:
+    log = fresh()
+    put(log, (A, b"1"), producer_id=7, producer_epoch=0, base_sequence=0)
+    put(log, (A, b"2"), producer_id=7, producer_epoch=0, base_sequence=1)
+    put(log, (A, b"3"))
+    roll(log)
+    clean(log)
+    assert [(each.base_offset, each.record_count) for each in headers(log)] == [(1, 0), (2, 1)]
+    assert headers(log)[0].last_sequence == 1
+    # Once the producer is forgotten its batch goes as well.
+    log.producers.producers.clear()
+    clean(log)
+    assert [each.base_offset for each in headers(log)] == [2]
+
+
+def test_the_last_batch_of_a_group_stays_if_empty_so_that_segments_join() -> None:
+    log = fresh(segment_bytes=200)
+    for number in range(6):
+        put(log, (A, b"%100d" % number))
+    roll(log)
+    clean(log)
+    found = headers(log)
+    assert pairs(log) == {5: (A, b"%100d" % 5)}
+    assert [each.next_offset for each in found[:-1]] == [
+        each.next_offset for each in found[:-1] if each.record_count == 0
+    ]
+    for earlier, later in zip(log.segments, list(log.segments)[1:], strict=False):
+        assert earlier.end_offset == later.base_offset
+
+
+def test_small_segments_become_one() -> None:
+    log = fresh(segment_bytes=1000)
+    for number in range(40):
+        put(log, (A, bytes(100)), (b"%d" % number, b""))
+    roll(log)
+    many = len(log.segments)
+    clean(log)
+    clean(log)
+    assert len(log.segments) < many
+    assert len(pairs(log)) == 41
+
+
+@pytest.mark.conformance("UL-29")
+def test_compaction_keeps_one_snapshot_for_each_segment_but_the_first() -> None:
+    log = fresh()
+    for number in range(4):
+        put(log, (A, b"%d" % number), producer_id=7, producer_epoch=0, base_sequence=number)
+        roll(log)
+    assert len(log.producers.snapshots) == 4
+    clean(log)
+    assert log.producers.snapshots == bases(log)[1:]
+    assert [int(each[:20]) for each in names(log, ".snapshot")] == bases(log)[1:]
+
+
+# Transactions.
+
+
+def transactional(
+    log: Log, producer_id: int, *given: tuple[bytes, bytes], sequence: int = 0
+) -> int:
+    return put(
+        log,
+        *given,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=sequence,
+        transactional=True,
+    )
+
+
+def test_what_was_aborted_goes_and_replaces_nothing() -> None:
+    log = fresh()
+    put(log, (A, b"1"))
+    transactional(log, 7, (A, b"2"))
+    transactional(log, 8, (B, b"1"))
+    end_transaction(log, 7, commit=False)
+    end_transaction(log, 8, commit=True)
+    roll(log)
+    clean(log)
+    assert pairs(log) == {0: (A, b"1"), 2: (B, b"1")}
+
+
+def test_an_abort_marker_and_its_entry_stay_a_round_longer_than_its_data() -> None:
+    log = fresh(delete_retention_ms=DAY)
+    transactional(log, 7, (A, b"1"))
+    marker = end_transaction(log, 7, commit=False)
+    put(log, (A, b"2"), producer_id=7, producer_epoch=0, base_sequence=1)
+    roll(log)
+    put(log, (C, b"1"))
+    clean(log)
+    assert [each.offset for each in records(log, control=True)] == [marker]
+    assert aborted(log) == [(7, 0, marker)]
+    assert headers(log)[0].delete_horizon_ms is None
+    clean(log)
+    # Nothing of it is left: the marker is given its time, and the entry goes.
+    assert headers(log)[0].delete_horizon_ms == WALL_MS + DAY
+    assert aborted(log) == []
+    clean(log, wall_ms=WALL_MS + DAY)
+    assert records(log, control=True) == []
+    assert list(pairs(log)) == [2, 3]
+
+
+def aborted(log: Log) -> list[tuple[int, int, int]]:
+    return [
+        (each.producer_id, each.first_offset, each.last_offset)
+        for segment in log.segments
+        for each in segment.transaction_index.entries()
+    ]
+
+
+def test_a_commit_marker_stays_as_long_as_data_of_it_does() -> None:
+    log = fresh(delete_retention_ms=0)
+    transactional(log, 7, (A, b"1"), (B, b"1"))
+    end_transaction(log, 7, commit=True)
+    put(log, (B, b"2"), producer_id=7, producer_epoch=0, base_sequence=2)
+    roll(log)
+    for _ in range(3):
+        clean(log)
+    assert len(records(log, control=True)) == 1
+    put(log, (A, b"2"))
+    roll(log)
+    clean(log)  # the data goes
+    assert len(records(log, control=True)) == 1
+    clean(log)  # the marker is given its time, which is over at once
+    clean(log)
+    assert records(log, control=True) == []
+    assert list(pairs(log)) == [3, 4]
+
+
+def test_a_transaction_over_two_segments_is_aborted_in_both() -> None:
+    log = fresh(segment_bytes=300)
+    transactional(log, 7, (A, bytes(150)))
+    transactional(log, 7, (B, bytes(150)), sequence=1)
+    transactional(log, 7, (C, bytes(150)), sequence=2)
+    put(log, (A, b"1"))
+    end_transaction(log, 7, commit=False)
+    roll(log)
+    clean(log)
+    assert pairs(log) == {3: (A, b"1")}
+    log.close()
+    again = open_log(log.file_system, log.config, clean=True)
+    assert aborted(again) == [(7, 0, 4)]
+
+
+# The map.
+
+
+def test_a_full_map_ends_the_round_early_and_the_next_goes_on_from_there() -> None:
+    log = fresh()
+    for number in range(30):
+        put(log, (b"%d" % number, b"1"), (A, b"%d" % number))
+    roll(log)
+    first = clean(log, memory=240)  # ten slots, nine of them used
+    assert first.end_offset < log.log_end_offset
+    checkpoint, rounds = first.end_offset, 1
+    while checkpoint < log.log_end_offset:
+        following = clean(log, checkpoint=checkpoint, memory=240)
+        assert following.end_offset > checkpoint
+        checkpoint, rounds = following.end_offset, rounds + 1
+    assert rounds > 3
+    found = pairs(log)
+    assert len(found) == 31
+    assert found[59] == (A, b"29")
+
+
+def test_what_is_clean_is_read_but_not_looked_up_again() -> None:
+    log = fresh()
+    put(log, (A, b"1"), (B, b"1"))
+    roll(log)
+    put(log, (B, b"2"))
+    roll(log)
+    clean(log, checkpoint=2)
+    assert pairs(log) == {0: (A, b"1"), 2: (B, b"2")}
+
+
+# What happens to the log meanwhile.
+
+
+def two_segments() -> Log:
+    log = fresh(segment_bytes=300)
+    for number in range(4):
+        put(log, (A, b"%150d" % number))
+    roll(log)
+    return log
+
+
+def test_a_cut_ends_the_round_and_leaves_nothing_behind() -> None:
+    log = two_segments()
+    cleaning = begin(log)
+    cleaning.advance(1)
+    cleaning.aborted = True
+    log.truncate_to(1)
+    with pytest.raises(CleaningAbortedError):
+        cleaning.advance(1)
+    cleaning.close()
+    assert not names(log, ".cleaned")
+    assert list(pairs(log)) == [0]
+
+
+def test_a_group_that_was_ready_is_not_put_in_place_after_a_cut() -> None:
+    log = two_segments()
+    cleaning = begin(log)
+    while not cleaning.ready:
+        cleaning.advance(1 << 20)
+    cleaning.aborted = True
+    log.truncate_to(1)
+    with pytest.raises(CleaningAbortedError):
+        cleaning.commit()
+    cleaning.close()
+    assert not names(log, ".cleaned")
+    assert list(pairs(log)) == [0]
+
+
+def test_segments_that_retention_has_taken_are_not_brought_back() -> None:
+    log = fresh(segment_bytes=1000)
+    for number in range(4):
+        put(log, (b"%d" % number, b""))
+        roll(log)
+    cleaning = begin(log)
+    while not cleaning.ready:
+        cleaning.advance(1 << 20)
+    assert len(cleaning.ready) > 1
+    log.increment_log_start_offset(1)
+    log.delete_segments_below_log_start()
+    with pytest.raises(CleaningAbortedError):
+        cleaning.commit()
+    cleaning.close()
+    assert list(pairs(log)) == [1, 2, 3]
+    assert bases(log)[0] == 1
+
+
+def test_readers_of_what_was_replaced_read_on() -> None:
+    log = two_segments()
+    found = log.read(0, 1 << 20, max_offset_exclusive=log.log_end_offset, min_one=True)
+    assert found.records is not None
+    before = found.records.read()
+    clean(log)
+    assert found.records.read() == before
+
+
+def test_a_batch_that_is_not_sound_is_not_sealed_again() -> None:
+    disk = new_disk()
+    log = open_log(disk, compacted())
+    put(log, (A, b"1"), (A, b"2"))
+    roll(log)
+    disk.disk.corrupt(f"{log.directory}/{0:020d}.log", 70, b"\x55")
+    with pytest.raises(CorruptRecordError):
+        finish(begin(log))
+
+
+def test_a_gap_is_read_over_and_follows_to_a_replica() -> None:
+    log = two_segments()
+    clean(log)
+    put(log, (B, b"1"))
+    for offset in range(4):
+        data = log.read(offset, 1, max_offset_exclusive=log.log_end_offset, min_one=True)
+        assert data.records is not None
+    follower = open_log(new_disk(2), compacted())
+    assert append_all(follower, log)
+    assert contents(follower) == contents(log)
+    assert follower.log_end_offset == log.log_end_offset
+    found = log.offset_for_timestamp(WALL_MS)
+    assert found is not None
+    assert found.offset == 3
+
+
+def append_all(follower: Log, leader: Log) -> bool:
+    """As a fetcher would, from an offset that the leader may have no record at."""
+    while follower.log_end_offset < leader.log_end_offset:
+        data = leader.read(
+            follower.log_end_offset, 1, max_offset_exclusive=leader.log_end_offset, min_one=True
+        )
+        assert data.records is not None
+        follower.append_as_follower(memoryview(bytearray(data.records.read())))
+    return True
+
+
+@pytest.mark.conformance("UL-24")
+def test_producers_are_the_same_over_compacted_batches() -> None:
+    log = fresh()
+    put(
+        log,
+        *[(A, b"%d" % n) for n in range(3)],
+        (B, b""),
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+    )
+    put(log, (B, b"1"))
+    roll(log)
+    clean(log)
+    rebuilt(log)
+    assert log.producers.producers[7].last_sequence == 3
+
+
+@pytest.mark.conformance("UL-24b")
+def test_producers_are_the_same_over_a_batch_compacted_to_nothing() -> None:
+    log = fresh()
+    put(log, (A, b"1"), (A, b"2"), producer_id=7, producer_epoch=0, base_sequence=0)
+    put(log, (A, b"3"))
+    roll(log)
+    clean(log)
+    assert headers(log)[0].record_count == 0
+    rebuilt(log)
+    assert log.producers.producers[7].last_sequence == 1
+
+
+def rebuilt(log: Log) -> None:
+    """From the batches: no snapshot is left, and a truncation asks for the producers anew."""
+    put(log, (C, b"1"))
+    for each in log.producers.snapshots:
+        log.producers.delete_snapshot(each)
+    log.truncate_to(log.log_end_offset - 1)
+    assert 7 in log.producers.producers
+
+
+def test_opened_again_it_is_the_same_log() -> None:
+    disk: FileSystem = new_disk()
+    log = open_log(disk, compacted(segment_bytes=300))
+    for number in range(12):
+        put(log, (b"%d" % (number % 5), bytes(100)))
+    roll(log)
+    clean(log)
+    before = contents(log), bases(log), log.log_end_offset
+    log.close_uncleanly()
+    again = Log.open(disk, log.directory, TP, config=log.config)
+    assert (contents(again), bases(again), again.log_end_offset) == before
+    assert isinstance(disk, FaultyFileSystem)

@@ -1,0 +1,258 @@
+"""Which log is cleaned when, and what its checkpoint says through cuts, deletions and restarts."""
+
+import contextlib
+import errno
+from typing import Any
+
+import pytest
+
+from storage.cleaner.cleaner import Cleaning
+from storage.cleaner.offset_map import OffsetMap
+from storage.errors import CleaningAbortedError, CorruptRecordError, KafkaStorageError, StorageError
+from storage.filesystem import FileSystem
+from storage.log import Log
+from storage.log_manager import LogManager
+from storage.testing import Fault, FaultyFileSystem
+from storage.types import Offset, TopicPartition
+from tests.storage.cleaning import compacted, finish, pairs, put, roll
+from tests.storage.logs import WALL_MS, new_disk, small_config
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+A = b"a"
+
+
+def manager(disk: FileSystem, **config: Any) -> LogManager:
+    logs = LogManager(disk, ["/d"], node_id=1, config=compacted(**config))
+    logs.startup()
+    return logs
+
+
+def dirty(log: Log, segments: int) -> Log:
+    """So many segments, of which compaction leaves a record."""
+    for number in range(segments):
+        put(log, (A, b"%100d" % number))
+        roll(log)
+    return log
+
+
+def start(logs: LogManager, wall_ms: int = WALL_MS) -> Cleaning | None:
+    return logs.cleaner.start(wall_ms, OffsetMap(1 << 12))
+
+
+def clean(logs: LogManager) -> Log | None:
+    """The round that is due, if one is: whose log it was."""
+    cleaning = start(logs)
+    if cleaning is None:
+        return None
+    finish(cleaning)
+    logs.cleaner.finish(cleaning)
+    return cleaning.log
+
+
+def checkpoint(logs: LogManager) -> dict[TopicPartition, Offset]:
+    """As it stands on the disk."""
+    directory = logs.directories[0]
+    in_memory = dict(directory.cleaner_offsets)
+    directory.read_checkpoints()
+    assert directory.cleaner_offsets == in_memory
+    return in_memory
+
+
+def test_the_dirtiest_log_goes_first_and_each_once() -> None:
+    logs = manager(new_disk())
+    dirty(logs.get_or_create(T0), 2)
+    dirty(logs.get_or_create(T1), 2)
+    assert clean(logs) is logs.get(T0)
+    dirty(logs.get_or_create(T0), 2)
+    assert clean(logs) is logs.get(T1)
+    assert clean(logs) is logs.get(T0)
+    assert clean(logs) is None
+    assert checkpoint(logs) == {T0: 4, T1: 2}
+
+
+def test_a_log_that_is_not_compacted_is_left_alone() -> None:
+    logs = manager(new_disk())
+    dirty(logs.get_or_create(T0, config=small_config()), 2)
+    assert clean(logs) is None
+    assert logs.cleaner.dirtiest_ratio == 0
+
+
+def test_two_cleaners_never_meet_at_one_log() -> None:
+    logs = manager(new_disk())
+    dirty(logs.get_or_create(T0), 2)
+    first = start(logs)
+    assert first is not None
+    assert logs.cleaner.in_progress(T0)
+    assert start(logs) is None
+    finish(first)
+    logs.cleaner.finish(first)
+    assert not logs.cleaner.in_progress(T0)
+
+
+def test_the_checkpoint_is_read_at_the_next_start() -> None:
+    disk = new_disk()
+    logs = manager(disk)
+    dirty(logs.get_or_create(T0), 3)
+    clean(logs)
+    logs.shutdown()
+    logs = manager(disk)
+    log = logs.get_or_create(T0)
+    log.update_high_watermark(log.log_end_offset)
+    assert checkpoint(logs) == {T0: 3}
+    assert clean(logs) is None
+    dirty(log, 2)
+    assert clean(logs) is log
+    assert list(pairs(log)) == [4]
+
+
+def test_a_checkpoint_below_the_log_start_is_written_anew() -> None:
+    logs = manager(new_disk())
+    log = dirty(logs.get_or_create(T0), 3)
+    clean(logs)
+    dirty(log, 2)
+    log.increment_log_start_offset(4)
+    log.delete_segments_below_log_start()
+    cleaning = start(logs)
+    assert checkpoint(logs) == {T0: 4}
+    assert cleaning is not None
+    assert cleaning.plan.dirty.first_dirty_offset == 4
+
+
+def test_a_truncation_ends_the_round_and_pulls_the_checkpoint_back() -> None:
+    logs = manager(new_disk())
+    log = dirty(logs.get_or_create(T0), 4)
+    clean(logs)
+    assert checkpoint(logs) == {T0: 4}
+    dirty(log, 2)
+    cleaning = start(logs)
+    assert cleaning is not None
+    cleaning.advance(1)
+    log.truncate_to(2)
+    # What was one segment is cut in the middle, and begins at 0.
+    assert checkpoint(logs) == {T0: 0}
+    with pytest.raises(CleaningAbortedError) as error:
+        cleaning.advance(1)
+    logs.cleaner.finish(cleaning, error.value)
+    assert checkpoint(logs) == {T0: 0}
+    assert not logs.cleaner.in_progress(T0)
+    # It is not left alone for good.
+    dirty(log, 2)
+    assert clean(logs) is log
+    assert list(pairs(log)) == [3]
+
+
+def test_a_truncation_above_what_is_clean_leaves_the_checkpoint() -> None:
+    logs = manager(new_disk())
+    log = dirty(logs.get_or_create(T0), 3)
+    clean(logs)
+    dirty(log, 2)
+    log.truncate_to(4)
+    assert checkpoint(logs) == {T0: 3}
+
+
+def test_a_log_emptied_to_start_elsewhere_is_clean_from_there() -> None:
+    logs = manager(new_disk())
+    log = dirty(logs.get_or_create(T0), 3)
+    clean(logs)
+    log.truncate_fully_and_start_at(2)
+    assert checkpoint(logs) == {T0: 2}
+
+
+def test_a_power_cut_in_a_truncation_leaves_no_checkpoint_past_the_end() -> None:
+    for changes in range(12):
+        disk = new_disk(changes)
+        logs = manager(disk)
+        log = dirty(logs.get_or_create(T0), 4)
+        clean(logs)
+        log.flush()
+        disk.die_after(changes)
+        with contextlib.suppress(KafkaStorageError):
+            log.truncate_to(1)
+        disk.crash()
+        logs.close_uncleanly()
+        logs = manager(disk.reopen())
+        log = logs.get_or_create(T0)
+        kept = checkpoint(logs).get(T0, 0)
+        put(log, (A, b""))
+        assert checkpoint(logs).get(T0, 0) <= log.log_end_offset
+        assert kept in (0, 4)
+        logs.close_uncleanly()
+
+
+def test_a_deletion_ends_the_round() -> None:
+    logs = manager(new_disk())
+    log = dirty(logs.get_or_create(T0), 2)
+    cleaning = start(logs)
+    assert cleaning is not None
+    cleaning.advance(1)
+    logs.async_delete(T0)
+    with pytest.raises(CleaningAbortedError):
+        cleaning.advance(1)
+    logs.cleaner.finish(cleaning, CleaningAbortedError())
+    assert not log.failed
+    assert logs.directories[0].failure is None
+    assert checkpoint(logs) == {}
+
+
+def test_a_new_topic_of_an_old_name_is_not_taken_for_clean() -> None:
+    logs = manager(new_disk())
+    dirty(logs.get_or_create(T0), 3)
+    clean(logs)
+    logs.async_delete(T0)
+    log = logs.get_or_create(T0)
+    put(log, (A, b""))
+    assert checkpoint(logs) == {T0: 0}
+    dirty(log, 4)
+    cleaning = start(logs)
+    assert cleaning is not None
+    assert cleaning.plan.dirty.first_dirty_offset == 0
+
+
+def test_what_cannot_be_cleaned_is_counted_and_left_alone() -> None:
+    disk = new_disk()
+    logs = manager(disk)
+    log = dirty(logs.get_or_create(T0), 2)
+    dirty(logs.get_or_create(T1), 2)
+    disk.disk.corrupt(f"{log.directory}/{0:020d}.log", 80, b"\x55")
+    cleaning = start(logs)
+    assert cleaning is not None
+    with pytest.raises(CorruptRecordError) as error:
+        finish(cleaning)
+    logs.cleaner.finish(cleaning, error.value)
+    assert logs.cleaner.uncleanable_partitions("/d") == 1
+    assert clean(logs) is logs.get(T1)
+    assert clean(logs) is None
+    assert not log.failed
+    logs.async_delete(T0)
+    assert logs.cleaner.uncleanable_partitions("/d") == 0
+
+
+@pytest.mark.parametrize("operation", ["write", "sync", "open"])
+def test_a_disk_that_fails_takes_its_directory_offline(operation: str) -> None:
+    disk = new_disk()
+    logs = manager(disk)
+    log = dirty(logs.get_or_create(T0), 2)
+    cleaning = start(logs)
+    assert cleaning is not None
+    disk.inject(Fault(operation=operation, names="*.cleaned", error=errno.EIO))
+    with pytest.raises(OSError, match="error") as error:
+        finish(cleaning)
+    with pytest.raises(StorageError):
+        raise log.fail(error.value)
+    logs.cleaner.finish(cleaning, error.value)
+    assert logs.directories[0].failure is error.value
+    assert start(logs) is None
+    assert isinstance(disk, FaultyFileSystem)
+
+
+def test_the_map_is_the_same_one_for_every_round() -> None:
+    logs = manager(new_disk())
+    offset_map = OffsetMap(1 << 12)
+    for partition in (T0, T1):
+        log = logs.get_or_create(partition)
+        dirty(log, 2)
+        cleaning = logs.cleaner.start(WALL_MS, offset_map)
+        assert cleaning is not None
+        finish(cleaning)
+        logs.cleaner.finish(cleaning)
+        assert list(pairs(log)) == [1]

@@ -1,0 +1,179 @@
+"""Crashes while a cleaned log is put together: the old segments or the new ones, never a mixture."""
+
+import contextlib
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from storage.cleaner.cleaner import Cleaning
+from storage.errors import StorageError
+from storage.log import Log
+from storage.testing import FaultyFileSystem
+from storage.types import TopicPartition
+from tests.storage.cleaning import (
+    Pair,
+    begin,
+    clean,
+    compacted,
+    end_transaction,
+    finish,
+    pairs,
+    put,
+    roll,
+)
+from tests.storage.logs import contents, new_disk
+
+TP = TopicPartition("t", 0)
+# What is left after a power cut is chance's to say.
+SEEDS = {True: range(3), False: range(1)}
+CONFIG = compacted(segment_bytes=500)
+
+
+def open_again(disk: FaultyFileSystem) -> Log:
+    log = Log.open(disk, "/d/t-0", TP, config=CONFIG)
+    log.update_high_watermark(log.log_end_offset)
+    return log
+
+
+def filled(seed: int) -> Log:
+    """Several segments that become fewer, flushed; a transaction was aborted in them."""
+    log = open_again(new_disk(seed))
+    for number in range(12):
+        put(log, (b"%d" % (number % 3), bytes(60)), (b"only %d" % number, b""))
+    aborted: dict[str, Any] = {
+        "producer_id": 7,
+        "producer_epoch": 0,
+        "base_sequence": 0,
+        "transactional": True,
+    }
+    put(log, (b"0", b"aborted"), **aborted)
+    end_transaction(log, 7, commit=False)
+    roll(log)
+    put(log, (b"active", b""))
+    log.flush()
+    return log
+
+
+def spans(log: Log) -> Iterator[tuple[int, int]]:
+    bases = [*log.segments.base_offsets, log.log_end_offset]
+    yield from pairwise(bases)
+
+
+def crashed_after(seed: int, changes: int, *, power: bool) -> tuple[Log, Cleaning, bool]:
+    """A round that dies after so many changes to the disk; the log before, and whether it died."""
+    log = filled(seed)
+    cleaning = begin(log)
+    disk = log.file_system
+    assert isinstance(disk, FaultyFileSystem)
+    disk.die_after(changes)
+    died = True
+    with contextlib.suppress(StorageError, OSError):
+        finish(cleaning, budget=1 << 20)
+        died = False
+    if power:
+        disk.crash()
+    else:
+        disk.detach()
+    log.close_uncleanly()
+    return log, cleaning, died
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["killed", "power cut"])
+def test_a_crash_at_any_operation_leaves_each_segment_old_or_new(power: bool) -> None:
+    reference = filled(0)
+    old: dict[int, Pair] = pairs(reference)
+    clean(reference)
+    new = pairs(reference)
+    whole = contents(reference)
+    changes, died = 0, True
+    outcomes = []
+    while died:
+        for seed in SEEDS[power]:
+            log, _, died = crashed_after(seed, changes, power=power)
+            disk = log.file_system
+            assert isinstance(disk, FaultyFileSystem)
+            again = open_again(disk.reopen())
+            found = pairs(again)
+            for low, high in spans(again):
+                part = {offset: pair for offset, pair in found.items() if low <= offset < high}
+                assert part in (within(old, low, high), within(new, low, high))
+            outcomes.append(found)
+            if b"aborted" in [value for _, value in found.values()]:
+                assert again.segments[-2].transaction_index.entry_count == 1
+            names = again.file_system.list_directory(again.directory)
+            assert not [each for each in names if each.endswith((".swap", ".cleaned"))]
+            assert again.log_end_offset == reference.log_end_offset
+            # And nothing that it has left keeps the next round from coming to the same.
+            clean(again)
+            assert pairs(again) == new
+            clean(again)
+            assert len(contents(again)) <= len(whole)
+        changes += 1
+    assert old in outcomes
+    assert new in outcomes
+    assert changes > 30
+
+
+def within(found: dict[int, Pair], low: int, high: int) -> dict[int, Pair]:
+    return {offset: pair for offset, pair in found.items() if low <= offset < high}
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["killed", "power cut"])
+def test_a_crash_while_loading_finishes_a_swap_changes_nothing(power: bool) -> None:
+    reference = filled(0)
+    old = pairs(reference)
+    clean(reference)
+    new = pairs(reference)
+    looked_at = 0
+    for seed in SEEDS[power]:
+        for changes in range(8, 40):
+            for again in range(12):
+                log, _, _ = crashed_after(seed, changes, power=power)
+                disk = log.file_system
+                assert isinstance(disk, FaultyFileSystem)
+                names = disk.reopen().list_directory(log.directory)
+                if not any(each.endswith(".swap") for each in names):
+                    break
+                disk = disk.reopen()
+                disk.die_after(again)
+                with contextlib.suppress(StorageError, OSError):
+                    open_again(disk)
+                if power:
+                    disk.crash()
+                found = pairs(open_again(disk.reopen()))
+                for low, high in spans(open_again(disk.reopen())):
+                    part = within(found, low, high)
+                    assert part in (within(old, low, high), within(new, low, high))
+                looked_at += 1
+    assert looked_at > 20
+
+
+def test_a_swap_with_a_file_still_being_written_does_not_count() -> None:
+    log = filled(1)
+    old = contents(log)
+    disk = log.file_system
+    cleaning = begin(log)
+    while not cleaning.ready:
+        cleaning.advance(1 << 20)
+    base = cleaning.ready[0].base_offset
+    disk.rename(f"/d/t-0/{base:020d}.log.cleaned", f"/d/t-0/{base:020d}.log.swap")
+    log.close_uncleanly()
+    assert isinstance(disk, FaultyFileSystem)
+    again = open_again(disk)
+    assert contents(again) == old
+    assert not [each for each in disk.list_directory("/d/t-0") if each.endswith(".swap")]
+
+
+def test_an_index_that_was_not_renamed_yet_follows_its_log() -> None:
+    log = filled(1)
+    clean(log)
+    before = contents(log)
+    log.close()
+    disk = log.file_system
+    path = f"/d/t-0/{0:020d}.index"
+    disk.rename(path, f"{path}.swap")
+    again = Log.open(disk, "/d/t-0", TP, config=CONFIG, clean=True)
+    assert again.recovery.segments_recovered == 0
+    assert contents(again) == before
