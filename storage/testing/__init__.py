@@ -17,18 +17,27 @@ and names are metadata: a journaling file system keeps those in order, so a cras
 some first part of them, per file and per directory. A write that came after a lost
 truncation is lost with it.
 
+A test that wants one of these ends names it: `crash(Fate.ZEROES)`.
+
 Rule 4: a fault is injected by operation and file name: it raises, once or for ever, and
 a failed write may have written half. A failed sync loses the pages that it was to write,
-as Linux does: the next sync succeeds and they are still not there. A disk that lies
-answers a sync with success and does nothing.
+as Linux does: the next sync succeeds and they are still not there, which shows when they
+are evicted. A disk that lies answers a sync with success and does nothing.
+
+Rule 5: some faults raise nothing: a bit flips at rest, a write lands elsewhere. Whoever
+reads finds out, or nobody does.
+
+Rule 6: whatever is done costs seconds, which add up until somebody takes them: in a
+simulation the offload seam, which sleeps them on its node's clock.
 """
 
-from storage.testing.disk import DiskCosts, Fault, SimulatedDisk
+from storage.testing.disk import DiskCosts, Fate, Fault, SimulatedDisk
 from storage.testing.file_system import DetachedError, FaultyFile, FaultyFileSystem
 
 __all__ = [
     "DetachedError",
     "DiskCosts",
+    "Fate",
     "Fault",
     "FaultyFile",
     "FaultyFileSystem",

@@ -1,5 +1,6 @@
 """What is on the platter, and what only the page cache knows (the theory: storage.testing)."""
 
+import enum
 import errno
 import fnmatch
 import os
@@ -25,7 +26,11 @@ class DiskCosts:
 
 @attrs.define(kw_only=True)
 class Fault:
-    """Raise `error` when `operation` meets a file whose name matches `names`."""
+    """Raise `error` when `operation` meets a file whose name matches `names`.
+
+    `partial`: half of a write is there. `misplaced`: nothing is raised, and a write lands
+    that many bytes from where it belongs.
+    """
 
     operation: str
     names: str = "*"
@@ -33,9 +38,10 @@ class Fault:
     skip: int = 0
     times: int | None = 1
     partial: bool = False
+    misplaced: int = 0
 
     def strikes(self, operation: str, path: str) -> bool:
-        if operation != self.operation or not fnmatch.fnmatch(os.path.basename(path), self.names):
+        if operation != self.operation or not matches(path, self.names):
             return False
         if self.skip > 0:
             self.skip -= 1
@@ -44,6 +50,19 @@ class Fault:
             return True
         self.times -= 1
         return self.times >= 0
+
+
+class Fate(enum.IntEnum):
+    """What a power cut leaves of a write that was not synced."""
+
+    WHOLE = 0
+    # Up to a sector's end on the platter.
+    FIRST_PART = 1
+    # The length made it, the bytes did not.
+    ZEROES = 2
+    # Any of them.
+    SECTORS = 3
+    NOTHING = 4
 
 
 @attrs.frozen
@@ -57,23 +76,29 @@ class Write:
             content.extend(bytes(end - len(content)))
         content[self.position : end] = self.data
 
-    def torn(self, chance: random.Random) -> Iterator["Write"]:
-        """What a power cut leaves of it."""
-        fate = chance.randrange(5)
-        if fate == 0:
-            yield self
-        elif fate == 1:  # a first part, up to a sector's end on the platter
-            keep = chance.randrange(0, len(self.data) + SECTOR, SECTOR) - self.position % SECTOR
-            yield Write(self.position, self.data[: max(0, keep)])
-        elif fate == 2:  # the length made it, the bytes did not
-            yield Write(self.position, bytes(len(self.data)))
-        elif fate == 3:  # any sectors
-            start = 0
-            while start < len(self.data):
-                end = start + SECTOR - (self.position + start) % SECTOR
-                if chance.random() < 0.5:
-                    yield Write(self.position + start, self.data[start:end])
-                start = end
+    def torn(self, chance: random.Random, fate: Fate | None) -> Iterator["Write"]:
+        """What a power cut leaves of it; without `fate`, as chance will have it."""
+        match Fate(chance.randrange(len(Fate))) if fate is None else fate:
+            case Fate.WHOLE:
+                yield self
+            case Fate.FIRST_PART:
+                sectors = chance.randrange(0, len(self.data) + SECTOR, SECTOR)
+                yield Write(self.position, self.data[: max(0, sectors - self.position % SECTOR)])
+            case Fate.ZEROES:
+                yield Write(self.position, bytes(len(self.data)))
+            case Fate.SECTORS:
+                for part in self._sectors():
+                    if chance.random() < 0.5:
+                        yield part
+            case Fate.NOTHING:
+                return
+
+    def _sectors(self) -> Iterator["Write"]:
+        start = 0
+        while start < len(self.data):
+            end = start + SECTOR - (self.position + start) % SECTOR
+            yield Write(self.position + start, self.data[start:end])
+            start = end
 
 
 @attrs.frozen
@@ -103,15 +128,21 @@ class FileNode:
             change.apply(self.durable)
         self.unsynced.clear()
 
-    def crash(self, chance: random.Random) -> None:
+    def evict(self) -> None:
+        """The kernel needs the memory: what is clean is read from the platter from now on."""
+        self.content = bytearray(self.durable)
+        for change in self.unsynced:
+            change.apply(self.content)
+
+    def crash(self, chance: random.Random, fate: Fate | None) -> None:
         truncations = [i for i, change in enumerate(self.unsynced) if isinstance(change, Truncate)]
-        survived = chance.randint(0, len(truncations))
+        survived = chance.randint(0, len(truncations)) if fate is None else len(truncations)
         end = truncations[survived] if survived < len(truncations) else len(self.unsynced)
         for change in self.unsynced[:end]:
             if isinstance(change, Truncate):
                 change.apply(self.durable)
             else:
-                for part in change.torn(chance):
+                for part in change.torn(chance, fate):
                     part.apply(self.durable)
         self.unsynced.clear()
         self.content = bytearray(self.durable)
@@ -133,13 +164,14 @@ class DirectoryNode:
             _apply_names(self.durable, change)
         self.unsynced.clear()
 
-    def crash(self, chance: random.Random) -> None:
-        for change in self.unsynced[: chance.randint(0, len(self.unsynced))]:
+    def crash(self, chance: random.Random, fate: Fate | None) -> None:
+        count = len(self.unsynced)
+        for change in self.unsynced[: chance.randint(0, count) if fate is None else count]:
             _apply_names(self.durable, change)
         self.unsynced.clear()
         self.entries = dict(self.durable)
         for node in self.entries.values():
-            node.crash(chance)
+            node.crash(chance, fate)
 
 
 Node = FileNode | DirectoryNode
@@ -161,14 +193,20 @@ class SimulatedDisk:
     costs: DiskCosts = attrs.field(factory=DiskCosts)
     wall_ms: Callable[[], int] = lambda: 0
     capacity: int | None = None
+    # Answers every sync of a file of these names with success, and does nothing.
     lies: bool = False
+    lies_about: str = "*"
     faults: list[Fault] = attrs.field(factory=list)
     root: DirectoryNode = attrs.field(factory=DirectoryNode)
     locks: dict[str, object] = attrs.field(factory=dict)
 
-    def power_cut(self) -> None:
-        self.root.crash(self.chance)
+    def power_cut(self, fate: Fate | None = None) -> None:
+        """With `fate`: all unsynced writes end so, and of names and lengths nothing is lost."""
+        self.root.crash(self.chance, fate)
         self.locks.clear()
+
+    def honest_about(self, path: str) -> bool:
+        return not (self.lies and matches(path, self.lies_about))
 
     def node(self, path: str) -> Node | None:
         node: Node | None = self.root
@@ -205,6 +243,15 @@ class SimulatedDisk:
         node = self.file(path)
         for content in (node.content, node.durable):
             Write(position, data).apply(content)
+
+    def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
+        """The least of it."""
+        byte = self.file(path).content[position]
+        self.corrupt(path, position, bytes([byte ^ 1 << bit]))
+
+
+def matches(path: str, names: str) -> bool:
+    return fnmatch.fnmatch(os.path.basename(path), names)
 
 
 def path_names(path: str) -> list[str]:

@@ -9,6 +9,7 @@ import attrs
 from storage.errors import LogDirectoryLockedError
 from storage.testing.disk import (
     DirectoryNode,
+    Fate,
     Fault,
     FileNode,
     SimulatedDisk,
@@ -68,7 +69,9 @@ class FaultyFile:
             room = disk.capacity - disk.used()
             if growth > room:
                 fault = Fault(operation="write", error=errno.ENOSPC, partial=True)
-        if fault is not None:
+        if fault is not None and fault.misplaced:
+            position = max(0, position + fault.misplaced)
+        elif fault is not None:
             if fault.partial:
                 self._node.do(Write(position, data[: len(data) // 2]))
             raise OSError(fault.error, os.strerror(fault.error), self.path)
@@ -102,7 +105,7 @@ class FaultyFile:
         if fault is not None:
             self._node.unsynced.clear()  # the kernel marks the pages clean all the same
             raise OSError(fault.error, os.strerror(fault.error), self.path)
-        if not disk.lies:
+        if disk.honest_about(self.path):
             self._node.sync()
 
     def descriptor(self) -> int | None:
@@ -143,8 +146,10 @@ class FaultyFileSystem:
     def __init__(self, chance: random.Random, *, disk: SimulatedDisk | None = None) -> None:
         self.disk = disk or SimulatedDisk(chance)
         self.detached = False
+        # How many changes to the disk have been asked for: each is a place to die at.
+        self.changes = 0
         self._cost = 0.0
-        self._dies_after: int | None = None
+        self._dies_at: int | None = None
 
     # What happens to the process and to the machine.
 
@@ -154,14 +159,14 @@ class FaultyFileSystem:
         for path in [path for path, holder in self.disk.locks.items() if holder is self]:
             del self.disk.locks[path]
 
-    def crash(self) -> None:
-        """The power is cut: what was not synced is at the mercy of chance."""
+    def crash(self, fate: Fate | None = None) -> None:
+        """The power is cut: what was not synced is at the mercy of chance, or meets `fate`."""
         self.detach()
-        self.disk.power_cut()
+        self.disk.power_cut(fate)
 
     def die_after(self, changes: int) -> None:
         """Be killed in the middle of things: after this many more changes to the disk."""
-        self._dies_after = changes
+        self._dies_at = self.changes + changes
 
     def reopen(self) -> "FaultyFileSystem":
         """The next process on the same disk."""
@@ -240,7 +245,7 @@ class FaultyFileSystem:
 
     def sync_directory(self, path: str) -> None:
         self._enter("sync_directory", path, self.disk.costs.sync)
-        if not self.disk.lies:
+        if self.disk.honest_about(path):
             self.disk.directory(path).sync()
 
     def lock(self, path: str) -> FaultyLock:
@@ -263,10 +268,10 @@ class FaultyFileSystem:
 
     def enter(self, operation: str, path: str, cost: float) -> Fault | None:
         """Every operation comes through here first."""
-        if self._dies_after is not None and operation in _CHANGING:
-            self._dies_after -= 1
-            if self._dies_after < 0:
+        if operation in _CHANGING:
+            if self.changes == self._dies_at:
                 self.detach()
+            self.changes += 1
         if self.detached:
             raise DetachedError(errno.EIO, "this process was killed", path)
         self.charge(cost)

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from storage.errors import LogDirectoryLockedError
-from storage.testing import DetachedError, Fault, FaultyFileSystem
+from storage.testing import DetachedError, DiskCosts, Fate, Fault, FaultyFileSystem
 
 
 @pytest.fixture
@@ -173,3 +173,131 @@ def test_a_renamed_directory_keeps_its_files(disk: FaultyFileSystem) -> None:
     disk.remove_tree("/d/other")
     disk.remove_tree("/d/other")
     assert disk.list_directory("/d") == []
+
+
+@pytest.mark.parametrize(
+    ("fate", "left"),
+    [
+        (Fate.WHOLE, {b"\1" * 1024}),
+        (Fate.NOTHING, {b""}),
+        (Fate.ZEROES, {bytes(1024)}),
+        (Fate.FIRST_PART, {b"", b"\1" * 512, b"\1" * 1024}),
+        (Fate.SECTORS, {b"", b"\1" * 512, bytes(512) + b"\1" * 512, b"\1" * 1024}),
+    ],
+)
+def test_a_crash_may_be_told_what_to_leave(
+    disk: FaultyFileSystem, fate: Fate, left: set[bytes]
+) -> None:
+    found = set()
+    for attempt in range(40):
+        disk.open(f"/d/{attempt}", create=True).write(0, b"\1" * 1024)
+        disk.crash(fate)
+        disk = disk.reopen()
+        found.add(get(disk, f"/d/{attempt}"))
+    assert found == left
+
+
+def test_unsynced_writes_survive_in_any_order(disk: FaultyFileSystem) -> None:
+    """The second may be there without the first: a disk writes back as it likes."""
+    outcomes = set()
+    for attempt in range(200):
+        name = f"/d/{attempt}"
+        put(disk, name, bytes(1024))
+        file = disk.open(name)
+        file.write(0, b"1")
+        file.write(512, b"2")
+        disk.crash()
+        disk = disk.reopen()
+        data = get(disk, name)
+        outcomes.add((data[0:1] == b"1", data[512:513] == b"2"))
+    assert outcomes == {(False, False), (True, False), (False, True), (True, True)}
+
+
+def test_what_a_failed_sync_has_lost_shows_when_it_is_evicted(disk: FaultyFileSystem) -> None:
+    put(disk, "/d/f", b"old")
+    file = disk.open("/d/f")
+    file.write(0, b"new")
+    disk.inject(Fault(operation="sync", names="f"))
+    with pytest.raises(OSError, match="Input/output"):
+        file.sync()
+    file.sync()
+    assert get(disk, "/d/f") == b"new"
+    disk.disk.file("/d/f").evict()
+    assert get(disk, "/d/f") == b"old"
+
+
+def test_an_eviction_keeps_what_is_still_to_be_written(disk: FaultyFileSystem) -> None:
+    put(disk, "/d/f", b"old")
+    disk.open("/d/f").write(0, b"new")
+    disk.disk.file("/d/f").evict()
+    assert get(disk, "/d/f") == b"new"
+
+
+def test_a_disk_may_lie_about_some_files_only(disk: FaultyFileSystem) -> None:
+    disk.disk.lies, disk.disk.lies_about = True, "*.log"
+    for name in ("/d/0.log", "/d/marker"):
+        put(disk, name, b"synced")
+    disk.crash(Fate.NOTHING)
+    disk = disk.reopen()
+    assert (get(disk, "/d/0.log"), get(disk, "/d/marker")) == (b"", b"synced")
+
+
+def test_a_sticky_fault_never_goes_away(disk: FaultyFileSystem) -> None:
+    file = disk.open("/d/f", create=True)
+    disk.inject(Fault(operation="write", names="f", times=None))
+    for _ in range(5):
+        with pytest.raises(OSError, match="Input/output"):
+            file.write(0, b"x")
+    assert file.size() == 0
+
+
+def test_a_full_disk_takes_more_once_something_has_gone(disk: FaultyFileSystem) -> None:
+    disk.disk.capacity = 100
+    put(disk, "/d/old", bytes(80))
+    file = disk.open("/d/f", create=True)
+    with pytest.raises(OSError, match="No space"):
+        file.write(0, bytes(50))
+    file.truncate(0)
+    disk.remove("/d/old")
+    file.write(0, bytes(100))
+
+
+def test_a_misplaced_write_says_nothing(disk: FaultyFileSystem) -> None:
+    put(disk, "/d/f", bytes(10))
+    disk.inject(Fault(operation="write", names="f", misplaced=4))
+    file = disk.open("/d/f")
+    file.write(0, b"ab")
+    file.write(0, b"cd")
+    assert get(disk, "/d/f") == b"cd\0\0ab\0\0\0\0"
+
+
+def test_a_bit_flips_at_rest(disk: FaultyFileSystem) -> None:
+    put(disk, "/d/f", b"\0\0")
+    disk.disk.flip_bit("/d/f", 1, bit=3)
+    disk.crash()
+    assert get(disk.reopen(), "/d/f") == b"\0\x08"
+
+
+def test_a_slow_disk_costs_more(disk: FaultyFileSystem) -> None:
+    disk.disk.costs = DiskCosts(sync=20.0)
+    file = disk.open("/d/f", create=True)
+    disk.take_cost()
+    file.sync()
+    assert disk.take_cost() == 20.0
+
+
+def test_a_process_may_die_at_each_of_its_changes(disk: FaultyFileSystem) -> None:
+    before = disk.changes
+    put(disk, "/d/f", b"whole")
+    changes = disk.changes - before
+    assert changes == 4, "open, write, sync, and the sync of the directory"
+    left = []
+    for after in range(changes + 1):
+        disk.remove("/d/f")
+        disk.die_after(after)
+        try:
+            put(disk, "/d/f", b"whole")
+        except DetachedError:
+            disk = disk.reopen()
+        left.append(get(disk, "/d/f") if disk.exists("/d/f") else None)
+    assert left == [None, b"", b"whole", b"whole", b"whole"]
