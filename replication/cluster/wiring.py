@@ -82,6 +82,7 @@ class Wiring:
             on_bug=self.on_bug,
             sink=self.sink,
             broker_epoch=self.broker_epoch,
+            is_throttled=replicas.is_throttled,
             fetch_version=config.understudy_inter_broker_fetch_version,
             connect_timeout_ms=config.replica_socket_timeout_ms,
             request_timeout_ms=config.request_timeout_ms,

@@ -12,7 +12,10 @@ wait is answered, but says nothing new about where the follower stands.
 Rule 3: the records of the answer are file regions taken at that moment; nothing is pinned
 while a request waits.
 
-Rule 4: after the wait only those are read again that have moved since they were read, be it
+Rule 4: a follower out of sync gets nothing of a throttled partition while the leader's rate
+is exceeded (KIP-73): no error, no records, and its fetch waits as if there were none.
+
+Rule 5: after the wait only those are read again that have moved since they were read, be it
 by this very fetch, or had records before. Of a thousand idle partitions nine hundred and
 ninety-nine have their answer already.
 """
@@ -31,8 +34,10 @@ from replication.fetch_data import (
     TopicIdPartition,
     Wanted,
 )
+from replication.net.seams import NodeClock
 from replication.partition import Partition
 from replication.purgatory import Purgatory
+from replication.quota import ReplicationQuota
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import code_of
 from storage.errors import KafkaStorageError, StorageError
@@ -48,6 +53,7 @@ class DelayedFetch:
     wanted: dict[TopicPartition, FetchInfo]
     available: dict[TopicPartition, int]
     total: int
+    is_held_back: Callable[[TopicPartition], bool]
     moved: set[TopicPartition] = attrs.field(factory=set)
 
     def satisfied(self) -> bool:
@@ -66,6 +72,8 @@ class DelayedFetch:
         )
         if now is None:
             return True
+        if self.is_held_back(key):
+            now = 0
         self.available[key] = now
         self.total = others + now
         return self.total >= self.params.min_bytes
@@ -77,9 +85,18 @@ class FetchPath:
 
     hosted: HostedPartitions
     purgatory: Purgatory[TopicPartition]
+    clock: NodeClock
+    quota: ReplicationQuota
     on_storage_failure: Callable[[Partition, KafkaStorageError], None]
 
     async def fetch(self, params: FetchParams, wanted: Wanted) -> Answers:
+        answers = await self._fetch(params, wanted)
+        if params.from_follower and self.quota.throttles:
+            sizes = {asked.topic_partition: answer.records_size for asked, answer in answers}
+            self.quota.record(sizes, now_ms=self.clock.now_ms())
+        return answers
+
+    async def _fetch(self, params: FetchParams, wanted: Wanted) -> Answers:
         answers = self._read(params, wanted, note=True)
         if params.max_wait_ms <= 0 or not wanted or _is_enough(params, answers):
             await trio.lowlevel.checkpoint()
@@ -87,7 +104,11 @@ class FetchPath:
         delayed = self._delayed(params, wanted, answers)
         # Without the regions: they would pin their files.
         known = [
-            None if answer.records is not None or self._is_stale(asked, answer) else answer
+            None
+            if answer.records is not None
+            or self._is_stale(asked, answer)
+            or self._is_held_back(params, asked.topic_partition)
+            else answer
             for asked, answer in answers
         ]
         del answers
@@ -98,6 +119,15 @@ class FetchPath:
                 for (partition, _), answer in zip(wanted, known, strict=True)
             ]
         return self._read(params, wanted, note=False, known=known)
+
+    def _is_held_back(self, params: FetchParams, topic_partition: TopicPartition) -> bool:
+        """ReplicaManager.shouldLeaderThrottle."""
+        if not params.from_follower:
+            return False
+        if not self.quota.holds_back(topic_partition, now_ms=self.clock.now_ms()):
+            return False
+        partition = self.hosted.find(topic_partition)
+        return partition is not None and params.replica_id not in partition.isr
 
     def _is_stale(self, asked: TopicIdPartition, answer: FetchPartitionData) -> bool:
         """Whether noting this very fetch has moved the high watermark after it was read."""
@@ -145,12 +175,13 @@ class FetchPath:
             return FetchPartitionData(error=error.code)
         if asked.topic_id not in (NO_TOPIC_ID, partition.topic_id):
             return FetchPartitionData(error=ErrorCode.INCONSISTENT_TOPIC_ID)
+        held_back = self._is_held_back(params, asked.topic_partition)
         try:
             return partition.fetch(
                 params,
                 info,
-                max_bytes=max(0, min(info.max_bytes, limit)),
-                min_one=min_one,
+                max_bytes=0 if held_back else max(0, min(info.max_bytes, limit)),
+                min_one=min_one and not held_back,
                 note=note,
             )
         except KafkaError as error:
@@ -173,6 +204,7 @@ class FetchPath:
             {partition.topic_partition: info for partition, info in wanted},
             available,
             sum(available.values()),
+            lambda partition: self._is_held_back(params, partition),
         )
 
 

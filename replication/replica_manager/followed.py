@@ -12,6 +12,7 @@ import attrs
 from replication.net.seams import NodeClock
 from replication.partition import Partition
 from replication.purgatory import Purgatory
+from replication.quota import ReplicationQuota
 from replication.replica_manager.hosted import HostedPartitions
 from replication.wire.fetch import PartitionData
 from storage.append import LogAppendInfo
@@ -26,6 +27,7 @@ class LocalReplicas:
     hosted: HostedPartitions
     clock: NodeClock
     fetches: Purgatory[TopicPartition]
+    quota: ReplicationQuota
     on_storage_failure: Callable[[Partition, KafkaStorageError], None]
 
     def latest_epoch(self, partition: TopicPartition) -> LeaderEpoch | None:
@@ -69,7 +71,7 @@ class LocalReplicas:
         records = data.records
         assert isinstance(records, memoryview | None), "a decoded answer has its records in memory"
         try:
-            return hosted.append_as_follower(
+            info = hosted.append_as_follower(
                 memoryview(b"") if records is None else records,
                 fetch_offset=fetch_offset,
                 high_watermark=data.high_watermark,
@@ -79,6 +81,13 @@ class LocalReplicas:
         except KafkaStorageError as error:
             self.on_storage_failure(hosted, error)
             raise
+        if records is not None:
+            self.quota.record({partition: len(records)}, now_ms=self.clock.now_ms())
+        return info
+
+    def is_throttled(self, partition: TopicPartition) -> bool:
+        """Whether one that is out of sync is left out of a fetch for now (KIP-73)."""
+        return self.quota.holds_back(partition, now_ms=self.clock.now_ms())
 
     def complete_delayed_fetches(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:

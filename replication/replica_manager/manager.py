@@ -17,6 +17,7 @@ from replication.metadata import MetadataDelta, MetadataImage
 from replication.net.seams import Seams
 from replication.partition import Partition, PartitionSnapshot
 from replication.purgatory import Purgatory
+from replication.quota import ReplicationQuotas
 from replication.replica_manager.delete_records import DeleteRecordsPath
 from replication.replica_manager.fetch import FetchPath
 from replication.replica_manager.followed import LocalReplicas
@@ -124,15 +125,22 @@ class ReplicaManager:
             log_start_moved=self.fetch_purgatory.check,
             on_storage_failure=self._on_log_failure,
         )
+        self.quotas = ReplicationQuotas.measured_over(
+            samples=config.replication_quota_window_num,
+            sample_ms=config.replication_quota_window_size_seconds * 1000,
+        )
         self._fetch = FetchPath(
             hosted=self._hosted,
             purgatory=self.fetch_purgatory,
+            clock=seams.clock,
+            quota=self.quotas.leader,
             on_storage_failure=self._on_log_failure,
         )
         self.replicas = LocalReplicas(
             hosted=self._hosted,
             clock=seams.clock,
             fetches=self.fetch_purgatory,
+            quota=self.quotas.follower,
             on_storage_failure=self._on_log_failure,
         )
 
@@ -151,6 +159,7 @@ class ReplicaManager:
                 log_manager=self._log_manager,
                 offload=self._seams.offload,
                 fetchers=self._make_fetcher_manager(self.replicas, nursery),
+                quotas=self.quotas,
                 sink=self._sink,
                 complete_delayed=self._complete_delayed,
                 on_storage_failure=self._on_failure,

@@ -35,6 +35,7 @@ from replication.metadata import (
 )
 from replication.net.seams import Offload
 from replication.partition import Partition
+from replication.quota import ReplicationQuotas
 from replication.replica_manager.hosted import HostedPartitions
 from storage.errors import KafkaStorageError, StorageError
 from storage.leader_epoch_cache import LeaderEpochCache
@@ -85,6 +86,7 @@ class RoleChanges:
     log_manager: LogManager
     offload: Offload
     fetchers: FetcherManager
+    quotas: ReplicationQuotas
     sink: EventSink
     complete_delayed: Callable[[TopicPartition], None]
     on_storage_failure: Callable[[TopicPartition, TopicId, StorageError], None]
@@ -94,18 +96,23 @@ class RoleChanges:
     _following: dict[TopicPartition, BrokerEndPoint] = attrs.field(factory=dict, init=False)
     _knows_metadata: bool = attrs.field(default=False, init=False)
 
+    def __attrs_post_init__(self) -> None:
+        self._limit_replication()
+
     async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Become what `image` says of the partitions that `delta` names."""
         if not self._knows_metadata:
             self._knows_metadata = True
             await self._stop(self._strays(image), leave=self.log_manager.put_aside)
         await self._stop(self._removed(delta), leave=self._deleting("topic deleted"))
+        for removed in delta.removed:
+            self.quotas.forget(removed.topic_partition.topic)
         leaders, followers, gone = self._sort(image, sorted(delta.changed))
         await self._stop(gone, leave=self._deleting("not a replica any more"))
         reconfigured = delta.reconfigured
         if not delta.reconfigured_brokers.isdisjoint((None, self.broker_id)):
             await self._reconfigure_broker(image)
-            reconfigured = frozenset(partition.topic for partition in self.hosted.online)
+            reconfigured |= {partition.topic for partition in self.hosted.online}
         self._reconfigure(image, sorted(reconfigured))
         await self._become_leaders(image, leaders)
         await self._become_followers(image, followers)
@@ -332,7 +339,15 @@ class RoleChanges:
         self.config.update(image.broker_configs)
         current = self.config.current
         self.log_manager.config = TopicConfig.from_overrides({}, current).log
+        self._limit_replication()
         await self.fetchers.resize(current.num_replica_fetchers)
+
+    def _limit_replication(self) -> None:
+        current = self.config.current
+        self.quotas.limit(
+            leader=current.leader_replication_throttled_rate,
+            follower=current.follower_replication_throttled_rate,
+        )
 
     def _reconfigure(self, image: MetadataImage, topics: Iterable[str]) -> None:
         for name in topics:
@@ -340,11 +355,19 @@ class RoleChanges:
             if topic is None:
                 continue
             config = self._topic_config(topic)
+            self._throttle(name, config)
             for number in topic.partitions:
                 partition = self.hosted.find(TopicPartition(name, number))
                 if partition is not None:
                     partition.log.config = config.log
                     partition.configure(min_insync_replicas=config.min_insync_replicas)
+
+    def _throttle(self, topic: str, config: TopicConfig) -> None:
+        for quota, replicas in (
+            (self.quotas.leader, config.leader_throttled_replicas),
+            (self.quotas.follower, config.follower_throttled_replicas),
+        ):
+            quota.throttle(topic, replicas, broker_id=self.broker_id)
 
     def _strays(self, image: MetadataImage) -> list[TopicPartition]:
         """Logs on disk that the first metadata does not know (LogManager.isStrayKraftReplica).

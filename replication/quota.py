@@ -1,0 +1,159 @@
+"""Replication that is held back on purpose (KIP-73; ReplicationQuotaManager).
+
+Moving replicas about must not starve those that are in use. An operator names replicas and
+a rate; the replicas named share it, on each of two sides:
+
+    leader     leaves a throttled partition out of its answer to a follower
+    follower   leaves a throttled partition out of its request
+
+Rule 1: only who is out of sync is held back. Otherwise a rate set too low would shrink every
+ISR, and acks=all would wait for it.
+
+Rule 2: recording never refuses anything. What went over the rate is there all the same; the
+next requests wait until the rate, as measured, is no longer *above* the bound.
+
+Rule 3: what throttled replicas take is recorded whether they are in sync or not, and whether
+the bound is exceeded or not.
+
+The rate is that of SimpleRate over SampledStat: `num` samples of `size` seconds, each begun
+by the first event after the last one was full; their sum, over the time since the oldest of
+them began, but never over less than one sample. One in which nothing has happened for `num`
+times `size` begins anew.
+
+        12 kB  |  0 |  6 kB |  2 kB          20 kB in 3.4 s: 5.9 kB/s
+    ----+-----------+-------+------> now
+        oldest begins
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import attrs
+
+from storage.types import TopicPartition
+
+UNLIMITED: Final = 2**63 - 1
+_EVERY_REPLICA: Final = "*"
+
+
+@attrs.define
+class _Sample:
+    began_ms: int
+    last_ms: int
+    total: int = 0
+
+    def restart(self, now_ms: int) -> None:
+        self.began_ms = self.last_ms = now_ms
+        self.total = 0
+
+
+@attrs.define
+class SampledRate:
+    """Units a second, over the last samples."""
+
+    samples: int = 11
+    sample_ms: int = 1000
+    _ring: list[_Sample] = attrs.field(factory=list, init=False)
+    _current: int = attrs.field(default=0, init=False)
+
+    def record(self, amount: int, *, now_ms: int) -> None:
+        sample = self._sample(now_ms)
+        if now_ms - sample.began_ms >= self.sample_ms:
+            sample = self._next(now_ms)
+        sample.total += amount
+        sample.last_ms = now_ms
+
+    def per_second(self, *, now_ms: int) -> float:
+        self._sample(now_ms)  # time counts from the first time that anybody looks
+        for each in self._ring:
+            if now_ms - each.last_ms >= self.samples * self.sample_ms:
+                each.restart(now_ms)
+        elapsed_ms = now_ms - min(each.began_ms for each in self._ring)
+        total = sum(each.total for each in self._ring)
+        return total * 1000 / max(elapsed_ms, self.sample_ms)
+
+    def _sample(self, now_ms: int) -> _Sample:
+        if not self._ring:
+            self._ring.append(_Sample(now_ms, now_ms))
+        return self._ring[self._current]
+
+    def _next(self, now_ms: int) -> _Sample:
+        # One more than are counted: the oldest may have begun before the time that counts.
+        self._current = (self._current + 1) % (self.samples + 1)
+        if self._current == len(self._ring):
+            self._ring.append(_Sample(now_ms, now_ms))
+        else:
+            self._ring[self._current].restart(now_ms)
+        return self._ring[self._current]
+
+
+@attrs.define(kw_only=True)
+class ReplicationQuota:
+    """One side's: what is throttled, and how much of it there may be."""
+
+    rate: SampledRate = attrs.field(factory=SampledRate)
+    bytes_per_second: int = UNLIMITED
+    _throttled: dict[str, frozenset[int] | None] = attrs.field(factory=dict)
+    """By topic: the partitions, or None for all of them."""
+
+    def throttle(self, topic: str, replicas: Iterable[str], *, broker_id: int) -> None:
+        """From now on these, `partition:broker` each or a star for all, and no others of `topic`."""
+        replicas = tuple(replicas)
+        if replicas == (_EVERY_REPLICA,):
+            self._throttled[topic] = None
+            return
+        pairs = (each.split(":") for each in replicas)
+        ours = frozenset(int(partition) for partition, broker in pairs if int(broker) == broker_id)
+        self.forget(topic)
+        if ours:
+            self._throttled[topic] = ours
+
+    def forget(self, topic: str) -> None:
+        self._throttled.pop(topic, None)
+
+    @property
+    def throttles(self) -> bool:
+        """Whether any replica is named at all."""
+        return bool(self._throttled)
+
+    def is_throttled(self, partition: TopicPartition) -> bool:
+        numbers = self._throttled.get(partition.topic, frozenset())
+        return numbers is None or partition.partition in numbers
+
+    def is_exceeded(self, *, now_ms: int) -> bool:
+        """Strictly: at the bound itself all is well."""
+        return self.rate.per_second(now_ms=now_ms) > self.bytes_per_second
+
+    def holds_back(self, partition: TopicPartition, *, now_ms: int) -> bool:
+        """Whether it has to wait, if it is out of sync."""
+        return self.is_throttled(partition) and self.is_exceeded(now_ms=now_ms)
+
+    def record(self, sizes: Mapping[TopicPartition, int], *, now_ms: int) -> None:
+        """What went over the wire; that of partitions that are not throttled does not count."""
+        total = sum(size for each, size in sizes.items() if self.is_throttled(each))
+        if total:
+            self.rate.record(total, now_ms=now_ms)
+
+
+@attrs.frozen(kw_only=True)
+class ReplicationQuotas:
+    """Both sides of one broker."""
+
+    leader: ReplicationQuota
+    follower: ReplicationQuota
+
+    @classmethod
+    def measured_over(cls, *, samples: int, sample_ms: int) -> "ReplicationQuotas":
+        return cls(
+            leader=ReplicationQuota(rate=SampledRate(samples, sample_ms)),
+            follower=ReplicationQuota(rate=SampledRate(samples, sample_ms)),
+        )
+
+    def limit(self, *, leader: int, follower: int) -> None:
+        """Bytes a second for each side."""
+        self.leader.bytes_per_second = leader
+        self.follower.bytes_per_second = follower
+
+    def forget(self, topic: str) -> None:
+        self.leader.forget(topic)
+        self.follower.forget(topic)
