@@ -8,7 +8,7 @@
         local_log        its bytes: segments, the log end, the recovery point
           flush          a sync, planned here and done elsewhere
           segments  segment  offset_index  time_index  transaction_index  index_file
-        recovery         opening after a crash
+        loading          opening, whatever is in the directory: believe, read again, cut, split
         time_lookup      from a time to an offset
         leader_epoch_cache  producer_state  producer_snapshot  producer_replay
     segment_file         one `.log` file by its path, for a notebook: `open_segment`

@@ -2,6 +2,8 @@
 
     StorageError
     ├── CorruptRecordError            bytes that are not a batch, or whose CRC-32C is wrong
+    ├── UnsupportedFormatError        a sound batch of another magic than 2: not ours to cut
+    ├── OffsetOverflowError           offsets that a segment's base cannot express: split it
     ├── InvalidRecordError            a sound batch that a producer may not send
     │   ├── RecordTooLargeError         over max.message.bytes
     │   ├── RecordBatchTooLargeError    over segment.bytes
@@ -42,6 +44,18 @@ class StorageError(Exception):
 
 class CorruptRecordError(StorageError):
     """Bytes that are not a record batch, or whose CRC-32C does not match."""
+
+
+class UnsupportedFormatError(StorageError):
+    """A sound batch of a newer message format, or of one before KIP-98's."""
+
+
+class OffsetOverflowError(StorageError):
+    """A segment holds offsets that are too far from its base for an index to express."""
+
+    def __init__(self, message: str, base_offset: Offset) -> None:
+        super().__init__(message)
+        self.base_offset = base_offset
 
 
 class InvalidRecordError(StorageError):

@@ -15,7 +15,8 @@ reader with SIGBUS.)
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import starmap
 from typing import Final, Self
 
 import attrs
@@ -83,6 +84,13 @@ class IndexFile:
         assert self.entry_count < self.max_entries, "an index is appended to only while it has room"
         self.file.write(self.size_in_bytes, self.layout.pack(*values))
         self.entry_count += 1
+
+    def extend(self, entries: Iterable[tuple[int, ...]]) -> None:
+        """Append them all in one write."""
+        data = b"".join(starmap(self.layout.pack, entries))
+        self.file.write(self.size_in_bytes, data)
+        self.entry_count += len(data) // self.layout.size
+        assert self.entry_count <= self.max_entries, "an index is filled only while it has room"
 
     def count_while(self, holds: Callable[[tuple[int, ...]], bool]) -> int:
         """How many entries from the start `holds` is true for, if it never turns true again."""

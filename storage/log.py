@@ -14,8 +14,6 @@ Rule 3: the topic id is on disk before the first record is (KIP-516).
 What it holds and how far it may be seen is `storage.marked_log`'s. (UnifiedLog in Kafka.)
 """
 
-import os
-
 import attrs
 
 from storage import producer_replay
@@ -33,8 +31,6 @@ from storage.append import (
     validate,
 )
 from storage.checkpoint import (
-    LEADER_EPOCH_CHECKPOINT,
-    LeaderEpochCheckpoint,
     read_partition_metadata,
     write_partition_metadata,
 )
@@ -44,12 +40,13 @@ from storage.errors import (
     UnexpectedAppendOffsetError,
 )
 from storage.filesystem import FileSystem
-from storage.leader_epoch_cache import LeaderEpochCache
+from storage.loading.epochs import read_epochs
+from storage.loading.loader import Loader
+from storage.loading.report import Marks, RecoveryReport
 from storage.local_log import LogHooks
 from storage.marked_log import MarkedLog
 from storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from storage.recompression import recompress
-from storage.recovery import Loader, RecoveryReport
 from storage.segments import Segments
 from storage.types import (
     NO_TOPIC_ID,
@@ -80,17 +77,17 @@ class Log(MarkedLog):
         recovery_point: Offset = 0,
         log_start_offset: Offset = 0,
         producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        compacted_to: Offset = 0,
+        marker_ms: int | None = None,
         hooks: LogHooks | None = None,
         wall_ms: int | None = None,
     ) -> "Log":
-        """Open what is there, or begin; `clean`: the last shutdown was."""
+        """Open what is there, or begin; what its directory remembers of it is in `Marks`."""
         config = config or LogConfig()
         existed = file_system.exists(directory)
         file_system.make_directory(directory)
         known_id = _known_topic_id(file_system, directory, topic_partition, topic_id)
-        epochs = LeaderEpochCache(
-            LeaderEpochCheckpoint(file_system, os.path.join(directory, LEADER_EPOCH_CHECKPOINT))
-        )
+        epochs, repairs = read_epochs(file_system, directory)
         producers = ProducerStateManager(file_system, directory, producer_id_expiration_ms)
         loaded = Loader(
             file_system=file_system,
@@ -99,7 +96,15 @@ class Log(MarkedLog):
             index_interval_bytes=config.index_interval_bytes,
             epochs=epochs,
             producers=producers,
-        ).load(clean=clean, recovery_point=recovery_point, log_start_offset=log_start_offset)
+            marks=Marks(
+                clean=clean,
+                recovery_point=recovery_point,
+                log_start_offset=log_start_offset,
+                compacted_to=compacted_to,
+                marker_ms=marker_ms,
+            ),
+            repairs=repairs,
+        ).load()
         if loaded.segments:
             log_start_offset = max(log_start_offset, loaded.segments[0].base_offset)
         log = cls(
@@ -127,7 +132,7 @@ class Log(MarkedLog):
         epochs.truncate_from_start(log.log_start_offset)
         if not loaded.segments:
             log._add_segment(log.log_end_offset, wall_ms)
-        log._load_producers()
+        log._load_producers(clean=loaded.clean)
         if not loaded.clean:
             log.producers.sync_removals()
         log.hooks.high_watermark_moved(log)
@@ -249,7 +254,7 @@ class Log(MarkedLog):
         if self.failure is None:
             with self._writing():
                 self.producers.take_snapshot(sync=False)
-                self.segments.active.become_inactive()
+                self.segments.active.become_inactive(closing=True)
                 self._cut_unsynced = True
                 self.commit_flush(self._sync_now(closing=True))
             # A truncation inside a batch left the log ending past its last batch. Opened

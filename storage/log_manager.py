@@ -32,11 +32,11 @@ from storage.config import LogConfig
 from storage.doomed import DoomedFile, DoomedFiles
 from storage.errors import CheckpointError, KafkaStorageError, LogDirectoryError
 from storage.filesystem import FileSystem
+from storage.loading.report import RecoveryReport
 from storage.local_log import LocalLog, LogHooks
 from storage.log import Log
 from storage.log_directory import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectory, owner_of
 from storage.producer_state import DEFAULT_EXPIRATION_MS
-from storage.recovery import RecoveryReport
 from storage.retention import DeletedSegments
 from storage.types import Offset, TopicId, TopicPartition
 

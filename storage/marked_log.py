@@ -250,8 +250,14 @@ class MarkedLog(LocalLog):
 
     # Producers.
 
-    def _load_producers(self) -> None:
+    def _load_producers(self, *, clean: bool) -> None:
         self.producers.remove_stray_snapshots(self.segments.base_offsets)
+        if clean and self.producers.latest_snapshot_offset is None:
+            # Every clean shutdown leaves one: this log is from before there were producers.
+            for offset in (*self.segments.base_offsets[-2:], self.log_end_offset):
+                self.producers.update_map_end_offset(offset)
+                self.producers.take_snapshot(sync=False)
+            return
         self.producers.truncate_and_reload(self.log_start_offset, self.log_end_offset)
         self._name_changes += producer_replay.rebuild(
             self.producers, self.segments, self.log_end_offset
@@ -263,6 +269,7 @@ class MarkedLog(LocalLog):
             # Fewer records cannot have had more producers.
             self.producers.truncate_and_reload(self.log_start_offset, self.log_end_offset)
             self.producers.update_map_end_offset(self.log_end_offset)
+            self.producers.take_snapshot(sync=False)
             return
         self.producers.truncate_and_reload(self.log_start_offset, self.log_end_offset)
         segments = self.segments.starting_with(self.producers.map_end_offset)

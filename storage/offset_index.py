@@ -13,7 +13,7 @@ begins.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Self
 
 import attrs
@@ -93,6 +93,11 @@ class OffsetIndex:
             )
         self._file.append(offset - self.base_offset, position)
         self._last_offset = offset
+
+    def fill(self, entries: Sequence[tuple[int, int]]) -> None:
+        """Append (relative offset, position) of batches that lie in order."""
+        self._file.extend(entries)
+        self._find_last()
 
     def lookup(self, offset: Offset) -> OffsetPosition:
         """The greatest entry at or below `offset`; (base, 0) where there is none."""

@@ -24,6 +24,7 @@ batch is legal.
 
 import enum
 import struct
+import zlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias
 
@@ -54,12 +55,13 @@ HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 assert HEADER.size == HEADER_SIZE
 
 _PREFIX: Final = struct.Struct(">qiib")
-_MIN_LENGTH: Final = HEADER_SIZE - LENGTH_OVERHEAD
+MIN_LENGTH: Final = HEADER_SIZE - LENGTH_OVERHEAD
 _BASE_OFFSET: Final = struct.Struct(">q")
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_AT: Final = 8
 _LEADER_EPOCH: Final = struct.Struct(">i")
 _LEADER_EPOCH_AT: Final = 12
+_MAGIC_AT: Final = 16
 _CRC: Final = struct.Struct(">I")
 _CRC_AT: Final = 17
 _ATTRIBUTES: Final = struct.Struct(">h")
@@ -161,7 +163,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
             f"{len(buffer) - position} bytes are too few for a batch header, which has {HEADER_SIZE}"
         )
     header = BatchHeader._make(HEADER.unpack_from(buffer, position))
-    if header.length < _MIN_LENGTH or header.magic != MAGIC:
+    if header.length < MIN_LENGTH or header.magic != MAGIC:
         raise _not_a_batch(position, header.length, header.magic)
     return header
 
@@ -174,7 +176,7 @@ def walk(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]
     end = len(buffer)
     while end - position >= _PREFIX.size:
         _, length, _, magic = _PREFIX.unpack_from(buffer, position)
-        if length < _MIN_LENGTH or magic != MAGIC:
+        if length < MIN_LENGTH or magic != MAGIC:
             raise _not_a_batch(position, length, magic)
         following = position + LENGTH_OVERHEAD + length
         if following > end:
@@ -192,6 +194,24 @@ def check_crc(batch: Batch) -> bool:
     """Whether `batch` carries the CRC-32C of its bytes."""
     (stored,) = _CRC.unpack_from(batch, _CRC_AT)
     return bool(stored == computed_crc(batch))
+
+
+def sound_magic(data: bytes) -> int | None:
+    """The magic of another format's batch at the head of `data`; None where none is sound.
+
+    Magic 0 and 1 have a CRC-32 of all behind it; newer ones are taken to keep the prefix and
+    the CRC-32C where magic 2 has them, as every version has kept what it could.
+    """
+    if len(data) < _PREFIX.size + 1:
+        return None
+    _, length, _, magic = _PREFIX.unpack_from(data)
+    batch = data[: LENGTH_OVERHEAD + length] if length > 0 else b""
+    if len(batch) < max(LENGTH_OVERHEAD + length, CRC_COVERS_FROM) or magic == MAGIC:
+        return None
+    if magic > MAGIC:
+        return magic if check_crc(batch) else None
+    (stored,) = _CRC.unpack_from(batch, LENGTH_OVERHEAD)
+    return magic if magic >= 0 and stored == zlib.crc32(batch[_MAGIC_AT:]) else None
 
 
 def stamp(
@@ -233,5 +253,5 @@ def _not_a_batch(position: int, length: int, magic: int) -> CorruptRecordError:
             f"magic {magic} at byte {position}: only record batches of magic {MAGIC} are read"
         )
     return CorruptRecordError(
-        f"a batch length of {length} at byte {position}, less than the {_MIN_LENGTH} of a header"
+        f"a batch length of {length} at byte {position}, less than the {MIN_LENGTH} of a header"
     )

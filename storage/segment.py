@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import attrs
 
-from storage.errors import CorruptIndexError, CorruptRecordError
+from storage.errors import CorruptRecordError
 from storage.file_region import FileRegion, Pins
 from storage.filesystem import FileSystem
 from storage.index_file import MAX_RELATIVE_OFFSET
@@ -269,6 +269,20 @@ class Segment:
             TimestampOffset(header.max_timestamp, header.last_offset),
         )
 
+    def fill_indexes(
+        self,
+        offsets: Sequence[tuple[int, int]],
+        times: Sequence[tuple[int, int]],
+        *,
+        max_timestamp: TimestampOffset,
+        bytes_since_index_entry: int,
+    ) -> None:
+        """What `reindex` of every batch would have put into indexes that were reset."""
+        self.offset_index.fill(offsets)
+        self.time_index.fill(times)
+        self._max_timestamp = max_timestamp
+        self._bytes_since_index_entry = bytes_since_index_entry
+
     def _make_room_in_indexes(self) -> None:
         if not self._indexes_have_room:
             self.offset_index.resize(self.max_index_bytes)
@@ -426,20 +440,15 @@ class Segment:
         self._first_batch_timestamp = None
         self._end_offset = None
 
-    def check_indexes(self) -> None:
-        """CorruptIndexError where they cannot be this segment's."""
-        if self.size:
-            self.offset_index.sanity_check()
-            self.time_index.sanity_check()
-            if self.offset_index.lookup(self.offset_index.last_offset).position >= self.size:
-                raise CorruptIndexError(f"{self.offset_index.path} points past the end of the log")
+    def become_inactive(self, *, closing: bool = False) -> None:
+        """Rolled: the time index gets its closing entry, all files give up their spare room.
 
-    def become_inactive(self) -> None:
-        """Rolled: the time index gets its closing entry, all files give up their spare room."""
+        `closing` the log: even an empty segment has indexes then, as Kafka expects of it.
+        """
         if self._preallocated:
             self.pins.file.truncate(self.size)
             self._preallocated = False
-        if self._time_index is None and self.size == 0:
+        if self._time_index is None and self.size == 0 and not closing:
             return
         self._make_room_in_indexes()
         self.time_index.maybe_append(*self.max_timestamp, closing=True)
@@ -465,6 +474,14 @@ class Segment:
         """Release the files as they are: what a crash does, too."""
         if self._pins is not None:
             self._pins.close()
+        self._close_indexes()
+
+    def release_indexes(self) -> None:
+        """Close them until they are needed again."""
+        self._close_indexes()
+        self._offset_index = self._time_index = self._transaction_index = None
+
+    def _close_indexes(self) -> None:
         if self._offset_index is not None:
             self._offset_index.close()
         if self._time_index is not None:

@@ -13,7 +13,7 @@ one of the batch that holds the timestamp.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Self
 
 import attrs
@@ -104,6 +104,11 @@ class TimeIndex:
             assert self.can_append_offset(offset), "a segment rolls before its offsets overflow"
             self._file.append(timestamp, offset - self.base_offset)
             self._last = TimestampOffset(timestamp, offset)
+
+    def fill(self, entries: Sequence[tuple[int, int]]) -> None:
+        """Append (timestamp, relative offset) pairs, both ascending."""
+        self._file.extend(entries)
+        self._find_last()
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The greatest entry at or below `timestamp`; (-1, base) where there is none."""
