@@ -7,9 +7,13 @@
     answers                                     what those were told
     run 500ms                                   let time pass
 
+    alter t retention.ms=60000      delete-topic t      delete-records t-0 5      offsets t-0
+
     kill b1        power-cut b1     stop b1 (in good order)      start b1 (or: start b1 &)
     pause b1       resume b1        cut b1 b2 b3 (b1 from both)   heal
     mute b1 b2 (b2 no longer hears b1)        slow b1 disk=500ms network=200ms
+    wipe b1   image b1 old   restore b1 old   swap b2 b3      disks, while their nodes are down
+    lie b1    fail b1 write names=*.log error=ENOSPC   rot b1 t-0 17   jump b1 600s
     recover                         heal, resume and speed up all, start whoever is down
 
     wait leader t-0                 until somebody who is up leads it
@@ -33,7 +37,7 @@ import attrs
 from replication.events import Event
 from replication.partition import PartitionSnapshot
 from replication.verify import PartitionResult, verify_directories
-from scenarios import faults
+from scenarios import disks, faults, requests
 from scenarios.arguments import (
     Options,
     Words,
@@ -295,6 +299,10 @@ COMMANDS: Mapping[str, Command] = {
     "produce": produce,
     "answers": answers,
     "run": run,
+    "alter": requests.alter,
+    "delete-topic": requests.delete_topic,
+    "delete-records": requests.delete_records,
+    "offsets": requests.offsets,
     "kill": faults.kill,
     "power-cut": faults.power_cut,
     "stop": faults.stop,
@@ -305,6 +313,14 @@ COMMANDS: Mapping[str, Command] = {
     "mute": faults.mute,
     "heal": faults.heal,
     "slow": faults.slow,
+    "wipe": disks.wipe,
+    "image": disks.image,
+    "restore": disks.restore,
+    "swap": disks.swap,
+    "lie": disks.lie,
+    "fail": disks.fail,
+    "rot": disks.rot,
+    "jump": disks.jump,
     "recover": faults.recover,
     "wait": wait,
     "show": show,

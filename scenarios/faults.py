@@ -4,6 +4,7 @@ A start or a stop is waited for, unless it ends in `&`: one may be killed on its
 never get there.
 """
 
+from replication.errors import UnderstudyError
 from scenarios.arguments import (
     Options,
     Words,
@@ -15,6 +16,7 @@ from scenarios.arguments import (
 from scenarios.script import ScriptError
 from scenarios.simulation.cluster import CONTROLLER
 from scenarios.stage import Stage
+from storage.errors import StorageError
 from storage.testing import DiskCosts
 
 
@@ -42,14 +44,18 @@ async def stop(stage: Stage, words: Words, options: Options) -> list[str]:
 
 async def start(stage: Stage, words: Words, options: Options) -> list[str]:
     words, in_background = _background(words)
+    refused = []
     for name in nodes(stage, words, options):
         if stage.cluster.is_running(name):
             raise ScriptError(f"{name} is up")
         if in_background:
             stage.go_in_background(name, stage.cluster.start)
         else:
-            await stage.cluster.start(name)
-    return []
+            try:
+                await stage.cluster.start(name)
+            except (UnderstudyError, StorageError) as error:
+                refused.append(f"{name} does not start: {error}")
+    return refused
 
 
 async def pause(stage: Stage, words: Words, options: Options) -> list[str]:
@@ -107,6 +113,8 @@ async def recover(stage: Stage, words: Words, options: Options) -> list[str]:
         if world.clock(name).paused:
             world.resume(name)
         world.disk(name).costs = DiskCosts()
+        world.disk(name).lies = False
+        world.disk(name).faults.clear()
         least, mean_extra = world.network.least_delay, world.network.mean_extra_delay
         for other in _others(stage, name):
             world.network.set_delay(name, other, least=least, mean_extra=mean_extra)

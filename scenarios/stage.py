@@ -25,6 +25,7 @@ from scenarios.simulation.cluster import (
 )
 from scenarios.simulation.world import World
 from storage.errors import StorageError
+from storage.testing.disk import Node
 from storage.types import TopicPartition
 
 
@@ -39,6 +40,8 @@ class Stage:
     batches: list[SentBatch] = attrs.field(factory=list, init=False)
     accounted: dict[TopicPartition, list[ReadRecord]] = attrs.field(factory=dict, init=False)
     """What was there when the ledger was last asked for."""
+    images: dict[str, Node] = attrs.field(factory=dict, init=False)
+    """Copies of disks, by the names that the story gave them."""
     events_shown: int = attrs.field(default=0, init=False)
     _cluster: SimulatedCluster | None = attrs.field(default=None, init=False)
     _client: StoryClient | None = attrs.field(default=None, init=False)

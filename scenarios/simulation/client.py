@@ -31,6 +31,12 @@ from replication.wire.create_topics import (
     CreateTopicsRequest,
 )
 from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from replication.wire.list_offsets import (
+    EARLIEST,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from replication.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from replication.wire.produce import (
     PartitionProduceData,
@@ -51,6 +57,7 @@ CLIENT = "client"
 CREATE_TOPICS_VERSION = 7
 METADATA_VERSION = 12
 PRODUCE_VERSION = 11
+LIST_OFFSETS_VERSION = 7
 FETCH_VERSION = 12  # the last that calls topics by their names
 
 CONNECT_TIMEOUT_MS = 1_000
@@ -153,7 +160,7 @@ class StoryClient:
             )
             return ErrorCode.of(response.topics[0].error_code)
 
-        error = await self._ask_somebody(ask)
+        error = await self.ask_somebody(ask)
         if error is not ErrorCode.NONE:
             raise KafkaError(error, f"topic {topic}")
 
@@ -181,7 +188,7 @@ class StoryClient:
             topic_data=[TopicProduceData(name=batch.partition.topic, partition_data=[data])],
         )
         try:
-            async with _closing(await self._connect_to_leader(batch.partition)) as client:
+            async with closing(await self.connect_to_leader(batch.partition)) as client:
                 patience_ms = timeout_ms + CONNECT_TIMEOUT_MS
                 if batch.acks == 0:
                     await client.tell(request, version=PRODUCE_VERSION, timeout_ms=patience_ms)
@@ -201,8 +208,8 @@ class StoryClient:
     async def read(self, partition: TopicPartition) -> list[ReadRecord]:
         """What a consumer is given, from the first record to the high watermark."""
         records: list[ReadRecord] = []
-        position = 0
-        async with _closing(await self._connect_to_leader(partition)) as client:
+        _, position = await self.list_offset(partition, EARLIEST)
+        async with closing(await self.connect_to_leader(partition)) as client:
             while True:
                 data = await self._fetch(client, partition, position)
                 found = [record for record in _records(data) if record.offset >= position]
@@ -210,6 +217,21 @@ class StoryClient:
                     return records
                 records += found
                 position = found[-1].offset + 1
+
+    async def list_offset(
+        self, partition: TopicPartition, timestamp: int
+    ) -> tuple[ErrorCode, Offset]:
+        """The offset of `timestamp`, as a consumer is told; EARLIEST and LATEST are such."""
+        wanted = ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
+        topic = ListOffsetsTopic(name=partition.topic, partitions=[wanted])
+        async with closing(await self.connect_to_leader(partition)) as client:
+            response = await client.call(
+                ListOffsetsRequest(topics=[topic]),
+                version=LIST_OFFSETS_VERSION,
+                timeout_ms=PATIENCE_MS,
+            )
+        (answer,) = response.topics[0].partitions
+        return ErrorCode.of(answer.error_code), answer.offset
 
     async def _fetch(
         self, client: RpcClient, partition: TopicPartition, position: Offset
@@ -229,7 +251,7 @@ class StoryClient:
 
     # Whom to ask.
 
-    async def _connect_to_leader(self, partition: TopicPartition) -> RpcClient:
+    async def connect_to_leader(self, partition: TopicPartition) -> RpcClient:
         """A connection to whoever leads, asked for again while there is none."""
         with self.seams.clock.move_on_after(PATIENCE_MS / 1000):
             while True:
@@ -239,7 +261,7 @@ class StoryClient:
         raise PeerUnavailableError(f"{partition} was led by nobody for {PATIENCE_MS} ms")
 
     async def _find_leader(self, partition: TopicPartition) -> Address:
-        metadata = await self._ask_somebody(lambda client: _metadata(client, partition))
+        metadata = await self.ask_somebody(lambda client: _metadata(client, partition))
         leaders = [
             each.leader_id
             for topic in metadata.topics
@@ -251,11 +273,11 @@ class StoryClient:
                 return broker.host, broker.port
         raise PeerUnavailableError(f"nobody leads {partition}")
 
-    async def _ask_somebody(self, ask: Callable[[RpcClient], Awaitable[T]]) -> T:
+    async def ask_somebody(self, ask: Callable[[RpcClient], Awaitable[T]]) -> T:
         """The answer of the first broker that gives one."""
         for address in self.bootstrap:
             try:
-                async with _closing(await self._connect(address)) as client:
+                async with closing(await self._connect(address)) as client:
                     return await ask(client)
             except PeerUnavailableError:
                 continue
@@ -274,7 +296,7 @@ class StoryClient:
 
 
 @contextlib.asynccontextmanager
-async def _closing(client: RpcClient) -> AsyncIterator[RpcClient]:
+async def closing(client: RpcClient) -> AsyncIterator[RpcClient]:
     try:
         yield client
     finally:

@@ -1,0 +1,138 @@
+"""The commands by which something befalls a disk or a wall clock.
+
+    wipe b1                       an empty disk takes the place of its own
+    image b1 old                  a copy of its disk, as a snapshot of a virtual machine would
+    restore b1 old                its disk is what it was then
+    swap b2 b3                    each has the other's disk
+
+    lie b1                        from now on a sync does nothing and says that it was done
+    fail b1 write names=*.log error=ENOSPC times=1      the next such operation fails
+    rot b1 t-0 17                 one bit of the batch that holds offset 17 is another
+    jump b1 600s                  its wall clock; -300s jumps back
+
+Whoever's disk is taken away is down. `recover` ends lies and failures; what is lost is lost.
+"""
+
+import copy
+import errno
+
+from scenarios.arguments import (
+    Options,
+    Words,
+    exactly,
+    nodes,
+    number_of,
+    partition_of,
+    seconds_of,
+)
+from scenarios.script import ScriptError
+from scenarios.simulation.cluster import partition_directory
+from scenarios.stage import Stage
+from storage.batch_stream import BatchStream
+from storage.testing import Fault
+from storage.testing.disk import DirectoryNode, Node
+
+ALWAYS = "always"
+OPERATIONS = ("open", "read", "write", "truncate", "sync", "rename", "remove")
+
+
+async def wipe(stage: Stage, words: Words, options: Options) -> list[str]:
+    for name in _nodes_down(stage, words, options):
+        stage.world.disk(name).root = DirectoryNode()
+    return []
+
+
+async def image(stage: Stage, words: Words, options: Options) -> list[str]:
+    name, title = exactly(words, 2, options)
+    (node,) = nodes(stage, [name], {})
+    stage.images[title] = copy.deepcopy(_contents(stage, node))
+    return []
+
+
+async def restore(stage: Stage, words: Words, options: Options) -> list[str]:
+    name, title = exactly(words, 2, options)
+    _nodes_down(stage, [name], {})
+    if title not in stage.images:
+        raise ScriptError(f"there is no image {title!r}")
+    _put(stage, name, copy.deepcopy(stage.images[title]))
+    return []
+
+
+async def swap(stage: Stage, words: Words, options: Options) -> list[str]:
+    one, other = _nodes_down(stage, exactly(words, 2, options), {})
+    held, others = _contents(stage, one), _contents(stage, other)
+    _put(stage, one, others)
+    _put(stage, other, held)
+    return []
+
+
+def _nodes_down(stage: Stage, words: Words, options: Options) -> Words:
+    for name in nodes(stage, words, options):
+        if stage.cluster.is_running(name):
+            raise ScriptError(f"{name} is up: nobody takes its disk")
+    return words
+
+
+def _contents(stage: Stage, name: str) -> Node:
+    """Everything it has: its directory bears its name."""
+    contents = stage.world.disk(name).root.entries.get(name)
+    if contents is None:
+        raise ScriptError(f"the disk of {name} is empty")
+    return contents
+
+
+def _put(stage: Stage, name: str, contents: Node) -> None:
+    stage.world.disk(name).root = DirectoryNode(entries={name: contents}, durable={name: contents})
+
+
+async def lie(stage: Stage, words: Words, options: Options) -> list[str]:
+    for name in nodes(stage, words, options):
+        stage.world.disk(name).lies = True
+    return []
+
+
+async def fail(stage: Stage, words: Words, options: Options) -> list[str]:
+    names, error = options.pop("names", "*"), options.pop("error", "EIO")
+    times, skip = options.pop("times", "1"), number_of(options.pop("skip", "0"))
+    name, operation = exactly(words, 2, options)
+    nodes(stage, [name], {})
+    number = getattr(errno, error, None)
+    if operation not in OPERATIONS or not isinstance(number, int):
+        raise ScriptError(f"fail NODE {'|'.join(OPERATIONS)} names=*.log error=EIO times=1")
+    fault = Fault(
+        operation=operation,
+        names=names,
+        error=number,
+        skip=skip,
+        times=None if times == ALWAYS else number_of(times),
+        partial=operation == "write",
+    )
+    stage.world.disk(name).faults.append(fault)
+    return []
+
+
+async def rot(stage: Stage, words: Words, options: Options) -> list[str]:
+    name, where, offset = exactly(words, 3, options)
+    nodes(stage, [name], {})
+    partition, wanted = partition_of(where), number_of(offset)
+    stream = BatchStream(stage.cluster.disk(name), partition_directory(name, partition))
+    try:
+        stream.seek(wanted)
+        header, path = stream.head(), stream.path
+        if header is None or path is None:
+            raise ScriptError(f"{partition} on {name} does not hold offset {wanted}")
+        last = stream.position + header.size - 1
+    finally:
+        stream.close()
+    disk = stage.world.disk(name)
+    disk.corrupt(path, last, bytes([disk.file(path).content[last] ^ 1]))
+    return []
+
+
+async def jump(stage: Stage, words: Words, options: Options) -> list[str]:
+    name, duration = exactly(words, 2, options)
+    nodes(stage, [name], {})
+    back = duration.startswith("-")
+    milliseconds = int(seconds_of(duration.removeprefix("-")) * 1000)
+    stage.world.clock(name).jump_wall(-milliseconds if back else milliseconds)
+    return []

@@ -1,0 +1,47 @@
+"""The commands by which a story asks the cluster for something else than its records.
+
+alter t retention.ms=60000      what a topic is configured with from now on
+delete-topic t
+delete-records t-0 5            the partition begins at 5; `all` for all that is committed
+offsets t-0                     where a consumer is told that it begins and ends
+"""
+
+from replication.errors import ErrorCode
+from replication.wire.delete_records import HIGH_WATERMARK
+from replication.wire.list_offsets import EARLIEST, LATEST
+from scenarios.arguments import Options, Words, exactly, number_of, partition_of
+from scenarios.script import ScriptError
+from scenarios.simulation import admin
+from scenarios.stage import Stage
+
+
+async def alter(stage: Stage, words: Words, options: Options) -> list[str]:
+    (topic,) = exactly(words, 1)
+    if not options:
+        raise ScriptError("alter TOPIC KEY=VALUE...")
+    return _refusal(await admin.alter_topic(stage.client, topic, options))
+
+
+async def delete_topic(stage: Stage, words: Words, options: Options) -> list[str]:
+    (topic,) = exactly(words, 1, options)
+    return _refusal(await admin.delete_topic(stage.client, topic))
+
+
+async def delete_records(stage: Stage, words: Words, options: Options) -> list[str]:
+    where, before = exactly(words, 2, options)
+    offset = HIGH_WATERMARK if before == "all" else number_of(before)
+    error, low_watermark = await admin.delete_records(stage.client, partition_of(where), offset)
+    return _refusal(error) or [f"{where}: low watermark {low_watermark}"]
+
+
+async def offsets(stage: Stage, words: Words, options: Options) -> list[str]:
+    (where,) = exactly(words, 1, options)
+    told = []
+    for name, timestamp in (("begins at", EARLIEST), ("ends at", LATEST)):
+        error, offset = await stage.client.list_offset(partition_of(where), timestamp)
+        told.append(f"{name} {error.name if error else offset}")
+    return [f"{where}: {', '.join(told)}"]
+
+
+def _refusal(error: ErrorCode) -> list[str]:
+    return [f"refused, {error.name}"] if error else []
