@@ -21,6 +21,7 @@ from itertools import islice
 from typing import NamedTuple
 
 import attrs
+import crc32c
 
 from storage.config import LONG_MAX, LogConfig
 from storage.errors import (
@@ -34,11 +35,11 @@ from storage.errors import (
 from storage.index_file import MAX_RELATIVE_OFFSET
 from storage.producer_snapshot import BatchMetadata
 from storage.record_batch import (
+    CRC_COVERS_FROM,
     MAGIC,
     NO_TIMESTAMP,
     BatchHeader,
     TimestampType,
-    check_crc,
     stamp,
     walk,
 )
@@ -80,21 +81,23 @@ def analyze(records: memoryview) -> list[PlacedBatch]:
     batches = []
     last_offset = NO_OFFSET
     for position, header in walk(records):
-        if header.last_offset_delta < 0 or header.last_offset <= last_offset:
+        before, last_offset = last_offset, header.last_offset
+        if header.last_offset_delta < 0 or last_offset <= before:
             raise OffsetsOutOfOrderError(
-                f"offsets {header.base_offset} to {header.last_offset} after {last_offset}"
+                f"offsets {header.base_offset} to {last_offset} after {before}"
             )
-        batch = records[position : position + header.size]
-        check_sound(batch, header)
-        if header.has_producer:
-            marker_of(header, batch)  # it will be asked for when the batch is written: too late
-        last_offset = header.last_offset
+        check_sound(records, position, header)
+        if (
+            header.is_control and header.has_producer
+        ):  # it will be asked for when the batch is written: too late
+            marker_of(header, records[position : position + header.size])
         batches.append(PlacedBatch(position, header))
     return batches
 
 
-def check_sound(batch: memoryview, header: BatchHeader) -> None:
-    if not check_crc(batch):
+def check_sound(records: memoryview, position: int, header: BatchHeader) -> None:
+    covered = records[position + CRC_COVERS_FROM : position + header.size]
+    if crc32c.crc32c(covered) != header.crc:
         raise CorruptRecordError(
             f"the batch at offset {header.base_offset} does not match its CRC-32C, {header.crc}"
         )
@@ -114,7 +117,7 @@ def validate(
     for position, header in batches:
         batch = records[position : position + header.size]
         _validate_header(header, config, from_client=from_client)
-        check_sound(batch, header)
+        check_sound(records, position, header)
         try:
             _validate_timestamps(batch, header, config, wall_ms)
             _validate_records(batch, header, config, wall_ms)
@@ -241,11 +244,11 @@ def append_info(
         first_offset=first.base_offset,
         last_offset=last.last_offset,
         last_leader_epoch=last.leader_epoch,
-        max_timestamp=max(header.max_timestamp for _, header in batches),
+        max_timestamp=max([header.max_timestamp for _, header in batches]),
         log_append_time=NO_TIMESTAMP if append_time is None else append_time,
         log_start_offset=log_start_offset,
         valid_bytes=batches[-1].end - batches[0].position,
-        record_count=sum(header.record_count for _, header in batches),
+        record_count=sum([header.record_count for _, header in batches]),
     )
 
 
@@ -262,12 +265,18 @@ def marker_of(header: BatchHeader, batch: memoryview) -> EndTransactionMarker | 
     return read_marker(batch) if header.is_control else None
 
 
-def max_timestamp(header: BatchHeader) -> int:
-    return header.max_timestamp
-
-
-def groups(batches: list[PlacedBatch], segment_bytes: int) -> Iterator[list[PlacedBatch]]:
+def groups(batches: list[PlacedBatch], segment_bytes: int) -> list[list[PlacedBatch]]:
     """Nearly always all of them: parted only where one segment could not hold them together."""
+    first, last = batches[0], batches[-1]
+    if len(batches) == 1 or (
+        last.end - first.position <= segment_bytes
+        and last.header.last_offset - first.header.base_offset <= MAX_RELATIVE_OFFSET
+    ):
+        return [batches]
+    return list(_parted(batches, segment_bytes))
+
+
+def _parted(batches: list[PlacedBatch], segment_bytes: int) -> Iterator[list[PlacedBatch]]:
     group: list[PlacedBatch] = []
     for batch in batches:
         if group and (

@@ -136,9 +136,9 @@ class OsFile:
 
     def write(self, position: int, buffer: Buffer) -> None:
         written = os.pwrite(self._open(), buffer, position)
-        view = memoryview(buffer)
-        while written < len(view):
-            written += os.pwrite(self._open(), view[written:], position + written)
+        while written < len(buffer):
+            rest = memoryview(buffer)[written:]
+            written += os.pwrite(self._open(), rest, position + written)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._open(), size)

@@ -37,6 +37,11 @@ class IndexFile:
     layout: struct.Struct
     length: int
     entry_count: int
+    # Asked for at each append.
+    max_entries: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.max_entries = self.length // self.layout.size
 
     @classmethod
     def open(
@@ -56,10 +61,6 @@ class IndexFile:
     def size_in_bytes(self) -> int:
         """Of the entries, whatever the file's length."""
         return self.entry_count * self.layout.size
-
-    @property
-    def max_entries(self) -> int:
-        return self.length // self.layout.size
 
     def check_length(self) -> None:
         if self.length % self.layout.size:
@@ -124,6 +125,7 @@ class IndexFile:
         assert length >= self.size_in_bytes, "a resize never cuts entries off"
         self.file.truncate(length)
         self.length = length
+        self.max_entries = length // self.layout.size
         return True
 
     def _block(self, low: int, high: int) -> list[tuple[int, ...]]:

@@ -26,7 +26,6 @@ from storage.append import (
     duplicate_info,
     groups,
     marker_of,
-    max_timestamp,
     place,
     validate,
 )
@@ -198,16 +197,22 @@ class Log(MarkedLog):
         wall_ms: int | None,
         append_time: int | None = None,
     ) -> LogAppendInfo:
-        with self._writing():
+        try:
             if not self._begun:
-                self.write_topic_id()
-                self.hooks.marks_relied_on(self)
-                self._begun = True
+                self._begin()
             for group in groups(batches, self.config.segment_bytes):
                 self._append_group(records, group, wall_ms)
+        except OSError as error:  # as in `_writing`, which costs what a small append does
+            raise self.fail(error) from error
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush()
         return append_info(batches, log_start_offset=self.log_start_offset, append_time=append_time)
+
+    def _begin(self) -> None:
+        """What is on the disk before the first record."""
+        self.write_topic_id()
+        self.hooks.marks_relied_on(self)
+        self._begun = True
 
     def _append_group(
         self, records: memoryview, batches: list[PlacedBatch], wall_ms: int | None
@@ -215,13 +220,13 @@ class Log(MarkedLog):
         """One write of one view: what fits one segment."""
         first, last = batches[0].header, batches[-1].header
         view = records[batches[0].position : batches[-1].end]
-        youngest = max((header for _, header in batches), key=max_timestamp)
+        youngest = max([header.max_timestamp for _, header in batches])
         epoch = self.leader_epoch_cache.latest_epoch
         for _, header in batches:
             if header.leader_epoch >= 0 and header.leader_epoch != epoch:
                 self.leader_epoch_cache.assign(header.leader_epoch, header.base_offset)
                 epoch = header.leader_epoch
-        segment = self._segment_for(len(view), first, last, youngest.max_timestamp, wall_ms)
+        segment = self._segment_for(len(view), first, last, youngest, wall_ms)
         segment.append(view, batches)
         self.log_end_offset = last.next_offset
         for position, header in batches:

@@ -74,7 +74,7 @@ class OffsetIndex:
 
     @property
     def is_full(self) -> bool:
-        return self.entry_count >= self.max_entries
+        return self._file.entry_count >= self._file.max_entries
 
     @property
     def last_offset(self) -> Offset:
@@ -86,12 +86,13 @@ class OffsetIndex:
         return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
     def append(self, offset: Offset, position: int) -> None:
-        assert self.can_append_offset(offset), "a segment rolls before its offsets overflow"
-        if self.entry_count and offset <= self._last_offset:
+        relative = offset - self.base_offset
+        assert 0 <= relative <= MAX_RELATIVE_OFFSET, "a segment rolls before its offsets overflow"
+        if offset <= self._last_offset and self.entry_count:
             raise CorruptIndexError(
                 f"{self.path}: offset {offset} after {self._last_offset}, its last"
             )
-        self._file.append(offset - self.base_offset, position)
+        self._file.append(relative, position)
         self._last_offset = offset
 
     def fill(self, entries: Sequence[tuple[int, int]]) -> None:

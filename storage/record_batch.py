@@ -174,15 +174,19 @@ def walk(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]
     Stops before a trailing partial batch, which a fetch limited in bytes ends with.
     """
     end = len(buffer)
-    while end - position >= _PREFIX.size:
+    while end - position >= HEADER_SIZE:
+        header = BatchHeader._make(HEADER.unpack_from(buffer, position))
+        if header.length < MIN_LENGTH or header.magic != MAGIC:
+            raise _not_a_batch(position, header.length, header.magic)
+        following = position + LENGTH_OVERHEAD + header.length
+        if following > end:
+            return
+        yield position, header
+        position = following
+    if end - position >= _PREFIX.size:
         _, length, _, magic = _PREFIX.unpack_from(buffer, position)
         if length < MIN_LENGTH or magic != MAGIC:
             raise _not_a_batch(position, length, magic)
-        following = position + LENGTH_OVERHEAD + length
-        if following > end:
-            return
-        yield position, BatchHeader._make(HEADER.unpack_from(buffer, position))
-        position = following
 
 
 def computed_crc(batch: Batch) -> int:

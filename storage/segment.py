@@ -114,6 +114,8 @@ class Segment:
     _bytes_since_index_entry: int = 0
     _first_batch_timestamp: int | None = None
     _end_offset: Offset | None = None
+    # Appended to or cut since its time index got its closing entry.
+    _is_open_ended: bool = False
     # The file is longer than its batches: zeroes, to be trimmed.
     _preallocated: bool = False
     _recent: dict[Offset, LocatedBatch] = attrs.field(factory=dict)
@@ -221,9 +223,10 @@ class Segment:
 
     @property
     def indexes_full(self) -> bool:
-        if self.size == 0 and self._offset_index is None:
-            return False
-        self._make_room_in_indexes()
+        if not self._indexes_have_room:
+            if self.size == 0 and self._offset_index is None:
+                return False
+            self._make_room_in_indexes()
         return self.offset_index.is_full or self.time_index.is_full
 
     def holds_offset(self, offset: Offset) -> bool:
@@ -236,38 +239,32 @@ class Segment:
         `batches` are those in it, in order; only the differences of their positions count.
         """
         (start, first), (_, last) = batches[0], batches[-1]
-        assert self.holds_offset(last.last_offset), "a segment rolls before its offsets overflow"
+        last_offset = last.last_offset
+        assert self.holds_offset(last_offset), "a segment rolls before its offsets overflow"
         position = self.size
+        self._is_open_ended = True
         self.pins.file.write(position, records)
         self.size = position + len(records)
-        self._end_offset = last.next_offset
+        self._end_offset = last_offset + 1
         self._remember(first.base_offset, LocatedBatch(first.base_offset, position, first.size))
         # Each batch by itself, however many came at once: a follower's log is found in as fast
         # as its leader's, and DumpLogSegments takes an entry for the batch that it points at.
         for at, header in batches:
             self.reindex(position + at - start, header)
 
-    def _index(
-        self, last_offset: Offset, position: int, size: int, max_timestamp: TimestampOffset
-    ) -> None:
-        if max_timestamp.timestamp > self.max_timestamp.timestamp:
-            self._max_timestamp = max_timestamp
+    def reindex(self, position: int, header: BatchHeader) -> None:
+        """Index the batch at `position`: it was just appended, or recovery found it."""
+        youngest = self.max_timestamp
+        if header.max_timestamp > youngest.timestamp:
+            youngest = TimestampOffset(header.max_timestamp, header.last_offset)
+            self._max_timestamp = youngest
         if self._bytes_since_index_entry > self.index_interval_bytes:
             # Between appends a full index rolls the segment; within one it stays as it is.
             if not self.indexes_full:
-                self.offset_index.append(last_offset, position)
-                self.time_index.maybe_append(*self.max_timestamp)
+                self.offset_index.append(header.last_offset, position)
+                self.time_index.maybe_append(*youngest)
             self._bytes_since_index_entry = 0
-        self._bytes_since_index_entry += size
-
-    def reindex(self, position: int, header: BatchHeader) -> None:
-        """Index the batch at `position`: it was just appended, or recovery found it."""
-        self._index(
-            header.last_offset,
-            position,
-            header.size,
-            TimestampOffset(header.max_timestamp, header.last_offset),
-        )
+        self._bytes_since_index_entry += header.size
 
     def fill_indexes(
         self,
@@ -381,6 +378,8 @@ class Segment:
 
     def _last_timestamp_on_disk(self) -> TimestampOffset:
         largest = self.time_index.last_entry
+        if self.time_index.entry_count and not self._is_open_ended:
+            return largest  # the closing entry, or what stood when nothing younger came
         start = self.offset_index.lookup(largest.offset).position
         for _, header in self.headers(start):
             if header.max_timestamp > largest.timestamp:
@@ -436,6 +435,7 @@ class Segment:
         self.pins.file.truncate(size)
         self.size = size
         self._preallocated = False
+        self._is_open_ended = True
         self._recent.clear()
         self._first_batch_timestamp = None
         self._end_offset = None
@@ -453,6 +453,7 @@ class Segment:
         self._make_room_in_indexes()
         self.time_index.maybe_append(*self.max_timestamp, closing=True)
         self.trim_indexes()
+        self._is_open_ended = False
 
     def trim_indexes(self) -> None:
         if self._offset_index is not None:

@@ -76,7 +76,7 @@ class TimeIndex:
     @property
     def is_full(self) -> bool:
         """One slot is kept for the entry that closes the segment."""
-        return self.entry_count >= self.max_entries - 1
+        return self._file.entry_count >= self._file.max_entries - 1
 
     @property
     def last_entry(self) -> TimestampOffset:

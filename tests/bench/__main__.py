@@ -3,7 +3,10 @@
 import importlib
 import sys
 
-BENCHMARKS = ("start_up", "catch_up", "wire", "columnar")
+BENCHMARKS = (
+    *("start_up", "catch_up", "wire", "columnar"),
+    *("append", "read", "timestamp"),
+)
 
 
 def main(names: list[str]) -> int:
