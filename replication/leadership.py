@@ -174,8 +174,13 @@ class Leadership:
         return is_eligible(
             fetched_epoch=follower.broker_epoch,
             registered_epoch=image.broker_epoch(broker),
-            may_lead=image.may_join_isr(broker),
+            may_lead=image.may_join_isr(broker) and self._is_in_place(image, broker),
         )
+
+    def _is_in_place(self, image: MetadataImage, broker: int) -> bool:
+        """Whether its log directory is online: on a lost disk nobody catches up (KIP-858)."""
+        partition = image.partition(self.topic_partition)
+        return partition is None or image.is_in_place(partition, broker)
 
     # Whom a consumer had better ask.
 

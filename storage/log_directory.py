@@ -30,6 +30,7 @@ from storage.checkpoint import (
     read_clean_shutdown,
     read_meta_properties,
     remove_clean_shutdown,
+    uuid_bytes,
     uuid_text,
     write_clean_shutdown,
     write_meta_properties,
@@ -88,6 +89,12 @@ class LogDirectory:
         return cls(
             file_system=file_system, path=path, lock=file_system.lock(os.path.join(path, _LOCK))
         )
+
+    @property
+    def directory_id(self) -> bytes | None:
+        """The 16 bytes that it is known by (KIP-858); None where it has none, or is unread."""
+        text = None if self.properties is None else self.properties.directory_id
+        return None if text is None else uuid_bytes(text)
 
     def release(self) -> None:
         lock, self._lock = self._lock, None

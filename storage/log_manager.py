@@ -201,6 +201,11 @@ class LogManager:
     def get(self, topic_partition: TopicPartition) -> Log | None:
         return self._logs.get(topic_partition)
 
+    def directory_id_of(self, topic_partition: TopicPartition) -> bytes | None:
+        """Of the directory that the log of that partition lies in."""
+        directory = self._home.get(topic_partition)
+        return None if directory is None else directory.directory_id
+
     def logs(self) -> list[Log]:
         return list(self._logs.values())
 
@@ -211,16 +216,20 @@ class LogManager:
         config: LogConfig | None = None,
         *,
         is_new: bool = True,
+        directory_id: bytes | None = None,
         wall_ms: int | None = None,
     ) -> Log:
-        """The log, made in the directory with the fewest where there is none.
+        """The log; where there is none it is made in `directory_id`, if that is online, or in
+        the directory with the fewest.
 
         InconsistentTopicIdError where it belongs to another topic of that name. Not `is_new`:
         it may lie in a directory that is offline, and is not made a second time.
         """
         log = self._logs.get(topic_partition)
         if log is None:
-            directory = self._choose_directory(topic_partition, is_new=is_new)
+            directory = self._choose_directory(
+                topic_partition, is_new=is_new, directory_id=directory_id
+            )
             log = self._create(directory, topic_partition, topic_id, config, wall_ms)
         if topic_id is not None:
             log.assign_topic_id(topic_id)
@@ -228,8 +237,15 @@ class LogManager:
             log.config = config
         return log
 
-    def _choose_directory(self, topic_partition: TopicPartition, *, is_new: bool) -> LogDirectory:
+    def _choose_directory(
+        self, topic_partition: TopicPartition, *, is_new: bool, directory_id: bytes | None
+    ) -> LogDirectory:
         live = self._live()
+        for directory in live:
+            if directory_id is not None and directory.directory_id == directory_id:
+                return directory
+        # Assigned to one that is not online, it lies in one of those that are offline.
+        is_new = is_new and directory_id is None
         if not live or (not is_new and len(live) < len(self.directories)):
             raise KafkaStorageError(f"{topic_partition}: a log directory is offline")
         homes = list(self._home.values())

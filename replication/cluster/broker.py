@@ -25,6 +25,7 @@ import attrs
 import trio
 
 from replication.cluster.alter_partition_manager import AlterPartitionManager
+from replication.cluster.assignments import Assignments
 from replication.cluster.controller_channel import ControllerChannel
 from replication.cluster.lifecycle import BrokerLifecycle
 from replication.cluster.metadata_cache import MetadataCache
@@ -84,6 +85,7 @@ class Broker:
     lifecycle: BrokerLifecycle = attrs.field(init=False)
     _wiring: Wiring = attrs.field(init=False)
     _channels: list[ControllerChannel] = attrs.field(factory=list, init=False)
+    _registered: bool = attrs.field(default=False, init=False)
     _ready: bool = attrs.field(default=False, init=False)
     _loop: trio.lowlevel.TrioToken | None = attrs.field(default=None, init=False)
     _shutdown_asked: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -181,8 +183,19 @@ class Broker:
         # Without its metadata, or without any disk, a broker is of no use (KIP-858).
         metadata_log = self.logs.get(METADATA_PARTITION)
         holds_metadata = metadata_log is not None and metadata_log.failed
-        if holds_metadata or len(self.config.log_dirs) == 1:
+        if holds_metadata or all(each.failure is not None for each in self.logs.directories):
             self._fail(KafkaStorageError(f"{directory} is offline: {error}"))
+            return
+        if self._registered:
+            self._tell_lost_directories()
+
+    def _tell_lost_directories(self) -> None:
+        """What lies there is offline, here and, as soon as it hears of it, for the controller."""
+        self.replica_manager.take_failed_offline()
+        lost = {each.directory_id for each in self.logs.directories if each.failure is not None}
+        for directory in self.lifecycle.log_dirs:
+            if directory in lost:
+                self.lifecycle.lose_directory(directory)
 
     async def _load(self, logs: LogManager) -> None:
         for report in await self.seams.offload(logs.startup):
@@ -211,7 +224,7 @@ class Broker:
         self, nursery: trio.Nursery, logs: LogManager, listeners: list[Listener]
     ) -> None:
         followed = await self._follow_metadata(nursery, logs)
-        self.lifecycle = self._lifecycle(logs.cluster_id)
+        self.lifecycle = self._lifecycle(logs)
         await self.lifecycle.register(previous_broker_epoch=logs.previous_broker_epoch)
         epoch = self.lifecycle.broker_epoch
         image = await followed.wait_for(lambda image: image.offset >= epoch)
@@ -226,7 +239,17 @@ class Broker:
             timeout_ms=self.config.request_timeout_ms,
         )
         nursery.start_soon(alter_partition.run)
-        self.replica_manager = self._replica_manager(logs, followed, alter_partition)
+        assignments = Assignments(
+            broker_id=self.broker_id,
+            broker_epoch=self._broker_epoch,
+            channel=self._channel("directory-assignments"),
+            clock=self.seams.clock,
+            timeout_ms=self.config.request_timeout_ms,
+        )
+        nursery.start_soon(assignments.run)
+        self.replica_manager = self._replica_manager(logs, followed, alter_partition, assignments)
+        self._registered = True
+        self._tell_lost_directories()  # since it was registered
         await nursery.start(self.replica_manager.run)
         nursery.start_soon(self._publish, followed)
         await self.metadata.wait_for(lambda image: image.offset >= epoch)
@@ -317,13 +340,15 @@ class Broker:
         self._channels.append(channel)
         return channel
 
-    def _lifecycle(self, cluster_id: str | None) -> BrokerLifecycle:
+    def _lifecycle(self, logs: LogManager) -> BrokerLifecycle:
+        online = [each.directory_id for each in logs.directories if each.failure is None]
         return BrokerLifecycle(
             broker_id=self.broker_id,
-            cluster_id=cluster_id or "",
+            cluster_id=logs.cluster_id or "",
             incarnation_id=self.seams.chance.randbytes(16),
             endpoints=self.endpoints,
             rack=self.config.broker_rack,
+            log_dirs=[each for each in online if each] if len(logs.directories) > 1 else (),
             channel=self._channel("heartbeat"),
             clock=self.seams.clock,
             heartbeat_interval_ms=self.config.broker_heartbeat_interval_ms,
@@ -332,7 +357,11 @@ class Broker:
         )
 
     def _replica_manager(
-        self, logs: LogManager, followed: MetadataCache, alter_partition: AlterPartitionManager
+        self,
+        logs: LogManager,
+        followed: MetadataCache,
+        alter_partition: AlterPartitionManager,
+        assignments: Assignments,
     ) -> ReplicaManager:
         return ReplicaManager(
             broker_id=self.broker_id,
@@ -342,6 +371,7 @@ class Broker:
             metadata=lambda: followed.image,
             alter_partition=alter_partition,
             make_fetcher_manager=self._wiring.fetcher_manager,
+            assign_directory=assignments.assign,
             broker_epoch=self._broker_epoch,
             sink=self.sink,
             on_bug=self.on_bug,

@@ -31,6 +31,7 @@ from replication.cluster.controller_configs import (
     incremental_alter_configs,
 )
 from replication.cluster.controller_decisions import Decision, elections_of_leaderless
+from replication.cluster.controller_directories import assign_replicas
 from replication.cluster.controller_events import events_of
 from replication.cluster.controller_isr import alter_partition
 from replication.cluster.controller_sessions import BrokerSessions
@@ -62,6 +63,10 @@ from replication.wire.allocate_producer_ids import (
 from replication.wire.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from replication.wire.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from replication.wire.apis import ApiKey
+from replication.wire.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from replication.wire.broker_registration import (
     BrokerRegistrationRequest,
@@ -176,6 +181,7 @@ class Controller:
             ApiKey.ALTER_CONFIGS: of(self.alter_configs),
             ApiKey.INCREMENTAL_ALTER_CONFIGS: of(self.incremental_alter_configs),
             ApiKey.ALLOCATE_PRODUCER_IDS: of(self.allocate_producer_ids),
+            ApiKey.ASSIGN_REPLICAS_TO_DIRS: of(self.assign_replicas),
             ApiKey.FETCH: of(self.fetch),
             ApiKey.LIST_OFFSETS: of(self.list_offsets),
             ApiKey.OFFSET_FOR_LEADER_EPOCH: of(self.offset_for_leader_epoch),
@@ -216,6 +222,11 @@ class Controller:
             last = self.image.offset + len(decision.records)
             self.sessions.shutdown_began(request.broker_id, last)
         return await self._carry_out(decision)
+
+    async def assign_replicas(
+        self, request: AssignReplicasToDirsRequest
+    ) -> AssignReplicasToDirsResponse:
+        return await self._carry_out(assign_replicas(self.image, request, self._election_rules))
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         return await self._carry_out(

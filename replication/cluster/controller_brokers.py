@@ -24,9 +24,11 @@ from replication.cluster.controller_decisions import (
     is_current_incarnation,
     leads_any,
 )
+from replication.cluster.controller_directories import lose_directories
 from replication.cluster.controller_sessions import BrokerSessions
 from replication.errors import ErrorCode
 from replication.metadata import (
+    BrokerDirectoriesRecord,
     BrokerRegistration,
     BrokerRegistrationChangeRecord,
     Endpoint,
@@ -80,6 +82,8 @@ def register(
             ),
         )
     ]
+    if request.log_dirs:
+        records.append(BrokerDirectoriesRecord(request.broker_id, epoch, tuple(request.log_dirs)))
     if not same:
         # Its former self was in sync; this one has yet to show what it still holds. Where
         # the last thing its former self did was to sync all of it, it is as eligible as it was.
@@ -134,6 +138,9 @@ def heartbeat(
                 records = () if broker.fenced else fence(image, broker, rules_of)
         if then is BrokerState.SHUTDOWN_NOW:
             cause = "controlled shutdown"
+    if not records:  # one thing at a time: it is told in every heartbeat
+        records = lose_directories(image, broker, request.offline_log_dirs, rules_of)
+        cause = "log directory offline"
     answer = BrokerHeartbeatResponse(
         is_caught_up=request.current_metadata_offset >= broker.broker_epoch,
         is_fenced=then in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),

@@ -52,7 +52,7 @@ def decided(
 ) -> PartitionChangeRecord | None:
     """What must be written down for `wish` to be so; None where nothing is to be changed."""
     partition = topic.partitions[number]
-    rules, may_lead = rules_of(topic), image.may_join_isr
+    rules, may_lead = rules_of(topic), _in_place(image, partition, image.may_join_isr)
     wanted = after(partition, wish, rules=rules, is_active=may_lead, election=election)
     return change_record(partition, wanted, topic_id=topic.topic_id, number=number)
 
@@ -76,6 +76,35 @@ def elections_without(
         wish,
         is_active=lambda replica: replica != broker_id and image.may_join_isr(replica),
     )
+
+
+def elections_without_directories(
+    image: MetadataImage, broker_id: int, lost: frozenset[bytes], rules_of: RulesOf
+) -> Iterator[PartitionChangeRecord]:
+    """What `broker_id` holds in these log directories drops out of every ISR, and its
+    leaderships move.
+    """
+
+    def wish(partition: PartitionRegistration) -> Wish | None:
+        if broker_id not in partition.isr or partition.directory(broker_id) not in lost:
+            return None
+        return Wish(isr=tuple(replica for replica in partition.isr if replica != broker_id))
+
+    return _elections(
+        image,
+        rules_of,
+        wish,
+        is_active=lambda replica: replica != broker_id and image.may_join_isr(replica),
+    )
+
+
+def _in_place(
+    image: MetadataImage, partition: PartitionRegistration, is_active: Callable[[int], bool]
+) -> Callable[[int], bool]:
+    """`is_active`, of brokers whose replica of `partition` lies in an online log directory."""
+    if not partition.directories:
+        return is_active
+    return lambda replica: is_active(replica) and image.is_in_place(partition, replica)
 
 
 def elections_with(
@@ -117,7 +146,8 @@ def _elections(
         for number in concerned:
             partition, wanted = topic.partitions[number], wishes[number]
             assert wanted is not None, "these are the ones with a wish"
-            then = after(partition, wanted, rules=rules, is_active=is_active)
+            active = _in_place(image, partition, is_active)
+            then = after(partition, wanted, rules=rules, is_active=active)
             change = change_record(partition, then, topic_id=topic.topic_id, number=number)
             if change is not None:
                 yield change

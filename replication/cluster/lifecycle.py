@@ -70,6 +70,10 @@ class BrokerLifecycle:
     metadata_offset: Callable[[], Offset]
     """The offset of the last metadata record applied here."""
 
+    log_dirs: Sequence[bytes] = ()
+    """The ids of those online at the start, of a broker with several (KIP-858)."""
+    offline_log_dirs: list[bytes] = attrs.field(factory=list, init=False)
+    """Those that have failed since; told in every heartbeat."""
     broker_epoch: int = attrs.field(default=NO_BROKER_EPOCH, init=False)
     state: BrokerState = attrs.field(default=BrokerState.STARTING, init=False)
     _answered_at: float = attrs.field(default=0.0, init=False)
@@ -140,6 +144,12 @@ class BrokerLifecycle:
         self.state = BrokerState.RUNNING
         return self.heartbeat_interval_ms / 1000
 
+    def lose_directory(self, directory_id: bytes) -> None:
+        """Tell the controller at once that what lies there is offline."""
+        if directory_id not in self.offline_log_dirs:
+            self.offline_log_dirs.append(directory_id)
+            self._hurry.set()
+
     async def shut_down(self, *, timeout_seconds: float) -> bool:
         """Give away what this broker leads; whether the controller granted it.
 
@@ -175,6 +185,7 @@ class BrokerLifecycle:
                 for end in self.endpoints
             ],
             rack=self.rack,
+            log_dirs=list(self.log_dirs),
             previous_broker_epoch=previous_broker_epoch,
         )
 
@@ -185,4 +196,5 @@ class BrokerLifecycle:
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self.metadata_offset(),
             want_shut_down=leaving,
+            offline_log_dirs=list(self.offline_log_dirs),
         )

@@ -20,6 +20,7 @@ import attrs
 from replication.errors import MetadataError
 from replication.metadata.records import (
     BrokerConfigRecord,
+    BrokerDirectoriesRecord,
     BrokerRegistrationChangeRecord,
     ClusterRecord,
     ConfigRecord,
@@ -32,6 +33,7 @@ from replication.metadata.records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
+    ReplicaDirectoryRecord,
     TopicRecord,
     UnregisterBrokerRecord,
 )
@@ -52,6 +54,12 @@ class BrokerRegistration:
     rack: str | None = None
     fenced: bool = True
     in_controlled_shutdown: bool = False
+    directories: tuple[bytes, ...] = ()
+    """Those online, where it has several; of one alone nothing is told (KIP-858)."""
+
+    def has_online(self, directory: bytes | None) -> bool:
+        """Whether a replica there is well, as far as anybody has said (DirectoryId.isOnline)."""
+        return directory is None or not self.directories or directory in self.directories
 
     def endpoint(self, listener: str) -> Endpoint | None:
         return next((each for each in self.endpoints if each.name == listener), None)
@@ -79,6 +87,16 @@ class PartitionRegistration:
     removing: tuple[int, ...] = ()
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
+    directories: tuple[tuple[int, bytes], ...] = ()
+    """Broker and log directory, for replicas whose brokers have said where they lie."""
+
+    def directory(self, broker_id: int) -> bytes | None:
+        """Where the replica on `broker_id` lies, if that was said."""
+        return next((each for broker, each in self.directories if broker == broker_id), None)
+
+    def placed(self, record: ReplicaDirectoryRecord) -> "PartitionRegistration":
+        places = dict(self.directories) | {record.broker_id: record.directory}
+        return attrs.evolve(self, directories=tuple(sorted(places.items())))
 
     def merge(self, change: PartitionChangeRecord) -> "PartitionRegistration":
         changed = {
@@ -147,6 +165,11 @@ class MetadataImage:
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
+    def is_in_place(self, partition: PartitionRegistration, broker_id: int) -> bool:
+        """Whether the log directory of that replica is online."""
+        broker = self.brokers.get(broker_id)
+        return broker is None or broker.has_online(partition.directory(broker_id))
+
     def partition(self, topic_partition: TopicPartition) -> PartitionRegistration | None:
         topic = self.topics.get(topic_partition.topic)
         return None if topic is None else topic.partitions.get(topic_partition.partition)
@@ -203,7 +226,11 @@ class _Draft:
             case RegisterBrokerRecord():
                 values = attrs.asdict(record, recurse=False)
                 self._brokers[record.broker_id] = BrokerRegistration(**values)
-            case UnregisterBrokerRecord() | BrokerRegistrationChangeRecord():
+            case (
+                UnregisterBrokerRecord()
+                | BrokerRegistrationChangeRecord()
+                | BrokerDirectoriesRecord()
+            ):
                 self._change_broker(record)
             case TopicRecord():
                 if record.name in self._topics:
@@ -212,7 +239,7 @@ class _Draft:
                 self._names[record.topic_id] = record.name
             case RemoveTopicRecord():
                 self._remove_topic(record.topic_id)
-            case PartitionRecord() | PartitionChangeRecord():
+            case PartitionRecord() | PartitionChangeRecord() | ReplicaDirectoryRecord():
                 self._set_partition(record)
             case ConfigRecord():
                 self._set_config(record)
@@ -240,13 +267,17 @@ class _Draft:
         )
 
     def _change_broker(
-        self, record: UnregisterBrokerRecord | BrokerRegistrationChangeRecord
+        self,
+        record: UnregisterBrokerRecord | BrokerRegistrationChangeRecord | BrokerDirectoriesRecord,
     ) -> None:
         broker = self._brokers.get(record.broker_id)
         if broker is None or broker.broker_epoch != record.broker_epoch:
             raise MetadataError(f"broker {record.broker_id} has no epoch {record.broker_epoch}")
         if isinstance(record, UnregisterBrokerRecord):
             del self._brokers[record.broker_id]
+            return
+        if isinstance(record, BrokerDirectoriesRecord):
+            self._brokers[record.broker_id] = attrs.evolve(broker, directories=record.online)
             return
         leaving = record.in_controlled_shutdown
         self._brokers[record.broker_id] = attrs.evolve(
@@ -271,12 +302,18 @@ class _Draft:
         del self._topics[name]
         self._touched.pop(topic_id, None)
 
-    def _set_partition(self, record: PartitionRecord | PartitionChangeRecord) -> None:
+    def _set_partition(
+        self, record: PartitionRecord | PartitionChangeRecord | ReplicaDirectoryRecord
+    ) -> None:
         partitions, _ = self._touch(record.topic_id)
-        if isinstance(record, PartitionChangeRecord):
+        if not isinstance(record, PartitionRecord):
             if record.partition not in partitions:
                 raise MetadataError(f"no partition {record.partition} in {record.topic_id.hex()}")
-            partitions[record.partition] = partitions[record.partition].merge(record)
+            partition = partitions[record.partition]
+            if isinstance(record, PartitionChangeRecord):
+                partitions[record.partition] = partition.merge(record)
+            else:
+                partitions[record.partition] = partition.placed(record)
             return
         values = attrs.asdict(record, recurse=False)
         del values["topic_id"], values["partition"]

@@ -56,6 +56,10 @@ def _endpoints(values: Iterable[Endpoint | Sequence[Any]]) -> tuple[Endpoint, ..
     return tuple(each if isinstance(each, Endpoint) else Endpoint(*each) for each in values)
 
 
+def _ids(values: Iterable[bytes]) -> tuple[bytes, ...]:
+    return tuple(values)
+
+
 def _recovery_or_none(value: int | None) -> LeaderRecoveryState | None:
     return None if value is None else LeaderRecoveryState(value)
 
@@ -112,6 +116,29 @@ class BrokerRegistrationChangeRecord:
     broker_epoch: Offset
     fenced: bool | None = None
     in_controlled_shutdown: bool | None = None
+
+
+@attrs.frozen
+class BrokerDirectoriesRecord:
+    """The log directories that a broker with several of them has online (KIP-858)."""
+
+    TYPE: ClassVar = "broker_directories"
+    VERSION: ClassVar = 1
+    broker_id: int
+    broker_epoch: Offset
+    online: tuple[bytes, ...] = attrs.field(converter=_ids)
+
+
+@attrs.frozen
+class ReplicaDirectoryRecord:
+    """In which of its log directories a broker keeps a replica."""
+
+    TYPE: ClassVar = "replica_directory"
+    VERSION: ClassVar = 1
+    topic_id: TopicId
+    partition: int
+    broker_id: int
+    directory: bytes
 
 
 @attrs.frozen
@@ -214,6 +241,8 @@ MetadataRecord: TypeAlias = (
     | RegisterBrokerRecord
     | UnregisterBrokerRecord
     | BrokerRegistrationChangeRecord
+    | BrokerDirectoriesRecord
+    | ReplicaDirectoryRecord
     | TopicRecord
     | PartitionRecord
     | PartitionChangeRecord

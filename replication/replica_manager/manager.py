@@ -32,7 +32,7 @@ from replication.replica_manager.results import (
     ProduceResult,
     code_of,
 )
-from replication.replica_manager.roles import FetcherManager, RoleChanges
+from replication.replica_manager.roles import AssignDirectory, FetcherManager, RoleChanges
 from replication.replica_selector import SELECTORS
 from storage.errors import KafkaStorageError, StorageError
 from storage.log_manager import LogManager
@@ -43,6 +43,10 @@ SHORTEST_PAUSE_SECONDS = 0.001
 
 OnBug = Callable[[BaseException], None]
 MakeFetcherManager = Callable[[LocalReplicas, trio.Nursery], FetcherManager]
+
+
+def _ignore_directory(_topic_id: TopicId, _partition: int, _directory: bytes) -> None:
+    """Of a broker with one directory nobody asks where its replicas lie."""
 
 
 class AlterPartitionManager(Protocol):
@@ -68,6 +72,7 @@ class ReplicaManager:
         alter_partition: AlterPartitionManager,
         make_fetcher_manager: MakeFetcherManager,
         broker_epoch: Callable[[], int],
+        assign_directory: AssignDirectory = _ignore_directory,
         sink: EventSink = ignore,
         on_bug: OnBug,
     ) -> None:
@@ -75,6 +80,7 @@ class ReplicaManager:
         self._seams = seams
         self._log_manager = log_manager
         self._alter_partition = alter_partition
+        self._assign_directory = assign_directory
         self._make_fetcher_manager = make_fetcher_manager
         self._sink = sink
         self._on_bug = on_bug
@@ -163,6 +169,7 @@ class ReplicaManager:
                 sink=self._sink,
                 complete_delayed=self._complete_delayed,
                 on_storage_failure=self._on_failure,
+                assign_directory=self._assign_directory,
                 checkpointed=dict(checkpointed),
             )
             for job in self._jobs():
@@ -192,7 +199,7 @@ class ReplicaManager:
         try:
             await job()
         except (StorageError, OSError):
-            self._take_failed_offline()
+            self.take_failed_offline()
         except Exception as bug:  # noqa: BLE001 - the boundary of a background job
             self._on_bug(bug)
 
@@ -296,7 +303,7 @@ class ReplicaManager:
         except KafkaError as error:
             return ListOffsetsResult(error=error.code)
         except StorageError as error:
-            self._take_failed_offline()
+            self.take_failed_offline()
             return ListOffsetsResult(error=code_of(error))
         return ListOffsetsResult(timestamp=found, offset=offset, leader_epoch=epoch)
 
@@ -399,10 +406,12 @@ class ReplicaManager:
             self._roles.fetchers.remove_fetcher_for_partitions([topic_partition])
             self._roles.fetchers.add_failed_partition(topic_partition)
         self._complete_delayed(topic_partition)
-        self._take_failed_offline()
+        self.take_failed_offline()
 
-    def _take_failed_offline(self) -> None:
-        """A log directory fails as a whole; its logs say so, each of them."""
+    def take_failed_offline(self) -> None:
+        """A log directory fails as a whole; its logs say so, each of them. To be called when
+        one has failed in a thread, where nobody here was told.
+        """
         for partition in self._hosted:
             if (
                 partition.log.failure is not None

@@ -43,6 +43,9 @@ from storage.log import Log
 from storage.log_manager import LogManager
 from storage.types import Offset, TopicId, TopicPartition
 
+# Tells the controller in which log directory the replica of a topic's partition lies.
+AssignDirectory = Callable[[TopicId, int, bytes], None]
+
 TRUNCATION_ON_FETCH_SINCE = 12  # KIP-595
 
 
@@ -90,6 +93,7 @@ class RoleChanges:
     sink: EventSink
     complete_delayed: Callable[[TopicPartition], None]
     on_storage_failure: Callable[[TopicPartition, TopicId, StorageError], None]
+    assign_directory: AssignDirectory
     checkpointed: dict[TopicPartition, Offset]
     """High watermarks from before this start, each until its log is opened."""
     shutting_down: bool = False
@@ -287,6 +291,7 @@ class RoleChanges:
             if isinstance(log, StorageError):
                 self.on_storage_failure(each.topic_partition, each.topic_id, log)
                 continue
+            self._tell_place(each)
             checkpointed = self.checkpointed.pop(each.topic_partition, 0)
             log.update_high_watermark(checkpointed)
             self.hosted.add(
@@ -298,6 +303,14 @@ class RoleChanges:
                     min_insync_replicas=configs[each.topic_partition.topic].min_insync_replicas,
                 )
             )
+
+    def _tell_place(self, each: Assigned) -> None:
+        """Where the controller has another word of it, or none, say in which directory it lies."""
+        directory = self.log_manager.directory_id_of(each.topic_partition)
+        several = len(self.log_manager.directories) > 1
+        if several and directory not in (None, each.registration.directory(self.broker_id)):
+            assert directory is not None, "just compared"
+            self.assign_directory(each.topic_id, each.topic_partition.partition, directory)
 
     def _is_missing(self, each: Assigned) -> bool:
         """An offline one of this topic stays offline; one of an older topic of that name does not."""
@@ -323,6 +336,7 @@ class RoleChanges:
                         configs[topic_partition.topic].log,
                         # One that has seen a change may lie in a directory that is offline.
                         is_new=each.registration.partition_epoch == 0,
+                        directory_id=each.registration.directory(self.broker_id),
                     )
                 )
             except StorageError as error:

@@ -17,6 +17,7 @@ from replication.wire import (
     alter_configs,
     alter_partition,
     api_versions,
+    assign_replicas_to_dirs,
     broker_heartbeat,
     broker_registration,
     create_topics,
@@ -59,6 +60,7 @@ class ApiKey(enum.IntEnum):
     BROKER_REGISTRATION = 62
     BROKER_HEARTBEAT = 63
     ALLOCATE_PRODUCER_IDS = 67
+    ASSIGN_REPLICAS_TO_DIRS = 73
 
 
 @attrs.frozen(kw_only=True)
@@ -121,6 +123,7 @@ _APIS = (
     _api(broker_registration, "BrokerRegistration", 0, 4, 0),
     _api(broker_heartbeat, "BrokerHeartbeat", 0, 2, 0),
     _api(allocate_producer_ids, "AllocateProducerIds", 0, 0, 0),
+    _api(assign_replicas_to_dirs, "AssignReplicasToDirs", 0, 0, 0),
 )
 
 API: Mapping[ApiKey, Api] = MappingProxyType({api.key: api for api in _APIS})

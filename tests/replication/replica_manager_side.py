@@ -2,7 +2,7 @@
 
 import contextlib
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 import attrs
@@ -129,7 +129,11 @@ class Node:
     controller: Controller = attrs.field(factory=Controller)
     offload: Offload = inline
     clock: NodeClock = CLOCK
+    directory_ids: Iterator[bytes] = attrs.field(
+        factory=lambda: (bytes([number]) * 16 for number in range(1, 256))
+    )
     events: list[Event] = attrs.field(factory=list)
+    assigned: list[tuple[TopicId, int, bytes]] = attrs.field(factory=list)
     deletions: list[tuple[TopicPartition, DeletedSegments]] = attrs.field(factory=list)
     bugs: list[BaseException] = attrs.field(factory=list)
     logs: LogManager = attrs.field(init=False)
@@ -144,6 +148,7 @@ class Node:
             node_id=LOCAL,
             config=TopicConfig.from_overrides({}, self.config).log,
             producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+            new_directory_id=self.directory_ids.__next__,
             on_segments_deleted=lambda *deletion: self.deletions.append(deletion),
         )
         self.logs.startup()
@@ -162,6 +167,7 @@ class Node:
             alter_partition=self.controller,
             make_fetcher_manager=lambda _replicas, _nursery: self.fetchers,
             broker_epoch=lambda: epoch_of(LOCAL),
+            assign_directory=lambda *place: self.assigned.append(place),
             sink=self.events.append,
             on_bug=self.bugs.append,
         )

@@ -12,6 +12,7 @@ from replication.errors import MetadataError
 from replication.metadata import (
     METADATA_TOPIC_ID,
     BrokerConfigRecord,
+    BrokerDirectoriesRecord,
     BrokerRegistration,
     BrokerRegistrationChangeRecord,
     ClusterRecord,
@@ -28,6 +29,7 @@ from replication.metadata import (
     RegisterBrokerRecord,
     RemovedPartition,
     RemoveTopicRecord,
+    ReplicaDirectoryRecord,
     TopicRecord,
     UnregisterBrokerRecord,
     decode_record,
@@ -55,6 +57,8 @@ EXAMPLES: dict[str, MetadataRecord] = {
     ),
     "unregister_broker-1": UnregisterBrokerRecord(broker_id=1, broker_epoch=7),
     "broker_registration_change-1": BrokerRegistrationChangeRecord(1, 7, fenced=False),
+    "broker_directories-1": BrokerDirectoriesRecord(1, 7, online=(b"\xbb" * 16, b"\xcc" * 16)),
+    "replica_directory-1": ReplicaDirectoryRecord(ORDERS, 0, broker_id=1, directory=b"\xbb" * 16),
     "topic-1": TopicRecord("orders", ORDERS),
     "partition-2": PartitionRecord(
         topic_id=ORDERS,

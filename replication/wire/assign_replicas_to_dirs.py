@@ -1,0 +1,54 @@
+"""AssignReplicasToDirs (KIP-858): in which of its log directories a broker keeps each replica."""
+
+import attrs
+
+from replication.wire.schema import array, int16, int32, int64, uuid
+
+
+@attrs.define(kw_only=True)
+class PartitionData:
+    partition_index: int = int32()
+
+
+@attrs.define(kw_only=True)
+class TopicData:
+    topic_id: bytes = uuid()
+    partitions: list[PartitionData] = array(PartitionData)
+
+
+@attrs.define(kw_only=True)
+class DirectoryData:
+    id_: bytes = uuid()
+    topics: list[TopicData] = array(TopicData)
+
+
+@attrs.define(kw_only=True)
+class AssignReplicasToDirsRequest:
+    broker_id: int = int32()
+    broker_epoch: int = int64(default=-1)
+    directories: list[DirectoryData] = array(DirectoryData)
+
+
+@attrs.define(kw_only=True)
+class PartitionResult:
+    partition_index: int = int32()
+    error_code: int = int16()
+
+
+@attrs.define(kw_only=True)
+class TopicResult:
+    topic_id: bytes = uuid()
+    partitions: list[PartitionResult] = array(PartitionResult)
+
+
+@attrs.define(kw_only=True)
+class DirectoryResult:
+    id_: bytes = uuid()
+    topics: list[TopicResult] = array(TopicResult)
+
+
+@attrs.define(kw_only=True)
+class AssignReplicasToDirsResponse:
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    directories: list[DirectoryResult] = array(DirectoryResult)
