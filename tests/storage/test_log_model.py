@@ -1,310 +1,25 @@
-"""A log against a list of batches, through truncations, kills, power cuts and failing disks.
+"""The log against its naive twin: chance walks, and a death at each change to the disk.
 
-What a power cut may leave is a first part of some state that the log went through since it
-was last synced, and all that was synced:
-
-    synced     A B C
-    then       truncate to A B, append D E, power cut
-    may be     A B C    the truncation was lost, and D E with it
-               A B      A B D     A B D E
-    never      A, A B E, A B C D, or half of any of them
+The rules are those of `log_machine`; here stands what always holds.
 """
 
-import contextlib
 from itertools import pairwise
 
-from hypothesis import settings, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import invariant
 
-from storage.errors import KafkaStorageError
-from storage.log import Log
-from storage.log_manager import LogManager
 from storage.record_batch import read_header
-from storage.testing import Fault
-from storage.types import LeaderEpoch, Offset, TopicPartition
-from tests.storage.logs import WALL_MS, batch, contents, headers, joined, new_disk, small_config
-
-T0 = TopicPartition("t", 0)
-ID = b"\1" * 16
+from tests.storage.log_machine import OPERATIONS, LogMachine
+from tests.storage.logs import contents, headers
 
 
-class LogModel(RuleBasedStateMachine):
-    def __init__(self) -> None:
-        super().__init__()
-        self.batches: list[bytes] = []
-        self.end: Offset = 0
-        self.epoch: LeaderEpoch = 0
-        # States that a power cut may take the log back to, and how much of each must be left.
-        self.branches: list[list[bytes]] = []
-        self.synced: Offset = 0
-        self.serial = 0
-        # Below it things may be gone.
-        self.start: Offset = 0
-
-    @initialize(seed=st.integers(0, 2**32))
-    def begin(self, seed: int) -> None:
-        self.disk = new_disk(seed)
-        self.logs = LogManager(self.disk, ["/d"], node_id=1, config=small_config())
-        self.logs.startup()
-        self.log: Log = self.logs.get_or_create(T0, ID)
-        self.log.flush()
-
-    # What the model knows of offsets.
-
-    def last_offset(self, each: bytes) -> Offset:
-        return read_header(each).last_offset
-
-    def make(self, count: int, size: int, *, at: Offset = 0, epoch: int = -1) -> memoryview:
-        self.serial += 1
-        key = self.serial.to_bytes(4, "big")
-        return batch(count, at=at, epoch=epoch, size=size, key=key, timestamp=WALL_MS + self.serial)
-
-    # Changing it.
-
-    @rule(count=st.integers(1, 4), size=st.integers(0, 150))
-    def append_as_leader(self, count: int, size: int) -> None:
-        records = self.make(count, size)
-        info = self.log.append_as_leader(records, leader_epoch=self.epoch, wall_ms=WALL_MS)
-        assert info.first_offset == self.end
-        self.took(bytes(records))
-
-    @rule(
-        parts=st.lists(
-            st.tuples(st.integers(1, 4), st.integers(0, 150), st.integers(0, 3), st.booleans()),
-            min_size=1,
-            max_size=8,
-        )
-    )
-    def append_as_follower(self, parts: list[tuple[int, int, int, bool]]) -> None:
-        made = []
-        end = self.end
-        for count, size, gap, new_epoch in parts:
-            self.epoch += new_epoch
-            made.append(self.make(count, size, at=end + gap, epoch=self.epoch))
-            end += gap + count
-        info = self.log.append_as_follower(joined(*made))
-        assert info.last_offset == end - 1
-        for each in made:
-            self.took(bytes(each))
-
-    def took(self, each: bytes) -> None:
-        self.batches.append(each)
-        self.end = self.last_offset(each) + 1
-
-    @rule()
-    def lead_a_new_epoch(self) -> None:
-        self.epoch += 1
-        self.log.leader_epoch_cache.assign(self.epoch, self.end)
-
-    @rule()
-    def roll(self) -> None:
-        self.log.roll()
-
-    @rule(share=st.floats(0, 1.1))
-    def truncate(self, share: float) -> None:
-        offset = int(self.end * share)
-        changed = self.log.truncate_to(offset)
-        assert changed == (offset < self.end)
-        self.truncated(offset)
-
-    def truncated(self, offset: Offset) -> None:
-        if offset < self.end:
-            self.branches.append(list(self.batches))
-            self.batches = [each for each in self.batches if self.last_offset(each) < offset]
-            self.end = offset
-            self.synced = min(self.synced, offset)
-            self.epoch += 1  # nobody truncates but for a new leader
-
-    @precondition(lambda self: self.end > 50)
-    @rule(ahead=st.integers(0, 20))
-    def truncate_fully(self, ahead: int) -> None:
-        self.branches.append(list(self.batches))
-        self.log.truncate_fully_and_start_at(self.end + ahead)
-        self.batches, self.end, self.synced = [], self.end + ahead, 0
-        self.epoch += 1
-
-    @rule()
-    def flush(self) -> None:
-        self.log.flush()
-        assert self.log.recovery_point == self.end
-        self.synced, self.branches = self.end, []
-
-    @rule()
-    def checkpoint(self) -> None:
-        self.logs.checkpoint_recovery_points()
-
-    @rule(share=st.floats(0, 1))
-    def move_high_watermark(self, share: float) -> None:
-        self.log.update_high_watermark(int(self.end * share))
-
-    @rule(share=st.floats(0, 1), delete=st.booleans(), checkpoint=st.booleans())
-    def move_log_start(self, share: float, delete: bool, checkpoint: bool) -> None:
-        low, high = self.log.log_start_offset, self.log.high_watermark
-        offset = low + int((high - low) * share)
-        assert self.log.increment_log_start_offset(offset) == (offset > low)
-        if delete:
-            self.log.delete_segments_below_log_start()
-        if checkpoint:
-            self.logs.checkpoint_log_start_offsets()
-        self.start = max(self.start, offset)
-
-    @rule(share=st.floats(0, 1))
-    def retain(self, share: float) -> None:
-        before = self.log.segments.base_offsets
-        self.delete_old_segments(share)
-        log = self.log
-        going = [base for base in before if base < log.segments[0].base_offset]
-        assert len(before) == len(going) or log.segments.base_offsets == before[len(going) :]
-        assert log.log_end_offset == self.end
-
-    def delete_old_segments(self, share: float) -> None:
-        """So much of the log is kept."""
-        size = int(self.log.size * share)
-        self.log.config = small_config(retention_bytes=size, retention_ms=-1)
-        try:
-            self.log.delete_old_segments(WALL_MS)
-        finally:
-            self.start = max(self.start, self.log.log_start_offset)
-
-    # Ending it.
-
-    @rule()
-    def shut_down_and_restart(self) -> None:
-        self.logs.shutdown(3)
-        self.restart()
-        assert self.logs.previous_broker_epoch == 3
-        self.expect([self.batches], at_least=self.end)
-        self.synced, self.branches = self.end, []
-
-    @rule()
-    def be_killed(self) -> None:
-        self.disk.detach()
-        self.logs.close_uncleanly()
-        self.restart()
-        self.expect([self.batches], at_least=self.end)
-
-    @rule()
-    def lose_power(self) -> None:
-        self.disk.crash()
-        self.logs.close_uncleanly()
-        self.restart()
-        self.expect([*self.branches, self.batches], at_least=self.synced)
-        self.synced, self.branches = self.end, []
-
-    @rule(
-        what=st.sampled_from(
-            ["append", "truncate", "truncate all", "flush", "roll", "retain", "shut down"]
-        ),
-        after=st.integers(0, 20),
-        again=st.integers(0, 30),
-        power=st.booleans(),
-    )
-    def die_in_the_middle(self, what: str, after: int, again: int, power: bool) -> None:
-        self.disk.die_after(after)
-        records = self.make(2, 50)
-        before = list(self.batches)
-        low = self.synced
-        try:
-            if what == "append":
-                self.log.append_as_leader(records, leader_epoch=self.epoch, wall_ms=WALL_MS)
-            elif what == "truncate":
-                low = min(low, self.end // 2)
-                self.log.truncate_to(self.end // 2)
-            elif what == "truncate all":
-                low = 0
-                self.log.truncate_fully_and_start_at(self.end)
-            elif what == "flush":
-                self.log.flush()
-            elif what == "roll":
-                self.log.roll()
-            elif what == "retain":
-                self.delete_old_segments(0.5)
-            else:
-                self.logs.shutdown(4)
-        except KafkaStorageError:
-            pass
-        self.end_this_life(power=power)
-        # And once more while it recovers.
-        self.disk.die_after(again)
-        logs = LogManager(self.disk, ["/d"], node_id=1, config=small_config())
-        with contextlib.suppress(KafkaStorageError, OSError):
-            logs.startup()
-        logs.close_uncleanly()
-        self.end_this_life(power=power)
-        self.restart()
-        branches = [*self.branches, before]
-        if what == "append":
-            branches.append([*before, bytes(records)])
-        untouched = not power and "truncate" not in what
-        self.expect(branches, at_least=self.end if untouched else low)
-        self.synced = self.end if power else min(low, self.end)
-        self.branches = [] if power else branches
-
-    def end_this_life(self, *, power: bool) -> None:
-        if power:
-            self.disk.crash()
-        else:
-            self.disk.detach()
-        self.logs.close_uncleanly()
-        self.disk = self.disk.reopen()
-
-    @rule()
-    def fail_to_write(self) -> None:
-        self.disk.inject(Fault(operation="write", names="*.log", partial=True))
-        for _ in range(2):
-            try:
-                self.log.append_as_leader(
-                    self.make(1, 50), leader_epoch=self.epoch, wall_ms=WALL_MS
-                )
-            except KafkaStorageError:
-                continue
-            raise AssertionError("appended after a failed write")
-        self.be_killed()
-
-    def restart(self) -> None:
-        if self.disk.detached:
-            self.disk = self.disk.reopen()
-        self.logs = LogManager(self.disk, ["/d"], node_id=1, config=small_config())
-        self.logs.startup()
-        self.log = self.logs.get_or_create(T0, ID)
-        assert self.log.topic_id == ID
-
-    def expect(self, branches: list[list[bytes]], *, at_least: Offset) -> None:
-        """The log is a first part of one of `branches`, and holds all below `at_least`."""
-        found = [bytes(each) for each in self.split(contents(self.log))]
-        for branch in branches:
-            # A crash may bring back what was given up below the log start.
-            held = [
-                each for each in branch if each in found or self.last_offset(each) >= self.start
-            ]
-            needed = [each for each in held if self.last_offset(each) < at_least]
-            if found == held[: len(found)] and len(found) >= len(needed):
-                break
-        else:
-            raise AssertionError(f"{len(found)} batches are no first part of any state")
-        self.batches = found
-        self.start = min(self.start, self.log.log_start_offset)
-        self.end = self.log.log_end_offset
-        if found:
-            assert self.end > self.last_offset(found[-1])
-        self.epoch = max(self.epoch, self.log.latest_epoch or 0) + 1
-
-    def split(self, data: bytes) -> list[bytes]:
-        position, parts = 0, []
-        while position < len(data):
-            size = read_header(data, position).size
-            parts.append(data[position : position + size])
-            position += size
-        return parts
-
-    # What always holds.
-
+class LogModel(LogMachine):
     @invariant()
     def the_log_is_its_batches(self) -> None:
-        start = self.log.log_start_offset
-        held = [each for each in self.batches if self.last_offset(each) >= start]
+        held = self.naive.held(self.log.log_start_offset)
         assert contents(self.log) == b"".join(held)
-        assert self.log.log_end_offset == self.end
+        assert self.log.log_end_offset == self.naive.end
         assert self.log.size >= sum(map(len, held))
 
     @invariant()
@@ -313,6 +28,7 @@ class LogModel(RuleBasedStateMachine):
         assert 0 <= log.log_start_offset <= log.high_watermark <= log.log_end_offset
         assert log.log_start_offset >= log.segments[0].base_offset
         assert log.recovery_point <= log.log_end_offset
+        assert log.last_stable_offset <= log.high_watermark
 
     @invariant()
     def the_epochs_are_those_of_the_batches(self) -> None:
@@ -326,12 +42,13 @@ class LogModel(RuleBasedStateMachine):
         for earlier, later in pairwise(entries):
             assert earlier.epoch < later.epoch
             assert earlier.start_offset < later.start_offset
-        assert all(entry.start_offset <= self.end for entry in entries)
+        assert all(entry.start_offset <= self.naive.end for entry in entries)
 
     @invariant()
     def every_offset_leads_to_its_batch(self) -> None:
         start = self.log.log_start_offset
-        for each in self.batches[:: max(1, len(self.batches) // 5)]:
+        batches = self.naive.batches
+        for each in batches[:: max(1, len(batches) // 5)]:
             header = read_header(each)
             if header.base_offset < start:
                 continue
@@ -345,7 +62,8 @@ class LogModel(RuleBasedStateMachine):
     @invariant()
     def time_leads_to_the_first_batch_that_is_young_enough(self) -> None:
         start = self.log.log_start_offset
-        for each in self.batches[:: max(1, len(self.batches) // 3)]:
+        batches = self.naive.batches
+        for each in batches[:: max(1, len(batches) // 3)]:
             header = read_header(each)
             if header.base_offset < start:
                 continue
@@ -353,6 +71,110 @@ class LogModel(RuleBasedStateMachine):
             assert found is not None
             assert found.offset == header.base_offset
 
+    @invariant()
+    def producers_are_those_of_the_batches(self) -> None:
+        """Of those that begin at the log start or after: what is gone may be remembered or not."""
+        start = self.log.log_start_offset
+        for producer_id, naive in self.naive.producers().items():
+            if naive.last_data_offset < start:
+                continue
+            state = self.log.producers.producers[producer_id]
+            assert state.producer_epoch == naive.epoch
+            assert state.last_sequence == naive.last_sequence
+            if naive.open_since is None or naive.open_since >= start:
+                assert state.transaction_first_offset == naive.open_since
+
+    @invariant()
+    def what_is_open_is_not_stable(self) -> None:
+        start = self.log.log_start_offset
+        for naive in self.naive.producers().values():
+            if naive.open_since is not None and naive.open_since >= start:
+                assert self.log.last_stable_offset <= naive.open_since
+
+    @invariant()
+    def who_reads_what_is_committed_is_told_what_was_aborted(self) -> None:
+        log, aborted = self.log, self.naive.aborted()
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            data = log.read(offset, 1 << 20, max_offset_exclusive=log.log_end_offset, min_one=True)
+            if data.records is None:
+                break
+            last = read_header(self.split(data.records.read())[-1]).last_offset
+            told = {(e.producer_id, e.last_offset): e for e in log.aborted_transactions(data)}
+            for each in aborted:
+                if offset <= each.last_offset and log.log_start_offset <= each.first_offset <= last:
+                    # It may have begun below the log start: the twin has forgotten that part.
+                    found = told[each.producer_id, each.last_offset]
+                    assert found.first_offset <= each.first_offset
+            offset = last + 1
+
+    def check(self) -> None:
+        """All of it, for who does not walk by chance."""
+        for law in (
+            self.the_log_is_its_batches,
+            self.the_marks_are_in_order,
+            self.the_epochs_are_those_of_the_batches,
+            self.every_offset_leads_to_its_batch,
+            self.time_leads_to_the_first_batch_that_is_young_enough,
+            self.producers_are_those_of_the_batches,
+            self.what_is_open_is_not_stable,
+            self.who_reads_what_is_committed_is_told_what_was_aborted,
+        ):
+            law()
+
 
 TestLogModel = LogModel.TestCase
 TestLogModel.settings = settings(max_examples=60, stateful_step_count=20)
+
+
+def prepared(seed: int) -> LogModel:
+    """Three segments, half of it synced, producers, one transaction aborted and one open."""
+    machine = LogModel()
+    machine.begin(seed)
+    for turn in range(4):
+        machine.append_as_leader(3, 120)
+        machine.append_as_a_producer(1, 2, retry=True)
+        machine.append_as_a_producer(11, 2, retry=False)
+        if turn == 1:
+            machine.end_a_transaction(11, commit=False)
+            machine.flush()
+            machine.checkpoint()
+        machine.append_as_leader(4, 140)
+    machine.move_high_watermark(0.9)
+    assert len(machine.log.segments) >= 3
+    machine.check()
+    return machine
+
+
+def changes_of(what: str) -> int:
+    """How many changes to the disk it makes: each is a place to die at."""
+    machine = prepared(0)
+    before = machine.disk.changes
+    OPERATIONS[what](machine)
+    return machine.disk.changes - before
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["killed", "power cut"])
+@pytest.mark.parametrize("what", OPERATIONS)
+def test_a_log_survives_death_at_each_change_of(what: str, power: bool) -> None:
+    changes = changes_of(what)
+    assert changes > 0
+    for after in range(changes):
+        machine = prepared(after)
+        assert machine.die(what, after=after, again=None, power=power), "it died in the middle"
+        machine.check()
+        machine.append_as_a_producer(1, 1, retry=True)
+        machine.check()
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["killed", "power cut"])
+def test_a_log_survives_death_at_each_change_of_its_recovery(power: bool) -> None:
+    machine = prepared(0)
+    machine.end_this_life(power=power)
+    machine.start_up()
+    changes = machine.disk.changes
+    assert changes > 20
+    for again in range(changes):
+        machine = prepared(again)
+        machine.die("append", after=3, again=again, power=power)
+        machine.check()
