@@ -347,6 +347,30 @@ class LogDeleted(Event):
 
 
 @attrs.frozen(kw_only=True)
+class LogCleaned(Event):
+    """A log was compacted: of each key in [first_dirty_offset, end_offset) the last record
+    stays, and none before it.
+    """
+
+    name: ClassVar[str] = "log_cleaned"
+    partition: TopicPartition
+    first_dirty_offset: Offset
+    end_offset: Offset
+    bytes_read: int
+    bytes_written: int
+    invalid_records: int  # without a key: gone
+
+
+@attrs.frozen(kw_only=True)
+class LogUncleanable(Event):
+    """A log cannot be compacted, and is left alone until it is opened again."""
+
+    name: ClassVar[str] = "log_uncleanable"
+    partition: TopicPartition
+    cause: str
+
+
+@attrs.frozen(kw_only=True)
 class LogDirectoryFailed(Event):
     name: ClassVar[str] = "log_directory_failed"
     directory: str
@@ -407,6 +431,8 @@ EVENTS: tuple[type[Event], ...] = (
     LogRecovered,
     SegmentsDeleted,
     LogDeleted,
+    LogCleaned,
+    LogUncleanable,
     LogDirectoryFailed,
     ConnectionRefused,
     BugCaught,

@@ -55,7 +55,7 @@ from replication.metadata import (
 )
 from replication.metrics import MetricsRegistry
 from replication.net.seams import Listener, Seams
-from replication.replica_manager import ReplicaManager
+from replication.replica_manager import ReplicaManager, compaction_metrics
 from storage.config import LogConfig
 from storage.errors import KafkaStorageError, StorageError
 from storage.log_manager import LogManager
@@ -250,6 +250,7 @@ class Broker:
         self.replica_manager = self._replica_manager(logs, followed, alter_partition, assignments)
         self._registered = True
         self._tell_lost_directories()  # since it was registered
+        compaction_metrics.register(self.metrics, self.replica_manager.compaction)
         await nursery.start(self.replica_manager.run)
         nursery.start_soon(self._publish, followed)
         await self.metadata.wait_for(lambda image: image.offset >= epoch)

@@ -4,6 +4,7 @@
 server.properties said. Both check every value, and the rules that bind several.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
@@ -246,6 +247,26 @@ class BrokerConfig:
     )
     log_cleaner_delete_retention_ms: int = long(
         _DAY_MS, "How long tombstones are kept.", at_least=0, topic="delete.retention.ms"
+    )
+    log_cleaner_enable: bool = flag(True, "Whether compacted topics are compacted.")
+    log_cleaner_threads: int = whole(1, "Logs compacted at a time.", at_least=0)
+    log_cleaner_dedupe_buffer_size: int = long(
+        128 << 20, "Memory for keys, of all cleaners together."
+    )
+    log_cleaner_io_buffer_size: int = whole(
+        512 << 10, "Bytes read at a time, twice that, of all cleaners together.", at_least=0
+    )
+    log_cleaner_io_buffer_load_factor: float = real(
+        0.9, "How full the memory for keys may be.", low=0.01, high=0.99
+    )
+    log_cleaner_backoff_ms: int = long(
+        15_000, "How long a cleaner that finds nothing rests.", at_least=0
+    )
+    log_cleaner_io_max_bytes_per_second: float = real(
+        sys.float_info.max,
+        "What all cleaners together read and write.",
+        low=1.0,
+        high=sys.float_info.max,
     )
     log_cleaner_min_compaction_lag_ms: int = long(
         0, "How long a record is left alone.", at_least=0, topic="min.compaction.lag.ms"

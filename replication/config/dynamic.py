@@ -26,7 +26,9 @@ from replication.errors import ConfigError, ErrorCode, KafkaError
 
 _NOTHING: Mapping[str, str] = {}
 # Those that say how many threads, or tasks, there are of a kind.
-_THREADS = frozenset({"num.replica.fetchers", "num.recovery.threads.per.data.dir"})
+_THREADS = frozenset(
+    {"log.cleaner.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir"}
+)
 
 
 @attrs.define(eq=False)

@@ -30,9 +30,7 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
     initial.broker.registration.timeout.ms inter.broker.protocol.version kafka.metrics.polling.interval.secs
     kafka.metrics.reporters leader.imbalance.check.interval.seconds
     leader.imbalance.per.broker.percentage
-    leader.replication.throttled.replicas log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size
-    log.cleaner.enable log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
-    log.cleaner.io.max.bytes.per.second log.cleaner.threads log.dir.failure.timeout.ms
+    leader.replication.throttled.replicas log.dir.failure.timeout.ms
     log.local.retention.bytes log.local.retention.ms
     log.message.downconversion.enable log.message.format.version
     log.message.timestamp.difference.max.ms max.connection.creation.rate max.connections

@@ -5,6 +5,7 @@
                                   ├─ delete_records.py  move log starts, and wait for followers
                                   ├─ roles.py     metadata: lead, follow, stop
                                   ├─ jobs.py      flush, checkpoint, delete, expire   retention.py
+                                  ├─ compaction.py   compacted topics are cleaned   compaction_metrics.py
     fetchers ──> LocalReplicas ───┴─ followed.py  append what leaders say
                                      hosted.py    who is here, and why not
                                      results.py   what a request is answered

@@ -18,6 +18,7 @@ from replication.net.seams import Seams
 from replication.partition import Partition, PartitionSnapshot
 from replication.purgatory import Purgatory
 from replication.quota import ReplicationQuotas
+from replication.replica_manager.compaction import Compaction
 from replication.replica_manager.delete_records import DeleteRecordsPath
 from replication.replica_manager.fetch import FetchPath
 from replication.replica_manager.followed import LocalReplicas
@@ -135,6 +136,16 @@ class ReplicaManager:
             samples=config.replication_quota_window_num,
             sample_ms=config.replication_quota_window_size_seconds * 1000,
         )
+        self.compaction = Compaction(
+            config=self.config,
+            log_manager=log_manager,
+            clock=seams.clock,
+            offload=seams.offload,
+            sink=sink,
+            one_change_at_a_time=self._one_change_at_a_time,
+            on_storage_failure=self.take_failed_offline,
+            on_bug=on_bug,
+        )
         self._fetch = FetchPath(
             hosted=self._hosted,
             purgatory=self.fetch_purgatory,
@@ -174,6 +185,7 @@ class ReplicaManager:
             )
             for job in self._jobs():
                 nursery.start_soon(self._every, job)
+            nursery.start_soon(self.compaction.run)
             task_status.started()
 
     def _jobs(self) -> Iterator[Job]:

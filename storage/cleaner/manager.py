@@ -49,7 +49,7 @@ class CleanerManager:
     # One round.
 
     def start(
-        self, wall_ms: int, offset_map: OffsetMap, *, read_bytes: int = CHUNK_SIZE
+        self, wall_ms: int, make_map: Callable[[], OffsetMap], *, read_bytes: int = CHUNK_SIZE
     ) -> Cleaning | None:
         """A round over the dirtiest log that is due, if one is; `finish` must follow."""
         found = max(
@@ -60,10 +60,9 @@ class CleanerManager:
         if found is None:
             return None
         log, dirty = found
-        offset_map.clear()
         with log.guarded():
             cleaning = Cleaning(
-                plan=plan(log, dirty, wall_ms), offset_map=offset_map, read_bytes=read_bytes
+                plan=plan(log, dirty, wall_ms), offset_map=make_map(), read_bytes=read_bytes
             )
         self._in_progress[log.topic_partition] = cleaning
         return cleaning

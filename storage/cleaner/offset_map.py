@@ -34,9 +34,6 @@ class OffsetMap:
         self.most = int(self.slots * load_factor)
         if self.most < 1:
             raise ValueError(f"{memory} bytes are too few for an offset map")
-        self.clear()
-
-    def clear(self) -> None:
         self.size = 0
         # Of all that has been looked at, with or without a key.
         self.latest_offset: Offset = NO_OFFSET

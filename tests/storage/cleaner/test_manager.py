@@ -36,7 +36,7 @@ def dirty(log: Log, segments: int) -> Log:
 
 
 def start(logs: LogManager, wall_ms: int = WALL_MS) -> Cleaning | None:
-    return logs.cleaner.start(wall_ms, OffsetMap(1 << 12))
+    return logs.cleaner.start(wall_ms, lambda: OffsetMap(1 << 12))
 
 
 def clean(logs: LogManager) -> Log | None:
@@ -243,16 +243,3 @@ def test_a_disk_that_fails_takes_its_directory_offline(operation: str) -> None:
     assert logs.directories[0].failure is error.value
     assert start(logs) is None
     assert isinstance(disk, FaultyFileSystem)
-
-
-def test_the_map_is_the_same_one_for_every_round() -> None:
-    logs = manager(new_disk())
-    offset_map = OffsetMap(1 << 12)
-    for partition in (T0, T1):
-        log = logs.get_or_create(partition)
-        dirty(log, 2)
-        cleaning = logs.cleaner.start(WALL_MS, offset_map)
-        assert cleaning is not None
-        finish(cleaning)
-        logs.cleaner.finish(cleaning)
-        assert list(pairs(log)) == [1]

@@ -36,14 +36,6 @@ def test_it_is_filled_to_nine_tenths() -> None:
     assert found.utilization == 0.9
 
 
-def test_cleared_it_knows_nothing() -> None:
-    found = OffsetMap(10 * SLOT_SIZE)
-    found.put(b"k", 0)
-    found.saw(7)
-    found.clear()
-    assert (found.get(b"k"), found.size, found.latest_offset) == (-1, 0, -1)
-
-
 def test_what_was_seen_never_falls_back() -> None:
     found = OffsetMap(10 * SLOT_SIZE)
     found.saw(7)

@@ -1,0 +1,174 @@
+"""Compacted topics are compacted: `log.cleaner.threads` cleaners, each at one log at a time.
+
+    cleaner ── the dirtiest log that is due? ──> plan           on the loop
+                  │ none: log.cleaner.backoff.ms    │
+                  └── rest                          ├─ advance  away from it, a few MiB a turn
+                                                    ├─ commit   on the loop, a group at a time
+                                                    └─ finish   on the loop: the checkpoint
+
+Rule 1: leader and follower each clean their own; what they then hold differs in bytes, and
+reads the same.
+
+Rule 2: a turn is short, so that a cut or a deletion of the log is noticed soon, and so that
+`log.cleaner.io.max.bytes.per.second`, which all cleaners share, is kept by resting in between.
+
+Rule 3: what is planned and put in place happens while no roles change. A cleaner that is
+cancelled leaves its files; the next start removes them.
+
+(LogCleaner in Kafka; the rules and the files are `storage.cleaner`'s.)
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import attrs
+import trio
+
+from replication.config import DynamicBrokerConfig
+from replication.events import EventSink, LogCleaned, LogUncleanable
+from replication.net.seams import NodeClock, Offload
+from storage.cleaner.cleaner import Cleaning
+from storage.cleaner.filter import CleanerStats
+from storage.cleaner.offset_map import OffsetMap
+from storage.errors import (
+    CleaningAbortedError,
+    CorruptRecordError,
+    InvalidRecordError,
+    KafkaStorageError,
+)
+from storage.log_manager import LogManager
+from storage.record_batch import HEADER_SIZE
+
+TURN_BYTES: Final = 4 << 20
+# Kafka refuses less for each of its threads.
+_LEAST_MAP_BYTES: Final = 1 << 20
+
+
+@attrs.define
+class CleanerThread:
+    """What one cleaner last did."""
+
+    alive: bool = True
+    clean_seconds: float = 0.0
+    stats: CleanerStats = attrs.field(factory=CleanerStats)
+    map_utilization: float = 0.0
+
+
+@attrs.define(eq=False, kw_only=True)
+class Compaction:
+    config: DynamicBrokerConfig
+    log_manager: LogManager
+    clock: NodeClock
+    offload: Offload
+    sink: EventSink
+    one_change_at_a_time: trio.Lock
+    on_storage_failure: Callable[[], None]
+    on_bug: Callable[[BaseException], None]
+    # By number; one that has died of a bug stays, and is not replaced.
+    threads: dict[int, CleanerThread] = attrs.field(factory=dict, init=False)
+    _free_at: float = attrs.field(default=0.0, init=False)
+
+    @property
+    def dead_thread_count(self) -> int:
+        return sum(not each.alive for each in self.threads.values())
+
+    async def run(self) -> None:
+        """Keep as many cleaners as there should be, until cancelled."""
+        if not self.config.static.log_cleaner_enable:
+            return
+        async with trio.open_nursery() as nursery:
+            while True:
+                for number in range(self.config.current.log_cleaner_threads):
+                    if number not in self.threads:
+                        self.threads[number] = CleanerThread()
+                        nursery.start_soon(self._clean_for_ever, number)
+                await self._rest()
+
+    async def _rest(self) -> None:
+        await self.clock.sleep(max(self.config.current.log_cleaner_backoff_ms, 1) / 1000)
+
+    async def _clean_for_ever(self, number: int) -> None:
+        """Until there are to be fewer cleaners than this one's number."""
+        thread = self.threads[number]
+        try:
+            await self._rest()  # the broker is still coming up
+            while number < self.config.current.log_cleaner_threads:
+                if not await self._clean_dirtiest(thread):
+                    await self._rest()
+            del self.threads[number]
+        except Exception as bug:  # noqa: BLE001 - the boundary of a background job
+            thread.alive = False
+            self.on_bug(bug)
+
+    async def _clean_dirtiest(self, thread: CleanerThread) -> bool:
+        """Whether a log was due. A failing disk is not a bug: what it holds goes offline."""
+        try:
+            async with self.one_change_at_a_time:
+                cleaning = self._start()
+            if cleaning is None:
+                return False
+            await self._clean(cleaning, thread)
+        except KafkaStorageError:
+            self.on_storage_failure()
+        return True
+
+    def _start(self) -> Cleaning | None:
+        config = self.config.current
+        threads = max(config.log_cleaner_threads, 1)
+        memory = max(config.log_cleaner_dedupe_buffer_size // threads, _LEAST_MAP_BYTES)
+        return self.log_manager.cleaner.start(
+            self.clock.wall_ms(),
+            partial(OffsetMap, memory, load_factor=config.log_cleaner_io_buffer_load_factor),
+            # Kafka reads into one half of the buffer and writes out of the other.
+            read_bytes=max(config.log_cleaner_io_buffer_size // threads // 2, HEADER_SIZE),
+        )
+
+    async def _clean(self, cleaning: Cleaning, thread: CleanerThread) -> None:
+        began = self.clock.now()
+        error: Exception | None = None
+        try:
+            await self._to_the_end(cleaning)
+        except (CleaningAbortedError, CorruptRecordError, InvalidRecordError) as stopped:
+            error = stopped
+        except OSError as failed:
+            error = cleaning.log.fail(failed)
+        except KafkaStorageError as failed:
+            error = failed
+        thread.clean_seconds = self.clock.now() - began
+        thread.stats = cleaning.stats
+        thread.map_utilization = cleaning.offset_map.utilization
+        self.log_manager.cleaner.finish(cleaning, error)
+        self._tell(cleaning, error)
+        if isinstance(error, KafkaStorageError):
+            raise error
+
+    async def _to_the_end(self, cleaning: Cleaning) -> None:
+        while not cleaning.done:
+            moved = await self.offload(partial(cleaning.advance, TURN_BYTES))
+            await self._keep_rate(moved)
+            if cleaning.ready:
+                async with self.one_change_at_a_time:
+                    cleaning.commit()
+
+    async def _keep_rate(self, moved: int) -> None:
+        """Rest until what all cleaners have moved so far was allowed to be moved."""
+        rate = self.config.current.log_cleaner_io_max_bytes_per_second
+        self._free_at = max(self._free_at, self.clock.now()) + moved / rate
+        await self.clock.sleep_until(self._free_at)
+
+    def _tell(self, cleaning: Cleaning, error: Exception | None) -> None:
+        partition = cleaning.log.topic_partition
+        if error is None:
+            self.sink(
+                LogCleaned(
+                    partition=partition,
+                    first_dirty_offset=cleaning.plan.dirty.first_dirty_offset,
+                    end_offset=cleaning.end_offset,
+                    bytes_read=cleaning.stats.bytes_read,
+                    bytes_written=cleaning.stats.bytes_written,
+                    invalid_records=cleaning.stats.invalid_records,
+                )
+            )
+        elif isinstance(error, CorruptRecordError | InvalidRecordError):
+            self.sink(LogUncleanable(partition=partition, cause=str(error)))
