@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import attrs
 import click
 
 from replication.errors import ConfigError
@@ -64,8 +65,9 @@ def command(
         if data_dir is None:
             data_dir = Path(stack.enter_context(TemporaryDirectory(prefix="understudy-")))
         data_dir = data_dir.resolve()
+        warning = _of_who_was_killed(data_dir, brokers, properties)
         run = _run_isolated if isolated else _run_here
-        run(data_dir, brokers, first_port, properties)
+        run(data_dir, brokers, first_port, properties, warning)
 
 
 def _key_and_value(override: str) -> tuple[str, str]:
@@ -73,6 +75,32 @@ def _key_and_value(override: str) -> tuple[str, str]:
     if not separator:
         raise ConfigError(f"-X {override}: expected KEY=VALUE")
     return key.strip(), value.strip()
+
+
+def _of_who_was_killed(data_dir: Path, brokers: int, properties: dict[str, str]) -> str:
+    """The controller takes a killed broker for alive until its session ends, and has it wait."""
+    logs = {each: data_dir / f"broker-{each}" / "log" for each in range(1, brokers + 1)}
+    killed = [
+        str(each)
+        for each, log in logs.items()
+        if (log / "meta.properties").exists() and not (log / ".kafka_cleanshutdown").exists()
+    ]
+    if not killed:
+        return ""
+    from replication.config import BrokerConfig
+
+    default = attrs.fields(BrokerConfig).broker_session_timeout_ms.default
+    seconds = int(properties.get("broker.session.timeout.ms", str(default))) / 1000
+    return (
+        f"understudy: not shut down cleanly: broker {', '.join(killed)};"
+        f" waiting until their sessions have ended, up to {seconds:g} s"
+    )
+
+
+def _warn(warning: str) -> None:
+    """Once the data is ours: a cluster that runs looks like one that was killed."""
+    if warning:
+        click.echo(warning, err=True)
 
 
 def _show(addresses: list[str]) -> None:
@@ -83,7 +111,9 @@ def _show(addresses: list[str]) -> None:
         click.echo(f"{broker_id:<7}  {'running':<{width}}  {address}")
 
 
-def _run_here(data_dir: Path, brokers: int, first_port: int, properties: dict[str, str]) -> None:
+def _run_here(
+    data_dir: Path, brokers: int, first_port: int, properties: dict[str, str], warning: str
+) -> None:
     # What is imported now lives as long as the process: the collector need not look at it.
     gc.disable()
     import trio
@@ -134,6 +164,7 @@ def _run_here(data_dir: Path, brokers: int, first_port: int, properties: dict[st
     allow_many_files()
     data_dir.mkdir(parents=True, exist_ok=True)
     lock = OsFileSystem().lock(str(data_dir / ".lock"))
+    _warn(warning)
     try:
         trio.run(run)
     finally:
@@ -141,7 +172,7 @@ def _run_here(data_dir: Path, brokers: int, first_port: int, properties: dict[st
 
 
 def _run_isolated(
-    data_dir: Path, brokers: int, first_port: int, properties: dict[str, str]
+    data_dir: Path, brokers: int, first_port: int, properties: dict[str, str], warning: str
 ) -> None:
     from replication.cli.isolated import IsolatedCluster
     from replication.cluster.defaults import default_replication_factor
@@ -158,6 +189,7 @@ def _run_isolated(
         contextlib.suppress(KeyboardInterrupt),
         IsolatedCluster(data_dir, brokers, ports=ports, config=config, forked=True) as cluster,
     ):
+        _warn(warning)
         cluster.wait_until_ready()
         _show(cluster.bootstrap_servers.split(","))
         while True:

@@ -354,6 +354,7 @@ class Broker:
             clock=self.seams.clock,
             heartbeat_interval_ms=self.config.broker_heartbeat_interval_ms,
             session_timeout_ms=self.config.broker_session_timeout_ms,
+            registration_timeout_ms=self.config.initial_broker_registration_timeout_ms,
             metadata_offset=lambda: self.metadata.image.offset,
         )
 

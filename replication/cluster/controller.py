@@ -34,6 +34,15 @@ from replication.cluster.controller_decisions import Decision, elections_of_lead
 from replication.cluster.controller_directories import assign_replicas
 from replication.cluster.controller_events import events_of
 from replication.cluster.controller_isr import alter_partition
+from replication.cluster.controller_partitions import (
+    balanced,
+    create_partitions,
+    elect_leaders,
+)
+from replication.cluster.controller_reassignments import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+)
 from replication.cluster.controller_sessions import BrokerSessions
 from replication.cluster.controller_topics import (
     allocate_producer_ids,
@@ -62,6 +71,10 @@ from replication.wire.allocate_producer_ids import (
 )
 from replication.wire.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from replication.wire.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from replication.wire.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from replication.wire.apis import ApiKey
 from replication.wire.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -72,14 +85,23 @@ from replication.wire.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from replication.wire.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+)
 from replication.wire.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from replication.wire.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from replication.wire.fetch import FetchRequest, FetchResponse
 from replication.wire.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from replication.wire.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from replication.wire.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from replication.wire.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -145,6 +167,8 @@ class Controller:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._sync)
                 nursery.start_soon(self._fence_silent_brokers)
+                if self.config.auto_leader_rebalance_enable:
+                    nursery.start_soon(self._balance_leaders)
                 nursery.start_soon(lambda: server.serve(self._listening, name=where.name))
                 task_status.started(self)
         finally:
@@ -180,6 +204,10 @@ class Controller:
             ApiKey.DELETE_TOPICS: of(self.delete_topics),
             ApiKey.ALTER_CONFIGS: of(self.alter_configs),
             ApiKey.INCREMENTAL_ALTER_CONFIGS: of(self.incremental_alter_configs),
+            ApiKey.CREATE_PARTITIONS: of(self.create_partitions),
+            ApiKey.ELECT_LEADERS: of(self.elect_leaders),
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: of(self.alter_partition_reassignments),
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: of(self.list_partition_reassignments),
             ApiKey.ALLOCATE_PRODUCER_IDS: of(self.allocate_producer_ids),
             ApiKey.ASSIGN_REPLICAS_TO_DIRS: of(self.assign_replicas),
             ApiKey.FETCH: of(self.fetch),
@@ -250,6 +278,28 @@ class Controller:
         return await self._carry_out(
             incremental_alter_configs(self.image, request, config=self.config)
         )
+
+    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+        return await self._carry_out(
+            create_partitions(self.image, request, chance=self.seams.chance)
+        )
+
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        return await self._carry_out(
+            elect_leaders(self.image, request, rules_of=self._election_rules)
+        )
+
+    async def alter_partition_reassignments(
+        self, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        return await self._carry_out(
+            alter_partition_reassignments(self.image, request, rules_of=self._election_rules)
+        )
+
+    async def list_partition_reassignments(
+        self, request: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
+        return await self._carry_out(list_partition_reassignments(self.image, request))
 
     async def allocate_producer_ids(
         self, request: AllocateProducerIdsRequest
@@ -345,6 +395,17 @@ class Controller:
                 return
             silent_ms = self.sessions.silent_ms(fencing.broker.broker_id, now_ms)
             self._append(fencing.records, cause="session expired", silent_ms=silent_ms)
+
+    async def _balance_leaders(self) -> None:
+        while True:
+            await self.seams.clock.sleep(self.config.leader_imbalance_check_interval_seconds)
+            elections = balanced(
+                self.image,
+                rules_of=self._election_rules,
+                imbalance_percentage=self.config.leader_imbalance_per_broker_percentage,
+            )
+            if elections:
+                self._append(elections, cause="leaders balanced")
 
     def _election_rules(self, topic: TopicImage) -> ElectionRules:
         return election_rules(self.image, self.config)(topic)

@@ -7,11 +7,10 @@
 Rule 1: a decision is made from one image and changes nothing. Whoever carries it out
 appends its records before the next decision is made, so two never contradict each other.
 
-Rule 2: every path to a new leader goes through `election.after`, by `decided` or, for the
-partitions that a broker's coming or going concerns, by an `elections_...`.
+Rule 2: every path to a new leader goes through `election.after`, by `PartitionChanges`.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeAlias, TypeVar
 
 import attrs
@@ -25,6 +24,7 @@ from replication.metadata import (
     PartitionRegistration,
     TopicImage,
 )
+from storage.types import TopicId
 
 A = TypeVar("A")
 
@@ -41,25 +41,58 @@ class Decision(Generic[A]):
     cause: str = ""
 
 
-def decided(
-    image: MetadataImage,
-    topic: TopicImage,
-    number: int,
-    wish: Wish,
-    *,
-    rules_of: RulesOf,
-    election: Election | None = None,
-) -> PartitionChangeRecord | None:
-    """What must be written down for `wish` to be so; None where nothing is to be changed."""
-    partition = topic.partitions[number]
-    rules, may_lead = rules_of(topic), _in_place(image, partition, image.may_join_isr)
-    wanted = after(partition, wish, rules=rules, is_active=may_lead, election=election)
-    return change_record(partition, wanted, topic_id=topic.topic_id, number=number)
+@attrs.define
+class PartitionChanges:
+    """What one decision changes about partitions, each judged by what those before it made:
+    a request may name a partition twice.
+    """
+
+    image: MetadataImage
+    rules_of: RulesOf
+    records: list[PartitionChangeRecord] = attrs.field(factory=list, init=False)
+    _made: dict[tuple[TopicId, int], PartitionRegistration] = attrs.field(factory=dict, init=False)
+    _rules: dict[TopicId, ElectionRules] = attrs.field(factory=dict, init=False)
+
+    def partition(self, topic: TopicImage, number: int) -> PartitionRegistration | None:
+        """As it is by now."""
+        return self._made.get((topic.topic_id, number)) or topic.partitions.get(number)
+
+    def rules(self, topic: TopicImage) -> ElectionRules:
+        if topic.topic_id not in self._rules:
+            self._rules[topic.topic_id] = self.rules_of(topic)
+        return self._rules[topic.topic_id]
+
+    def make(
+        self,
+        topic: TopicImage,
+        number: int,
+        wish: Wish,
+        *,
+        election: Election | None = None,
+        is_active: Callable[[int], bool] | None = None,
+    ) -> PartitionChangeRecord | None:
+        """What must be written down for `wish` to be so, with all that follows from it; None
+        where nothing is to be changed.
+        """
+        partition = self.partition(topic, number)
+        assert partition is not None, "a wish is for a partition that is there"
+        wanted = after(
+            partition,
+            wish,
+            rules=self.rules(topic),
+            is_active=_in_place(self.image, partition, is_active or self.image.may_join_isr),
+            election=election,
+        )
+        change = change_record(partition, wanted, topic_id=topic.topic_id, number=number)
+        if change is not None:
+            self.records.append(change)
+            self._made[topic.topic_id, number] = partition.merge(change)
+        return change
 
 
 def elections_without(
     image: MetadataImage, broker_id: int, rules_of: RulesOf, *, lost_its_tail: bool = False
-) -> Iterator[PartitionChangeRecord]:
+) -> list[PartitionChangeRecord]:
     """`broker_id` drops out of every ISR it is in, and its leaderships move; where it may have
     `lost_its_tail`, it drops out of every ELR as well.
     """
@@ -80,7 +113,7 @@ def elections_without(
 
 def elections_without_directories(
     image: MetadataImage, broker_id: int, lost: frozenset[bytes], rules_of: RulesOf
-) -> Iterator[PartitionChangeRecord]:
+) -> list[PartitionChangeRecord]:
     """What `broker_id` holds in these log directories drops out of every ISR, and its
     leaderships move.
     """
@@ -109,7 +142,7 @@ def _in_place(
 
 def elections_with(
     image: MetadataImage, broker_id: int, rules_of: RulesOf
-) -> Iterator[PartitionChangeRecord]:
+) -> list[PartitionChangeRecord]:
     """`broker_id` may lead from now on: what has no leader may have found one."""
     return _elections(
         image,
@@ -119,9 +152,7 @@ def elections_with(
     )
 
 
-def elections_of_leaderless(
-    image: MetadataImage, rules_of: RulesOf
-) -> Iterator[PartitionChangeRecord]:
+def elections_of_leaderless(image: MetadataImage, rules_of: RulesOf) -> list[PartitionChangeRecord]:
     """What has no leader and could have one."""
     return _elections(image, rules_of, _leader_if_none, is_active=image.may_join_isr)
 
@@ -136,21 +167,14 @@ def _elections(
     wish: Callable[[PartitionRegistration], Wish | None],
     *,
     is_active: Callable[[int], bool],
-) -> Iterator[PartitionChangeRecord]:
+) -> list[PartitionChangeRecord]:
+    changes = PartitionChanges(image, rules_of)
     for topic in _by_name(image.topics.values()):
-        wishes = {number: wish(partition) for number, partition in topic.partitions.items()}
-        concerned = sorted(number for number, each in wishes.items() if each is not None)
-        if not concerned:
-            continue
-        rules = rules_of(topic)
-        for number in concerned:
-            partition, wanted = topic.partitions[number], wishes[number]
-            assert wanted is not None, "these are the ones with a wish"
-            active = _in_place(image, partition, is_active)
-            then = after(partition, wanted, rules=rules, is_active=active)
-            change = change_record(partition, then, topic_id=topic.topic_id, number=number)
-            if change is not None:
-                yield change
+        for number in sorted(topic.partitions):
+            wanted = wish(topic.partitions[number])
+            if wanted is not None:
+                changes.make(topic, number, wanted, is_active=is_active)
+    return changes.records
 
 
 def _by_name(topics: Iterable[TopicImage]) -> list[TopicImage]:

@@ -16,12 +16,10 @@ INELIGIBLE_REPLICA keeps out a broker that is fenced, that is leaving, or that h
 the leader saw it fetch: it may lack what it had.
 """
 
-import attrs
-
 from replication.cluster.controller_decisions import (
     Decision,
+    PartitionChanges,
     RulesOf,
-    decided,
     is_current_incarnation,
 )
 from replication.election import Wish
@@ -29,7 +27,6 @@ from replication.errors import ErrorCode
 from replication.metadata import (
     LeaderRecoveryState,
     MetadataImage,
-    PartitionChangeRecord,
     PartitionRegistration,
 )
 from replication.wire.alter_partition import (
@@ -48,7 +45,7 @@ def alter_partition(
 ) -> Decision[AlterPartitionResponse]:
     if not is_current_incarnation(image, request.broker_id, request.broker_epoch):
         return Decision(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
-    records: list[PartitionChangeRecord] = []
+    changes = PartitionChanges(image, rules_of)
     topics = []
     for asked in request.topics:
         topic = image.topic_by_id(asked.topic_id)
@@ -58,21 +55,18 @@ def alter_partition(
                 answers.append(_refused(data, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
             number = data.partition_index
-            error = _judge(image, topic.partitions.get(number), request.broker_id, data)
+            partition = changes.partition(topic, number)
+            error = _judge(image, partition, request.broker_id, data)
             if error is not ErrorCode.NONE:
                 answers.append(_refused(data, error))
                 continue
-            change = decided(
-                image, topic, number, _wish(topic.partitions[number], data), rules_of=rules_of
-            )
-            if change is not None:
-                records.append(change)
-                # It may be named twice: the second is judged by what the first has made.
-                changed = {number: topic.partitions[number].merge(change)}
-                topic = attrs.evolve(topic, partitions={**topic.partitions, **changed})
-            answers.append(_answer(data, topic.partitions[number], request.broker_id))
+            assert partition is not None, "one that is not there was refused"
+            changes.make(topic, number, _wish(partition, data))
+            partition = changes.partition(topic, number)
+            assert partition is not None, "a change leaves it there"
+            answers.append(_answer(data, partition, request.broker_id))
         topics.append(TopicAnswer(topic_id=asked.topic_id, partitions=answers))
-    return Decision(AlterPartitionResponse(topics=topics), tuple(records))
+    return Decision(AlterPartitionResponse(topics=topics), tuple(changes.records))
 
 
 def proposed_isr(data: PartitionData) -> dict[int, int]:

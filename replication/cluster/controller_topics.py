@@ -137,7 +137,7 @@ def _assignment(
                 ErrorCode.INVALID_REQUEST,
                 "with an assignment, the partitions and the replication factor must be -1",
             )
-        return _manual_assignment(image, topic.assignments)
+        return manual_assignment(image, topic.assignments)
     partitions, factor = topic.num_partitions, topic.replication_factor
     if factor == _DEFAULT:
         factor = config.default_replication_factor
@@ -176,16 +176,22 @@ def _rotated(brokers: list[int], by: int) -> list[int]:
     return brokers[middle:] + brokers[:middle]
 
 
-def _manual_assignment(
-    image: MetadataImage, assignments: Iterable[CreatableReplicaAssignment]
+def manual_assignment(
+    image: MetadataImage,
+    assignments: Iterable[CreatableReplicaAssignment],
+    *,
+    factor: int | None = None,
 ) -> list[tuple[int, ...]]:
+    """As it is asked for; each with `factor` replicas, or all with as many as the first."""
+
     def refuse(reason: str) -> KafkaError:
         return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
 
     by_number = sorted((each.partition_index, tuple(each.broker_ids)) for each in assignments)
     if [number for number, _ in by_number] != list(range(len(by_number))):
         raise refuse("partitions must be numbered from 0, each once")
-    factor = len(by_number[0][1])
+    if factor is None:
+        factor = len(by_number[0][1])
     for number, replicas in by_number:
         if not replicas or len(set(replicas)) < len(replicas):
             raise refuse(f"partition {number}: replicas {list(replicas)}")
@@ -216,13 +222,18 @@ def _records(
     records: list[MetadataRecord] = [TopicRecord(name, topic_id)]
     records += [ConfigRecord(topic_id, key, value) for key, value in sorted(overrides.items())]
     for number, replicas in enumerate(assignment):
-        isr = tuple(filter(image.may_join_isr, replicas))
-        records.append(
-            PartitionRecord(
-                topic_id=topic_id, partition=number, replicas=replicas, isr=isr, leader=isr[0]
-            )
-        )
+        records.append(partition_record(image, topic_id, number, replicas))
     return records
+
+
+def partition_record(
+    image: MetadataImage, topic_id: TopicId, number: int, replicas: tuple[int, ...]
+) -> PartitionRecord:
+    """A new partition: whoever is there is in sync, for there is nothing to lack."""
+    isr = tuple(filter(image.may_join_isr, replicas))
+    return PartitionRecord(
+        topic_id=topic_id, partition=number, replicas=replicas, isr=isr, leader=isr[0]
+    )
 
 
 def _created(

@@ -37,7 +37,6 @@ PLAINTEXT = 0  # SecurityProtocol's id
 RETRY_SECONDS = 0.1
 SHUTDOWN_RETRY_SECONDS = 0.05
 CONTROLLER_PATIENCE_SECONDS = 2.0  # of a broker that wants to leave
-REGISTRATION_TIMEOUT_SECONDS = 60.0  # initial.broker.registration.timeout.ms
 
 
 class BrokerState(enum.Enum):
@@ -67,6 +66,7 @@ class BrokerLifecycle:
     clock: NodeClock
     heartbeat_interval_ms: int
     session_timeout_ms: int
+    registration_timeout_ms: int
     metadata_offset: Callable[[], Offset]
     """The offset of the last metadata record applied here."""
 
@@ -82,9 +82,13 @@ class BrokerLifecycle:
     _hurry: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     async def register(self, *, previous_broker_epoch: int) -> None:
-        """Ask until the controller agrees; RegistrationRefusedError where it never will."""
+        """Ask until the controller agrees; RegistrationRefusedError where it never will, or
+        has not within initial.broker.registration.timeout.ms, PeerUnavailableError where no
+        controller has answered at all.
+        """
         request = self._registration(previous_broker_epoch)
-        refused_since: float | None = None
+        refusal: ErrorCode | None = None
+        deadline = self.clock.now() + self.registration_timeout_ms / 1000
         while True:
             answer = await self._call(request)
             if answer is not None:
@@ -93,23 +97,31 @@ class BrokerLifecycle:
                     self.broker_epoch = answer.broker_epoch
                     self.state = BrokerState.RECOVERY
                     return
-                if refused_since is None:
-                    refused_since = self.clock.now()
-                self._give_up_where_hopeless(ErrorCode.of(answer.error_code), refused_since)
+                refusal = ErrorCode.of(answer.error_code)
+                self._give_up_where_hopeless(refusal)
+            if self.clock.now() + RETRY_SECONDS > deadline:
+                raise self._not_registered(refusal)
             await self.clock.sleep(RETRY_SECONDS)
 
-    def _give_up_where_hopeless(self, error: ErrorCode, refused_since: float) -> None:
+    def _give_up_where_hopeless(self, refusal: ErrorCode) -> None:
         # A broker that was killed is registered until its session expires, so a duplicate
         # is waited out; that another cluster's controller answers is never going to change.
-        if error == ErrorCode.INCONSISTENT_CLUSTER_ID:
+        if refusal == ErrorCode.INCONSISTENT_CLUSTER_ID:
             raise RegistrationRefusedError(
                 f"broker {self.broker_id} is of cluster {self.cluster_id}, its controller of another"
             )
-        patience = max(REGISTRATION_TIMEOUT_SECONDS, 2 * self.session_timeout_ms / 1000)
-        if self.clock.now() - refused_since > patience:
-            raise RegistrationRefusedError(
-                f"broker {self.broker_id} was refused for {patience:g} s: {error.name}"
+
+    def _not_registered(self, refusal: ErrorCode | None) -> UnderstudyError:
+        patience = (
+            f"{self.registration_timeout_ms / 1000:g} s (initial.broker.registration.timeout.ms)"
+        )
+        if refusal is None:
+            return PeerUnavailableError(
+                f"broker {self.broker_id} has found no controller for {patience}"
             )
+        return RegistrationRefusedError(
+            f"broker {self.broker_id} was refused for {patience}: {refusal.name}"
+        )
 
     async def run(self) -> None:
         """Send heartbeats until cancelled; start it once the registration is applied here."""

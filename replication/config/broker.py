@@ -79,12 +79,18 @@ class BrokerConfig:
     )
     socket_request_max_bytes: int = whole(104_857_600, "The largest request.", at_least=1)
     connections_max_idle_ms: int = long(600_000, "When an idle connection is closed.")
+    max_request_partition_size_limit: int = whole(
+        2000, "Partitions in one answer that describes them.", at_least=1
+    )
     request_timeout_ms: int = whole(30_000, "How long a request waits for its answer.", at_least=0)
 
     # Being a member of the cluster.
     broker_heartbeat_interval_ms: int = whole(2000, "How often it says it is alive.", at_least=1)
     broker_session_timeout_ms: int = whole(9000, "When a silent broker is fenced.", at_least=1)
     controlled_shutdown_enable: bool = flag(True, "Whether leaders move away before it stops.")
+    initial_broker_registration_timeout_ms: int = whole(
+        60_000, "How long a broker that starts looks for its controller.", at_least=1
+    )
 
     # Topics.
     auto_create_topics_enable: bool = flag(True, "Whether asking for a topic creates it.")
@@ -100,6 +106,13 @@ class BrokerConfig:
         False,
         "Whether a replica outside the ISR may lead.",
         topic="unclean.leader.election.enable",
+    )
+    auto_leader_rebalance_enable: bool = flag(True, "Whether preferred replicas lead again.")
+    leader_imbalance_check_interval_seconds: int = whole(
+        300, "How often it is looked whether they do.", at_least=1
+    )
+    leader_imbalance_per_broker_percentage: int = whole(
+        10, "Of the partitions that a broker is preferred for, how many others may lead."
     )
     understudy_eligible_leader_replicas_version: int = whole(
         1,

@@ -11,7 +11,7 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
     """
     advertised.host.name advertised.port alter.config.policy.class.name
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-    auto.include.jmx.reporter auto.leader.rebalance.enable background.threads
+    auto.include.jmx.reporter background.threads
     broker.heartbeat.max.wait.ms broker.id.generation.enable client.quota.callback.class
     connection.failed.authentication.delay.ms connections.max.reauth.ms control.plane.listener.name
     controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
@@ -27,14 +27,12 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
     follower.replication.throttled.replicas
     group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size
     group.min.session.timeout.ms
-    initial.broker.registration.timeout.ms inter.broker.protocol.version kafka.metrics.polling.interval.secs
-    kafka.metrics.reporters leader.imbalance.check.interval.seconds
-    leader.imbalance.per.broker.percentage
+    inter.broker.protocol.version kafka.metrics.polling.interval.secs kafka.metrics.reporters
     leader.replication.throttled.replicas log.dir.failure.timeout.ms
     log.local.retention.bytes log.local.retention.ms
     log.message.downconversion.enable log.message.format.version
     log.message.timestamp.difference.max.ms max.connection.creation.rate max.connections
-    max.connections.per.ip max.connections.per.ip.overrides max.request.partition.size.limit
+    max.connections.per.ip max.connections.per.ip.overrides
     metadata.log.max.snapshot.interval.ms
     metadata.log.segment.bytes metadata.log.segment.min.bytes metadata.log.segment.ms
     metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms

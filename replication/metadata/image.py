@@ -102,6 +102,10 @@ class PartitionRegistration:
         changed = {
             name: value for name in _CHANGEABLE if (value := getattr(change, name)) is not None
         }
+        if change.replicas is not None:
+            # Who is a replica no more has let go of its directory.
+            staying = (each for each in self.directories if each[0] in change.replicas)
+            changed["directories"] = tuple(staying)
         return attrs.evolve(
             self,
             leader_epoch=self.leader_epoch + ("leader" in changed),

@@ -45,6 +45,8 @@ SHORTEST_PAUSE_SECONDS = 0.001
 OnBug = Callable[[BaseException], None]
 MakeFetcherManager = Callable[[LocalReplicas, trio.Nursery], FetcherManager]
 
+ISR_RETRY_SECONDS = 0.05
+
 
 def _ignore_directory(_topic_id: TopicId, _partition: int, _directory: bytes) -> None:
     """Of a broker with one directory nobody asks where its replicas lie."""
@@ -387,7 +389,7 @@ class ReplicaManager:
         """Until the change is decided, or newer metadata has decided otherwise."""
         topic_partition = leadership.topic_partition
         again = True
-        while again:
+        while again and leadership.isr_state is pending:
             partition = self._hosted.find(topic_partition)
             if partition is None or partition.leadership is not leadership:
                 return
@@ -397,6 +399,10 @@ class ReplicaManager:
             if answer.error is not ErrorCode.NONE and leadership.isr_state is pending:
                 self._sink(refused(leadership, pending, answer))
             again = leadership.on_isr_answer(pending, answer)
+            if again:
+                # Kafka asks again at once, and so as fast as a controller that has yet to
+                # catch up with us (NOT_CONTROLLER) can refuse.
+                await self._seams.clock.sleep(ISR_RETRY_SECONDS)
 
     # Waking and failing.
 

@@ -16,21 +16,26 @@ from replication.wire import (
     allocate_producer_ids,
     alter_configs,
     alter_partition,
+    alter_partition_reassignments,
     api_versions,
     assign_replicas_to_dirs,
     broker_heartbeat,
     broker_registration,
+    create_partitions,
     create_topics,
     delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_topic_partitions,
+    elect_leaders,
     fetch,
     fetch_snapshot,
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_for_leader_epoch,
     produce,
@@ -53,7 +58,11 @@ class ApiKey(enum.IntEnum):
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    CREATE_PARTITIONS = 37
+    ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
     ALTER_PARTITION = 56
     FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
@@ -61,6 +70,7 @@ class ApiKey(enum.IntEnum):
     BROKER_HEARTBEAT = 63
     ALLOCATE_PRODUCER_IDS = 67
     ASSIGN_REPLICAS_TO_DIRS = 73
+    DESCRIBE_TOPIC_PARTITIONS = 75
 
 
 @attrs.frozen(kw_only=True)
@@ -116,7 +126,11 @@ _APIS = (
     _api(offset_for_leader_epoch, "OffsetForLeaderEpoch", 2, 4, 4),
     _api(describe_configs, "DescribeConfigs", 1, 4, 4),
     _api(alter_configs, "AlterConfigs", 0, 2, 2),
+    _api(create_partitions, "CreatePartitions", 0, 3, 2),
+    _api(elect_leaders, "ElectLeaders", 0, 2, 2),
     _api(incremental_alter_configs, "IncrementalAlterConfigs", 0, 1, 1),
+    _api(alter_partition_reassignments, "AlterPartitionReassignments", 0, 1, 0),
+    _api(list_partition_reassignments, "ListPartitionReassignments", 0, 0, 0),
     _api(alter_partition, "AlterPartition", 2, 3, 0),
     _api(fetch_snapshot, "FetchSnapshot", 0, 1, 0),
     _api(describe_cluster, "DescribeCluster", 0, 2, 0),
@@ -124,6 +138,7 @@ _APIS = (
     _api(broker_heartbeat, "BrokerHeartbeat", 0, 2, 0),
     _api(allocate_producer_ids, "AllocateProducerIds", 0, 0, 0),
     _api(assign_replicas_to_dirs, "AssignReplicasToDirs", 0, 0, 0),
+    _api(describe_topic_partitions, "DescribeTopicPartitions", 0, 0, 0),
 )
 
 API: Mapping[ApiKey, Api] = MappingProxyType({api.key: api for api in _APIS})

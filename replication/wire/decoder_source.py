@@ -90,15 +90,33 @@ class _DecoderSource(Source):
         match wire.kind:
             case Kind.STRUCT:
                 assert isinstance(wire.items, type)
-                local = self.fresh("m")
-                self.struct(wire.items, local)
-                self.line(f"{target} = {local}")
+                if self.is_nullable(wire):
+                    self.nullable_struct(wire.items, target)
+                else:
+                    self.struct_into(wire.items, target)
             case Kind.ARRAY:
                 self.array(name, wire, target)
             case Kind.STRING | Kind.BYTES | Kind.RECORDS:
                 self.sized(name, wire.kind, target, nullable=self.is_nullable(wire))
             case fixed:
                 self.run.append((fixed.value, FIXED_SIZES[fixed], target))
+
+    def struct_into(self, kind: type, target: str) -> None:
+        local = self.fresh("m")
+        self.struct(kind, local)
+        self.line(f"{target} = {local}")
+
+    def nullable_struct(self, kind: type, target: str) -> None:
+        """One byte says whether it is there."""
+        there = self.fresh("p")
+        self.run.append(("b", 1, there))
+        self.flush()
+        self.line(f"if {there} < 0: {target} = None")
+        self.line("else:")
+        self.indent += 1
+        self.struct_into(kind, target)
+        self.flush()
+        self.indent -= 1
 
     def length(self, code: str) -> str:
         """Read a length or count into a local, -1 for null; its name."""

@@ -67,6 +67,17 @@ class _EncoderSource(Source):
         else:
             self.run.append(("B", "0"))
 
+    def nullable_struct(self, kind: type, value: str) -> None:
+        """One byte says whether it is there."""
+        self.flush()
+        self.line(f"if {value} is None: write(b'\\xff')")
+        self.line("else:")
+        self.indent += 1
+        self.run.append(("b", "1"))
+        self.struct(kind, value)
+        self.flush()
+        self.indent -= 1
+
     def flush(self) -> None:
         """Write the run of fixed-size values."""
         if not self.run:
@@ -80,7 +91,10 @@ class _EncoderSource(Source):
         match wire.kind:
             case Kind.STRUCT:
                 assert isinstance(wire.items, type)
-                self.struct(wire.items, value)
+                if self.is_nullable(wire):
+                    self.nullable_struct(wire.items, value)
+                else:
+                    self.struct(wire.items, value)
             case Kind.ARRAY:
                 self.array(wire, value)
             case Kind.STRING | Kind.BYTES:

@@ -188,9 +188,16 @@ def records(versions: str = "0+", *, nullable: str = "0+", default: bytes | None
     return _declare(Kind.RECORDS, versions, default, nullable=nullable)
 
 
-def struct(kind: type, versions: str = "0+", *, default: object, tag: int | None = None) -> Any:
+def struct(
+    kind: type,
+    versions: str = "0+",
+    *,
+    default: object,
+    nullable: str = "",
+    tag: int | None = None,
+) -> Any:
     """One struct in line, or in the tagged section; `default` is shared, so frozen."""
-    return _declare(Kind.STRUCT, versions, default, tag=tag, items=kind)
+    return _declare(Kind.STRUCT, versions, default, nullable=nullable, tag=tag, items=kind)
 
 
 def array(

@@ -73,6 +73,8 @@ class Source:
 
     def least_field_size(self, wire: Wire) -> int:
         if wire.kind is Kind.STRUCT:
+            if self.is_nullable(wire):
+                return 1
             assert isinstance(wire.items, type)
             return self.least_size(wire.items)
         return self.least_size(wire.kind)

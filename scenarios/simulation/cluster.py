@@ -285,6 +285,8 @@ def node_configs(brokers: int, properties: Mapping[str, str]) -> dict[str, Broke
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": f"{CONTROLLER_ID}@{CONTROLLER}:{CONTROLLER_PORT}",
         "default.replication.factor": str(min(3, brokers)),
+        # In a story the controller may be away for as long as it takes to tell it.
+        "initial.broker.registration.timeout.ms": "86400000",
     }
     own = {
         CONTROLLER: {

@@ -116,6 +116,14 @@ def test_what_was_acked_is_there_again_after_up_was_killed(
             time.sleep(0.05)
         assert trio.run(client.read_all, leader(), topic_id) == [b"one", b"two"]
         assert stopped(process, signal.SIGTERM) == 0
+        assert process.stderr is not None
+        # Nodes of their own hear that their parent is gone, and leave in good order.
+        assert process.stderr.read() == (
+            ""
+            if flags
+            else "understudy: not shut down cleanly: broker 1, 2;"
+            " waiting until their sessions have ended, up to 1 s\n"
+        )
 
 
 def test_a_cluster_may_be_started_one_way_today_and_the_other_way_tomorrow(
@@ -250,6 +258,32 @@ def test_a_directory_of_another_node_or_cluster_is_refused(tmp_path: Path) -> No
     assert "belongs to cluster understudy" in last_line("broker", "--config", str(other_cluster))
     other_node = properties_of(tmp_path, node_id="2", **theirs)
     assert "belongs to node 1" in last_line("broker", "--config", str(other_node))
+
+
+def test_a_broker_whose_controller_is_away_ends_with_one_line(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    properties = {
+        "process.roles": "broker",
+        "node.id": "1",
+        "listeners": f"PLAINTEXT://{HOST}:0",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"0@{HOST}:{port}",
+        "initial.broker.registration.timeout.ms": "300",
+        "log.dirs": str(tmp_path / "log"),
+    }
+    config = tmp_path / "server.properties"
+    config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    done = subprocess.run(
+        [sys.executable, "-m", "replication.cli", "broker", "--config", str(config)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT,
+    )
+    assert done.returncode == 1
+    *_, line = done.stderr.splitlines()
+    assert "broker 1 has found no controller for 0.3 s" in line
+    assert "Traceback" not in done.stderr
 
 
 def test_a_broker_without_a_controller_is_refused_before_it_makes_a_directory(

@@ -144,6 +144,17 @@ def test_a_change_names_only_what_it_changes() -> None:
     )
 
 
+def test_a_replica_that_is_moved_away_has_no_log_directory_any_more() -> None:
+    before = orders(
+        ReplicaDirectoryRecord(ORDERS, 0, 1, b"a" * 16),
+        ReplicaDirectoryRecord(ORDERS, 0, 2, b"b" * 16),
+    )
+    moved = before.apply(PartitionChangeRecord(ORDERS, 0, replicas=(2, 3)))
+    after = moved.partition(TopicPartition("orders", 0))
+    assert after is not None
+    assert (after.directory(1), after.directory(2)) == (None, b"b" * 16)
+
+
 @pytest.mark.parametrize(
     ("record", "elr"),
     [

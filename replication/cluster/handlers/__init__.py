@@ -5,6 +5,8 @@
     fetch.py         Fetch
     offsets.py       ListOffsets, OffsetForLeaderEpoch
     topics.py        CreateTopics, DeleteTopics
+    partitions.py    CreatePartitions, ElectLeaders, Alter- and ListPartitionReassignments
+    topic_partitions.py  DescribeTopicPartitions
     records.py       DeleteRecords
     configs.py       DescribeConfigs, AlterConfigs, IncrementalAlterConfigs
     coordinators.py  FindCoordinator, InitProducerId
@@ -26,8 +28,15 @@ from replication.cluster.handlers.fetch import fetch
 from replication.cluster.handlers.metadata import describe_cluster, metadata
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.handlers.offsets import list_offsets, offset_for_leader_epoch
+from replication.cluster.handlers.partitions import (
+    alter_partition_reassignments,
+    create_partitions,
+    elect_leaders,
+    list_partition_reassignments,
+)
 from replication.cluster.handlers.produce import produce
 from replication.cluster.handlers.records import delete_records
+from replication.cluster.handlers.topic_partitions import describe_topic_partitions
 from replication.cluster.handlers.topics import create_topics, delete_topics
 from replication.cluster.server import Handler
 from replication.wire.apis import ApiKey
@@ -43,6 +52,11 @@ def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
         ApiKey.FIND_COORDINATOR: partial(find_coordinator, node),
         ApiKey.CREATE_TOPICS: partial(create_topics, node),
         ApiKey.DELETE_TOPICS: partial(delete_topics, node),
+        ApiKey.CREATE_PARTITIONS: partial(create_partitions, node),
+        ApiKey.ELECT_LEADERS: partial(elect_leaders, node),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: partial(alter_partition_reassignments, node),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(list_partition_reassignments, node),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: partial(describe_topic_partitions, node),
         ApiKey.DELETE_RECORDS: partial(delete_records, node),
         ApiKey.INIT_PRODUCER_ID: partial(init_producer_id, node),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: partial(offset_for_leader_epoch, node),

@@ -169,7 +169,10 @@ def _partition(
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        offline_replicas=[
-            replica for replica in partition.replicas if view.endpoint(replica) is None
-        ],
+        offline_replicas=offline_replicas(view, partition),
     )
+
+
+def offline_replicas(view: View, partition: PartitionRegistration) -> list[int]:
+    """Those that the client cannot reach."""
+    return [replica for replica in partition.replicas if view.endpoint(replica) is None]

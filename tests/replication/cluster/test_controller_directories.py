@@ -3,7 +3,7 @@
 import attrs
 
 from replication.cluster.controller_brokers import heartbeat
-from replication.cluster.controller_decisions import decided, elections_with
+from replication.cluster.controller_decisions import PartitionChanges, elections_with
 from replication.cluster.controller_directories import assign_replicas
 from replication.cluster.controller_sessions import BrokerSessions
 from replication.election import ElectionRules, Wish
@@ -138,7 +138,7 @@ def test_where_nobody_else_is_in_sync_nobody_leads() -> None:
 
 def test_no_decision_gives_the_lead_to_a_lost_replica() -> None:
     then = after_heartbeat(image(isr=(1,)), DISK_A)
-    assert decided(then, then.topics["t"], 0, Wish(isr=(1,)), rules_of=rules_of) is None
+    assert PartitionChanges(then, rules_of).make(then.topics["t"], 0, Wish(isr=(1,))) is None
 
 
 def test_an_unknown_directory_is_no_news() -> None:

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from replication.cluster.lifecycle import BrokerLifecycle, BrokerState, RegistrationRefusedError
-from replication.errors import ErrorCode
+from replication.errors import ErrorCode, PeerUnavailableError
 from replication.metadata import Endpoint
 from replication.net.clock import TrioClock
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -31,6 +31,7 @@ def lifecycle_of(controller: FakeController, *, metadata_offset: int = 100) -> B
         clock=CLOCK,
         heartbeat_interval_ms=2000,
         session_timeout_ms=9000,
+        registration_timeout_ms=60_000,
         metadata_offset=lambda: metadata_offset,
     )
 
@@ -73,9 +74,23 @@ async def test_a_broker_whose_id_stays_taken_gives_up_with_the_reason(
     autojump_clock: MockClock,
 ) -> None:
     refusal = BrokerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
-    with pytest.raises(RegistrationRefusedError, match="60 s: DUPLICATE_BROKER_REGISTRATION"):
+    with pytest.raises(
+        RegistrationRefusedError, match=r"for 60 s .*: DUPLICATE_BROKER_REGISTRATION"
+    ):
         await lifecycle_of(FakeController(lambda _: refusal)).register(previous_broker_epoch=-1)
-    assert 60 < CLOCK.now() < 61
+    assert 59 < CLOCK.now() < 60.1
+
+
+async def test_a_broker_without_a_controller_gives_up_with_the_key_that_says_when(
+    autojump_clock: MockClock,
+) -> None:
+    with pytest.raises(
+        PeerUnavailableError,
+        match=r"^broker 1 has found no controller for 60 s "
+        r"\(initial.broker.registration.timeout.ms\)$",
+    ):
+        await lifecycle_of(FakeController(lambda _: None)).register(previous_broker_epoch=-1)
+    assert 59 < CLOCK.now() < 60.1
 
 
 async def run_for(lifecycle: BrokerLifecycle, seconds: float) -> None:

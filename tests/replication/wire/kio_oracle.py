@@ -154,6 +154,8 @@ def _our_value(value: Any, field: Field, version: int) -> Any:
         return [_our_primitive(item) for item in value]
     if wire.kind is Kind.STRUCT:
         assert isinstance(wire.items, type)
+        if value is None:
+            return None
         return ours(value, wire.items, version)
     if value is None and wire.kind is Kind.UUID:
         return NO_ID
@@ -190,7 +192,7 @@ def disagreements(kind: Any, message: type, version: int) -> list[str]:
         item, is_array, is_nullable = _unwrap(their.type)
         name = f"{message.__name__}.{field.name}"
         # Null of an id or of a time is a value like any other on the wire.
-        sized = field.wire.kind in (Kind.STRING, Kind.RECORDS, Kind.ARRAY)
+        sized = field.wire.kind in (Kind.STRING, Kind.RECORDS, Kind.ARRAY, Kind.STRUCT)
         if sized and is_nullable != (version in field.wire.nullable):
             found.append(f"{name}: null")
         if dataclasses.is_dataclass(item):

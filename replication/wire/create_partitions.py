@@ -1,0 +1,43 @@
+"""CreatePartitions (KIP-195, 599): a topic grows.
+
+`count` is how many it shall have in all; `assignments` null leaves it to the controller
+where the new ones are.
+"""
+
+import attrs
+
+from replication.wire.schema import Kind, array, boolean, int16, int32, string
+
+
+@attrs.define(kw_only=True)
+class CreatePartitionsAssignment:
+    broker_ids: list[int] = array(Kind.INT32)
+
+
+@attrs.define(kw_only=True)
+class CreatePartitionsTopic:
+    name: str = string()
+    count: int = int32()
+    assignments: list[CreatePartitionsAssignment] | None = array(
+        CreatePartitionsAssignment, nullable="0+"
+    )
+
+
+@attrs.define(kw_only=True)
+class CreatePartitionsRequest:
+    topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
+    timeout_ms: int = int32()
+    validate_only: bool = boolean()
+
+
+@attrs.define(kw_only=True)
+class CreatePartitionsTopicResult:
+    name: str = string()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+
+
+@attrs.define(kw_only=True)
+class CreatePartitionsResponse:
+    throttle_time_ms: int = int32()
+    results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)

@@ -1,0 +1,44 @@
+"""ElectLeaders (KIP-183, KIP-460): an operator asks for an election.
+
+`topic_partitions` null asks for one of every partition.
+"""
+
+import attrs
+
+from replication.wire.schema import Kind, array, int8, int16, int32, string
+
+PREFERRED = 0
+UNCLEAN = 1
+
+
+@attrs.define(kw_only=True)
+class TopicPartitions:
+    topic: str = string()
+    partitions: list[int] = array(Kind.INT32)
+
+
+@attrs.define(kw_only=True)
+class ElectLeadersRequest:
+    election_type: int = int8("1+", default=PREFERRED)
+    topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, nullable="0+")
+    timeout_ms: int = int32(default=60_000)
+
+
+@attrs.define(kw_only=True)
+class PartitionResult:
+    partition_id: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+
+
+@attrs.define(kw_only=True)
+class ReplicaElectionResult:
+    topic: str = string()
+    partition_result: list[PartitionResult] = array(PartitionResult)
+
+
+@attrs.define(kw_only=True)
+class ElectLeadersResponse:
+    throttle_time_ms: int = int32()
+    error_code: int = int16("1+")
+    replica_election_results: list[ReplicaElectionResult] = array(ReplicaElectionResult)

@@ -1,0 +1,41 @@
+"""ListPartitionReassignments (KIP-455): what is on the move. `topics` null asks for all."""
+
+import attrs
+
+from replication.wire.schema import Kind, array, int16, int32, string
+
+
+@attrs.define(kw_only=True)
+class ListPartitionReassignmentsTopics:
+    name: str = string()
+    partition_indexes: list[int] = array(Kind.INT32)
+
+
+@attrs.define(kw_only=True)
+class ListPartitionReassignmentsRequest:
+    timeout_ms: int = int32(default=60_000)
+    topics: list[ListPartitionReassignmentsTopics] | None = array(
+        ListPartitionReassignmentsTopics, nullable="0+"
+    )
+
+
+@attrs.define(kw_only=True)
+class OngoingPartitionReassignment:
+    partition_index: int = int32()
+    replicas: list[int] = array(Kind.INT32)
+    adding_replicas: list[int] = array(Kind.INT32)
+    removing_replicas: list[int] = array(Kind.INT32)
+
+
+@attrs.define(kw_only=True)
+class OngoingTopicReassignment:
+    name: str = string()
+    partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
+
+
+@attrs.define(kw_only=True)
+class ListPartitionReassignmentsResponse:
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
+    topics: list[OngoingTopicReassignment] = array(OngoingTopicReassignment)
