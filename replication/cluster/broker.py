@@ -30,6 +30,7 @@ from replication.cluster.controller_channel import ControllerChannel
 from replication.cluster.lifecycle import BrokerLifecycle
 from replication.cluster.metadata_cache import MetadataCache
 from replication.cluster.metadata_follower import MetadataFollower, metadata_fetcher
+from replication.cluster.metadata_snapshots import SnapshotDue
 from replication.cluster.node_scope import ListenError, listen
 from replication.cluster.request_metrics import RequestMetrics
 from replication.cluster.server import OnBug, Server
@@ -282,8 +283,16 @@ class Broker:
             lambda: logs.get_or_create(METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG)
         )
         followed = MetadataCache(self.seams.clock)
-        follower = MetadataFollower(log=log, cache=followed, sink=self.sink, on_failure=self._fail)
-        follower.replay()
+        follower = MetadataFollower(
+            log=log,
+            cache=followed,
+            sink=self.sink,
+            on_failure=self._fail,
+            offload=self.seams.offload,
+            snapshot_due=SnapshotDue(self.config.metadata_log_max_record_bytes_between_snapshots),
+        )
+        follower.recover()
+        nursery.start_soon(follower.take_snapshots)
         address = self.config.controller_address
         fetcher = metadata_fetcher(
             follower,

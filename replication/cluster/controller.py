@@ -93,6 +93,7 @@ from replication.wire.create_topics import CreateTopicsRequest, CreateTopicsResp
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from replication.wire.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from replication.wire.fetch import FetchRequest, FetchResponse
+from replication.wire.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from replication.wire.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -150,7 +151,10 @@ class Controller:
     ) -> None:
         """Recover, listen, decide until cancelled. Started once brokers can be answered."""
         self._log = await MetadataLog.open(
-            self.seams, self.config.metadata_directory, node_id=self.config.node_id
+            self.seams,
+            self.config.metadata_directory,
+            node_id=self.config.node_id,
+            snapshot_bytes=self.config.metadata_log_max_record_bytes_between_snapshots,
         )
         try:
             await self._begin_epoch()
@@ -166,6 +170,7 @@ class Controller:
             )
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._sync)
+                nursery.start_soon(self.log.take_snapshots)
                 nursery.start_soon(self._fence_silent_brokers)
                 if self.config.auto_leader_rebalance_enable:
                     nursery.start_soon(self._balance_leaders)
@@ -211,6 +216,7 @@ class Controller:
             ApiKey.ALLOCATE_PRODUCER_IDS: of(self.allocate_producer_ids),
             ApiKey.ASSIGN_REPLICAS_TO_DIRS: of(self.assign_replicas),
             ApiKey.FETCH: of(self.fetch),
+            ApiKey.FETCH_SNAPSHOT: of(self.fetch_snapshot),
             ApiKey.LIST_OFFSETS: of(self.list_offsets),
             ApiKey.OFFSET_FOR_LEADER_EPOCH: of(self.offset_for_leader_epoch),
         }
@@ -308,6 +314,10 @@ class Controller:
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
         return await log_service.fetch(self.log, request, self.seams.clock)
+
+    async def fetch_snapshot(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+        await trio.lowlevel.checkpoint()
+        return log_service.fetch_snapshot(self.log, request)
 
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         await trio.lowlevel.checkpoint()

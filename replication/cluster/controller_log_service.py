@@ -1,8 +1,10 @@
-"""Brokers read the metadata log: Fetch, ListOffsets and OffsetForLeaderEpoch for it alone.
+"""Brokers read the metadata log: Fetch, ListOffsets, OffsetForLeaderEpoch and FetchSnapshot.
 
     broker, an observer      ── Fetch from 57, last epoch 3 ──>      the controller's log
                              <── records 57 .. high watermark ──     or waits for some
                              <── diverging at (2, 40) ──             or says where they part
+                             <── snapshot (90, 4) ──                 or that its own begins later
+                             ── FetchSnapshot (90, 4) from 0 ──>     piece by piece (KIP-630)
 
 Observers count for nobody's high watermark. They are sessionless: one partition is no
 longer to name than a session id (answering session 0 says so, KIP-227).
@@ -13,7 +15,11 @@ from replication.errors import ErrorCode
 from replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
 from replication.metadata import METADATA_PARTITION, METADATA_TOPIC, METADATA_TOPIC_ID
 from replication.net.seams import NodeClock
-from replication.wire import fetch as wire, offset_for_leader_epoch as epochs
+from replication.wire import (
+    fetch as wire,
+    fetch_snapshot as snapshots,
+    offset_for_leader_epoch as epochs,
+)
 from replication.wire.list_offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -24,7 +30,7 @@ from replication.wire.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from storage.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TOPIC_ID, LeaderEpoch
+from storage.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TOPIC_ID, LeaderEpoch, OffsetAndEpoch
 
 
 async def fetch(
@@ -53,7 +59,10 @@ def _refusal(log: MetadataLog, request: wire.FetchRequest) -> ErrorCode:
 def _has_news(response: wire.FetchResponse) -> bool:
     partitions = [data for topic in response.responses for data in topic.partitions]
     return not partitions or any(
-        data.error_code or data.records or data.diverging_epoch != wire.NO_DIVERGENCE
+        data.error_code
+        or data.records
+        or data.diverging_epoch != wire.NO_DIVERGENCE
+        or data.snapshot_id != wire.NO_SNAPSHOT
         for data in partitions
     )
 
@@ -94,6 +103,12 @@ def _read_partition(
     error = _epoch_error(log, asked.current_leader_epoch)
     if error is not ErrorCode.NONE:
         return _failed(asked, error, log)
+    if _needs_snapshot(log, asked):
+        assert log.snapshot is not None, "it was just looked at"
+        end = log.snapshot.id
+        answer = _answer(log, asked)
+        answer.snapshot_id = wire.SnapshotId(end_offset=end.offset, epoch=end.leader_epoch)
+        return answer
     diverging = _divergence(log, asked)
     if diverging is not None:
         return _answer(log, asked, diverging=diverging)
@@ -106,6 +121,22 @@ def _read_partition(
     if found.records is not None:
         answer.records = found.records
     return answer
+
+
+def _needs_snapshot(log: MetadataLog, asked: wire.FetchPartition) -> bool:
+    """Whether the observer's log ends before ours begins, or in a reign that ours no longer
+    tells of (KafkaRaftClient.validateFetchOffsetAndEpoch).
+    """
+    if log.snapshot is None:
+        return False
+    end, epoch = log.snapshot.id, asked.last_fetched_epoch
+    if asked.fetch_offset < end.offset:
+        return True
+    if epoch == NO_LEADER_EPOCH:
+        return False
+    return epoch < end.leader_epoch or (
+        asked.fetch_offset == end.offset and epoch != end.leader_epoch
+    )
 
 
 def _divergence(log: MetadataLog, asked: wire.FetchPartition) -> wire.EpochEndOffset | None:
@@ -162,6 +193,47 @@ def _size(data: wire.PartitionData) -> int:
     if records is None:
         return 0
     return len(records) if isinstance(records, bytes | bytearray | memoryview) else records.size
+
+
+def fetch_snapshot(
+    log: MetadataLog, request: snapshots.FetchSnapshotRequest
+) -> snapshots.FetchSnapshotResponse:
+    if request.cluster_id not in (None, log.image.cluster_id):
+        return snapshots.FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+    return snapshots.FetchSnapshotResponse(
+        topics=[
+            snapshots.TopicSnapshot(
+                name=topic.name,
+                partitions=[
+                    _snapshot(log, topic.name, asked, max_bytes=request.max_bytes)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _snapshot(
+    log: MetadataLog, topic: str, asked: snapshots.PartitionSnapshotRequest, *, max_bytes: int
+) -> snapshots.PartitionSnapshot:
+    answer = snapshots.PartitionSnapshot(
+        index=asked.partition, snapshot_id=asked.snapshot_id, position=asked.position
+    )
+    answer.error_code = _hosting_error(log, topic, asked.partition, asked.current_leader_epoch)
+    if answer.error_code != ErrorCode.NONE:
+        return answer
+    wanted = OffsetAndEpoch(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
+    if log.snapshot is None or wanted != log.snapshot.id:
+        answer.error_code = ErrorCode.SNAPSHOT_NOT_FOUND
+        return answer
+    data = log.snapshot.data
+    if not 0 <= asked.position < len(data):
+        answer.error_code = ErrorCode.POSITION_OUT_OF_RANGE
+        return answer
+    answer.size = len(data)
+    answer.unaligned_records = memoryview(data)[asked.position : asked.position + max(1, max_bytes)]
+    return answer
 
 
 def list_offsets(log: MetadataLog, request: ListOffsetsRequest) -> ListOffsetsResponse:

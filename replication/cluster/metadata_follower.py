@@ -12,19 +12,31 @@ watermark, which is its synced end; so everything here does too, and all of it i
 Records are applied in order, a batch at once: what the controller wrote in one batch is
 never seen half done. Should the local copy have to be cut all the same, because its owner
 restored an older controller's disk, the image is built anew from what is left.
+
+The copy is kept short as the controller's log is (`metadata_snapshots`), each by itself. A
+broker whose copy ends before the controller's log begins is sent the snapshot that stands
+for what is missing (`metadata_endpoint`).
 """
 
+import contextlib
 from collections.abc import Callable, Iterable
 
 import attrs
+import trio
 
 from replication.cluster.metadata_cache import MetadataCache
+from replication.cluster.metadata_endpoint import MetadataEndpoint
+from replication.cluster.metadata_snapshots import (
+    Snapshot,
+    SnapshotDue,
+    SnapshotFile,
+    cut_below,
+)
 from replication.errors import ErrorCode, KafkaError, MetadataError
 from replication.events import EventSink, MetadataApplied
 from replication.fetch_state import BrokerEndPoint, FailedPartitions, InitialFetchState
 from replication.fetcher import FetcherConfig, ReplicaFetcher
 from replication.fetcher_stats import FetcherStats
-from replication.leader_endpoint import RemoteLeaderEndpoint
 from replication.metadata import (
     METADATA_PARTITION,
     METADATA_TOPIC_ID,
@@ -32,7 +44,7 @@ from replication.metadata import (
     apply_batches,
 )
 from replication.metrics import MetricsRegistry
-from replication.net.seams import Seams
+from replication.net.seams import Offload, Seams
 from replication.wire.fetch import PartitionData
 from storage.append import LogAppendInfo
 from storage.errors import KafkaStorageError
@@ -60,23 +72,111 @@ class MetadataFollower:
     on_failure: Callable[[Exception], None]
     """The copy cannot be kept: a disk that fails, or a record that only a newer release knows."""
 
-    def replay(self) -> None:
-        """Build the image from the local copy; at start, and after the copy was cut."""
-        image = MetadataImage()
-        position = self.log.log_start_offset
-        while position < self.log.log_end_offset:
-            data = self.log.read(
-                position, _REPLAY_BYTES, max_offset_exclusive=self.log.log_end_offset, min_one=True
-            )
+    offload: Offload
+    snapshot_due: SnapshotDue = attrs.field(factory=SnapshotDue)
+    snapshot: Snapshot | None = attrs.field(default=None, init=False)
+    """What stands for everything below the log start."""
+    _snapshot_file: SnapshotFile = attrs.field(init=False)
+    _image: MetadataImage = attrs.field(factory=MetadataImage, init=False)
+    _is_whole: bool = attrs.field(default=True, init=False)
+    _cuts: int = attrs.field(default=0, init=False)
+    _one_snapshot_at_a_time: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._snapshot_file = SnapshotFile.beside(self.log.file_system, self.log.directory)
+
+    def recover(self) -> None:
+        """At start: build the image from the local copy, as far as there is one."""
+        with contextlib.suppress(MetadataError):  # as good as none: the controller has another
+            self.snapshot = self._snapshot_file.read()
+        log = self.log
+        if log.log_start_offset > self._begins_at:
+            self._start_anew()  # what lies between is lost
+        elif log.log_end_offset < self._begins_at:
+            log.truncate_fully_and_start_at(self._begins_at)
+        log.update_high_watermark(log.log_end_offset)  # the controller sends what is synced
+        log.increment_log_start_offset(self._begins_at)
+        self._is_whole = True  # of what there is; nobody has seen more yet
+        self._replay()
+
+    @property
+    def _begins_at(self) -> Offset:
+        """The first offset that the log itself must hold."""
+        return 0 if self.snapshot is None else self.snapshot.end_offset
+
+    def _replay(self) -> None:
+        image = MetadataImage() if self.snapshot is None else self.snapshot.image
+        end = self.log.log_end_offset
+        while (position := image.offset + 1) < end:
+            data = self.log.read(position, _REPLAY_BYTES, max_offset_exclusive=end, min_one=True)
             assert data.records is not None, "below the log end there are records"
             image = apply_batches(image, data.records.read())
-            position = image.offset + 1
-        self.cache.publish(image)
+        self._take_up(image)
+
+    def _take_up(self, image: MetadataImage) -> None:
+        self._image = image
+        if self._is_whole:
+            self.cache.publish(image)
+
+    def _start_anew(self) -> None:
+        """Keep nothing. What was shown stays, until there is as much to be shown again: an
+        image of half the topics would have this broker delete the others.
+        """
+        self._cuts += 1
+        self._is_whole = False
+        self.snapshot = None
+        try:
+            self._snapshot_file.remove()
+        except OSError as error:
+            raise self.log.fail(error) from error
+        self.log.truncate_fully_and_start_at(0)
+        self._image = MetadataImage()
+
+    # Snapshots.
+
+    async def install(self, snapshot: Snapshot) -> None:
+        """Go on from what the controller has sent; OSError or KafkaStorageError if it fails."""
+        async with self._one_snapshot_at_a_time:
+            # First, so that a crash in between leaves a log without its snapshot: of no use,
+            # and known to be.
+            self._cuts += 1
+            self.log.truncate_fully_and_start_at(snapshot.end_offset)
+            await self.offload(lambda: self._snapshot_file.replace(snapshot))
+            self.snapshot = snapshot
+            self._is_whole = True
+            self._take_up(snapshot.image)
+
+    async def take_snapshots(self) -> None:
+        """Keep the copy short, until cancelled."""
+        while True:
+            await self.snapshot_due.wait()
+            try:
+                await self.take_snapshot()
+            except OSError as error:
+                self.on_failure(self.log.fail(error))
+            except KafkaStorageError as error:
+                self.on_failure(error)
+
+    async def take_snapshot(self) -> None:
+        self.snapshot_due.begun()
+        async with self._one_snapshot_at_a_time:
+            image, cuts = self._image, self._cuts
+            if not self._is_whole or image.offset < self._begins_at:
+                return
+            snapshot = await self.offload(lambda: self._snapshot_file.write(image))
+            if cuts != self._cuts:
+                self._start_anew()  # it may say more than the controller still does
+                return
+            self.snapshot = snapshot
+            cut_below(self.log, snapshot.end_offset)
 
     # What the fetcher asks.
 
     def latest_epoch(self, partition: TopicPartition) -> LeaderEpoch | None:
-        return self._hosted(partition).latest_epoch
+        latest = self._hosted(partition).latest_epoch
+        if latest is None and self.snapshot is not None:
+            return self.snapshot.id.leader_epoch
+        return latest
 
     def log_start_offset(self, partition: TopicPartition) -> Offset:
         return self._hosted(partition).log_start_offset
@@ -92,12 +192,17 @@ class MetadataFollower:
 
     def truncate_to(self, partition: TopicPartition, offset: Offset, *, completed: bool) -> None:
         del completed  # what is left is a prefix of the controller's log either way
-        if self._hosted(partition).truncate_to(offset):
-            self.replay()
+        log = self._hosted(partition)
+        if offset < self._begins_at:
+            self._start_anew()
+        elif log.truncate_to(offset):
+            self._cuts += 1
+            self._replay()
 
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: Offset) -> None:
-        self._hosted(partition).truncate_fully_and_start_at(offset)
-        self.replay()
+        """Not here: what lies below `offset` is in the controller's snapshot, without which the
+        records from there on say nothing. `MetadataEndpoint` sees to that.
+        """
 
     def process_partition_data(
         self, partition: TopicPartition, fetch_offset: Offset, data: PartitionData
@@ -110,21 +215,28 @@ class MetadataFollower:
             info = log.append_as_follower(records)
             log.update_high_watermark(min(data.high_watermark, log.log_end_offset))
             if info.valid_bytes:
-                self._apply(records[: info.valid_bytes])
+                self._apply(records[: info.valid_bytes], data.high_watermark)
         except (KafkaStorageError, MetadataError) as error:
             self.on_failure(error)
             raise
         return info
 
-    def _apply(self, records: memoryview) -> None:
-        image = apply_batches(self.cache.image, records)
-        applied = image.offset - self.cache.image.offset
-        self.cache.publish(image)
+    def _apply(self, records: memoryview, high_watermark: Offset) -> None:
+        before = self._image.offset
+        image = apply_batches(self._image, records)
+        applied = image.offset - before
+        self._is_whole = self._is_whole or image.offset + 1 >= high_watermark
+        self._take_up(image)
+        self.snapshot_due.appended(len(records))
         self.sink(
             MetadataApplied(
                 offset=image.offset + 1, leader_epoch=image.leader_epoch, records=applied
             )
         )
+
+    def fail(self, error: Exception) -> None:
+        """What the controller sent cannot be kept."""
+        self.on_failure(error)
 
     def complete_delayed_fetches(self, partitions: Iterable[TopicPartition]) -> None:
         """Nobody fetches the metadata log from a broker."""
@@ -147,7 +259,8 @@ def metadata_fetcher(
     """The task that keeps `follower` alike to the controller's log."""
     fetcher = ReplicaFetcher(
         name=FETCHER_NAME,
-        leader=RemoteLeaderEndpoint(
+        leader=MetadataEndpoint(
+            follower=follower,
             broker=controller,
             replica_id=node_id,
             client_id=f"broker-{node_id}-metadata",

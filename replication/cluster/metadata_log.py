@@ -13,8 +13,9 @@ Rule 3: every start of a controller is a new leader epoch, begun by a record tha
 before anything else is done. So what a lying disk lost is found by the epochs: a broker
 that holds the lost tail is told where the two logs part, and cuts it (KIP-595).
 
-The log is recovered in full at each start, and read in full to build the image; there are
-no snapshots of it yet.
+Rule 4: the log begins where its snapshot ends (`metadata_snapshots`). A start reads the
+snapshot, and recovers and reads the log, which is never much longer than what is written
+between two snapshots.
 """
 
 import contextlib
@@ -23,7 +24,14 @@ from collections.abc import Sequence
 import attrs
 import trio
 
-from replication.errors import PeerUnavailableError
+from replication.cluster.metadata_snapshots import (
+    DEFAULT_SNAPSHOT_BYTES,
+    Snapshot,
+    SnapshotDue,
+    SnapshotFile,
+    cut_below,
+)
+from replication.errors import MetadataError, PeerUnavailableError
 from replication.metadata import (
     METADATA_PARTITION,
     METADATA_TOPIC_ID,
@@ -37,6 +45,7 @@ from storage.checkpoint import MetaProperties, read_meta_properties, write_meta_
 from storage.config import LogConfig
 from storage.errors import InconsistentMetadataError
 from storage.filesystem import FileSystem, Lock, make_lasting_directory
+from storage.local_log import LogHooks
 from storage.log import Log
 from storage.types import LeaderEpoch, Offset
 
@@ -55,46 +64,71 @@ class MetadataLog:
     directory: str
     image: MetadataImage
     leader_epoch: LeaderEpoch
+    snapshot: Snapshot | None
+    """What stands for everything below the log start."""
+    _snapshot_file: SnapshotFile
+    _snapshot_due: SnapshotDue
+    _doomed: list[str]
     _lock: Lock
+    _synced: MetadataImage = attrs.field(init=False)
     _appended: trio.Event = attrs.field(factory=trio.Event, init=False)
     _advanced: trio.Event = attrs.field(factory=trio.Event, init=False)
     _closed: bool = attrs.field(default=False, init=False)
 
     @classmethod
-    async def open(cls, seams: Seams, directory: str, *, node_id: int) -> "MetadataLog":
+    async def open(
+        cls,
+        seams: Seams,
+        directory: str,
+        *,
+        node_id: int,
+        snapshot_bytes: int = DEFAULT_SNAPSHOT_BYTES,
+    ) -> "MetadataLog":
         """Lock, recover and read; LogDirectoryError where the directory is not ours."""
-        return await seams.offload(lambda: cls._open(seams, directory, node_id))
+        due = SnapshotDue(snapshot_bytes)
+        return await seams.offload(lambda: cls._open(seams, directory, node_id, due))
 
     @classmethod
-    def _open(cls, seams: Seams, directory: str, node_id: int) -> "MetadataLog":
+    def _open(cls, seams: Seams, directory: str, node_id: int, due: SnapshotDue) -> "MetadataLog":
         file_system = seams.file_system
         make_lasting_directory(file_system, directory)
         lock = file_system.lock(f"{directory}/{_LOCK}")
         try:
             _check_owner(file_system, directory, node_id)
+            snapshot_file = SnapshotFile.beside(file_system, f"{directory}/{METADATA_PARTITION}")
+            snapshot = snapshot_file.read()
+            doomed: list[str] = []
             log = Log.open(
                 file_system,
                 f"{directory}/{METADATA_PARTITION}",
                 METADATA_PARTITION,
                 config=_LOG_CONFIG,
                 topic_id=METADATA_TOPIC_ID,
+                log_start_offset=0 if snapshot is None else snapshot.end_offset,
+                hooks=LogHooks(doomed=lambda _log, paths: doomed.extend(paths)),
             )
             # What a killed process left in the page cache is read like the rest: make it last.
             log.flush()
             log.update_high_watermark(log.log_end_offset)
-            image = _read(log)
+            image = _read(log, snapshot, due)
         except BaseException:
             lock.release()
             raise
-        latest = log.latest_epoch
         return cls(
             log,
             seams,
             directory,
             image,
-            leader_epoch=0 if latest is None else latest + 1,
+            leader_epoch=image.leader_epoch + 1,
+            snapshot=snapshot,
+            snapshot_file=snapshot_file,
+            snapshot_due=due,
+            doomed=doomed,
             lock=lock,
         )
+
+    def __attrs_post_init__(self) -> None:
+        self._synced = self.image
 
     @property
     def high_watermark(self) -> Offset:
@@ -115,6 +149,7 @@ class MetadataLog:
         finally:
             self._appended.set()  # also where it failed: whoever syncs finds out
         assert info.first_offset == self.image.offset + 1, "the image is at the end of its log"
+        self._snapshot_due.appended(info.valid_bytes)
         self.image = self.image.apply_all(
             records, offset=info.last_offset, leader_epoch=self.leader_epoch
         )
@@ -124,7 +159,7 @@ class MetadataLog:
         """Move the high watermark to what is now the log end; KafkaStorageError if it fails."""
         if self.log.failure is not None:
             raise self.log.fail(self.log.failure)
-        plan = self.log.flush_plan()
+        plan, image = self.log.flush_plan(), self.image
         try:
             await self.seams.offload(plan.sync)
         except OSError as error:
@@ -132,6 +167,7 @@ class MetadataLog:
         committed = self.log.commit_flush(plan)
         assert committed, "the controller's log is never truncated under it"
         self.log.update_high_watermark(plan.up_to)
+        self._synced = image
         self._advanced.set()
         self._advanced = trio.Event()
 
@@ -155,6 +191,31 @@ class MetadataLog:
         if self._closed:
             raise PeerUnavailableError("this controller has stopped")
 
+    async def take_snapshots(self) -> None:
+        """Whenever one is due, until cancelled; KafkaStorageError once the disk fails."""
+        while True:
+            await self._snapshot_due.wait()
+            await self.take_snapshot()
+
+    async def take_snapshot(self) -> None:
+        """Of what is synced by now; the log below it is let go."""
+        image = self._synced
+        self._snapshot_due.begun()
+        if image.offset < self.log.log_start_offset:
+            await trio.lowlevel.checkpoint()
+            return
+        try:
+            snapshot = await self.seams.offload(lambda: self._snapshot_file.write(image))
+            self.snapshot = snapshot
+            cut_below(self.log, snapshot.end_offset)
+            await self.seams.offload(self._unlink_doomed)
+        except OSError as error:
+            raise self.log.fail(error) from error
+
+    def _unlink_doomed(self) -> None:
+        while self._doomed:
+            self.seams.file_system.remove(self._doomed.pop())
+
     async def sign_directory(self, properties: MetaProperties) -> None:
         """Write down whose directory this is, for the next start to compare."""
         directory, file_system = self.directory, self.seams.file_system
@@ -177,12 +238,19 @@ def _check_owner(file_system: FileSystem, directory: str, node_id: int) -> None:
         )
 
 
-def _read(log: Log) -> MetadataImage:
-    image = MetadataImage()
+def _read(log: Log, snapshot: Snapshot | None, due: SnapshotDue) -> MetadataImage:
+    image = MetadataImage() if snapshot is None else snapshot.image
+    if log.log_start_offset > image.offset + 1:
+        raise MetadataError(
+            f"{log.directory} begins at {log.log_start_offset}, and its snapshot ends at"
+            f" {image.offset + 1}: what lies between is lost"
+        )
     while (position := image.offset + 1) < log.log_end_offset:
         found = log.read(
             position, _REPLAY_BYTES, max_offset_exclusive=log.log_end_offset, min_one=True
         )
         assert found.records is not None, "below the log end there are records"
-        image = apply_batches(image, found.records.read())
+        records = found.records.read()
+        due.appended(len(records))
+        image = apply_batches(image, records)
     return image

@@ -13,6 +13,7 @@ would break rule 2 in silence.
     records.py   what may be said, and its bytes (msgpack, a type and a version each)
     image.py     what it adds up to, and what differs between two images
     batches.py   records in the batches that a log holds
+    snapshot.py  an image as bytes, for a log that no longer begins at 0
 """
 
 from replication.metadata.batches import apply_batches, batch_of
@@ -50,6 +51,7 @@ from replication.metadata.records import (
     decode_record,
     encode_record,
 )
+from replication.metadata.snapshot import decode_snapshot, encode_snapshot, snapshot_id
 
 __all__ = [
     "METADATA_PARTITION",
@@ -82,6 +84,9 @@ __all__ = [
     "apply_batches",
     "batch_of",
     "decode_record",
+    "decode_snapshot",
     "delta_between",
     "encode_record",
+    "encode_snapshot",
+    "snapshot_id",
 ]
