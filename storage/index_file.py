@@ -48,9 +48,11 @@ class IndexFile:
         cls, file_system: FileSystem, path: str, *, layout: struct.Struct, max_size: int
     ) -> Self:
         """The file at `path`, made and preallocated where it is not there yet."""
-        existed = file_system.exists(path)
-        file = file_system.open(path, create=True)
-        if existed:
+        try:
+            file = file_system.open(path)
+        except FileNotFoundError:
+            file = file_system.open(path, create=True)
+        else:
             length = file.size()
             return cls(file, layout, length, length // layout.size)
         length = _round_down(max_size, layout.size)

@@ -30,6 +30,7 @@ from storage.file_region import FileRegion
 from storage.filesystem import FileSystem
 from storage.flush import FlushPlan, Syncing, nothing_to_sync
 from storage.index_file import MAX_RELATIVE_OFFSET
+from storage.open_segments import OpenSegments
 from storage.record_batch import BatchHeader
 from storage.retention import DeletedSegments, DeletionCause
 from storage.segment import (
@@ -87,6 +88,7 @@ class LocalLog:
     log_start_offset: Offset
     log_end_offset: Offset
     recovery_point: Offset
+    open_segments: OpenSegments
     failure: OSError | None = None
     closed: bool = False
     # How often names in the directory have changed, and up to which of them it was synced.
@@ -209,9 +211,13 @@ class LocalLog:
             wall_ms=wall_ms,
             preallocate_bytes=self.config.segment_bytes if self.config.preallocate else 0,
         )
+        self._adopt(segment)
+        return segment
+
+    def _adopt(self, segment: Segment) -> None:
+        segment.open_segments = self.open_segments
         self.segments.add(segment)
         self._name_changes += 1
-        return segment
 
     # Reading.
 
@@ -325,7 +331,7 @@ class LocalLog:
             self.segments.remove(each)
             self._doom(each)
         swap.finish(self.file_system, self.directory, base_offset)
-        self.segments.add(
+        self._adopt(
             Segment.load(
                 self.file_system,
                 self.directory,
@@ -334,7 +340,6 @@ class LocalLog:
                 index_interval_bytes=self.config.index_interval_bytes,
             )
         )
-        self._name_changes += 1
         self._bound = None
 
     # Syncing.

@@ -44,6 +44,8 @@ from storage.loading.loader import Loader
 from storage.loading.report import Marks, RecoveryReport
 from storage.local_log import LogHooks
 from storage.marked_log import MarkedLog
+from storage.open_segments import OpenSegments
+from storage.producer_snapshot import snapshots_in
 from storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from storage.recompression import recompress
 from storage.segments import Segments
@@ -79,15 +81,21 @@ class Log(MarkedLog):
         compacted_to: Offset = 0,
         marker_ms: int | None = None,
         hooks: LogHooks | None = None,
+        open_segments: OpenSegments | None = None,
         wall_ms: int | None = None,
     ) -> "Log":
         """Open what is there, or begin; what its directory remembers of it is in `Marks`."""
         config = config or LogConfig()
-        existed = file_system.exists(directory)
-        file_system.make_directory(directory)
+        try:
+            names, existed = file_system.list_directory(directory), True
+        except FileNotFoundError:
+            names, existed = [], False
+            file_system.make_directory(directory)
         known_id = _known_topic_id(file_system, directory, topic_partition, topic_id)
         epochs, repairs = read_epochs(file_system, directory)
-        producers = ProducerStateManager(file_system, directory, producer_id_expiration_ms)
+        producers = ProducerStateManager(
+            file_system, directory, producer_id_expiration_ms, snapshots=snapshots_in(names)
+        )
         loaded = Loader(
             file_system=file_system,
             directory=directory,
@@ -103,7 +111,7 @@ class Log(MarkedLog):
                 marker_ms=marker_ms,
             ),
             repairs=repairs,
-        ).load()
+        ).load(names)
         if loaded.segments:
             log_start_offset = max(log_start_offset, loaded.segments[0].base_offset)
         log = cls(
@@ -112,6 +120,7 @@ class Log(MarkedLog):
             directory=directory,
             config=config,
             hooks=hooks or LogHooks(),
+            open_segments=OpenSegments() if open_segments is None else open_segments,
             segments=Segments(loaded.segments),
             leader_epoch_cache=epochs,
             producers=producers,
@@ -134,6 +143,10 @@ class Log(MarkedLog):
         log._load_producers(clean=loaded.clean)
         if not loaded.clean:
             log.producers.sync_removals()
+        # Idle from here on: what is used opens its files again.
+        for segment in log.segments:
+            segment.release()
+            segment.open_segments = log.open_segments
         log.hooks.high_watermark_moved(log)
         return log
 
@@ -197,6 +210,7 @@ class Log(MarkedLog):
         wall_ms: int | None,
         append_time: int | None = None,
     ) -> LogAppendInfo:
+        self.open_segments.trim()
         try:
             if not self._begun:
                 self._begin()
@@ -259,8 +273,8 @@ class Log(MarkedLog):
         if self.failure is None:
             with self._writing():
                 self.producers.take_snapshot(sync=False)
-                self.segments.active.become_inactive(closing=True)
-                self._cut_unsynced = True
+                if self.segments.active.become_inactive(closing=True):
+                    self._cut_unsynced = True
                 self.commit_flush(self._sync_now(closing=True))
             # A truncation inside a batch left the log ending past its last batch. Opened
             # again it ends with that batch, and must not look as if it had lost something.

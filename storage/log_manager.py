@@ -36,6 +36,7 @@ from storage.loading.report import RecoveryReport
 from storage.local_log import LocalLog, LogHooks
 from storage.log import Log
 from storage.log_directory import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectory, owner_of
+from storage.open_segments import OpenSegments
 from storage.producer_state import DEFAULT_EXPIRATION_MS
 from storage.retention import DeletedSegments
 from storage.types import Offset, TopicId, TopicPartition
@@ -69,10 +70,12 @@ class LogManager:
     on_segments_deleted: Callable[[TopicPartition, DeletedSegments], None] = attrs.field(
         kw_only=True, default=_ignore_deletion
     )
+    open_segments: OpenSegments = attrs.field(kw_only=True, factory=OpenSegments)
     directories: list[LogDirectory] = attrs.field(init=False, factory=list)
     cleaner: CleanerManager = attrs.field(init=False)
     _logs: dict[TopicPartition, Log] = attrs.field(init=False, factory=dict)
     _home: dict[TopicPartition, LogDirectory] = attrs.field(init=False, factory=dict)
+    _hooks: dict[str, LogHooks] = attrs.field(init=False, factory=dict)
     _rolled: dict[TopicPartition, None] = attrs.field(init=False, factory=dict)
     doomed: DoomedFiles = attrs.field(init=False, factory=DoomedFiles)
 
@@ -146,7 +149,8 @@ class LogManager:
                     recovery_point=directory.recovery_points.get(topic_partition, 0),
                     log_start_offset=directory.log_start_offsets.get(topic_partition, 0),
                     producer_id_expiration_ms=self.producer_id_expiration_ms,
-                    hooks=self._hooks(directory),
+                    hooks=self._hooks_of(directory),
+                    open_segments=self.open_segments,
                 )
                 self._logs[topic_partition] = log
                 self._home[topic_partition] = directory
@@ -154,7 +158,13 @@ class LogManager:
         except OSError as error:
             self._fail_directory(directory, error)
 
-    def _hooks(self, directory: LogDirectory) -> LogHooks:
+    def _hooks_of(self, directory: LogDirectory) -> LogHooks:
+        """The same for all logs in it: there may be very many."""
+        if directory.path not in self._hooks:
+            self._hooks[directory.path] = self._make_hooks(directory)
+        return self._hooks[directory.path]
+
+    def _make_hooks(self, directory: LogDirectory) -> LogHooks:
         def failed(_log: LocalLog, error: OSError) -> None:
             self._fail_directory(directory, error)
 
@@ -267,7 +277,8 @@ class LogManager:
                 config=config or self.config,
                 topic_id=topic_id,
                 producer_id_expiration_ms=self.producer_id_expiration_ms,
-                hooks=self._hooks(directory),
+                hooks=self._hooks_of(directory),
+                open_segments=self.open_segments,
                 wall_ms=wall_ms,
             )
         except OSError as error:

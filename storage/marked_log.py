@@ -71,6 +71,7 @@ class MarkedLog(LocalLog):
         end in the middle of a batch. `min_one` raises `max_bytes` to the first batch.
         """
         self._check_usable()
+        self.open_segments.trim()
         if not self.log_start_offset <= start_offset <= self.log_end_offset:
             raise OffsetOutOfRangeError(
                 f"offset {start_offset} of {self.topic_partition}, which holds"
@@ -100,6 +101,7 @@ class MarkedLog(LocalLog):
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
         """The first record of `timestamp` or younger that the log still holds."""
         self._check_usable()
+        self.open_segments.trim()
         with self._reading():
             return time_lookup.first_at_or_after(
                 self.segments.starting_with(self.log_start_offset),
@@ -110,6 +112,7 @@ class MarkedLog(LocalLog):
     def offset_of_max_timestamp(self) -> TimestampedOffset | None:
         """The first record that carries the largest timestamp; None in an empty log."""
         self._check_usable()
+        self.open_segments.trim()
         with self._reading():
             return time_lookup.youngest(self.segments.starting_with(self.log_start_offset))
 

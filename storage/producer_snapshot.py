@@ -102,8 +102,12 @@ def list_snapshots(file_system: FileSystem, directory: str) -> list[Offset]:
     """The offsets of the snapshot files in `directory`, in order."""
     if not file_system.is_directory(directory):
         return []
-    names = map(_NAME.fullmatch, file_system.list_directory(directory))
-    return sorted(int(found[1]) for found in names if found)
+    return sorted(snapshots_in(file_system.list_directory(directory)))
+
+
+def snapshots_in(names: Iterable[str]) -> set[Offset]:
+    """The offsets of those of `names` that are snapshot files'."""
+    return {int(found[1]) for name in names if (found := _NAME.fullmatch(name))}
 
 
 def encode_snapshot(states: Iterable[ProducerState]) -> bytes:

@@ -71,19 +71,22 @@ class ProducerStateManager:
     file_system: FileSystem
     directory: str
     expiration_ms: int = DEFAULT_EXPIRATION_MS
+    # For who has listed the directory already: the offsets of the snapshots in it.
+    _snapshots: set[Offset] = attrs.field(
+        kw_only=True,
+        default=attrs.Factory(
+            lambda self: set(list_snapshots(self.file_system, self.directory)), takes_self=True
+        ),
+    )
     producers: dict[int, ProducerState] = attrs.field(init=False, factory=dict)
     # Everything below it is in `producers`.
     map_end_offset: Offset = attrs.field(init=False, default=0)
     last_snapshot_offset: Offset = attrs.field(init=False, default=0)
-    _snapshots: set[Offset] = attrs.field(init=False, factory=set)
     # A snapshot's name is gone, and may come back in a crash.
     _removal_unsynced: bool = attrs.field(init=False, default=False)
     # First offset -> producer id, and first offset -> offset of the marker.
     _ongoing: dict[Offset, int] = attrs.field(init=False, factory=dict)
     _unreplicated: dict[Offset, Offset] = attrs.field(init=False, factory=dict)
-
-    def __attrs_post_init__(self) -> None:
-        self._snapshots = set(list_snapshots(self.file_system, self.directory))
 
     # Appending.
 
@@ -329,7 +332,6 @@ class ProducerStateManager:
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[Offset]) -> None:
         """At loading: keep those at a segment's base, and the newest if it is beyond them all."""
-        self._snapshots = set(list_snapshots(self.file_system, self.directory))
         strays = sorted(self._snapshots - set(segment_base_offsets))
         if strays and strays[-1] >= max(segment_base_offsets, default=strays[-1]):
             strays.pop()

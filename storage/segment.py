@@ -13,15 +13,14 @@ first append of a segment. Indexes only shorten a walk; the batches are the trut
 
 Rule 2: nothing but headers is ever read here. What a reader gets is a `FileRegion`.
 
-Rule 3: files are opened when first needed. An idle partition costs no index and a broker
-of a thousand of them no thousand descriptors.
+Rule 3: files are opened when first needed, and `storage.open_segments` has them closed again.
+An idle partition costs no index, and ten thousand of them no descriptors.
 
 Index files are preallocated (sparse) while the segment is active, and so is the `.log` where
 the topic asks for it (`preallocate`); both are trimmed when it is closed or rolled. A crash
 leaves the zeroes, which are no batches, and recovery cuts them off. (LogSegment, LazyIndex in Kafka.)
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -32,6 +31,7 @@ from storage.file_region import FileRegion, Pins
 from storage.filesystem import FileSystem
 from storage.index_file import MAX_RELATIVE_OFFSET
 from storage.offset_index import OffsetIndex
+from storage.open_segments import OpenSegments
 from storage.record_batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, read_header
 from storage.time_index import TimeIndex, TimestampOffset
 from storage.transaction_index import TransactionIndex
@@ -118,6 +118,8 @@ class Segment:
     _is_open_ended: bool = False
     # The file is longer than its batches: zeroes, to be trimmed.
     _preallocated: bool = False
+    # Told when a file is opened; None while it is being loaded or written by a worker.
+    open_segments: OpenSegments | None = None
     _recent: dict[Offset, LocatedBatch] = attrs.field(factory=dict)
 
     @classmethod
@@ -144,6 +146,7 @@ class Segment:
             created_ms=wall_ms,
             max_timestamp=TimestampOffset(NO_TIMESTAMP, base_offset),
             preallocated=preallocate_bytes > 0,
+            is_open_ended=True,
         )
         for suffix in SEGMENT_SUFFIXES:
             file_system.remove(segment.path(suffix))
@@ -180,13 +183,13 @@ class Segment:
     # Files, opened when first needed.
 
     def path(self, suffix: str) -> str:
-        name = file_name(self.base_offset, suffix) + self.name_suffix
-        return os.path.join(self.directory, name)
+        return f"{self.directory}/{file_name(self.base_offset, suffix)}{self.name_suffix}"
 
     @property
     def pins(self) -> Pins:
         if self._pins is None:
             self._pins = Pins(self.file_system.open(self.path(LOG_SUFFIX)))
+            self._note_open()
         return self._pins
 
     @property
@@ -198,6 +201,7 @@ class Segment:
                 base_offset=self.base_offset,
                 max_size=self.max_index_bytes,
             )
+            self._note_open()
         return self._offset_index
 
     @property
@@ -209,6 +213,7 @@ class Segment:
                 base_offset=self.base_offset,
                 max_size=self.max_index_bytes,
             )
+            self._note_open()
         return self._time_index
 
     @property
@@ -217,7 +222,24 @@ class Segment:
             self._transaction_index = TransactionIndex.open(
                 self.file_system, self.path(TRANSACTION_INDEX_SUFFIX)
             )
+            self._note_open()
         return self._transaction_index
+
+    def _note_open(self) -> None:
+        if self.open_segments is not None:
+            self.open_segments.note(self)
+
+    def release(self) -> bool:
+        """Close all files until they are needed again; False, and nothing done, while pinned."""
+        if self._pins is not None and len(self._pins):
+            return False
+        # The room that is not used yet would count as entries when they are opened again.
+        self.trim_indexes()
+        self.release_indexes()
+        if self._pins is not None:
+            self._pins.close()
+            self._pins = None
+        return True
 
     # Appending.
 
@@ -440,20 +462,24 @@ class Segment:
         self._first_batch_timestamp = None
         self._end_offset = None
 
-    def become_inactive(self, *, closing: bool = False) -> None:
+    def become_inactive(self, *, closing: bool = False) -> bool:
         """Rolled: the time index gets its closing entry, all files give up their spare room.
 
         `closing` the log: even an empty segment has indexes then, as Kafka expects of it.
+        Whether there was anything to do: one that was closed and not written to is as it was.
         """
+        if not self._is_open_ended:
+            return False
         if self._preallocated:
             self.pins.file.truncate(self.size)
             self._preallocated = False
         if self._time_index is None and self.size == 0 and not closing:
-            return
+            return False
         self._make_room_in_indexes()
         self.time_index.maybe_append(*self.max_timestamp, closing=True)
         self.trim_indexes()
         self._is_open_ended = False
+        return True
 
     def trim_indexes(self) -> None:
         if self._offset_index is not None:
@@ -467,12 +493,15 @@ class Segment:
         self.offset_index.reset(max_size=self.max_index_bytes)
         self.time_index.reset(max_size=self.max_index_bytes)
         self.transaction_index.reset()
+        self._is_open_ended = True
         self._indexes_have_room = True
         self._bytes_since_index_entry = 0
         self._max_timestamp = TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def close(self) -> None:
         """Release the files as they are: what a crash does, too."""
+        if self.open_segments is not None:
+            self.open_segments.forget(self)
         if self._pins is not None:
             self._pins.close()
         self._close_indexes()

@@ -21,6 +21,7 @@ from replication.cluster.node_scope import raising_only_one
 from replication.events import BugCaught, EventSink
 from replication.net.clock import TrioClock
 from replication.observe.journal import JournalWriter
+from storage import open_segments
 from storage.filesystem import OsFileSystem
 
 if TYPE_CHECKING:  # a controller's process needs nothing of a broker's, nor the other way
@@ -31,14 +32,28 @@ STANDARD_INPUT = 0
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def allow_many_files() -> None:
-    """Each partition holds three files open; shells often allow 256 or 1024 in all.
+# Each open segment's, and as many connections as a small cluster has.
+FILES_OF_A_NODE = 4 * open_segments.DEFAULT_LIMIT + 500
+_MOST_ON_MACOS = 10_240  # OPEN_MAX, whatever getrlimit says
 
-    The soft limit is raised to the hard one, as the Java virtual machine does for Kafka.
+
+def allow_many_files(nodes: int = 1) -> None:
+    """A node has some thousands of files open at most; shells often allow 256 or 1024 in all.
+
+    The soft limit is raised to the hard one, as the Java virtual machine does for Kafka. Where
+    that is too low this is said now, and not when the first partition cannot be opened.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):  # where the system has a lower one of its own
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    for wanted in (_MOST_ON_MACOS, most):
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = nodes * FILES_OF_A_NODE
+    if files != resource.RLIM_INFINITY and files < needed:
+        raise click.ClickException(
+            f"this process may open {files} files and needs {needed}:"
+            f" raise the hard limit (ulimit -Hn {needed}, or LimitNOFILE= of its service)"
+        )
 
 
 def journal_sink(path: str, *, node_id: int) -> EventSink:

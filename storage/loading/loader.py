@@ -51,11 +51,19 @@ from storage.loading.scan import Cut, Scan, ScannedEpochs
 from storage.loading.tail import end_of_believed
 from storage.producer_state import ProducerStateManager
 from storage.record_batch import BatchHeader
-from storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment
+from storage.segment import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    Segment,
+)
 from storage.segments import Segments
 from storage.types import Offset
 
 _NAME: Final = re.compile(rf"([0-9]{{20}})({'|'.join(map(re.escape, SEGMENT_SUFFIXES))})")
+_OF_INTERRUPTED: Final = (CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX)
 
 
 @attrs.frozen(kw_only=True)
@@ -72,12 +80,17 @@ class Loader:
     # What was repaired before.
     repairs: tuple[Repair, ...] = ()
 
-    def load(self) -> LoadedSegments:
-        """Every segment that can be believed; none where the log start lies past their end."""
-        swap.finish_interrupted(self.file_system, self.directory)
+    def load(self, names: list[str]) -> LoadedSegments:
+        """Every segment that can be believed; none where the log start lies past their end.
+
+        `names` are those in the directory.
+        """
+        if any(name.endswith(_OF_INTERRUPTED) for name in names):
+            swap.finish_interrupted(self.file_system, self.directory)
+            names = self.file_system.list_directory(self.directory)
         repairs = list(self.repairs)
         while True:
-            segments = self._segments()
+            segments = self._segments(names)
             loaded = LoadedSegments(
                 segments, self.marks.log_start_offset, self.marks.clean, repairs=list(repairs)
             )
@@ -85,15 +98,16 @@ class Loader:
                 self._load(loaded)
             except OffsetOverflowError as error:
                 repairs.append(self._split(segments, error))
+                names = self.file_system.list_directory(self.directory)
             else:
                 return loaded
 
     # Which files there are.
 
-    def _segments(self) -> list[Segment]:
+    def _segments(self, names: list[str]) -> list[Segment]:
         files = [
             (file, f"{self.directory}/{name}")
-            for name in self.file_system.list_directory(self.directory)
+            for name in names
             if (file := _segment_file(name)) is not None
         ]
         bases = [base for (base, suffix), _ in files if suffix == LOG_SUFFIX]

@@ -45,7 +45,7 @@ class FaultyFile:
     _system: "FaultyFileSystem"
     _node: FileNode
     _writable: bool = True
-    _closed: bool = False
+    closed: bool = False
 
     def read(self, position: int, size: int) -> bytes:
         self._enter("read", self._system.disk.costs.read)
@@ -112,7 +112,7 @@ class FaultyFile:
         return None
 
     def close(self) -> None:
-        self._closed = True
+        self.closed = True
 
     def _enter(self, operation: str, cost: float) -> None:
         fault = self._faulted(operation, cost)
@@ -125,7 +125,7 @@ class FaultyFile:
         return self._faulted(operation, cost)
 
     def _faulted(self, operation: str, cost: float) -> Fault | None:
-        if self._closed:
+        if self.closed:
             raise ValueError(f"{self.path} is closed")
         return self._system.enter(operation, self.path, cost)
 

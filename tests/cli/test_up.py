@@ -311,3 +311,20 @@ def last_line(*arguments: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)
     assert done.returncode == 1, done
     return done.stderr.splitlines()[-1]
+
+
+def test_a_broker_that_may_not_open_enough_files_says_what_to_do(tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text(
+        f"process.roles=broker,controller\nnode.id=1\nlog.dirs={tmp_path}/logs\n"
+        "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0\n"
+        "controller.listener.names=CONTROLLER\ncontroller.quorum.voters=1@127.0.0.1:9093\n"
+    )
+    few = ["sh", "-c", 'ulimit -n 300; exec "$@"', "sh"]
+    with running("broker", "--config", str(config), before=few) as process:
+        _, said = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 1
+    [line] = [line for line in said.splitlines() if line.startswith("Error")]
+    assert "may open 300 files and needs" in line
+    assert "ulimit" in line
+    assert not (tmp_path / "logs").exists()

@@ -9,6 +9,7 @@ from storage.config import LogConfig
 from storage.filesystem import FileSystem
 from storage.log import Log
 from storage.log_manager import LogManager
+from storage.open_segments import OpenSegments
 from storage.record_batch import BatchHeader, walk
 from storage.records import Record, decode_batch, encode_batch
 from storage.testing import FaultyFileSystem
@@ -32,6 +33,8 @@ def new_disk(seed: int = 1) -> FaultyFileSystem:
 
 
 def open_log(file_system: FileSystem, config: LogConfig | None = None, **options: Any) -> Log:
+    """One that closes its files at every turn: whoever opens them again must find the same."""
+    options.setdefault("open_segments", OpenSegments(limit=0))
     return Log.open(file_system, "/d/t-0", TP, config=config or small_config(), **options)
 
 

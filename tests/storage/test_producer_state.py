@@ -392,6 +392,7 @@ def test_of_stray_snapshots_only_the_newest_beyond_every_segment_stays(
 ) -> None:
     for offset in (1, 2, 3, 4):
         Path(manager.snapshot_path(offset)).write_bytes(encode_snapshot([]))
+    manager = ProducerStateManager(OsFileSystem(), manager.directory)
     manager.remove_stray_snapshots([1, 2])
     assert manager.snapshots == [1, 2, 4]
     manager.remove_stray_snapshots([1, 2, 5])

@@ -180,7 +180,7 @@ def test_the_timestamp_of_the_first_batch() -> None:
 @pytest.mark.conformance("SG-23")
 def test_a_segment_whose_files_are_missing_is_deleted_all_the_same() -> None:
     system = new_disk()
-    segment = Segment.create(system, "", 40, max_index_bytes=1000, index_interval_bytes=10)
+    segment = Segment.create(system, "/", 40, max_index_bytes=1000, index_interval_bytes=10)
     put(segment, 40, 3)
     assert not system.exists(segment.path(TRANSACTION_INDEX_SUFFIX))
     assert segment.delete() == [segment.path(LOG_SUFFIX) + DELETED_SUFFIX]

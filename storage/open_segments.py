@@ -1,0 +1,57 @@
+"""Which segments have files open, so that a broker of many partitions does not run out of them.
+
+    opened     a segment that opens one of its files is noted, the last one last
+    trimmed    before an append or a read: those noted first let go, down to `limit`
+    used       one that has let go opens its files again, and is noted again
+
+Rule 1: a segment with a `FileRegion` on its way keeps its files: whoever sends it has the
+descriptor, and a truncation must find the region to abort it.
+
+Rule 2: only between operations. Nobody then holds an index or a file of a segment but through
+a region; so this is for the loop alone, and what a worker opens is not noted here.
+
+A segment has at most four files open: one where it is only read from or appended to, and the
+indexes while something is looked up or indexed.
+"""
+
+from typing import Final, Protocol
+
+import attrs
+
+DEFAULT_LIMIT: Final = 500
+
+
+class Releasable(Protocol):
+    def release(self) -> bool:
+        """Close all files until they are needed again; False, and nothing done, while pinned."""
+
+
+@attrs.define(eq=False)
+class OpenSegments:
+    limit: int = DEFAULT_LIMIT
+    # In the order in which they were opened.
+    _noted: dict[Releasable, None] = attrs.field(init=False, factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._noted)
+
+    def note(self, segment: Releasable) -> None:
+        self._noted.pop(segment, None)
+        self._noted[segment] = None
+
+    def forget(self, segment: Releasable) -> None:
+        self._noted.pop(segment, None)
+
+    def trim(self) -> None:
+        """Let the oldest go, as far as `limit` asks and nobody is being sent from them."""
+        excess = len(self._noted) - self.limit
+        if excess <= 0:
+            return
+        for segment in list(self._noted):
+            del self._noted[segment]
+            if segment.release():
+                excess -= 1
+                if excess == 0:
+                    return
+            else:
+                self._noted[segment] = None
