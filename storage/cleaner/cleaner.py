@@ -35,7 +35,7 @@ from storage.records import read_marker
 from storage.segment import CLEANED_SUFFIX, Segment
 from storage.segment_file import CHUNK_SIZE, read_batches
 from storage.transaction_index import AbortedTransaction, aborted_between
-from storage.types import Offset
+from storage.types import NO_OFFSET, Offset
 
 
 @attrs.frozen(kw_only=True)
@@ -235,13 +235,16 @@ class Cleaning:
             transactions.on_control_batch(header, read_marker(batch))
         elif not transactions.on_batch(header):
             offset_map, first_dirty = self.offset_map, self.plan.dirty.first_dirty_offset
-            for place in places(data, header.record_count):
-                offset = header.base_offset + place.offset_delta
-                if place.key is not None and offset >= first_dirty:
-                    if offset_map.is_full:
+            base_offset, most, put = header.base_offset, offset_map.most, offset_map.put
+            last = NO_OFFSET
+            for _, _, _, _, offset_delta, key, _ in places(data, header.record_count):
+                offset = base_offset + offset_delta
+                if key is not None and offset >= first_dirty:
+                    if offset_map.size >= most:
+                        offset_map.saw(last)
                         return False
-                    offset_map.put(place.key, offset)
-                    offset_map.saw(offset)
+                    put(key, offset)
+                    last = offset
         if header.last_offset >= self.plan.dirty.first_dirty_offset:
             self.offset_map.saw(header.last_offset)
         return True

@@ -1,6 +1,6 @@
 """Key -> the offset of its last record, in memory of a fixed size.
 
-    a slot    MD5 of the key, 16 bytes | offset + 1, i64 (0: free)       24 bytes
+    a slot    offset + 1, i64 (0: free) | MD5 of the key, 16 bytes       24 bytes
     lookup    the hash says where to begin; go on until the key or a free slot
 
 Keys themselves are not kept: of 2^64 of them two might share a hash. Filled to nine tenths
@@ -53,26 +53,26 @@ class OffsetMap:
         high, low = _halves(md5(key).digest())  # noqa: S324 - Kafka's choice; nothing secret
         cells = self._cells
         cell = low % self.slots * _CELLS
-        while cells[cell + 2]:
-            if cells[cell] == high and cells[cell + 1] == low:
+        while cells[cell]:
+            if cells[cell + 1] == high and cells[cell + 2] == low:
                 break
             cell += _CELLS
             if cell == len(cells):
                 cell = 0
         else:
-            cells[cell] = high
-            cells[cell + 1] = low
+            cells[cell + 1] = high
+            cells[cell + 2] = low
             self.size += 1
-        cells[cell + 2] = offset + 1
+        cells[cell] = offset + 1
 
     def get(self, key: bytes) -> Offset:
         """-1 for a key that is not in it."""
         high, low = _halves(md5(key).digest())  # noqa: S324 - Kafka's choice; nothing secret
         cells = self._cells
         cell = low % self.slots * _CELLS
-        while found := int(cells[cell + 2]):
-            if cells[cell] == high and cells[cell + 1] == low:
-                return found - 1
+        while found := cells[cell]:
+            if cells[cell + 1] == high and cells[cell + 2] == low:
+                return int(found - 1)
             cell += _CELLS
             if cell == len(cells):
                 cell = 0

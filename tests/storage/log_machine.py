@@ -29,6 +29,7 @@ from storage.record_batch import read_header
 from storage.records import ControlRecordType, EndTransactionMarker, encode_control_batch
 from storage.testing import Fault
 from storage.types import LeaderEpoch, Offset, TopicPartition
+from tests.storage.compacting import compact
 from tests.storage.logs import WALL_MS, batch, contents, joined, new_disk, small_config
 from tests.storage.naive_log import NaiveLog
 
@@ -271,6 +272,10 @@ class LogMachine(RuleBasedStateMachine):
             self.log.config = self.config
             self.start = max(self.start, self.log.log_start_offset)
 
+    @rule()
+    def compact(self) -> None:
+        compact(self)
+
     # Ending it.
 
     @rule()
@@ -430,6 +435,7 @@ OPERATIONS: dict[str, Callable[[Any], None]] = {
     "retain": lambda machine: machine.retain(0.5, by_time=False),
     "retain the young": lambda machine: machine.retain(0.5, by_time=True),
     "give up": LogMachine.give_up_half,
+    "compact": LogMachine.compact,
     "shut down": lambda machine: machine.logs.shutdown(4),
 }
 # Above it an operation leaves what it leaves, synced or not.

@@ -1,0 +1,145 @@
+"""Compaction, against reading the same segments once with their CRC-32C.
+
+    ours    a gigabyte of dirty segments goes through the cleaner: read twice, looked up,
+            written again where a record has been replaced
+    floor   each batch of the same segments is read and its checksum computed: nothing more
+
+Four of five records have been replaced by a later one of the same key: much to look up, much
+to write anew. The longest stall is that of a loop that wants a turn every 5 ms while the
+cleaner runs beside it in a worker thread, as it does in a broker: what the interpreter's lock
+and the loop's own part (planning, putting in place) cost everybody else.
+"""
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from replication.net.offload import ThreadOffload
+from replication.replica_manager.compaction import TURN_BYTES
+from storage.cleaner.candidates import dirty_range
+from storage.cleaner.cleaner import Cleaning, plan
+from storage.cleaner.offset_map import OffsetMap
+from storage.config import LogConfig
+from storage.filesystem import OsFileSystem
+from storage.log import Log
+from storage.record_batch import check_crc
+from storage.records import Record, encode_batch
+from storage.segment_file import read_batches
+from storage.types import TopicPartition
+from tests.bench.figures import Figure
+
+MIB = 1024 * 1024
+HEARTBEAT_SECONDS = 2.0
+TURN_SECONDS = 0.005
+SEGMENT_BYTES = 128 * MIB
+BATCH_BYTES = 64 * 1024
+MAP_BYTES = 128 * MIB
+WALL_MS = 1_700_000_000_000
+SIZES = {"100-byte records": (100, 128 * MIB), "1 KiB records": (1024, 512 * MIB)}
+
+
+def run() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory(prefix="understudy-bench-") as scratch:
+        for name, (record_bytes, total_bytes) in SIZES.items():
+            log = filled(Path(scratch) / "t-0", record_bytes, total_bytes)
+            size = sum(each.size for each in list(log.segments)[:-1])
+            floor = size / MIB / timed(partial(read_once, log))
+            ours = size / MIB / timed(partial(clean, log))
+            log.close_uncleanly()
+            shutil.rmtree(Path(scratch) / "t-0")
+            yield Figure(f"compaction, {name}", ours, floor, "MiB/s")
+        log = filled(Path(scratch) / "t-0", 1024, 1024 * MIB)
+        stall = trio.run(longest_stall, log)
+        left = (HEARTBEAT_SECONDS - stall) * 1000
+        yield Figure(
+            "heartbeat left by a 1 GiB compaction", left, HEARTBEAT_SECONDS * 1000, "ms", goal=0.9
+        )
+
+
+def filled(directory: Path, record_bytes: int, total_bytes: int) -> Log:
+    """Closed segments, and an empty active one."""
+    config = LogConfig(segment_bytes=SEGMENT_BYTES, cleanup_policy=frozenset({"compact"}))
+    log = Log.open(OsFileSystem(), str(directory), TopicPartition("t", 0), config=config)
+    count = BATCH_BYTES // record_bytes
+    keys = max(total_bytes // record_bytes // 5, 1)
+    value = os.urandom(record_bytes)
+    number = 0
+    while log.size < total_bytes:
+        records = [
+            Record(timestamp=WALL_MS, key=b"%016d" % (7919 * (number + n) % keys), value=value)
+            for n in range(count)
+        ]
+        batch = encode_batch(records, base_offset=number, leader_epoch=0)
+        log.append_as_follower(memoryview(bytearray(batch)))
+        number += count
+    log.roll()
+    log.update_high_watermark(log.log_end_offset)
+    log.flush()
+    return log
+
+
+def timed(work: partial[None]) -> float:
+    """Seconds of processor time: both are bound by it, and files lie in the page cache."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def read_once(log: Log) -> None:
+    for segment in list(log.segments)[:-1]:
+        for batch in read_batches(segment.pins.file, 0, segment.size):
+            if not check_crc(batch.data):
+                raise RuntimeError("a batch that nobody has touched is damaged")
+
+
+def begin(log: Log) -> Cleaning:
+    dirty = dirty_range(
+        list(log.segments),
+        log.config,
+        checkpoint=None,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        last_stable_offset=log.last_stable_offset,
+        wall_ms=WALL_MS,
+    )
+    return Cleaning(plan=plan(log, dirty, WALL_MS), offset_map=OffsetMap(MAP_BYTES))
+
+
+def clean(log: Log) -> None:
+    cleaning = begin(log)
+    while not cleaning.done:
+        cleaning.advance(TURN_BYTES)
+        if cleaning.ready:
+            cleaning.commit()
+    cleaning.close()
+
+
+async def longest_stall(log: Log) -> float:
+    """Seconds by which a task that wants a turn every few milliseconds was late, at worst."""
+    worst = 0.0
+
+    async def want_turns(*, task_status: trio.TaskStatus[None]) -> None:
+        nonlocal worst
+        task_status.started()
+        while True:
+            due = time.perf_counter() + TURN_SECONDS
+            await trio.sleep(TURN_SECONDS)
+            worst = max(worst, time.perf_counter() - due)
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(want_turns)
+        offload = ThreadOffload()
+        cleaning = begin(log)
+        while not cleaning.done:
+            await offload(partial(cleaning.advance, TURN_BYTES))
+            if cleaning.ready:
+                cleaning.commit()
+        cleaning.close()
+        nursery.cancel_scope.cancel()
+    return worst
