@@ -71,6 +71,7 @@ class Partition:
     leader: int = NO_LEADER
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     replicas: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
     leadership: Leadership | None = None
     reader: LogReader = attrs.field(init=False)
     _partition_epoch: int = -1
@@ -81,6 +82,11 @@ class Partition:
     @property
     def is_leader(self) -> bool:
         return self.leadership is not None
+
+    @property
+    def is_adding_local_replica(self) -> bool:
+        """Whether this broker is one of those that a reassignment brings in."""
+        return self.around.broker_id in self.adding
 
     @property
     def isr(self) -> frozenset[int]:
@@ -138,6 +144,7 @@ class Partition:
         self.leader = registration.leader
         self.leader_epoch = registration.leader_epoch
         self.replicas = registration.replicas
+        self.adding = registration.adding
         self._partition_epoch = registration.partition_epoch
 
     def configure(self, *, min_insync_replicas: int) -> None:

@@ -219,6 +219,12 @@ class LogManager:
     def logs(self) -> list[Log]:
         return list(self._logs.values())
 
+    def expire_producers_after(self, expiration_ms: int) -> None:
+        """From now on, in every log."""
+        self.producer_id_expiration_ms = expiration_ms
+        for log in self.logs():
+            log.producers.expiration_ms = expiration_ms
+
     def get_or_create(
         self,
         topic_partition: TopicPartition,

@@ -384,6 +384,7 @@ class Broker:
             make_fetcher_manager=self._wiring.fetcher_manager,
             assign_directory=assignments.assign,
             broker_epoch=self._broker_epoch,
+            metrics=self.metrics,
             sink=self.sink,
             on_bug=self.on_bug,
         )

@@ -6,7 +6,7 @@
                                   ├─ roles.py     metadata: lead, follow, stop
                                   ├─ jobs.py      flush, checkpoint, delete, expire   retention.py
                                   ├─ compaction.py   compacted topics are cleaned   compaction_metrics.py
-    fetchers ──> LocalReplicas ───┴─ followed.py  append what leaders say
+    fetchers ──> LocalReplicas ───┴─ followed.py  append what leaders say   bytes_in.py
                                      hosted.py    who is here, and why not
                                      results.py   what a request is answered
 

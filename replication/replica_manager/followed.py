@@ -13,6 +13,7 @@ from replication.net.seams import NodeClock
 from replication.partition import Partition
 from replication.purgatory import Purgatory
 from replication.quota import ReplicationQuota
+from replication.replica_manager.bytes_in import BytesIn
 from replication.replica_manager.hosted import HostedPartitions
 from replication.wire.fetch import PartitionData
 from storage.append import LogAppendInfo
@@ -28,6 +29,7 @@ class LocalReplicas:
     clock: NodeClock
     fetches: Purgatory[TopicPartition]
     quota: ReplicationQuota
+    bytes_in: BytesIn
     on_storage_failure: Callable[[Partition, KafkaStorageError], None]
 
     def latest_epoch(self, partition: TopicPartition) -> LeaderEpoch | None:
@@ -83,6 +85,7 @@ class LocalReplicas:
             raise
         if records is not None:
             self.quota.record({partition: len(records)}, now_ms=self.clock.now_ms())
+            self.bytes_in.mark(hosted, len(records))
         return info
 
     def is_throttled(self, partition: TopicPartition) -> bool:

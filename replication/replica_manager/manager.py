@@ -14,10 +14,12 @@ from replication.isr import IsrAnswer, IsrProposal, Pending
 from replication.leadership import Leadership, Surroundings
 from replication.list_offsets import offset_for_timestamp
 from replication.metadata import MetadataDelta, MetadataImage
+from replication.metrics import MetricsRegistry
 from replication.net.seams import Seams
 from replication.partition import Partition, PartitionSnapshot
 from replication.purgatory import Purgatory
 from replication.quota import ReplicationQuotas
+from replication.replica_manager.bytes_in import BytesIn
 from replication.replica_manager.compaction import Compaction
 from replication.replica_manager.delete_records import DeleteRecordsPath
 from replication.replica_manager.fetch import FetchPath
@@ -75,6 +77,7 @@ class ReplicaManager:
         alter_partition: AlterPartitionManager,
         make_fetcher_manager: MakeFetcherManager,
         broker_epoch: Callable[[], int],
+        metrics: MetricsRegistry,
         assign_directory: AssignDirectory = _ignore_directory,
         sink: EventSink = ignore,
         on_bug: OnBug,
@@ -160,6 +163,7 @@ class ReplicaManager:
             clock=seams.clock,
             fetches=self.fetch_purgatory,
             quota=self.quotas.follower,
+            bytes_in=BytesIn.registered(metrics),
             on_storage_failure=self._on_log_failure,
         )
 

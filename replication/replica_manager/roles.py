@@ -353,6 +353,7 @@ class RoleChanges:
         self.config.update(image.broker_configs)
         current = self.config.current
         self.log_manager.config = TopicConfig.from_overrides({}, current).log
+        self.log_manager.expire_producers_after(current.producer_id_expiration_ms)
         self._limit_replication()
         await self.fetchers.resize(current.num_replica_fetchers)
 

@@ -21,6 +21,7 @@ from replication.metadata import (
     TopicImage,
     delta_between,
 )
+from replication.metrics import MetricsRegistry
 from replication.net.clock import TrioClock
 from replication.net.seams import NodeClock, Offload, Seams
 from replication.net.tcp import TcpTransport
@@ -136,6 +137,7 @@ class Node:
     assigned: list[tuple[TopicId, int, bytes]] = attrs.field(factory=list)
     deletions: list[tuple[TopicPartition, DeletedSegments]] = attrs.field(factory=list)
     bugs: list[BaseException] = attrs.field(factory=list)
+    metrics: MetricsRegistry = attrs.field(factory=lambda: MetricsRegistry(CLOCK.now))
     logs: LogManager = attrs.field(init=False)
     manager: ReplicaManager = attrs.field(init=False)
 
@@ -167,6 +169,7 @@ class Node:
             alter_partition=self.controller,
             make_fetcher_manager=lambda _replicas, _nursery: self.fetchers,
             broker_epoch=lambda: epoch_of(LOCAL),
+            metrics=self.metrics,
             assign_directory=lambda *place: self.assigned.append(place),
             sink=self.events.append,
             on_bug=self.bugs.append,

@@ -3,14 +3,19 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import attrs
+import pytest
 from trio.testing import MockClock
 
 from replication.config import BrokerConfig
 from replication.errors import ErrorCode
 from replication.fetch_data import FetchInfo, FetchPartitionData
+from replication.replica_manager.bytes_in import metric
+from replication.wire.fetch import PartitionData
 from tests.replication.leader_side import (
     LOCAL,
     REMOTE,
+    batch,
     consumer_params,
     follower_params,
     registration,
@@ -99,3 +104,35 @@ async def test_another_set_of_replicas_and_another_rate_count_from_then_on(
         assert (await ask(node)).records_size == 0
         await node.learn()
         assert not node.manager.quotas.leader.throttles, "a topic that is gone"
+
+
+async def follow_one_batch(node: Node, adding: tuple[int, ...]) -> tuple[int, float, float]:
+    """The size of what came, and what the meters of replication and reassignment say."""
+    following = registration(leader=REMOTE, leader_epoch=1)
+    await node.learn(attrs.evolve(following, adding=adding))
+    records = batch(1, leader_epoch=1)
+    node.manager.replicas.process_partition_data(TP, 0, PartitionData(records=records))
+    names = ("ReplicationBytesInPerSec", "ReassignmentBytesInPerSec")
+    replication, reassignment = (node.metrics.read(metric(name)) for name in names)
+    return len(records), replication, reassignment
+
+
+@pytest.mark.conformance("RF-18")
+async def test_what_only_moves_a_replica_is_counted_as_replicated_and_as_moved(
+    autojump_clock: MockClock,
+) -> None:
+    async with Node().running() as node:
+        size, replication, reassignment = await follow_one_batch(node, adding=(LOCAL,))
+        assert (replication, reassignment) == (size, size)
+
+
+@pytest.mark.conformance("RF-19")
+async def test_where_this_replica_is_not_moved_it_is_replication_only(
+    autojump_clock: MockClock,
+) -> None:
+    async with Node().running() as node:
+        for adding in ((), (REMOTE,)):
+            size, replication, reassignment = await follow_one_batch(node, adding=adding)
+            assert (replication, reassignment) == (size, 0)
+            await node.learn()
+            node.metrics.meter(metric("ReplicationBytesInPerSec")).count = 0

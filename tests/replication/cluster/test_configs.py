@@ -213,6 +213,21 @@ def test_more_fetchers_take_up_their_partitions_while_they_run() -> None:
     play(story)
 
 
+def test_producers_are_forgotten_after_another_while() -> None:
+    async def story(world: World) -> None:
+        async with staged(world) as stage:
+            await stage.client.create_topic(stage.address(1), "t")
+            await alter(stage, resource(BROKER, "", producer_id_expiration_ms="5000"))
+
+            def expirations() -> set[int]:
+                logs = [broker.logs.get(TP) for broker in stage.cluster.brokers.values()]
+                return {log.producers.expiration_ms for log in logs if log is not None}
+
+            await stage.cluster.until(lambda: expirations() == {5000}, what="on every broker")
+
+    play(story)
+
+
 def test_what_was_set_outlives_those_it_was_set_for() -> None:
     async def story(world: World) -> None:
         async with staged(world) as stage:
