@@ -177,18 +177,49 @@ def outcome_of(answer: IsrAnswer, *, leader_epoch: LeaderEpoch, partition_epoch:
 # What the leader knows of a follower.
 
 
+@attrs.define(eq=False)
+class Pulse:
+    """When a follower's fetch session last asked about all that it holds."""
+
+    last_fetch_ms: int = NEVER_MS
+
+
 @attrs.define(kw_only=True)
 class FollowerState:
-    """One follower as its leader sees it (Replica.ReplicaState)."""
+    """One follower as its leader sees it (Replica.ReplicaState).
+
+    While it has all that there is, and asks again and again, its times are its session's.
+    """
 
     log_start_offset: Offset = NO_OFFSET
     log_end_offset: Offset = NO_OFFSET
     last_fetch_leader_log_end: Offset = 0
     """The leader's log end when this follower last fetched."""
-    last_fetch_ms: int = NEVER_MS
-    last_caught_up_ms: int = NEVER_MS
     broker_epoch: int | None = None
     """None until it has fetched; -1 where its fetch is too old to carry one."""
+    pulse: Pulse | None = None
+    _last_fetch_ms: int = NEVER_MS
+    _last_caught_up_ms: int = NEVER_MS
+
+    @property
+    def last_fetch_ms(self) -> int:
+        return self._last_fetch_ms if self.pulse is None else self.pulse.last_fetch_ms
+
+    @property
+    def last_caught_up_ms(self) -> int:
+        if self.pulse is None:
+            return self._last_caught_up_ms
+        return max(self._last_caught_up_ms, self.pulse.last_fetch_ms)
+
+    def follow_pulse(self, pulse: Pulse) -> None:
+        """It stands at the leader's log end: from here on each beat of `pulse` is a fetch there."""
+        assert self.log_end_offset == self.last_fetch_leader_log_end, "it lacks nothing"
+        self.pulse = pulse
+
+    def keep_times(self) -> None:
+        """The times as of the last beat, which no later one changes."""
+        self._last_caught_up_ms, self._last_fetch_ms = self.last_caught_up_ms, self.last_fetch_ms
+        self.pulse = None
 
     def on_fetch(
         self,
@@ -200,14 +231,15 @@ class FollowerState:
         broker_epoch: int,
     ) -> None:
         """Note a fetch that the leader read at `leader_log_end` (Rule 4)."""
+        self.keep_times()
         if fetch_offset >= leader_log_end:
-            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+            self._last_caught_up_ms = max(self._last_caught_up_ms, now_ms)
         elif fetch_offset >= self.last_fetch_leader_log_end:
-            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+            self._last_caught_up_ms = max(self._last_caught_up_ms, self._last_fetch_ms)
         self.log_start_offset = log_start_offset
         self.log_end_offset = fetch_offset
         self.last_fetch_leader_log_end = max(leader_log_end, self.last_fetch_leader_log_end)
-        self.last_fetch_ms = now_ms
+        self._last_fetch_ms = now_ms
         self.broker_epoch = broker_epoch
 
     def on_new_leader_epoch(
@@ -217,15 +249,16 @@ class FollowerState:
 
         A leader that succeeds itself keeps where the follower stood; a new one knows nothing.
         """
-        self.last_caught_up_ms = now_ms if in_isr else NEVER_MS
+        assert self.pulse is None, "a new reign unsettles everything first"
+        self._last_caught_up_ms = now_ms if in_isr else NEVER_MS
         if reelected:
             self.last_fetch_leader_log_end = leader_log_end
-            self.last_fetch_ms = now_ms if in_isr else NEVER_MS
+            self._last_fetch_ms = now_ms if in_isr else NEVER_MS
         else:
             self.log_start_offset = NO_OFFSET
             self.log_end_offset = NO_OFFSET
             self.last_fetch_leader_log_end = NO_OFFSET
-            self.last_fetch_ms = NEVER_MS
+            self._last_fetch_ms = NEVER_MS
             self.broker_epoch = None
 
     def lag_ms(self, now_ms: int) -> int:

@@ -45,6 +45,7 @@ from replication.isr import (
 )
 from replication.metadata import MetadataImage, PartitionRegistration
 from replication.replica_selector import PartitionView, ReplicaSelector, ReplicaView
+from replication.settled import Settled
 from storage.log import Log
 from storage.types import LeaderEpoch, Offset, TopicPartition
 
@@ -94,6 +95,7 @@ class Leadership:
     epoch_start: Offset = -1
     """Where the log ended when this reign began."""
     followers: dict[int, FollowerState] = attrs.field(factory=dict)
+    settled: Settled = attrs.field(factory=Settled)
     failed_isr_updates: int = 0
 
     @property
@@ -314,6 +316,7 @@ class Leadership:
         match outcome:
             case Commit(isr, partition_epoch):
                 self.isr_state = Committed(isr)
+                self.settled.unsettle()
                 self.partition_epoch = partition_epoch
                 self.around.observer.isr_changed(self, pending.isr)
                 self.maybe_advance_high_watermark()

@@ -32,6 +32,7 @@ from replication.isr import Committed
 from replication.leadership import Leadership, Surroundings
 from replication.log_reader import LogReader
 from replication.metadata import PartitionRegistration
+from replication.settled import Settled, Watch
 from storage.append import LogAppendInfo
 from storage.errors import UnexpectedAppendOffsetError
 from storage.log import Log
@@ -74,10 +75,12 @@ class Partition:
     adding: tuple[int, ...] = ()
     leadership: Leadership | None = None
     reader: LogReader = attrs.field(init=False)
+    settled: Settled = attrs.field(factory=Settled, init=False)
     _partition_epoch: int = -1
 
     def __attrs_post_init__(self) -> None:
         self.reader = LogReader(self.log)
+        self.log.on_moved = self.settled.unsettle
 
     @property
     def is_leader(self) -> bool:
@@ -120,6 +123,7 @@ class Partition:
                 partition_epoch=registration.partition_epoch,
                 isr_state=Committed(frozenset(registration.isr)),
                 epoch_start=self.log.log_end_offset,
+                settled=self.settled,
             )
         leadership.install(registration)
         if self.leader_epoch > previous_epoch:
@@ -141,6 +145,7 @@ class Partition:
 
     def _install(self, registration: PartitionRegistration) -> None:
         assert registration.leader_epoch >= self.leader_epoch, "leader epochs only grow"
+        self.settled.unsettle()
         self.leader = registration.leader
         self.leader_epoch = registration.leader_epoch
         self.replicas = registration.replicas
@@ -283,6 +288,23 @@ class Partition:
                 broker_epoch=params.replica_epoch,
             )
         return answer
+
+    def may_settle(self, params: FetchParams, info: FetchInfo, answer: FetchPartitionData) -> bool:
+        """Whether the fetch that was just answered would be answered the same until something
+        here moves, and would tell of its follower nothing but the time.
+        """
+        at_end = info.fetch_offset == self.reader.end_for(params.isolation)
+        if not at_end or answer is not self.reader.idle(params.isolation):
+            return False
+        if params.from_follower:
+            # One outside the ISR may join with any fetch, once it is eligible.
+            return params.replica_id in self.isr
+        return self.leadership is None or self.around.selector is None
+
+    def settle(self, watch: Watch, params: FetchParams) -> None:
+        """Only where `may_settle` says so, and the fetch has been noted."""
+        follower = self._lead().followers[params.replica_id] if params.from_follower else None
+        self.settled.settle(watch, follower)
 
     def _preferred_replica(self, params: FetchParams, info: FetchInfo) -> int:
         """Only a leader sends consumers elsewhere, or they might be sent around in a circle."""

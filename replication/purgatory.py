@@ -45,6 +45,7 @@ class DelayedOperation(Protocol[Key_contra]):
 @attrs.define(eq=False)
 class _Watch(Generic[Key]):
     operation: DelayedOperation[Key]
+    keys: dict[Key, None]
     woken: trio.Event = attrs.Factory(trio.Event)
 
 
@@ -58,14 +59,14 @@ class Purgatory(Generic[Key]):
         self._on_bug = on_bug
         # Dictionaries for sets: woken in order of arrival, the same in every run.
         self._watches: dict[Key, dict[_Watch[Key], None]] = {}
-        self._waiting = 0
+        self._waiting: dict[DelayedOperation[Key], _Watch[Key]] = {}
         self.expired = 0
         """How many have run out of time (ExpiresPerSec counts these)."""
 
     @property
     def waiting(self) -> int:
         """How many operations wait (NumDelayedOperations)."""
-        return self._waiting
+        return len(self._waiting)
 
     @property
     def watched(self) -> int:
@@ -79,21 +80,26 @@ class Purgatory(Generic[Key]):
         if operation.satisfied():
             await trio.lowlevel.checkpoint()
             return True
-        watch = _Watch(operation)
-        watched = list(dict.fromkeys(keys))
-        for key in watched:
+        watch = _Watch(operation, dict.fromkeys(keys))
+        for key in watch.keys:
             self._watches.setdefault(key, {})[watch] = None
-        self._waiting += 1
+        self._waiting[operation] = watch
         try:
             # A peer may say any number.
             with self._clock.move_on_after(max(0, timeout_ms) / 1000):
                 await watch.woken.wait()
         finally:
-            self._waiting -= 1
-            self._forget(watch, watched)
+            del self._waiting[operation]
+            self._forget(watch)
         if not watch.woken.is_set():
             self.expired += 1
         return watch.woken.is_set()
+
+    def watch(self, operation: DelayedOperation[Key], key: Key) -> None:
+        """Ask `operation`, which waits, about `key` too from now on."""
+        watch = self._waiting[operation]
+        watch.keys[key] = None
+        self._watches.setdefault(key, {})[watch] = None
 
     def check(self, key: Key) -> int:
         """Something about `key` has changed: wake whom that satisfies; how many."""
@@ -101,7 +107,7 @@ class Purgatory(Generic[Key]):
         if not watches:
             return 0
         woken = 0
-        for watch in watches:
+        for watch in list(watches):
             if not watch.woken.is_set() and self._satisfied(watch, key):
                 watch.woken.set()
                 woken += 1
@@ -118,8 +124,8 @@ class Purgatory(Generic[Key]):
             self._on_bug(error)
             return True
 
-    def _forget(self, watch: _Watch[Key], keys: list[Key]) -> None:
-        for key in keys:
+    def _forget(self, watch: _Watch[Key]) -> None:
+        for key in watch.keys:
             watches = self._watches[key]
             watches.pop(watch, None)
             if not watches:

@@ -77,6 +77,10 @@ class LogHooks:
     cut: Callable[["LocalLog", Offset], None] = lambda _log, _offset: None
 
 
+def _unheard() -> None:
+    """Nobody has asked to be told."""
+
+
 @attrs.define(eq=False, kw_only=True)
 class LocalLog:
     file_system: FileSystem
@@ -91,6 +95,8 @@ class LocalLog:
     open_segments: OpenSegments
     failure: OSError | None = None
     closed: bool = False
+    # Told after its start, its end or its high watermark has moved.
+    on_moved: Callable[[], None] = _unheard
     # How often names in the directory have changed, and up to which of them it was synced.
     _name_changes: int = 1
     _name_changes_synced: int = 0
@@ -268,6 +274,7 @@ class LocalLog:
         self._truncations += 1
         self._cut_unsynced = True
         self._bound = None
+        self.on_moved()
 
     def _empty(self, *, log_end_offset: Offset, log_start_offset: Offset) -> None:
         self.hooks.cut(self, log_end_offset)
@@ -278,6 +285,7 @@ class LocalLog:
         self._add_segment(log_end_offset, None)
         self._truncations += 1
         self._bound = None
+        self.on_moved()
 
     def _lower_marks(self, recovery_point: Offset, log_start_offset: Offset) -> None:
         marks = self.recovery_point, self.log_start_offset

@@ -218,6 +218,7 @@ class Log(MarkedLog):
                 self._append_group(records, group, wall_ms)
         except OSError as error:  # as in `_writing`, which costs what a small append does
             raise self.fail(error) from error
+        self.on_moved()
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush()
         return append_info(batches, log_start_offset=self.log_start_offset, append_time=append_time)

@@ -143,6 +143,7 @@ class MarkedLog(LocalLog):
         self.high_watermark = offset
         self.producers.on_high_watermark_updated(offset)
         self.hooks.high_watermark_moved(self)
+        self.on_moved()
         return True
 
     def assign_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
@@ -164,6 +165,7 @@ class MarkedLog(LocalLog):
         self.log_start_offset = offset
         self.leader_epoch_cache.truncate_from_start(offset)
         self.producers.on_log_start_offset_incremented(offset)
+        self.on_moved()
         return True
 
     def delete_segments_below_log_start(self) -> int:

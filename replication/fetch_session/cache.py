@@ -1,25 +1,16 @@
-"""A leader's fetch sessions (KIP-227): what each wants, what it was told, who keeps a slot.
+"""A leader's fetch sessions (KIP-227): who keeps a slot.
 
-Rule 1: a partition is told again when it has records, an error, a diverging epoch or a
-preferred replica, or when its high watermark or log start is not what was told last.
-One that was told with records moves to the end, so that the next ones get their turn.
-
-Rule 2: slots are scarce and followers matter more than consumers. A full shard gives up
+Rule 1: slots are scarce and followers matter more than consumers. A full shard gives up
 a session that is idle; else one that a follower (privileged) or a larger and older
 demand may displace; else the newcomer goes without and keeps sending full requests.
 
-Rule 3: ids are split over the shards by range, so that an id alone tells its shard.
-
-A session keeps the (partition, wanted) pair that a read needs, built when the request
-that named it came. A thousand idle partitions then cost a fetch one list, no new pairs.
+Rule 2: ids are split over the shards by range, so that an id alone tells its shard.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import attrs
 
-from replication.errors import ErrorCode
 from replication.events import (
     EventSink,
     FetchSessionClosed,
@@ -27,121 +18,17 @@ from replication.events import (
     FetchSessionOpened,
     ignore,
 )
-from replication.fetch_data import Answers, FetchInfo, FetchPartitionData, TopicIdPartition, Wanted
-from replication.fetch_session import INITIAL_EPOCH, next_epoch
-from storage.types import NO_OFFSET, NO_TOPIC_ID, Offset, TopicId
+from replication.fetch_session.session import CachedPartition, FetchSession, PartitionKey
 
 SHARDS = 8
 EVICTION_MS = 120_000
 _MAX_ID = 2**31 - 1
-
-PartitionKey: TypeAlias = tuple[TopicId | str | None, int]
 
 
 class Chance(Protocol):
     """What a cache needs of a `random.Random`."""
 
     def randrange(self, start: int, stop: int) -> int: ...
-
-
-def partition_key(partition: TopicIdPartition) -> PartitionKey:
-    """By topic id where there is one, else by name; the two never meet."""
-    if partition.topic_id != NO_TOPIC_ID:
-        return (partition.topic_id, partition.partition)
-    return (partition.topic, partition.partition)
-
-
-@attrs.define(eq=False)
-class CachedPartition:
-    """One partition of a session: what is wanted of it, and what was told last."""
-
-    wanted: tuple[TopicIdPartition, FetchInfo]
-    high_watermark: Offset = NO_OFFSET
-    log_start_offset: Offset = NO_OFFSET
-
-    def resolve_name(self, topic_names: Mapping[TopicId, str]) -> None:
-        """Fill in a name that was unknown; a known one is never replaced."""
-        partition, info = self.wanted
-        if partition.topic is None and (name := topic_names.get(partition.topic_id)) is not None:
-            self.wanted = (partition._replace(topic=name), info)
-
-    def tell(self, answer: FetchPartitionData) -> bool:
-        """Whether `answer` says something new (Rule 1); remembers it as told."""
-        changed = (
-            answer.records_size > 0
-            or answer.high_watermark != self.high_watermark
-            or answer.log_start_offset != self.log_start_offset
-            or answer.preferred_read_replica >= 0
-            or answer.diverging_epoch is not None
-            or answer.error is not ErrorCode.NONE
-        )
-        if changed:
-            self.high_watermark = answer.high_watermark
-            self.log_start_offset = answer.log_start_offset
-            if answer.error is not ErrorCode.NONE:
-                # So that the first answer after the error is told, whatever it says.
-                self.high_watermark = NO_OFFSET
-        return changed
-
-
-@attrs.define(eq=False, kw_only=True)
-class FetchSession:
-    session_id: int
-    privileged: bool
-    uses_topic_ids: bool
-    partitions: dict[PartitionKey, CachedPartition]
-    created_ms: int
-    last_used_ms: int
-    epoch: int = next_epoch(INITIAL_EPOCH)
-    cached_size: int = 0
-    evictable_by_privileged: bool = False
-    evictable_by_all: bool = False
-    unnamed: int = 0
-    """How many of its partitions have no name yet."""
-
-    @property
-    def eviction_key(self) -> tuple[bool, int, int]:
-        return (self.privileged, self.cached_size, self.session_id)
-
-    def update(self, wanted: Wanted, forgotten: Iterable[TopicIdPartition]) -> None:
-        for pair in wanted:
-            key = partition_key(pair[0])
-            known = self.partitions.get(key)
-            if known is None:
-                self.partitions[key] = CachedPartition(pair)
-                self.unnamed += pair[0].topic is None
-            elif known.wanted[0].topic is None:
-                known.wanted = pair
-            else:
-                known.wanted = (known.wanted[0], pair[1])
-        for partition in forgotten:
-            self.partitions.pop(partition_key(partition), None)
-
-    def wanted(self, topic_names: Mapping[TopicId, str]) -> Wanted:
-        """Every partition, in the order of the session; unknown names are looked up again."""
-        if self.unnamed:
-            for cached in self.partitions.values():
-                cached.resolve_name(topic_names)
-            self.unnamed = sum(
-                cached.wanted[0].topic is None for cached in self.partitions.values()
-            )
-        return [cached.wanted for cached in self.partitions.values()]
-
-    def changed(self, answers: Answers) -> Answers:
-        """Those of `answers` that say something new."""
-        partitions = self.partitions
-        told = []
-        for pair in answers:
-            key = partition_key(pair[0])
-            cached = partitions[key]
-            if cached.tell(pair[1]):
-                told.append(pair)
-                if pair[1].records_size > 0:
-                    partitions[key] = partitions.pop(key)
-        return told
-
-
-# The cache.
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -183,6 +70,7 @@ class CacheShard:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.partitions -= session.cached_size
+            session.close()
         return session
 
     def touch(self, session: FetchSession, now_ms: int) -> None:
@@ -233,7 +121,7 @@ class CacheShard:
                 return session_id
 
     def _evict(self, newcomer: tuple[bool, int, int], *, privileged: bool, now_ms: int) -> bool:
-        """Free a slot for `newcomer` (Rule 2). A shard is small; scanning it is fine."""
+        """Free a slot for `newcomer` (Rule 1). A shard is small; scanning it is fine."""
         sessions = self._sessions.values()
         idlest = min(sessions, key=lambda each: (each.last_used_ms, each.session_id), default=None)
         if idlest is None:

@@ -10,7 +10,7 @@
 A session that is told to forget its last partition is closed, and answered without one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Protocol
 
 import attrs
@@ -23,12 +23,8 @@ from replication.fetch_session import (
     INVALID_SESSION_ID,
     next_epoch,
 )
-from replication.fetch_session.cache import (
-    CachedPartition,
-    FetchSession,
-    FetchSessionCache,
-    partition_key,
-)
+from replication.fetch_session.cache import FetchSessionCache
+from replication.fetch_session.session import CachedPartition, FetchSession, partition_key
 from storage.types import TopicId
 
 _TOPIC_IDS_SINCE = 13
@@ -49,6 +45,10 @@ class FetchContext(Protocol):
     def wanted(self) -> Wanted:
         """The partitions to read, in order; one without a name is answered UNKNOWN_TOPIC_ID."""
 
+    @property
+    def session(self) -> FetchSession | None:
+        """The one in which what has been read may be settled."""
+
     def response(self, answers: Answers) -> SessionResponse:
         """What to say, given an answer for every partition of `wanted()`."""
 
@@ -59,6 +59,7 @@ class FetchContext(Protocol):
 @attrs.frozen
 class SessionErrorContext:
     error: ErrorCode
+    session: None = None
 
     def wanted(self) -> Wanted:
         return []
@@ -74,6 +75,7 @@ class SessionErrorContext:
 @attrs.frozen
 class SessionlessContext:
     requested: Wanted
+    session: None = None
 
     def wanted(self) -> Wanted:
         return self.requested
@@ -92,6 +94,7 @@ class FullContext:
     is_follower: bool
     uses_topic_ids: bool
     now_ms: int
+    session: None = None
 
     def wanted(self) -> Wanted:
         return self.requested
@@ -167,8 +170,9 @@ class FetchManager:
         forgotten: Iterable[TopicIdPartition],
         topic_names: Mapping[TopicId, str],
         now_ms: int,
+        terms: Hashable = None,
     ) -> FetchContext:
-        """The table at the head of this module."""
+        """The table at the head of this module. `terms`: see FetchSession."""
         if session_epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
             if session_id != INVALID_SESSION_ID:
                 self.cache.remove(session_id)
@@ -192,6 +196,7 @@ class FetchManager:
         if not session.partitions:
             self.cache.remove(session_id)
             return SessionlessContext(wanted)
+        session.agree_on(terms)
         self.cache.touch(session, now_ms)
         session.epoch = next_epoch(session.epoch)
         return IncrementalContext(session=session, epoch=session_epoch, topic_names=topic_names)

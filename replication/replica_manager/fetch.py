@@ -16,11 +16,14 @@ Rule 4: a follower out of sync gets nothing of a throttled partition while the l
 is exceeded (KIP-73): no error, no records, and its fetch waits as if there were none.
 
 Rule 5: after the wait only those are read again that have moved since they were read, be it
-by this very fetch, or had records before. Of a thousand idle partitions nine hundred and
-ninety-nine have their answer already.
+by this very fetch, or had records before.
+
+Rule 6: what a session has settled is neither read nor waited for by name: the session says
+when one of it moves, and only then is the purgatory to ask about it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import attrs
 import trio
@@ -34,6 +37,7 @@ from replication.fetch_data import (
     TopicIdPartition,
     Wanted,
 )
+from replication.fetch_session.session import CachedPartition, FetchSession, partition_key
 from replication.net.seams import NodeClock
 from replication.partition import Partition
 from replication.purgatory import Purgatory
@@ -42,6 +46,9 @@ from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import code_of
 from storage.errors import KafkaStorageError, StorageError
 from storage.types import NO_TOPIC_ID, TopicPartition
+
+
+Asked: TypeAlias = tuple[TopicIdPartition, FetchInfo]
 
 
 @attrs.define(eq=False)
@@ -89,36 +96,72 @@ class FetchPath:
     quota: ReplicationQuota
     on_storage_failure: Callable[[Partition, KafkaStorageError], None]
 
-    async def fetch(self, params: FetchParams, wanted: Wanted) -> Answers:
-        answers = await self._fetch(params, wanted)
+    async def fetch(
+        self, params: FetchParams, wanted: Wanted, session: FetchSession | None = None
+    ) -> Answers:
+        """Answers for what is wanted, and for what moved meanwhile of what was settled in
+        `session`, in its order.
+        """
+        answers = await self._fetch(params, wanted, session)
         if params.from_follower and self.quota.throttles:
             sizes = {asked.topic_partition: answer.records_size for asked, answer in answers}
             self.quota.record(sizes, now_ms=self.clock.now_ms())
         return answers
 
-    async def _fetch(self, params: FetchParams, wanted: Wanted) -> Answers:
-        answers = self._read(params, wanted, note=True)
-        if params.max_wait_ms <= 0 or not wanted or _is_enough(params, answers):
+    async def _fetch(
+        self, params: FetchParams, wanted: Wanted, session: FetchSession | None
+    ) -> Answers:
+        if session is not None:
+            session.pulse.last_fetch_ms = self.clock.now_ms()
+        answers = self._read(params, wanted, session=session)
+        nothing = not wanted and not (session is not None and session.any_settled)
+        if params.max_wait_ms <= 0 or nothing or _is_enough(params, answers):
             await trio.lowlevel.checkpoint()
             return answers
         delayed = self._delayed(params, wanted, answers)
         # Without the regions: they would pin their files.
-        known = [
-            None
-            if answer.records is not None
-            or self._is_stale(asked, answer)
-            or self._is_held_back(params, asked.topic_partition)
-            else answer
-            for asked, answer in answers
-        ]
+        known = {
+            pair: answer
+            for pair, (asked, answer) in zip(wanted, answers, strict=True)
+            if not (
+                answer.records is not None
+                or self._is_stale(asked, answer)
+                or self._is_held_back(params, asked.topic_partition)
+            )
+        }
         del answers
-        await self.purgatory.wait(delayed, delayed.wanted, timeout_ms=params.max_wait_ms)
+        woken = await self._wait(delayed, session)
+        if session is not None and woken:
+            wanted = session.in_order(wanted + woken)
         if delayed.moved:
-            known = [
-                None if partition.topic_partition in delayed.moved else answer
-                for (partition, _), answer in zip(wanted, known, strict=True)
-            ]
-        return self._read(params, wanted, note=False, known=known)
+            known = {
+                pair: answer
+                for pair, answer in known.items()
+                if pair[0].topic_partition not in delayed.moved
+            }
+        return self._read(params, wanted, known=known)
+
+    async def _wait(self, delayed: DelayedFetch, session: FetchSession | None) -> Wanted:
+        """Until there is enough, or the time is up; what has been settled before and has moved."""
+        unsettled: dict[TopicPartition, CachedPartition] = {}
+
+        def on_unsettled(cached: CachedPartition) -> None:
+            topic_partition = cached.wanted[0].topic_partition
+            if topic_partition not in delayed.wanted:
+                unsettled[topic_partition] = cached
+                delayed.wanted[topic_partition] = cached.wanted[1]
+                self.purgatory.watch(delayed, topic_partition)
+
+        if session is not None:
+            session.listeners.append(on_unsettled)
+        try:
+            await self.purgatory.wait(
+                delayed, delayed.wanted, timeout_ms=delayed.params.max_wait_ms
+            )
+        finally:
+            if session is not None:
+                session.listeners.remove(on_unsettled)
+        return [cached.wanted for each, cached in unsettled.items() if each in delayed.moved]
 
     def _is_held_back(self, params: FetchParams, topic_partition: TopicPartition) -> bool:
         """ReplicaManager.shouldLeaderThrottle."""
@@ -139,25 +182,42 @@ class FetchPath:
         params: FetchParams,
         wanted: Wanted,
         *,
-        note: bool,
-        known: list[FetchPartitionData | None] | None = None,
+        session: FetchSession | None = None,
+        known: Mapping[Asked, FetchPartitionData] | None = None,
     ) -> Answers:
-        """Read those that have no answer in `known`."""
+        """Read those that have no answer in `known`; on arrival, while there is no such thing,
+        note where a follower stands, and settle in `session` what it has nothing to be told of.
+        """
         limit = params.max_bytes
         min_one = not params.hard_max_bytes
         answers: Answers = []
-        for index, (partition, info) in enumerate(wanted):
-            answer = None if known is None else known[index]
+        for pair in wanted:
+            partition, info = pair
+            answer = None if known is None else known.get(pair)
             if answer is None:
                 answer = self._read_one(
-                    params, partition, info, limit=limit, min_one=min_one, note=note
+                    params, partition, info, limit=limit, min_one=min_one, note=known is None
                 )
+                if session is not None:
+                    self._maybe_settle(session, params, partition, info, answer)
             if answer.records is not None:
                 size = answer.records.size
                 min_one = min_one and size == 0
                 limit = max(0, limit - size)
             answers.append((partition, answer))
         return answers
+
+    def _maybe_settle(
+        self,
+        session: FetchSession,
+        params: FetchParams,
+        asked: TopicIdPartition,
+        info: FetchInfo,
+        answer: FetchPartitionData,
+    ) -> None:
+        partition = self.hosted.find(asked.topic_partition)
+        if partition is not None and partition.may_settle(params, info, answer):
+            partition.settle(session.partitions[partition_key(asked)], params)
 
     def _read_one(
         self,

@@ -50,10 +50,17 @@ class HostedPartitions:
         self.online[partition.topic_partition] = partition
 
     def take_offline(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
-        self.online.pop(topic_partition, None)
+        self._put_down(topic_partition)
         self.offline[topic_partition] = topic_id
 
     def remove(self, topic_partition: TopicPartition) -> Partition | None:
         """It is not held here any more; the partition, if it was online."""
         self.offline.pop(topic_partition, None)
-        return self.online.pop(topic_partition, None)
+        return self._put_down(topic_partition)
+
+    def _put_down(self, topic_partition: TopicPartition) -> Partition | None:
+        """Whoever has it settled is to ask again, and will be told."""
+        partition = self.online.pop(topic_partition, None)
+        if partition is not None:
+            partition.settled.unsettle()
+        return partition

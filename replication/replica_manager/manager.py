@@ -1,6 +1,6 @@
 """This broker's replicas, and the tasks that look after them (the package's map: __init__)."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -10,6 +10,7 @@ from replication.config import BrokerConfig, DynamicBrokerConfig
 from replication.errors import ErrorCode, KafkaError
 from replication.events import EventSink, HighWatermarkReporter, PartitionFailed, ignore
 from replication.fetch_data import Answers, FetchParams, Isolation, Wanted
+from replication.fetch_session.session import FetchSession
 from replication.isr import IsrAnswer, IsrProposal, Pending
 from replication.leadership import Leadership, Surroundings
 from replication.list_offsets import offset_for_timestamp
@@ -291,12 +292,25 @@ class ReplicaManager:
         """
         return await self._delete_records.delete(offsets, timeout_ms=timeout_ms)
 
-    async def fetch_records(self, params: FetchParams, wanted: Wanted) -> Answers:
+    async def fetch_records(
+        self, params: FetchParams, wanted: Wanted, session: FetchSession | None = None
+    ) -> Answers:
         """Read every partition that is wanted, after waiting for `params.min_bytes` if need be.
 
-        One answer per partition, in the order of `wanted`; each of them has a name.
+        One answer per partition, in the order of `wanted`; each of them has a name. In a session
+        `wanted` is what is not settled there, and what moves meanwhile is answered too.
         """
-        return await self._fetch.fetch(params, wanted)
+        return await self._fetch.fetch(params, wanted, session)
+
+    def fetch_terms(self, params: FetchParams) -> Hashable:
+        """What every answer to such a fetch depends on, beside the partitions."""
+        return (
+            params.replica_id,
+            params.replica_epoch,
+            self._around.metadata().broker_epoch(params.replica_id),
+            params.isolation,
+            params.leader_only,
+        )
 
     def list_offsets(
         self,

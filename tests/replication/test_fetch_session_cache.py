@@ -20,12 +20,7 @@ from replication.fetch_data import (
     Wanted,
 )
 from replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, INVALID_SESSION_ID
-from replication.fetch_session.cache import (
-    CachedPartition,
-    CacheShard,
-    FetchSessionCache,
-    partition_key,
-)
+from replication.fetch_session.cache import CacheShard, FetchSessionCache
 from replication.fetch_session.context import (
     FetchContext,
     FetchManager,
@@ -35,6 +30,7 @@ from replication.fetch_session.context import (
     SessionlessContext,
     SessionResponse,
 )
+from replication.fetch_session.session import CachedPartition, partition_key
 from storage.file_region import FileRegion
 from storage.filesystem import OsFile
 from storage.types import NO_TOPIC_ID, OffsetAndEpoch

@@ -55,7 +55,7 @@ async def fetch(node: BrokerNode, context: RequestContext, request: FetchRequest
     if params.from_follower:
         await _catch_up_with(node, context, request)
     image = node.metadata.image
-    session = node.fetch_sessions.new_context(
+    asked = node.fetch_sessions.new_context(
         session_id=request.session_id,
         session_epoch=request.session_epoch,
         is_follower=params.from_follower,
@@ -64,10 +64,13 @@ async def fetch(node: BrokerNode, context: RequestContext, request: FetchRequest
         forgotten=_forgotten(image, request, version=context.version),
         topic_names=image.topic_names_by_id,
         now_ms=node.clock.now_ms(),
+        terms=node.replica_manager.fetch_terms(params),
     )
-    readable, unreadable = _sort_out(image, session.wanted())
-    answers = await node.replica_manager.fetch_records(params, readable) if readable else []
-    told = session.response(answers + unreadable)
+    readable, unreadable = _sort_out(image, asked.wanted())
+    answers: Answers = []
+    if readable or (asked.session is not None and asked.session.any_settled):
+        answers = await node.replica_manager.fetch_records(params, readable, asked.session)
+    told = asked.response(answers + unreadable)
     return FetchResponse(
         error_code=told.error,
         session_id=told.session_id,
