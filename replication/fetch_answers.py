@@ -111,6 +111,7 @@ class AnswerProcessor:
         """False where these bytes must be fetched again. What else goes wrong fails `tp`."""
         try:
             high_watermark = self._replicas.high_watermark(tp)
+            self._states.touch(tp)  # its log may start elsewhere now
             appended = self._replicas.process_partition_data(tp, state.fetch_offset, data)
             if self._replicas.high_watermark(tp) != high_watermark:
                 self._high_watermarks_moved.append(tp)

@@ -19,6 +19,10 @@ everybody in turn:
 
 Rule 4: truncation rebuilds the order, the partitions of a topic together and topics in
 order of first sight: a request names a topic once for each run of its partitions.
+
+Rule 5: a fetcher builds its next request from what has changed since the last. Every change of
+a state is noted here; what else a request says of a partition (where its log starts) is told
+by `touch`.
 """
 
 import enum
@@ -120,9 +124,17 @@ def initial_state(
 
 @attrs.define
 class PartitionStates:
-    """The states of one fetcher's partitions, in round-robin order."""
+    """The states of one fetcher's partitions, in round-robin order.
+
+    Beside them, which of them somebody must look at: a round of a fetcher whose partitions are
+    idle should not cost more for having many of them (Rule 5).
+    """
 
     _states: dict[TopicPartition, PartitionFetchState] = attrs.field(factory=dict)
+    _changed: dict[TopicPartition, None] = attrs.field(factory=dict, init=False)
+    _truncating: dict[TopicPartition, None] = attrs.field(factory=dict, init=False)
+    _delayed: dict[TopicPartition, None] = attrs.field(factory=dict, init=False)
+    _behind: dict[TopicPartition, None] = attrs.field(factory=dict, init=False)
 
     def __len__(self) -> int:
         return len(self._states)
@@ -144,13 +156,20 @@ class PartitionStates:
         """Replace the state of a known partition where it stands."""
         assert partition in self._states, f"{partition} has no place to keep"
         self._states[partition] = state
+        self._note(partition, state)
 
     def update_and_move_to_end(self, partition: TopicPartition, state: PartitionFetchState) -> None:
         self._states.pop(partition, None)
         self._states[partition] = state
+        self._note(partition, state)
 
     def remove(self, partition: TopicPartition) -> PartitionFetchState | None:
-        return self._states.pop(partition, None)
+        state = self._states.pop(partition, None)
+        if state is not None:
+            self._changed[partition] = None
+            for index in (self._truncating, self._delayed, self._behind):
+                index.pop(partition, None)
+        return state
 
     def delay(self, partition: TopicPartition, *, until: float, now: float) -> bool:
         """Ask nothing about `partition` for a while; False if gone, or delayed already."""
@@ -168,17 +187,48 @@ class PartitionStates:
         self._states = {
             partition: state for group in by_topic.values() for partition, state in group.items()
         }
+        for partition in changed:
+            if partition in self._states:
+                self._note(partition, self._states[partition])
+
+    # What must be looked at.
+
+    def touch(self, partition: TopicPartition) -> None:
+        """What is asked of it depends on more than its state, and that has changed."""
+        self._changed[partition] = None
+
+    def _note(self, partition: TopicPartition, state: PartitionFetchState) -> None:
+        self._changed[partition] = None
+        _keep(self._truncating, partition, member=state.state is ReplicaState.TRUNCATING)
+        _keep(self._delayed, partition, member=state.delayed_until is not None)
+        _keep(self._behind, partition, member=not state.is_replica_in_sync)
+
+    def take_changed(self, now: float) -> list[TopicPartition]:
+        """Those of which something else may have to be asked than when this was last called:
+        changed, gone, no longer delayed, or behind, which may be throttled or not.
+        """
+        due = [tp for tp in self._delayed if not self._states[tp].is_delayed(now)]
+        for partition in due:
+            del self._delayed[partition]
+        changed, self._changed = self._changed, {}
+        return list(dict.fromkeys([*changed, *due, *self._behind]))
+
+    def truncating(self, now: float) -> list[tuple[TopicPartition, PartitionFetchState]]:
+        """Those that are to be cut before they may be fetched."""
+        states = ((tp, self._states[tp]) for tp in self._truncating)
+        return [(tp, state) for tp, state in states if state.is_truncating(now)]
 
     def next_deadline(self, now: float) -> float | None:
         """When the first delayed partition falls due; None while none is delayed."""
-        return min(
-            (
-                state.delayed_until
-                for state in self._states.values()
-                if state.delayed_until is not None and now < state.delayed_until
-            ),
-            default=None,
-        )
+        deadlines = (self._states[tp].delayed_until for tp in self._delayed)
+        return min((each for each in deadlines if each is not None and now < each), default=None)
+
+
+def _keep(index: dict[TopicPartition, None], partition: TopicPartition, *, member: bool) -> None:
+    if member:
+        index[partition] = None
+    else:
+        index.pop(partition, None)
 
 
 @attrs.define

@@ -159,6 +159,11 @@ class ReplicaFetcher:
         self._partitions.update_topic_ids(topic_ids)
         self._wakeup.set()
 
+    def log_start_moved(self, partition: TopicPartition) -> None:
+        """Elsewhere than by an answer: the leader is to hear of it with the next request."""
+        if partition in self.states:
+            self.states.touch(partition)
+
     @property
     def states(self) -> PartitionStates:
         """Where each partition stands; for looking at."""
@@ -248,18 +253,31 @@ class ReplicaFetcher:
             await self.process_fetch_request(data)
 
     def _build_fetch(self) -> FetchRequestData:
+        """In an open session only what may have changed is looked at."""
         now = self.clock.now()
-        wanted: dict[TopicPartition, WantedPartition] = {}
+        changed = self.states.take_changed(now)
+        if self.session.next_metadata.is_full:
+            wanted = self._wanted_now(self.states.partitions(), now)
+            return self.session.build({tp: each for tp, each in wanted.items() if each is not None})
+        return self.session.build_changes(self._wanted_now(changed, now))
+
+    def _wanted_now(
+        self, partitions: Iterable[TopicPartition], now: float
+    ) -> dict[TopicPartition, WantedPartition | None]:
+        """What is to be asked of each; None: nothing."""
+        wanted: dict[TopicPartition, WantedPartition | None] = {}
         errors: list[TopicPartition] = []
-        for tp, state in self.states.items():
-            if not state.is_ready_for_fetch(now) or self._holds_back(tp, state):
+        for tp in partitions:
+            wanted[tp] = None
+            state = self.states.get(tp)
+            if state is None or not state.is_ready_for_fetch(now) or self._holds_back(tp, state):
                 continue
             try:
                 wanted[tp] = self._wanted(tp, state)
             except (StorageError, UnderstudyError):
                 errors.append(tp)
         self._partitions.delay(errors)
-        return self.session.build(wanted)
+        return wanted
 
     def _holds_back(self, tp: TopicPartition, state: PartitionFetchState) -> bool:
         return not state.is_replica_in_sync and self.is_throttled(tp)
@@ -283,7 +301,7 @@ class ReplicaFetcher:
         now = self.clock.now()
         if not self.states:
             await self._news()
-        elif any(state.is_truncating(now) for _, state in self.states.items()):
+        elif self.states.truncating(now):
             await trio.lowlevel.checkpoint()  # half truncated: go on at once
         else:
             deadline = self.states.next_deadline(now)

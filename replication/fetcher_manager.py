@@ -208,6 +208,11 @@ class ReplicaFetcherManager:
                 return fetcher
         return None
 
+    def log_start_moved(self, partition: TopicPartition) -> None:
+        """Records have been let go of here, and not because the leader said so."""
+        for fetcher in self.fetchers.values():
+            fetcher.log_start_moved(partition)
+
     # -- fetchers -------------------------------------------------------------
 
     def _fetcher_for(self, leader: BrokerEndPoint, fetcher_id: int) -> ReplicaFetcher:

@@ -61,7 +61,7 @@ class Truncator:
     async def maybe_truncate(self) -> None:
         """Cut what must be cut first. ProtocolError where the leader answers something else."""
         now = self.partitions.clock.now()
-        truncating = [(tp, s) for tp, s in self._states.items() if s.is_truncating(now)]
+        truncating = self._states.truncating(now)
         if not truncating:
             return
         for tp, state in truncating:
@@ -76,8 +76,8 @@ class Truncator:
         now = self.partitions.clock.now()
         with_epochs: dict[TopicPartition, EpochWanted] = {}
         cut: dict[TopicPartition, PartitionFetchState] = {}
-        for tp, state in list(self._states.items()):
-            if not state.is_truncating(now) or state.needs_offset:
+        for tp, state in self._states.truncating(now):
+            if state.needs_offset:
                 continue
             try:
                 latest = self._replicas.latest_epoch(tp)

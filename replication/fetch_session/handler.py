@@ -22,7 +22,7 @@ and the old id forgotten beside it; below v13, where names are all there is, it 
 because forgetting the name would take the new one with it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
 import attrs
@@ -192,47 +192,80 @@ class FetchSessionHandler:
     session_topic_names: dict[TopicId, str] = attrs.field(factory=dict)
     rejection: str | None = None
     """Why the last answer was thrown away; for the log."""
+    _topic_sizes: dict[TopicId, int] = attrs.field(factory=dict)
+    _without_id: int = 0
 
     # -- asking ---------------------------------------------------------------
 
     def build(self, wanted: Mapping[TopicPartition, WantedPartition]) -> FetchRequestData:
         """The next request, given everything that is wanted now, in order."""
-        with_ids = all(partition.topic_id != NO_TOPIC_ID for partition in wanted.values())
-        if self.next_metadata.is_full:
-            self.session_partitions = dict(wanted)
-            data = self._request(self.session_partitions, with_ids=with_ids)
-        else:
-            data = self._build_incremental(wanted, with_ids=with_ids)
-        self.session_topic_names = (
-            {partition.topic_id: topic for (topic, _), partition in wanted.items()}
-            if data.can_use_topic_ids
-            else {}
-        )
-        return data
-
-    def _build_incremental(
-        self, wanted: Mapping[TopicPartition, WantedPartition], *, with_ids: bool
-    ) -> FetchRequestData:
         session = self.session_partitions
-        to_send = {tp: new for tp, new in wanted.items() if tp not in session}
+        if not self.next_metadata.is_full:
+            left_or_stayed = {tp: wanted.get(tp) for tp in session}
+            joined = {tp: new for tp, new in wanted.items() if tp not in session}
+            return self.build_changes({**left_or_stayed, **joined})
+        self.session_partitions = {}
+        self.session_topic_names = {}
+        self._topic_sizes = {}
+        self._without_id = 0
+        for tp, new in wanted.items():
+            self._join(tp, new)
+        return self._request(self.session_partitions, with_ids=not self._without_id)
+
+    def build_changes(
+        self, changes: Mapping[TopicPartition, WantedPartition | None]
+    ) -> FetchRequestData:
+        """The next request of an open session, given what is wanted now of those that may have
+        changed; None: no more. All others are wanted as they were.
+        """
+        assert not self.next_metadata.is_full, "a full request names everything"
+        session = self.session_partitions
+        joined: dict[TopicPartition, WantedPartition] = {}
+        altered: dict[TopicPartition, WantedPartition] = {}
         to_forget: list[ForgottenPartition] = []
         to_replace: list[ForgottenPartition] = []
-        for tp, old in list(session.items()):
-            new = wanted.get(tp)
+        for tp, new in changes.items():
+            old = session.get(tp)
+            if old == new:
+                continue
+            if old is not None:
+                self._count_out(old)
             if new is None:
+                assert old is not None, "only what was there can leave"
                 del session[tp]
                 to_forget.append(ForgottenPartition(tp, old.topic_id))
-                # The leader knows it by name alone, so it must be forgotten by name.
-                with_ids = with_ids and old.topic_id != NO_TOPIC_ID
-            elif new != old:
-                session[tp] = to_send[tp] = new
-                if NO_TOPIC_ID not in {old.topic_id, new.topic_id} and old.topic_id != new.topic_id:
-                    to_replace.append(ForgottenPartition(tp, old.topic_id))
-        for tp, new in to_send.items():
-            session[tp] = new
+                continue
+            (altered if old is not None else joined)[tp] = new
+            self._join(tp, new)
+            ids = {new.topic_id} if old is None else {old.topic_id, new.topic_id}
+            if old is not None and len(ids) > 1 and NO_TOPIC_ID not in ids:
+                to_replace.append(ForgottenPartition(tp, old.topic_id))
+        # What the leader knows by name alone must be forgotten by name.
+        forgets_by_name = any(each.topic_id == NO_TOPIC_ID for each in to_forget)
         return self._request(
-            to_send, with_ids=with_ids, to_forget=tuple(to_forget), to_replace=tuple(to_replace)
+            {**joined, **altered},
+            with_ids=not self._without_id and not forgets_by_name,
+            to_forget=tuple(to_forget),
+            to_replace=tuple(to_replace),
         )
+
+    def _join(self, tp: TopicPartition, new: WantedPartition) -> None:
+        """One that was there keeps its place."""
+        self.session_partitions[tp] = new
+        if new.topic_id == NO_TOPIC_ID:
+            self._without_id += 1
+            return
+        self.session_topic_names[new.topic_id] = tp.topic
+        self._topic_sizes[new.topic_id] = self._topic_sizes.get(new.topic_id, 0) + 1
+
+    def _count_out(self, old: WantedPartition) -> None:
+        if old.topic_id == NO_TOPIC_ID:
+            self._without_id -= 1
+            return
+        self._topic_sizes[old.topic_id] -= 1
+        if not self._topic_sizes[old.topic_id]:
+            del self._topic_sizes[old.topic_id]
+            del self.session_topic_names[old.topic_id]
 
     def _request(
         self,
@@ -328,7 +361,7 @@ class FetchSessionHandler:
     ) -> str | None:
         """What is wrong with a full answer, which must name exactly what was asked for."""
         answered = list(answered)
-        omitted = find_missing(self.session_partitions, answered)
+        omitted = find_missing(self.session_partitions, set(answered))
         problems = [self.verify_incremental(answered, unknown_ids)]
         problems.append(f"omitted {_names(omitted)}" if omitted else None)
         return ", ".join(problem for problem in problems if problem) or None
@@ -345,11 +378,10 @@ class FetchSessionHandler:
 
 
 def find_missing(
-    wanted: Iterable[TopicPartition], found: Iterable[TopicPartition]
+    wanted: Iterable[TopicPartition], found: Container[TopicPartition]
 ) -> list[TopicPartition]:
     """What of `wanted` is not in `found`, in order."""
-    known = set(found)
-    return [partition for partition in wanted if partition not in known]
+    return [partition for partition in wanted if partition not in found]
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:

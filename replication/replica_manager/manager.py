@@ -135,7 +135,7 @@ class ReplicaManager:
             offload=seams.offload,
             sink=sink,
             one_change_at_a_time=self._one_change_at_a_time,
-            log_start_moved=self.fetch_purgatory.check,
+            log_start_moved=self._on_old_segments_deleted,
             on_storage_failure=self._on_log_failure,
         )
         self.quotas = ReplicationQuotas.measured_over(
@@ -428,6 +428,12 @@ class ReplicaManager:
         self.produce_purgatory.check(topic_partition)
         self.fetch_purgatory.check(topic_partition)
         self.delete_records_purgatory.check(topic_partition)
+
+    def _on_old_segments_deleted(self, topic_partition: TopicPartition) -> None:
+        """Who fetches here is told with the next answer, whom we fetch from by our next fetch."""
+        self.fetch_purgatory.check(topic_partition)
+        if self._roles is not None:
+            self._roles.fetchers.log_start_moved(topic_partition)
 
     def _on_log_failure(self, partition: Partition, error: StorageError) -> None:
         self._on_failure(partition.topic_partition, partition.topic_id, error)

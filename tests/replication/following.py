@@ -120,13 +120,14 @@ def following(
     sessions: bool = False,
     backoff_ms: int = 1000,
     replica_id: int = 2,
+    make: type[ReplicaFetcher] = ReplicaFetcher,
 ) -> Following:
     leader, replicas = FakeLeader(fetch_version=fetch_version, sessions=sessions), FakeReplicas()
     failed, events = FailedPartitions(), list[Event]()
     bugs: list[BaseException] = []
     clock = TrioClock()
     metrics = MetricsRegistry(clock.now)
-    fetcher = ReplicaFetcher(
+    fetcher = make(
         name="ReplicaFetcherThread-0-1",
         leader=leader,
         replicas=replicas,

@@ -81,6 +81,9 @@ class Fetchers:
             self.failed.discard(each)
         return {}
 
+    def log_start_moved(self, partition: TopicPartition, /) -> None:
+        self.calls.append(f"log start of {partition}")
+
     def add_failed_partition(self, partition: TopicPartition, /) -> None:
         self.failed.add(partition)
 
