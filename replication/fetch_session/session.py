@@ -177,8 +177,13 @@ class FetchSession:
         return [cached.wanted for cached in unsettled]
 
     def in_order(self, wanted: Wanted) -> Wanted:
-        """The same, as they stand in the session."""
-        return sorted(wanted, key=lambda pair: self.partitions[partition_key(pair[0])].place)
+        """The same, as they stand in the session; first what another request has forgotten."""
+
+        def place(pair: tuple[TopicIdPartition, FetchInfo]) -> int:
+            cached = self.partitions.get(partition_key(pair[0]))
+            return -1 if cached is None else cached.place
+
+        return sorted(wanted, key=place)
 
     def changed(self, answers: Answers) -> Answers:
         """Those of `answers` that say something new."""

@@ -47,7 +47,6 @@ from replication.replica_manager.results import code_of
 from storage.errors import KafkaStorageError, StorageError
 from storage.types import NO_TOPIC_ID, TopicPartition
 
-
 Asked: TypeAlias = tuple[TopicIdPartition, FetchInfo]
 
 
