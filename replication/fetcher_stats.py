@@ -10,7 +10,7 @@ _GROUP = "kafka.server"
 _UNKNOWN_LAG = -1
 
 
-@attrs.define
+@attrs.define(eq=False)
 class FetcherStats:
     """Registered as long as the fetcher lives; a partition's lag as long as it is followed."""
 
@@ -25,28 +25,34 @@ class FetcherStats:
     def __attrs_post_init__(self) -> None:
         self.requests = self.registry.meter(self.name("RequestsPerSec"))
         self.appended_bytes = self.registry.meter(self.name("BytesPerSec"))
+        self.registry.family(self)
 
     def unregister(self) -> None:
         for name in ("RequestsPerSec", "BytesPerSec"):
             self.registry.remove(self.name(name))
-        for partition in list(self._lags):
-            self.forget_lag(partition)
+        self.registry.remove_family(self)
 
     def follow(self, partition: TopicPartition) -> None:
         """Show a lag for `partition`: not known yet, where it was not shown before."""
-        if partition not in self._lags:
-            self._lags[partition] = _UNKNOWN_LAG
-            self.registry.gauge(
-                self.lag_name(partition), lambda: self._lags.get(partition, _UNKNOWN_LAG)
-            )
+        self._lags.setdefault(partition, _UNKNOWN_LAG)
 
     def set_lag(self, partition: TopicPartition, lag: int) -> None:
-        self.follow(partition)
         self._lags[partition] = lag
 
     def forget_lag(self, partition: TopicPartition) -> None:
-        if self._lags.pop(partition, None) is not None:
-            self.registry.remove(self.lag_name(partition))
+        self._lags.pop(partition, None)
+
+    # The family of lags.
+
+    def names(self) -> list[MetricName]:
+        return [self.lag_name(partition) for partition in self._lags]
+
+    def read(self, name: MetricName) -> float | None:
+        tags = dict(name.tags)
+        number = tags.get("partition", "")
+        partition = TopicPartition(tags.get("topic", ""), int(number) if number.isdigit() else -1)
+        ours = name == self.lag_name(partition)
+        return self._lags.get(partition) if ours else None
 
     def max_lag(self) -> int:
         return max(self._lags.values(), default=0)

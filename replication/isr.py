@@ -25,6 +25,7 @@ or at the time of the fetch *before* it when this one reaches what was the log e
 A follower whose log end equals the leader's is caught up however long it is silent.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias, assert_never
 
@@ -82,6 +83,12 @@ class Committed:
     @property
     def maximal_isr(self) -> frozenset[int]:
         return self.isr
+
+
+@functools.lru_cache(maxsize=1024)
+def committed(isr: tuple[int, ...]) -> Committed:
+    """One object for all the partitions that have it, which are many and have few."""
+    return Committed(frozenset(isr))
 
 
 @attrs.frozen(eq=False)

@@ -36,6 +36,7 @@ from replication.isr import (
     PendingShrink,
     Resubmit,
     Revert,
+    committed,
     committed_end,
     effective_min_isr,
     is_eligible,
@@ -122,7 +123,7 @@ class Leadership:
         """What the controller has decided replaces what was asked of it."""
         self.leader_epoch = registration.leader_epoch
         self.partition_epoch = registration.partition_epoch
-        self.isr_state = Committed(frozenset(registration.isr))
+        self.isr_state = committed(registration.isr)
         others = [each for each in registration.replicas if each != self.around.broker_id]
         # A replica that stays keeps what is known of it.
         self.followers = {each: self.followers.get(each) or FollowerState() for each in others}

@@ -9,11 +9,16 @@ gauge lies longer than a missing one.
 Rule 2: reading is the reader's work. A gauge is a function that is called when somebody
 looks; a meter counts, and decays its one-minute rate when somebody looks.
 
+Rule 3: a number for each of many things (the lag of each followed partition) is one family:
+whoever counts them keeps them, and makes the names when somebody looks. A name with its tags
+is larger than what it names.
+
 A registry belongs to one broker. It holds no clock: it is handed the node's.
 """
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import attrs
 
@@ -76,6 +81,15 @@ class Meter:
 Gauge = Callable[[], float]
 
 
+class Family(Protocol):
+    """Gauges of one kind, by names that are made when they are asked for."""
+
+    def names(self) -> list[MetricName]: ...
+
+    def read(self, name: MetricName) -> float | None:
+        """None where `name` is none of these."""
+
+
 @attrs.define
 class MetricsRegistry:
     """One broker's meters and gauges."""
@@ -83,6 +97,14 @@ class MetricsRegistry:
     _now: Callable[[], float]
     _gauges: dict[MetricName, Gauge] = attrs.field(factory=dict)
     _meters: dict[MetricName, Meter] = attrs.field(factory=dict)
+    _families: list[Family] = attrs.field(factory=list)
+
+    def family(self, family: Family) -> None:
+        self._families.append(family)
+
+    def remove_family(self, family: Family) -> None:
+        """Nothing happens where it is not."""
+        self._families = [each for each in self._families if each is not family]
 
     def gauge(self, name: MetricName, read: Gauge) -> None:
         """Register, or replace, a number that is read when somebody looks."""
@@ -98,16 +120,26 @@ class MetricsRegistry:
         self._meters.pop(name, None)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._gauges or name in self._meters
+        if not isinstance(name, MetricName):
+            return False
+        families = any(each.read(name) is not None for each in self._families)
+        return name in self._gauges or name in self._meters or families
 
     def names(self) -> list[MetricName]:
-        return [*self._gauges, *self._meters]
+        families = [name for each in self._families for name in each.names()]
+        return [*self._gauges, *self._meters, *families]
 
     def read(self, name: MetricName) -> float:
         """A gauge's value, or a meter's count; KeyError where there is neither."""
         if name in self._gauges:
             return self._gauges[name]()
-        return self._meters[name].count
+        if name in self._meters:
+            return self._meters[name].count
+        for family in self._families:
+            value = family.read(name)
+            if value is not None:
+                return value
+        raise KeyError(name)
 
     def snapshot(self) -> Iterator[tuple[MetricName, float]]:
         for name in self.names():

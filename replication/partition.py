@@ -28,7 +28,7 @@ from replication.fetch_data import (
     FetchPartitionData,
     Isolation,
 )
-from replication.isr import Committed
+from replication.isr import committed
 from replication.leadership import Leadership, Surroundings
 from replication.log_reader import LogReader
 from replication.metadata import PartitionRegistration
@@ -121,7 +121,7 @@ class Partition:
                 min_insync_replicas=self.min_insync_replicas,
                 leader_epoch=registration.leader_epoch,
                 partition_epoch=registration.partition_epoch,
-                isr_state=Committed(frozenset(registration.isr)),
+                isr_state=committed(registration.isr),
                 epoch_start=self.log.log_end_offset,
                 settled=self.settled,
             )

@@ -56,6 +56,11 @@ def partition_of(event: Event) -> object:
     return getattr(event, "partition", None)
 
 
+def told_of(answer: FetchPartitionData) -> tuple[object, ...]:
+    """What a consumer keeps of an answer, beside its records."""
+    return answer.error, answer.high_watermark, answer.log_start_offset
+
+
 @attrs.define
 class Asker:
     """A follower, or a consumer, with a session: what it wants, and what it was told."""
@@ -68,6 +73,8 @@ class Asker:
     session_id: int = 0
     session_epoch: int = 0
     replica_epoch: int = -1
+    view: dict[int, tuple[object, ...]] = attrs.field(factory=dict)
+    """What it was told last of each."""
 
     def want(self, number: int) -> None:
         self.offsets.setdefault(number, 0)
@@ -80,6 +87,9 @@ class Asker:
             self.forgotten.add(number)
 
     def take(self, response: SessionResponse) -> None:
+        if not self.session_epoch:
+            self.view.clear()
+        self.view |= {tp.partition: told_of(answer) for tp, answer in response.partitions}
         if response.error != 0 or (self.session_epoch and not response.session_id):
             self.session_id, self.session_epoch = 0, 0
             return
@@ -189,7 +199,7 @@ class Side:
             )
         return {
             "partitions": known,
-            "askers": {each: attrs.astuple(asker)[1:3] for each, asker in self.askers.items()},
+            "askers": {each: (asker.offsets, asker.fresh) for each, asker in self.askers.items()},
             "told": self.told,
             # In order for each partition: the controller's answers for two come in any order.
             "events": {
@@ -414,10 +424,44 @@ def with_clock(todo: Steps) -> list[Side]:
     return trio.run(partial(run_twins, todo), clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(todo=steps)
 def test_a_settled_partition_is_told_what_an_eager_reader_would_be_told(todo: Steps) -> None:
     with_clock(todo)
+
+
+# A server without sessions.
+
+
+async def look_without_a_session(side: Side, asker: Asker) -> dict[int, tuple[object, ...]]:
+    params = side.params(asker, max_wait_ms=0, min_bytes=0)
+    wanted = [side.asked(asker, number) for number in sorted(asker.offsets)]
+    answers = await side.node.manager.fetch_records(params, wanted) if wanted else []
+    return {partition.partition: told_of(answer) for partition, answer in answers}
+
+
+async def compare_views(todo: Steps) -> None:
+    side = new_side(settles=True)
+    consumer = side.asker(CONSUMER)
+    async with side.node.running():
+        await side.node.learn(*registrations())
+        for number in range(PARTITIONS):
+            consumer.want(number)
+            side.asker(REMOTE).want(number)
+        for step in todo:
+            await carry_out([side], step)
+            expected = await look_without_a_session(side, consumer)
+            await side.round(CONSUMER)
+            if consumer.session_id:
+                shown = {number: consumer.view[number] for number in expected}
+                assert shown == expected, f"after {step}"
+
+
+@settings(max_examples=60, deadline=None)
+@given(todo=steps)
+def test_a_session_shows_what_a_server_without_sessions_would(todo: Steps) -> None:
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    trio.run(partial(compare_views, todo), clock=clock)
 
 
 def produced() -> Step:
