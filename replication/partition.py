@@ -47,6 +47,7 @@ _NOBODY: frozenset[int] = frozenset()
 class PartitionSnapshot:
     """Where one replica stands, for metrics, tests and people."""
 
+    topic_id: TopicId
     leader: int
     leader_epoch: LeaderEpoch
     partition_epoch: int
@@ -348,6 +349,7 @@ class Partition:
     def snapshot(self) -> PartitionSnapshot:
         leadership = self.leadership
         return PartitionSnapshot(
+            topic_id=self.topic_id,
             leader=self.leader,
             leader_epoch=self.leader_epoch,
             partition_epoch=self.partition_epoch,

@@ -4,6 +4,7 @@
     topic t replicas=b1,b2,b3 retention.ms=-1   t-0, led by b1; `/` begins another partition
     produce t-0 acks=1 one two                  one batch, and what it was told
     produce t-0 acks=all three &                the same, without waiting for the answer
+    produce t-0 acks=1 to=b1 four               to a broker that does not lead, or no longer
     answers                                     what those were told
     run 500ms                                   let time pass
 
@@ -52,7 +53,7 @@ from scenarios.arguments import (
 from scenarios.drawing import batches_of, draw
 from scenarios.script import ScriptError
 from scenarios.simulation.client import Acked, NoAnswer, Refused, SentBatch
-from scenarios.simulation.cluster import log_directory, node_name, partition_directory
+from scenarios.simulation.cluster import BROKER_PORT, log_directory, node_name, partition_directory
 from scenarios.simulation.ledger import loss_ledger
 from scenarios.stage import Stage
 from storage.types import TopicPartition
@@ -112,14 +113,18 @@ async def produce(stage: Stage, words: Words, options: Options) -> list[str]:
     where, *values = words[: len(words) - in_background] or [""]
     acks = _ACKS.get(options.pop("acks", "all"))
     timeout_ms = number_of(options.pop("timeout.ms", str(PRODUCE_TIMEOUT_MS)))
+    broker = options.pop("to", None)
     refuse_any([], options)
     if acks is None or not values:
         raise ScriptError("produce PARTITION acks=0|1|all VALUE...")
+    if broker is not None:
+        broker_id_of(stage, broker)
+    to = None if broker is None else (broker, BROKER_PORT)
     batch = stage.new_batch(partition_of(where), tuple(values), acks)
     if in_background:
-        stage.send_in_background(batch, timeout_ms=timeout_ms)
+        stage.send_in_background(batch, timeout_ms=timeout_ms, to=to)
         return []
-    await stage.client.send(batch, timeout_ms=timeout_ms)
+    await stage.client.send(batch, timeout_ms=timeout_ms, to=to)
     return [_outcome(batch)]
 
 

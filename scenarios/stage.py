@@ -16,7 +16,7 @@ from replication.events import fan_out
 from scenarios.report.recording import Recording
 from scenarios.script import ScriptError
 from scenarios.simulation.checkers import Checkers
-from scenarios.simulation.client import CLIENT, ReadRecord, SentBatch, StoryClient
+from scenarios.simulation.client import CLIENT, Address, ReadRecord, SentBatch, StoryClient
 from scenarios.simulation.cluster import (
     BROKER_PORT,
     CONTROLLER,
@@ -129,10 +129,12 @@ class Stage:
     def sent_to(self, partition: TopicPartition) -> list[SentBatch]:
         return [batch for batch in self.batches if batch.partition == partition]
 
-    def send_in_background(self, batch: SentBatch, *, timeout_ms: int) -> None:
+    def send_in_background(
+        self, batch: SentBatch, *, timeout_ms: int, to: Address | None = None
+    ) -> None:
         assert self._background is not None, "a cluster's story has a background"
         self._waiting.append(batch)
-        self._background.start_soon(partial(self.client.send, batch, timeout_ms=timeout_ms))
+        self._background.start_soon(partial(self.client.send, batch, timeout_ms=timeout_ms, to=to))
 
     async def answers(self) -> list[SentBatch]:
         """What was sent in the background, once all of it has an outcome."""

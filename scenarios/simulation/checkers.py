@@ -25,13 +25,20 @@ from collections.abc import Iterator
 
 import attrs
 
-from replication.events import BecameLeader, Event, IsrChanged, LeaderElected, LogTruncated
+from replication.events import (
+    BecameLeader,
+    Event,
+    IsrChanged,
+    LeaderElected,
+    LogTruncated,
+    TopicCreated,
+)
 from replication.partition import PartitionSnapshot
 from scenarios.drawing import batches_of
 from scenarios.simulation.cluster import SimulatedCluster, node_name, partition_directory
 from scenarios.simulation.trace import PowerCut
 from storage.record_batch import BatchHeader
-from storage.types import LeaderEpoch, Offset, TopicPartition
+from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
 
 
 class InvariantViolatedError(AssertionError):
@@ -61,6 +68,8 @@ class Checkers:
         factory=dict, init=False
     )
     _may_have_lost: set[TopicPartition] = attrs.field(factory=set, init=False)
+    # Of the topics that are there now; an older one of the same name is no concern of ours.
+    _topic_ids: dict[str, TopicId] = attrs.field(factory=dict, init=False)
     # Whose power failed since they last joined the ISR.
     _unsure: dict[TopicPartition, set[str]] = attrs.field(factory=dict, init=False)
 
@@ -72,6 +81,10 @@ class Checkers:
 
     def _watch(self, event: Event) -> None:
         match event:
+            case TopicCreated(topic=topic, topic_id=topic_id):
+                self._topic_ids[topic] = topic_id
+                for partition in [each for each in self._committed if each.topic == topic]:
+                    del self._committed[partition]
             case PowerCut(node=name):
                 for partition in self._committed:
                     self._unsure.setdefault(partition, set()).add(name)
@@ -169,7 +182,8 @@ class Checkers:
             replica_manager = getattr(broker, "replica_manager", None)  # none before it is up
             if replica_manager is not None:
                 for partition, snapshot in replica_manager.describe().items():
-                    yield name, partition, snapshot
+                    if snapshot.topic_id == self._topic_ids.get(partition.topic):
+                        yield name, partition, snapshot
 
     def _batches(self, name: str, partition: TopicPartition) -> list[BatchHeader]:
         assert self.cluster is not None, "only a cluster has replicas"

@@ -166,9 +166,9 @@ class StoryClient:
 
     # Producing.
 
-    async def send(self, batch: SentBatch, *, timeout_ms: int) -> None:
-        """Send it, and note what comes of it in its `outcome`."""
-        batch.outcome = await self._outcome(batch, timeout_ms)
+    async def send(self, batch: SentBatch, *, timeout_ms: int, to: Address | None = None) -> None:
+        """Send it, and note what comes of it in its `outcome`. `to`: whoever leads by now."""
+        batch.outcome = await self._outcome(batch, timeout_ms, to)
         self.sink(
             BatchAnswered(
                 partition=batch.partition,
@@ -178,7 +178,7 @@ class StoryClient:
             )
         )
 
-    async def _outcome(self, batch: SentBatch, timeout_ms: int) -> Outcome:
+    async def _outcome(self, batch: SentBatch, timeout_ms: int, to: Address | None) -> Outcome:
         timestamp = self.seams.clock.wall_ms()
         records = [Record(timestamp=timestamp, value=value.encode()) for value in batch.values]
         data = PartitionProduceData(index=batch.partition.partition, records=encode_batch(records))
@@ -188,7 +188,8 @@ class StoryClient:
             topic_data=[TopicProduceData(name=batch.partition.topic, partition_data=[data])],
         )
         try:
-            async with closing(await self.connect_to_leader(batch.partition)) as client:
+            connecting = self._connect(to) if to else self.connect_to_leader(batch.partition)
+            async with closing(await connecting) as client:
                 patience_ms = timeout_ms + CONNECT_TIMEOUT_MS
                 if batch.acks == 0:
                     await client.tell(request, version=PRODUCE_VERSION, timeout_ms=patience_ms)

@@ -20,6 +20,7 @@ shows what its own process would read.
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 
 import attrs
 import trio
@@ -35,6 +36,7 @@ from replication.metadata import MetadataImage, PartitionRegistration
 from scenarios.simulation.clock import SimulatedClock
 from scenarios.simulation.trace import PowerCut
 from scenarios.simulation.world import World
+from storage.errors import KafkaStorageError
 from storage.testing import FaultyFileSystem, SimulatedDisk
 from storage.testing.disk import DirectoryNode
 from storage.types import TopicPartition
@@ -70,6 +72,8 @@ class _Incarnation:
     """One life of a node."""
 
     node: Node
+    gave_up: Callable[["_Incarnation"], None]
+    """It was up, and its last log directory has failed: its process ends by itself."""
     killed: bool = False
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     ended: trio.Event = attrs.field(factory=trio.Event)
@@ -78,6 +82,9 @@ class _Incarnation:
         try:
             with self.scope:
                 await self.node.run(task_status=task_status)
+        except KafkaStorageError:
+            if not self.killed:
+                self.gave_up(self)
         except Exception:
             if not self.killed:
                 raise
@@ -246,8 +253,13 @@ class SimulatedCluster:
             sink=fan_out(self.world.sink(name), self.watcher),
             on_bug=on_bug,
         )
-        incarnation = _Incarnation(node=node)
+        incarnation = _Incarnation(node=node, gave_up=partial(self._gave_up, name))
         return incarnation
+
+    def _gave_up(self, name: str, incarnation: _Incarnation) -> None:
+        if self._alive.get(name) is incarnation:
+            del self._alive[name]
+            self.world.stopped(name)
 
 
 @asynccontextmanager
