@@ -148,6 +148,7 @@ class LogManager:
                     clean=directory.clean_shutdown is not None,
                     recovery_point=directory.recovery_points.get(topic_partition, 0),
                     log_start_offset=directory.log_start_offsets.get(topic_partition, 0),
+                    compacted_to=directory.cleaner_offsets.get(topic_partition, 0),
                     producer_id_expiration_ms=self.producer_id_expiration_ms,
                     hooks=self._hooks_of(directory),
                     open_segments=self.open_segments,

@@ -14,7 +14,8 @@ dirty again the next time.
 (Cleaner.doClean, Cleaner.buildOffsetMap, Cleaner.cleanSegments in Kafka.)
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import attrs
 
@@ -34,7 +35,7 @@ from storage.record_batch import BatchHeader
 from storage.records import read_marker
 from storage.segment import CLEANED_SUFFIX, Segment
 from storage.segment_file import CHUNK_SIZE, read_batches
-from storage.transaction_index import AbortedTransaction, aborted_between
+from storage.transaction_index import AbortedTransaction
 from storage.types import NO_OFFSET, Offset
 
 
@@ -75,33 +76,21 @@ class CleaningPlan:
 def plan(log: Log, dirty: DirtyRange, wall_ms: int) -> CleaningPlan:
     """On the loop. The regions keep the files until the round is over."""
     segments = list(log.segments)
-    ends = [each.base_offset for each in segments[1:]]
-    chosen = [
-        (index, each)
-        for index, each in enumerate(segments)
-        if each.base_offset < dirty.first_uncleanable_offset
-    ]
-    floor = log.segments.floor(dirty.first_dirty_offset)
-    position = floor.offset_index.lookup(dirty.first_dirty_offset).position if floor else 0
-    indexes = [each.transaction_index for each in segments]
     first, end = dirty.first_dirty_offset, dirty.first_uncleanable_offset
+    # A transaction may have ended in any later segment, the active one too.
+    aborted = [entry for each in segments for entry in each.transaction_index.entries()]
+    floor = log.segments.floor(first)
+    position = floor.offset_index.lookup(first).position if floor else 0
     return CleaningPlan(
         log=log,
         config=log.config,
         dirty=dirty,
         sources=[
-            SourceSegment(
-                segment=each,
-                next_base_offset=ends[index],
-                region=each.region(0, each.size),
-                index_bytes=(each.offset_index.size_in_bytes, each.time_index.size_in_bytes),
-                aborted=aborted_between(indexes[index:], each.base_offset, ends[index]),
-            )
-            for index, each in chosen
+            _source(segment, after.base_offset, aborted)
+            for segment, after in pairwise(segments)
+            if segment.base_offset < end
         ],
-        aborted=aborted_between(
-            (each.transaction_index for each in log.segments.starting_with(first)), first, end
-        ),
+        aborted=[each for each in aborted if each.overlaps(first, end)],
         first_dirty_position=position,
         last_records={
             state.producer_id: LastRecord(
@@ -110,6 +99,21 @@ def plan(log: Log, dirty: DirtyRange, wall_ms: int) -> CleaningPlan:
             for state in log.producers.producers.values()
         },
         wall_ms=wall_ms,
+    )
+
+
+def _source(
+    segment: Segment, next_base_offset: Offset, aborted: Iterable[AbortedTransaction]
+) -> SourceSegment:
+    sizes = segment.offset_index.size_in_bytes, segment.time_index.size_in_bytes
+    # Or every index of a large log would be open at once.
+    segment.release_indexes()
+    return SourceSegment(
+        segment=segment,
+        next_base_offset=next_base_offset,
+        region=segment.region(0, segment.size),
+        index_bytes=sizes,
+        aborted=[each for each in aborted if each.overlaps(segment.base_offset, next_base_offset)],
     )
 
 

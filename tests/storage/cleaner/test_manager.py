@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from storage.checkpoint import CLEANER_CHECKPOINT, OffsetCheckpoint
 from storage.cleaner.cleaner import Cleaning
 from storage.cleaner.offset_map import OffsetMap
 from storage.errors import CleaningAbortedError, CorruptRecordError, KafkaStorageError, StorageError
@@ -15,7 +16,7 @@ from storage.log_manager import LogManager
 from storage.testing import Fault, FaultyFileSystem
 from storage.types import Offset, TopicPartition
 from tests.storage.cleaning import compacted, finish, pairs, put, roll
-from tests.storage.logs import WALL_MS, new_disk, small_config
+from tests.storage.logs import WALL_MS, batch, new_disk, small_config
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 A = b"a"
@@ -243,3 +244,18 @@ def test_a_disk_that_fails_takes_its_directory_offline(operation: str) -> None:
     assert logs.directories[0].failure is error.value
     assert start(logs) is None
     assert isinstance(disk, FaultyFileSystem)
+
+
+@pytest.mark.parametrize("checkpointed", [True, False])
+def test_a_gap_that_another_cleaner_has_left_is_no_loss(checkpointed: bool) -> None:
+    """Apache Kafka keeps no batch at the end of each segment; its checkpoint says how far."""
+    disk = new_disk()
+    disk.make_directory("/d/t-0")
+    for base in (0, 50):
+        file = disk.open(f"/d/t-0/{base:020d}.log", create=True)
+        file.write(0, batch(1, at=base, epoch=0))
+        file.close()
+    if checkpointed:
+        OffsetCheckpoint(disk, f"/d/{CLEANER_CHECKPOINT}").write({T0: 51})
+    log = manager(disk).get_or_create(T0)
+    assert list(pairs(log)) == ([0, 50] if checkpointed else [0])
