@@ -10,7 +10,7 @@ from storage.filesystem import OsFileSystem
 from storage.log import Log
 from storage.log_manager import LogManager
 from storage.open_segments import OpenSegments
-from storage.testing import FaultyFileSystem
+from storage.testing import Fault, FaultyFileSystem
 from storage.testing.file_system import FaultyFile
 from storage.types import TopicPartition
 from tests.storage.logs import batch, contents, fill, lead, new_disk, open_log, small_config
@@ -56,6 +56,21 @@ def test_a_log_that_was_just_opened_holds_no_file() -> None:
         assert log.log_end_offset == 50
         assert system.held == 0
         log.close_uncleanly()
+
+
+def test_what_nobody_wrote_to_is_closed_without_a_write_or_a_sync() -> None:
+    system = counting()
+    log = open_log(system)
+    fill(log, 50)
+    log.close()
+    log = open_log(system, clean=True, recovery_point=50)
+    assert contents(log)
+    assert log.offset_for_timestamp(0) is not None
+    for operation in ("write", "truncate", "sync", "sync_directory", "rename", "remove"):
+        system.inject(Fault(operation=operation, times=None))
+    log.close()
+    assert not log.failed
+    assert log.recovery_point == 50
 
 
 def test_however_many_logs_are_used_no_more_stay_open_than_the_limit() -> None:
