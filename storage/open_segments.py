@@ -7,7 +7,10 @@
 Rule 1: a segment with a `FileRegion` on its way keeps its files: whoever sends it has the
 descriptor, and a truncation must find the region to abort it.
 
-Rule 2: only between operations. Nobody then holds an index or a file of a segment but through
+Rule 2: one whose disk fails stays open, too: its own log is told at its next write, and the log
+that needed room has nothing to do with it.
+
+Rule 3: only between operations. Nobody then holds an index or a file of a segment but through
 a region; so this is for the loop alone, and what a worker opens is not noted here.
 
 A segment has at most four files open: one where it is only read from or appended to, and the
@@ -23,7 +26,7 @@ DEFAULT_LIMIT: Final = 500
 
 class Releasable(Protocol):
     def release(self) -> bool:
-        """Close all files until they are needed again; False, and nothing done, while pinned."""
+        """Close all files until they are needed again; False where they have to stay."""
 
 
 @attrs.define(eq=False)
@@ -43,7 +46,7 @@ class OpenSegments:
         self._noted.pop(segment, None)
 
     def trim(self) -> None:
-        """Let the oldest go, as far as `limit` asks and nobody is being sent from them."""
+        """Let the oldest go, as far as `limit` asks and they can."""
         excess = len(self._noted) - self.limit
         if excess <= 0:
             return

@@ -230,11 +230,14 @@ class Segment:
             self.open_segments.note(self)
 
     def release(self) -> bool:
-        """Close all files until they are needed again; False, and nothing done, while pinned."""
+        """Close all files until they are needed again; False, and they stay, while pinned."""
         if self._pins is not None and len(self._pins):
             return False
-        # The room that is not used yet would count as entries when they are opened again.
-        self.trim_indexes()
+        try:
+            # The room that is not used yet would count as entries when they are opened again.
+            self.trim_indexes()
+        except OSError:
+            return False  # whoever asks is at work on another log: this one will find out itself
         self.release_indexes()
         if self._pins is not None:
             self._pins.close()
@@ -482,11 +485,11 @@ class Segment:
         return True
 
     def trim_indexes(self) -> None:
+        self._indexes_have_room = False
         if self._offset_index is not None:
             self._offset_index.trim()
         if self._time_index is not None:
             self._time_index.trim()
-        self._indexes_have_room = False
 
     def reset_indexes(self) -> None:
         """Empty, to be filled by `reindex`."""

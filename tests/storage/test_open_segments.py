@@ -114,6 +114,23 @@ def test_what_is_being_sent_stays_open_and_can_still_be_aborted() -> None:
     assert lead(log) == 5
 
 
+def test_a_disk_that_fails_is_no_matter_of_the_log_that_needed_room() -> None:
+    system = counting()
+    segments = OpenSegments(limit=0)
+    first = open_log(system, small_config(segment_bytes=1 << 20), open_segments=segments)
+    fill(first, 10)  # its indexes have room that is to be trimmed
+    other = Log.open(system, "/d/u-0", TopicPartition("u", 0), open_segments=segments)
+    system.inject(Fault(operation="truncate", times=None, names=f"{0:020d}.index"))
+    system.inject(Fault(operation="truncate", times=None, names=f"{0:020d}.timeindex"))
+    assert lead(other) == 0
+    assert not first.failed
+    system.disk.faults.clear()
+    assert lead(other) == 1
+    assert lead(first) == 10
+    indexed = [each.offset for each in first.segments.active.offset_index.entries()]
+    assert indexed == sorted(set(indexed))
+
+
 def test_the_oldest_go_first_and_the_pinned_are_passed_over() -> None:
     segments = OpenSegments(limit=2)
     log = open_log(new_disk(), small_config(segment_bytes=len(batch())), open_segments=segments)
