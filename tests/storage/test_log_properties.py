@@ -27,7 +27,7 @@ class Placed:
 class Shape(NamedTuple):
     """A batch to append: how many records, of which size, after a gap of so many offsets."""
 
-    count: int
+    records: int
     size: int
     gap: int
 
