@@ -19,10 +19,10 @@ from tests.storage.cleaning import begin
 from tests.storage.naive_log import NaiveLog
 
 if TYPE_CHECKING:
-    from tests.storage.log_machine import LogMachine
+    from tests.storage.log_changes import LogChanges
 
 
-def compact(machine: "LogMachine") -> None:
+def compact(machine: "LogChanges") -> None:
     """One round over all that may be cleaned."""
     machine.log.update_high_watermark(machine.naive.end)
     cleaning = begin(machine.log)
@@ -37,7 +37,7 @@ def compact(machine: "LogMachine") -> None:
     assert found == last_of_each_key(before, end)
 
 
-def swap(machine: "LogMachine", cleaning: Cleaning) -> None:
+def swap(machine: "LogChanges", cleaning: Cleaning) -> None:
     first, last = cleaning.ready[0], cleaning.ready[-1]
     written = split(read_cleaned(machine, first.base_offset))
     after = [
@@ -53,7 +53,7 @@ def swap(machine: "LogMachine", cleaning: Cleaning) -> None:
 
 
 def replaced(
-    machine: "LogMachine", state: list[bytes], start: Offset, end: Offset, written: list[bytes]
+    machine: "LogChanges", state: list[bytes], start: Offset, end: Offset, written: list[bytes]
 ) -> list[bytes] | None:
     """`state` with `written` from `start` to `end`; None where it was another log by then."""
     now = [each for each in machine.naive.batches if read_header(each).base_offset < end]
@@ -63,7 +63,7 @@ def replaced(
     return [*below, *written, *state[len(now) :]]
 
 
-def read_cleaned(machine: "LogMachine", base_offset: Offset) -> bytes:
+def read_cleaned(machine: "LogChanges", base_offset: Offset) -> bytes:
     path = f"{machine.log.directory}/{file_name(base_offset, LOG_SUFFIX)}{CLEANED_SUFFIX}"
     file = machine.disk.open_for_reading(path)
     try:
