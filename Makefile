@@ -9,7 +9,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help run test fuzz check bench conformance setup clean
+.PHONY: help run test fuzz coverage check bench conformance setup clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -26,6 +26,11 @@ test: setup
 ## make fuzz   the readers of files against mutated ones, for five minutes or as long as told
 fuzz: setup
 	$(BIN)/python -m tests.storage.fuzz $(ARGS)
+
+## make coverage   the branches of storage that its tests have taken; fails below the floor
+coverage: setup
+	$(BIN)/python -m coverage run -m pytest tests/storage $(ARGS)
+	$(BIN)/python -m coverage report
 
 ## make check  format, lint, types, layers
 check: setup

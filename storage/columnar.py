@@ -243,7 +243,7 @@ def _decode_chunk(
             raise CorruptBatchError(str(error), positions[0]) from error
         for position in positions:
             yield from _decode_chunk(view, [position], wanted)
-        raise AssertionError("what fails in a chunk fails alone") from error
+        raise AssertionError("what fails in a chunk fails alone") from error  # pragma: no cover
 
 
 def _decode_batches(

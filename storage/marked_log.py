@@ -30,7 +30,7 @@ from storage.errors import OffsetOutOfRangeError
 from storage.leader_epoch_cache import LeaderEpochCache
 from storage.local_log import FetchDataInfo, LocalLog
 from storage.producer_state import ProducerStateManager
-from storage.segment import LogOffsetMetadata, Segment
+from storage.segment import Segment
 from storage.time_lookup import TimestampedOffset
 from storage.transaction_index import AbortedTransaction, aborted_between
 from storage.types import LeaderEpoch, Offset, OffsetAndEpoch
@@ -55,10 +55,6 @@ class MarkedLog(LocalLog):
         if unstable is None:
             return self.high_watermark
         return min(self.high_watermark, max(unstable, self.log_start_offset))
-
-    @property
-    def high_watermark_metadata(self) -> LogOffsetMetadata:
-        return self.offset_metadata(self.high_watermark)
 
     # Reading.
 

@@ -271,10 +271,6 @@ class ProducerStateManager:
     def latest_snapshot_offset(self) -> Offset | None:
         return max(self._snapshots, default=None)
 
-    @property
-    def oldest_snapshot_offset(self) -> Offset | None:
-        return min(self._snapshots, default=None)
-
     def snapshot_path(self, offset: Offset) -> str:
         return snapshot_path(self.directory, offset)
 

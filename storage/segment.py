@@ -69,9 +69,6 @@ class LogOffsetMetadata:
     def is_offset_only(self) -> bool:
         return self.position < 0
 
-    def on_older_segment_than(self, other: "LogOffsetMetadata") -> bool:
-        return self.segment_base_offset < other.segment_base_offset
-
     def on_same_segment_as(self, other: "LogOffsetMetadata") -> bool:
         return self.segment_base_offset == other.segment_base_offset
 

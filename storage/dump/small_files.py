@@ -3,7 +3,7 @@
 import os
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from storage.checkpoint import (
     CLEAN_SHUTDOWN,
@@ -34,6 +34,8 @@ from storage.dump.entries import (
 )
 from storage.filesystem import FileSystem
 from storage.producer_snapshot import decode_snapshot
+
+T = TypeVar("T")
 
 # version i16, producer id, first offset, last offset, last stable offset
 _ABORTED: Final = struct.Struct(">hqqqq")
@@ -76,32 +78,28 @@ def _leader_epochs(file_system: FileSystem, path: str) -> Iterator[Entry]:
 
 
 def _partition_metadata(file_system: FileSystem, path: str) -> Iterator[Entry]:
-    _contents(file_system, path)
-    topic_id = read_partition_metadata(file_system, os.path.dirname(path))
-    if topic_id is not None:
-        yield PartitionMetadata(topic_id)
+    yield PartitionMetadata(
+        _there(path, read_partition_metadata(file_system, os.path.dirname(path)))
+    )
 
 
 def _meta_properties(file_system: FileSystem, path: str) -> Iterator[Entry]:
-    _contents(file_system, path)
-    properties = read_meta_properties(file_system, os.path.dirname(path))
-    if properties is not None:
-        yield DirectoryMetadata(properties)
+    yield DirectoryMetadata(_there(path, read_meta_properties(file_system, os.path.dirname(path))))
 
 
 def _clean_shutdown(file_system: FileSystem, path: str) -> Iterator[Entry]:
-    _contents(file_system, path)
-    marker = read_clean_shutdown(file_system, os.path.dirname(path))
-    if marker is not None:
-        yield ShutdownMarker(marker)
+    yield ShutdownMarker(_there(path, read_clean_shutdown(file_system, os.path.dirname(path))))
 
 
 def _contents(file_system: FileSystem, path: str) -> bytes:
-    """All of a file that somebody named: here a missing one is an error."""
-    data = read_file(file_system, path)
-    if data is None:
+    return _there(path, read_file(file_system, path))
+
+
+def _there(path: str, found: T | None) -> T:
+    """What somebody named: here a missing file is an error."""
+    if found is None:
         raise FileNotFoundError(2, os.strerror(2), path)
-    return data
+    return found
 
 
 # By name, or by suffix.

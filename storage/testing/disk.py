@@ -90,7 +90,7 @@ class Write:
                 for part in self._sectors():
                     if chance.random() < 0.5:
                         yield part
-            case Fate.NOTHING:
+            case Fate.NOTHING:  # pragma: no branch - there is no other, as mypy knows
                 return
 
     def _sectors(self) -> Iterator["Write"]:

@@ -321,3 +321,20 @@ def test_damage_in_a_file_has_a_place() -> None:
         with pytest.raises(DamagedLogError) as caught:
             list(columnar.read(file, chunk_size=300))
         assert (caught.value.path, caught.value.position) == ("/0.log", at)
+
+
+def test_offsets_of_two_ends_of_the_numbers_are_no_overflow() -> None:
+    """Each batch by itself fits, though the largest base and the largest delta would not."""
+    far = encode_batch([Record(timestamp=1)], base_offset=2**63 - 2)
+    near = encode_batch([Record(timestamp=1) for _ in range(9)], base_offset=0)
+    (found,) = columnar.decode(near + far)
+    assert found.column("offset").to_pylist() == [*range(9), 2**63 - 2]
+
+
+def test_records_whose_fields_are_shorter_than_they_say_are_refused() -> None:
+    record = bytes([0, 0, 0, 1, 1, 0, 9])  # a byte after the header count
+    body = varint(len(record)) + record
+    batch = encode_batch([Record(timestamp=1)])[:HEADER_SIZE] + body
+    batch = batch[:8] + (len(batch) - 12).to_bytes(4, "big") + batch[12:]
+    with pytest.raises(CorruptBatchError, match="not as long as the record"):
+        list(columnar.decode(batch, check_crcs=False))

@@ -131,3 +131,9 @@ def test_codecs_are_called_what_compression_type_calls_them(name: str, codec: Co
 def test_an_unknown_codec_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedCompressionTypeError, match="brotli"):
         Codec.named("brotli")
+
+
+def test_a_xerial_stream_that_ends_in_a_length_is_refused() -> None:
+    whole = bytes(compress(Codec.SNAPPY, b"abc"))
+    with pytest.raises(CorruptRecordError, match="length is cut off"):
+        decompress(Codec.SNAPPY, whole + b"\0\0", max_size=1 << 20)

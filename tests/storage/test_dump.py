@@ -599,3 +599,49 @@ def test_a_record_entry_holds_the_record() -> None:
     put(disk, LOG, batch(2).tobytes())
     found = [e.record for e in dump(disk, [LOG], DEEP) if isinstance(e, RecordEntry)]
     assert found == decode_batch(batch(2))
+
+
+def test_a_small_file_that_is_not_there_is_damage() -> None:
+    disk = new_disk()
+    for name in ("partition.metadata", "meta.properties", ".kafka_cleanshutdown"):
+        (found,) = [entry for entry in dump(disk, [f"/d/{name}"]) if isinstance(entry, Damage)]
+        assert (found.path, found.reason) == (f"/d/{name}", "No such file or directory")
+
+
+def test_a_limit_right_behind_a_damaged_batch() -> None:
+    disk, first = new_disk(), bytearray(batch(at=0).tobytes())
+    first[-1] ^= 1
+    put(disk, "/d/00000000000000000000.log", bytes(first) + bytes(100))
+    entries = list(dump(disk, ["/d/00000000000000000000.log"], DumpOptions(max_bytes=len(first))))
+    (found,) = [entry for entry in entries if isinstance(entry, Damage)]
+    assert found.position == 0
+    assert not [entry for entry in entries if isinstance(entry, InvalidBytes)]
+
+
+def test_json_without_the_metadata_of_records() -> None:
+    disk = new_disk()
+    put(disk, "/d/00000000000000000000.log", batch(key=b"k", size=1).tobytes())
+    entries = dump(disk, ["/d/00000000000000000000.log"], DumpOptions(deep_iteration=True))
+    options = TextOptions(print_data_log=True, skip_record_metadata=True)
+    (record,) = [json_line(entry, options) for entry in entries if isinstance(entry, RecordEntry)]
+    assert "offset" not in json.loads(record)
+    assert json.loads(record)["key"] == "k"
+    options = TextOptions(skip_record_metadata=True)
+    entries = dump(disk, ["/d/00000000000000000000.log"], DumpOptions(deep_iteration=True))
+    (record,) = [json_line(entry, options) for entry in entries if isinstance(entry, RecordEntry)]
+    assert json.loads(record) == {"kind": "record"}
+
+
+def test_a_large_log_becomes_several_pieces_of_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    columnar = pytest.importorskip("storage.columnar", reason="not installed: understudy[arrow]")
+    from storage.dump.arrow import arrow_records
+
+    monkeypatch.setattr(columnar, "CHUNK_SIZE", 200)
+    disk = new_disk()
+    path = "/d/00000000000000000000.log"
+    put(disk, path, joined(*(batch(2, at=at) for at in range(0, 20, 2))).tobytes())
+    pieces = list(arrow_records(disk, [path]))
+    assert len(pieces) > 1
+    assert [offset for piece in pieces for offset in piece.column("offset").to_pylist()] == [
+        *range(20)
+    ]

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -301,3 +302,62 @@ def test_a_process_may_die_at_each_of_its_changes(disk: FaultyFileSystem) -> Non
         disk = disk.reopen()
         left.append(get(disk, "/d/f") if disk.exists("/d/f") else None)
     assert left == [None, b"", b"whole", b"whole", b"whole"]
+
+
+def test_what_is_no_directory_or_no_file_is_refused_as_by_a_kernel(disk: FaultyFileSystem) -> None:
+    put(disk, "/d/f", b"x")
+    disk.make_directory("/d/sub")
+    not_directories: list[Callable[[], object]] = [
+        lambda: disk.list_directory("/d/f"),
+        lambda: disk.make_directory("/d/f/g"),
+        lambda: disk.open("/d/f/g", create=True),
+    ]
+    for attempt in not_directories:
+        with pytest.raises(NotADirectoryError):
+            attempt()
+    not_there: list[Callable[[], object]] = [
+        lambda: disk.list_directory("/nowhere"),
+        lambda: disk.open("/d/missing"),
+        lambda: disk.rename("/d/missing", "/d/g"),
+        lambda: disk.modified_ms("/d/missing"),
+    ]
+    for attempt in not_there:
+        with pytest.raises(FileNotFoundError):
+            attempt()
+    with pytest.raises(IsADirectoryError):
+        disk.open("/d/sub")
+    with pytest.raises(IsADirectoryError):
+        disk.remove("/d/sub")
+    assert disk.open("/d/f").descriptor() is None
+
+
+def test_a_file_may_move_to_another_directory(disk: FaultyFileSystem) -> None:
+    put(disk, "/d/f", b"x")
+    disk.make_directory("/e")
+    disk.rename("/d/f", "/e/g")
+    assert (disk.list_directory("/d"), get(disk, "/e/g")) == ([], b"x")
+
+
+def test_a_disk_that_lies_about_directories_forgets_names(disk: FaultyFileSystem) -> None:
+    disk.disk.lies = True
+    gone = 0
+    for attempt in range(30):
+        put(disk, f"/d/{attempt}", b"x")
+        disk.crash()
+        disk = disk.reopen()
+        gone += not disk.exists(f"/d/{attempt}")
+    assert gone
+
+
+@pytest.mark.parametrize("operation", ["truncate", "allocate"])
+def test_every_change_of_a_files_length_may_fail(disk: FaultyFileSystem, operation: str) -> None:
+    put(disk, "/d/f", b"abc")
+    file = disk.open("/d/f")
+    disk.inject(Fault(operation=operation, error=errno.ENOSPC))
+    with pytest.raises(OSError, match="No space"):
+        getattr(file, operation)(10)
+    assert file.size() == 3
+    file.allocate(2)
+    assert file.size() == 3
+    with pytest.raises(OSError, match="reading only"):
+        disk.open_for_reading("/d/f").truncate(0)

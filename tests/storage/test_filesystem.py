@@ -1,10 +1,12 @@
 """Directories that a power cut leaves where they are."""
 
+import os
 import random
 from pathlib import Path
 
 import pytest
 
+from storage.errors import LogDirectoryLockedError
 from storage.filesystem import OsFileSystem, make_lasting_directory
 from storage.testing import FaultyFileSystem
 
@@ -50,3 +52,69 @@ def test_a_parent_that_may_not_be_read_is_no_obstacle(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(file_system, "sync_directory", refuse)
     make_lasting_directory(file_system, "/mounted/log")
+
+
+def test_a_write_that_the_kernel_cuts_short_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a signal does, or a disk that is nearly full."""
+    kernel = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: kernel(fd, bytes(data)[:3], at))
+    file = OsFileSystem().open(str(tmp_path / "f"), create=True)
+    file.write(2, b"0123456789")
+    assert (tmp_path / "f").read_bytes() == b"\0\0" + b"0123456789"
+    file.close()
+
+
+def test_reading_past_the_end_fills_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"abc")
+    file = OsFileSystem().open_for_reading(str(tmp_path / "f"))
+    buffer = memoryview(bytearray(5))
+    assert file.read_into(1, buffer) == 2
+    assert bytes(buffer) == b"bc\0\0\0"
+    file.close()
+    file.close()
+    with pytest.raises(ValueError, match="is closed"):
+        file.size()
+
+
+@pytest.mark.parametrize("kernel_allocates", [True, False])
+def test_allocated_room_is_length_and_never_takes_any_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel_allocates: bool
+) -> None:
+    if not kernel_allocates:
+        monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    file = OsFileSystem().open(str(tmp_path / "f"), create=True)
+    file.write(0, b"abc")
+    file.allocate(4096)
+    assert file.size() == 4096
+    file.allocate(10)
+    assert file.size() == 4096
+    assert file.read(0, 4) == b"abc\0"
+    file.close()
+
+
+def test_a_directory_is_locked_by_one_process_at_a_time(tmp_path: Path) -> None:
+    system, path = OsFileSystem(), str(tmp_path / ".lock")
+    held = system.lock(path)
+    with pytest.raises(LogDirectoryLockedError, match=str(tmp_path)):
+        system.lock(path)
+    held.release()
+    held.release()
+    system.lock(path).release()
+
+
+def test_what_is_removed_twice_is_gone_once(tmp_path: Path) -> None:
+    system, directory = OsFileSystem(), tmp_path / "a"
+    system.make_directory(str(directory / "b"))
+    (directory / "b" / "f").touch()
+    for _ in range(2):
+        system.remove(str(directory / "b" / "f"))
+        system.remove_tree(str(directory))
+    assert not directory.exists()
+
+
+def test_a_real_disk_charges_its_costs_itself(tmp_path: Path) -> None:
+    system = OsFileSystem()
+    system.sync_directory(str(tmp_path))
+    assert system.take_cost() == 0.0

@@ -227,3 +227,22 @@ def test_time_lookups_and_truncation_agree_with_a_naive_twin(
     naive = [entry for entry in naive if entry[1] < BASE + cut]
     check()
     index.close()
+
+
+@pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
+def test_an_index_that_is_cut_while_it_is_open_is_corrupt(
+    kind: type[OffsetIndex] | type[TimeIndex], tmp_path: Path
+) -> None:
+    path = tmp_path / "index"
+    index = kind.open(OsFileSystem(), str(path), base_offset=0, max_size=1200)
+    for number in range(5):
+        if isinstance(index, OffsetIndex):
+            index.append(number, number * 10)
+        else:
+            index.maybe_append(number, number)
+    path.write_bytes(path.read_bytes()[:17])
+    with pytest.raises(CorruptIndexError, match="cut short while it was open"):
+        index.entry(4)
+    with pytest.raises(CorruptIndexError, match="cut short while it was open"):
+        list(index.entries())
+    index.close()

@@ -110,3 +110,36 @@ def test_a_search_through_lies_has_an_end() -> None:
         header[8:12] = (size - at - 12).to_bytes(4, "big")
         file.write(at, header)
     assert find_batch(file, 1, size, least_offset=0) is None
+
+
+def test_a_search_gives_up_before_it_costs_more_than_it_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every byte may look like the beginning of a batch as long as the rest of the file."""
+    disk = new_disk()
+    sound = batch(at=5).tobytes()
+    misleading = bytearray(batch(size=400).tobytes())
+    misleading[70] ^= 1
+    file = disk.open("/d/f", create=True)
+    file.write(0, bytes(misleading) + sound)
+    end = file.size()
+    assert find_batch(file, 0, end, least_offset=0) == len(misleading)
+    monkeypatch.setattr("storage.segment_file._SEARCH_COST_MOST", len(misleading) - 1)
+    assert find_batch(file, 0, end, least_offset=0) is None
+
+
+def test_a_file_that_shrinks_under_its_reader_is_no_damage() -> None:
+    disk = new_disk()
+    first = batch(size=CHUNK_SIZE).tobytes()
+    file = disk.open(f"/d/{NAME}", create=True)
+    file.write(0, first + batch(at=1).tobytes())
+    with open_segment(f"/d/{NAME}", disk) as segment:
+        found = segment.batches()
+        assert next(found).header.base_offset == 0
+        file.truncate(len(first) + 10)
+        with pytest.raises(OSError, match="became shorter while it was read"):
+            next(found)
+    # Nor does a search find what is no longer there.
+    assert find_batch(file, len(first) - 100, len(first) + 200, least_offset=0) is None
+    file.truncate(100)
+    assert find_batch(file, 0, len(first), least_offset=0) is None

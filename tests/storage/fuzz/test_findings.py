@@ -195,3 +195,12 @@ def test_a_bomb_costs_what_was_allowed_and_no_more(codec: Codec) -> None:
     bomb = bytes(compress(codec, bytes(64 << 20)))
     with bounded(len(bomb)), pytest.raises(CorruptRecordError):
         decompress(codec, bomb, max_size=1 << 20)
+
+
+def test_a_lookup_by_time_names_the_batch_that_it_cannot_read() -> None:
+    log = open_log(new_disk())
+    lead(log)
+    broken = changed(bytes(batch(at=1, epoch=0, timestamp=WALL_MS + 5)), 57, ">i", 9)
+    log.append_as_follower(memoryview(bytearray(broken)))
+    with pytest.raises(CorruptRecordError, match=rf"{LOG}, byte {log.size // 2}: fewer records"):
+        log.offset_for_timestamp(WALL_MS + 5)
