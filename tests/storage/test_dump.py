@@ -640,8 +640,9 @@ def test_a_large_log_becomes_several_pieces_of_arrow(monkeypatch: pytest.MonkeyP
     disk = new_disk()
     path = "/d/00000000000000000000.log"
     put(disk, path, joined(*(batch(2, at=at) for at in range(0, 20, 2))).tobytes())
-    pieces = list(arrow_records(disk, [path]))
-    assert len(pieces) > 1
+    found = list(arrow_records(disk, [path]))
+    pieces = [piece for piece in found if not isinstance(piece, Damage | InvalidBytes)]
+    assert len(pieces) == len(found) > 1
     assert [offset for piece in pieces for offset in piece.column("offset").to_pylist()] == [
         *range(20)
     ]

@@ -200,7 +200,8 @@ def test_a_bomb_costs_what_was_allowed_and_no_more(codec: Codec) -> None:
 def test_a_lookup_by_time_names_the_batch_that_it_cannot_read() -> None:
     log = open_log(new_disk())
     lead(log)
-    broken = changed(bytes(batch(at=1, epoch=0, timestamp=WALL_MS + 5)), 57, ">i", 9)
+    second = log.size
+    broken = changed(changed(with_records(b"\xff" * 6), 0, ">q", 1), 35, ">q", WALL_MS + 5)
     log.append_as_follower(memoryview(bytearray(broken)))
-    with pytest.raises(CorruptRecordError, match=rf"{LOG}, byte {log.size // 2}: fewer records"):
+    with pytest.raises(CorruptRecordError, match=rf"{LOG}, byte {second}: a varint of more"):
         log.offset_for_timestamp(WALL_MS + 5)
