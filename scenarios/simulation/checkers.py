@@ -27,6 +27,7 @@ import attrs
 
 from replication.events import (
     BecameLeader,
+    BrokerRegistered,
     Event,
     IsrChanged,
     LeaderElected,
@@ -70,6 +71,9 @@ class Checkers:
     _may_have_lost: set[TopicPartition] = attrs.field(factory=set, init=False)
     # Of the topics that are there now; an older one of the same name is no concern of ours.
     _topic_ids: dict[str, TopicId] = attrs.field(factory=dict, init=False)
+    # Whose power failed since they last registered: what the controller decides about these, it
+    # decides, or has decided before it could tell, about what they were before.
+    _gone: set[str] = attrs.field(factory=set, init=False)
     # Whose power failed since they last joined the ISR.
     _unsure: dict[TopicPartition, set[str]] = attrs.field(factory=dict, init=False)
 
@@ -85,11 +89,15 @@ class Checkers:
                 self._topic_ids[topic] = topic_id
                 for partition in [each for each in self._committed if each.topic == topic]:
                     del self._committed[partition]
+            case BrokerRegistered(broker=broker_id):
+                self._gone.discard(node_name(broker_id))
             case PowerCut(node=name):
+                self._gone.add(name)
                 for partition in self._committed:
                     self._unsure.setdefault(partition, set()).add(name)
             case IsrChanged(partition=partition, isr=isr, previous_isr=previous):
                 joined = {node_name(broker_id) for broker_id in set(isr) - set(previous)}
+                joined -= self._gone
                 self._check_joined(partition, joined)
                 self._unsure.get(partition, set()).difference_update(joined)
             case LeaderElected(partition=partition):
