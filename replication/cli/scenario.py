@@ -201,7 +201,7 @@ def replay(seed: int, *, trace: bool, report: Path | None, shiviz: Path | None) 
         click.echo(run.trace + "\n")
     if run.may_have_lost:
         click.echo(
-            "an unclean election, or the last in sync without power: what was committed may be lost"
+            "an unclean election, or the last leader without power: what was committed may be lost"
         )
     click.echo(_summary(seed, run.virtual_seconds, took, run.trace_hash))
     if run.wrong:

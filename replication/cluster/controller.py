@@ -29,6 +29,7 @@ from replication.cluster.controller_configs import (
     alter_configs,
     election_rules,
     incremental_alter_configs,
+    one_minimum,
 )
 from replication.cluster.controller_decisions import Decision, elections_of_leaderless
 from replication.cluster.controller_directories import assign_replicas
@@ -361,6 +362,7 @@ class Controller:
                 f"{self.config.metadata_directory} belongs to cluster {known}, not to {wanted}"
             )
         records.append(ControllerRecord(self.config.node_id, self.log.leader_epoch))
+        records += one_minimum(self.image, self.config)
         records += elections_of_leaderless(self.image, self._election_rules)
         self._append(records, cause="controller started")
         await self._sync_once()

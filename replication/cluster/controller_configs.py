@@ -22,6 +22,7 @@ from replication.config.topic import TOPIC_SPECS
 from replication.election import ElectionRules
 from replication.errors import ErrorCode, KafkaError
 from replication.metadata import (
+    MIN_INSYNC_REPLICAS,
     BrokerConfigRecord,
     ConfigRecord,
     MetadataImage,
@@ -106,6 +107,15 @@ def election_rules(image: MetadataImage, config: BrokerConfig) -> RulesOf:
     return rules_of
 
 
+def one_minimum(image: MetadataImage, config: BrokerConfig) -> Iterable[MetadataRecord]:
+    """Who is eligible is reckoned by the minimum that leaders keep to. So that it is the same
+    for all of them it is written down, once, and no broker may have one of its own (KIP-966).
+    """
+    set_already = MIN_INSYNC_REPLICAS in image.broker_configs.get(None, {})
+    if config.understudy_eligible_leader_replicas_version > 0 and not set_already:
+        yield BrokerConfigRecord(None, MIN_INSYNC_REPLICAS, str(config.min_insync_replicas))
+
+
 def _decide(
     image: MetadataImage, asked: Iterable[tuple[Resource, Wanted]], config: BrokerConfig
 ) -> tuple[list[AlterConfigsResourceResponse], list[MetadataRecord]]:
@@ -140,7 +150,7 @@ def _changes(
         case ResourceType.TOPIC:
             return _topic_changes(image, resource.resource_name, wanted, config)
         case ResourceType.BROKER:
-            return _broker_changes(image, resource.resource_name, wanted)
+            return _broker_changes(image, resource.resource_name, wanted, config)
         case other:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {other}")
 
@@ -164,16 +174,23 @@ def _topic_changes(
     ]
 
 
-def _broker_changes(image: MetadataImage, name: str, wanted: Wanted) -> list[MetadataRecord]:
+def _broker_changes(
+    image: MetadataImage, name: str, wanted: Wanted, config: BrokerConfig
+) -> list[MetadataRecord]:
     broker_id = _broker_id(name)
     if broker_id is not None and image.broker(broker_id) is None:
         error = ErrorCode.BROKER_ID_NOT_REGISTERED
         raise KafkaError(error, f"No broker with id {broker_id} found.")
     current = image.broker_configs.get(broker_id, {})
-    return [
-        BrokerConfigRecord(broker_id, key, value)
-        for key, value in _difference(current, wanted(current))
-    ]
+    changes = dict(_difference(current, wanted(current)))
+    if MIN_INSYNC_REPLICAS in changes and config.understudy_eligible_leader_replicas_version > 0:
+        minimum = changes[MIN_INSYNC_REPLICAS]
+        if broker_id is not None and minimum is not None:
+            reason = "may be set for a topic or for the cluster, not for one broker"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{MIN_INSYNC_REPLICAS} {reason}")
+        if broker_id is None and minimum is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{MIN_INSYNC_REPLICAS} must be set")
+    return [BrokerConfigRecord(broker_id, key, value) for key, value in changes.items()]
 
 
 def _broker_id(name: str) -> int | None:

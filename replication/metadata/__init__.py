@@ -18,6 +18,7 @@ would break rule 2 in silence.
 
 from replication.metadata.batches import apply_batches, batch_of
 from replication.metadata.image import (
+    MIN_INSYNC_REPLICAS,
     NO_LEADER,
     BrokerRegistration,
     MetadataDelta,
@@ -57,6 +58,7 @@ __all__ = [
     "METADATA_PARTITION",
     "METADATA_TOPIC",
     "METADATA_TOPIC_ID",
+    "MIN_INSYNC_REPLICAS",
     "NO_LEADER",
     "BrokerConfigRecord",
     "BrokerDirectoriesRecord",

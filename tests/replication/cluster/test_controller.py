@@ -56,12 +56,12 @@ def test_a_broker_is_unfenced_when_it_has_applied_its_registration() -> None:
         async with running(world) as controller:
             broker = Registered(controller, 1)
             await broker.register()
-            # The cluster and the controller are the two records before it.
-            assert broker.epoch == 2
-            behind = await broker.heartbeat(current_metadata_offset=1)
+            # The cluster, the controller and its minimum ISR are the three records before it.
+            assert broker.epoch == 3
+            behind = await broker.heartbeat(current_metadata_offset=2)
             assert (behind.is_caught_up, behind.is_fenced) == (False, True)
             assert not controller.image.is_alive(1)
-            there = await broker.heartbeat(current_metadata_offset=2)
+            there = await broker.heartbeat(current_metadata_offset=3)
             assert (there.is_caught_up, there.is_fenced) == (True, False)
             assert controller.image.is_alive(1)
             stale = await broker.heartbeat(broker_epoch=1)
@@ -153,6 +153,21 @@ def test_who_was_not_shut_down_cleanly_is_eligible_no_longer(clean: bool) -> Non
             then = partition_of(controller.image, "orders")
             assert (then.leader, then.isr) == ((2, (2,)) if clean else (NO_LEADER, ()))
             assert then.elr == (1,)
+
+    World(seed=4).run(story)
+
+
+def test_the_minimum_isr_of_a_cluster_is_that_of_its_first_controller() -> None:
+    """Leaders and the controller must reckon by the same one, whatever their files say."""
+
+    def minimum(controller: Controller) -> str:
+        return controller.image.broker_configs[None]["min.insync.replicas"]
+
+    async def story(world: World) -> None:
+        async with running(world, attrs.evolve(CONFIG, min_insync_replicas=2)) as controller:
+            assert minimum(controller) == "2"
+        async with running(world, attrs.evolve(CONFIG, min_insync_replicas=3)) as controller:
+            assert minimum(controller) == "2"
 
     World(seed=4).run(story)
 
@@ -448,7 +463,7 @@ def test_over_the_wire_a_broker_reads_the_log_it_is_in() -> None:
                 clock=seams.clock,
                 timeout_ms=1000,
             )
-            beat = BrokerHeartbeatRequest(broker_id=1, broker_epoch=2, current_metadata_offset=2)
+            beat = BrokerHeartbeatRequest(broker_id=1, broker_epoch=3, current_metadata_offset=3)
             answer = await client.call(beat, version=1, timeout_ms=1000)
             assert isinstance(answer, BrokerHeartbeatResponse)
             assert not answer.is_fenced

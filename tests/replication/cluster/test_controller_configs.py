@@ -170,6 +170,20 @@ def test_what_cannot_be_is_refused_in_kafkas_kind_of_words(
     assert after == image()
 
 
+def test_the_minimum_isr_is_set_for_topics_and_for_the_cluster_and_for_no_single_broker() -> None:
+    """Who is eligible (KIP-966) is reckoned by it, here and by whoever leads."""
+    before = image(BrokerConfigRecord(None, "min.insync.replicas", "2"))
+    own = change(BROKER, "2", ("min.insync.replicas", SET, "1"))
+    gone = change(BROKER, "", ("min.insync.replicas", DELETE, None))
+    answers, after = incrementally(before, own, gone)
+    assert [each.error_code for each in answers] == [ErrorCode.INVALID_CONFIG] * 2
+    assert after == before
+    less = change(BROKER, "", ("min.insync.replicas", SET, "1"))
+    (answer,), after = incrementally(before, less)
+    assert answer.error_code == ErrorCode.NONE
+    assert after.broker_configs[None] == {"min.insync.replicas": "1"}
+
+
 def test_one_wrong_key_of_a_topic_changes_none_of_it_and_another_topic_all_the_same() -> None:
     other = TopicRecord("other", bytes(range(16, 32)))
     answers, after = incrementally(

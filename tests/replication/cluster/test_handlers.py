@@ -507,7 +507,7 @@ def test_a_topic_and_a_broker_are_described_with_every_key_and_its_source() -> N
             topic, broker, *refused = answer.results
             assert {each.name: (each.value, each.config_source) for each in topic.configs} == {
                 "segment.bytes": ("4096", ConfigSource.TOPIC_CONFIG),
-                "min.insync.replicas": ("1", ConfigSource.DEFAULT_CONFIG),
+                "min.insync.replicas": ("1", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
             }
             assert [(each.name, each.value, each.config_source) for each in broker.configs] == [
                 ("broker.session.timeout.ms", "1000", ConfigSource.STATIC_BROKER_CONFIG)
