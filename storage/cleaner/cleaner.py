@@ -1,20 +1,23 @@
 """One round over one log: what it reads is fixed when it is planned, on the loop.
 
-    plan      the closed segments, held open; the transactions aborted in them
+    plan      the closed segments; the transactions aborted in them
     advance   read the dirty ones into the map, then group by group: read, judge, write
     ready     a group's `.cleaned` files are on the disk: to be put in place, on the loop
     advance   ... until `done`
 
-Rule 1: `advance` may run in a worker thread: it touches its own files, and regions of closed
-segments, and nothing of the log. It looks at `aborted` at every batch.
+Rule 1: `advance` may run in a worker thread: it touches its own files, reads those of closed
+segments, one at a time, and nothing of the log. It looks at `aborted` at every batch.
 
-Rule 2: a map that is full ends the round there. What lies past its end stays as it is, and is
+Rule 2: a closed segment changes only when the log is cut, which is told before; and it goes
+only under another name. So what is found under its name until `commit` is what was planned.
+
+Rule 3: a map that is full ends the round there. What lies past its end stays as it is, and is
 dirty again the next time.
 
 (Cleaner.doClean, Cleaner.buildOffsetMap, Cleaner.cleanSegments in Kafka.)
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import attrs
@@ -29,11 +32,10 @@ from storage.cleaner.offset_map import OffsetMap
 from storage.cleaner.transactions import CleanedTransactions
 from storage.config import LogConfig
 from storage.errors import CleaningAbortedError, CorruptRecordError, StorageError
-from storage.file_region import FileRegion
 from storage.log import Log
 from storage.record_batch import BatchHeader
 from storage.records import read_marker
-from storage.segment import CLEANED_SUFFIX, Segment
+from storage.segment import CLEANED_SUFFIX, LOG_SUFFIX, Segment
 from storage.segment_file import CHUNK_SIZE, read_batches
 from storage.transaction_index import AbortedTransaction
 from storage.types import NO_OFFSET, Offset
@@ -45,17 +47,13 @@ class SourceSegment:
 
     segment: Segment
     next_base_offset: Offset
-    region: FileRegion
+    size: int
     index_bytes: tuple[int, int]
     aborted: list[AbortedTransaction]
 
     @property
     def base_offset(self) -> Offset:
         return self.segment.base_offset
-
-    @property
-    def size(self) -> int:
-        return self.region.size
 
 
 @attrs.frozen(kw_only=True)
@@ -74,7 +72,7 @@ class CleaningPlan:
 
 
 def plan(log: Log, dirty: DirtyRange, wall_ms: int) -> CleaningPlan:
-    """On the loop. The regions keep the files until the round is over."""
+    """On the loop."""
     segments = list(log.segments)
     first, end = dirty.first_dirty_offset, dirty.first_uncleanable_offset
     # A transaction may have ended in any later segment, the active one too.
@@ -111,7 +109,7 @@ def _source(
     return SourceSegment(
         segment=segment,
         next_base_offset=next_base_offset,
-        region=segment.region(0, segment.size),
+        size=segment.size,
         index_bytes=sizes,
         aborted=[each for each in aborted if each.overlaps(segment.base_offset, next_base_offset)],
     )
@@ -133,7 +131,7 @@ class Cleaning:
     _transactions: CleanedTransactions = attrs.field(factory=CleanedTransactions)
     _filter: BatchFilter = attrs.field(init=False)
     _writing: Offset | None = None
-    _work: Iterator[int] = attrs.field(init=False)
+    _work: Generator[int] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._filter = BatchFilter(
@@ -186,13 +184,10 @@ class Cleaning:
         base_offset = sources[0].base_offset
         self.log.replace_segments([each.segment for each in sources], base_offset)
         self._writing = None
-        for each in sources:
-            each.region.release()
 
     def close(self) -> None:
         """On the loop, when `advance` is done or has given up."""
-        for each in self.plan.sources:
-            each.region.release()
+        self._work.close()
         if self._writing is not None and not self.log.failed:
             swap.discard(self.log.file_system, self.log.directory, self._writing)
 
@@ -200,7 +195,7 @@ class Cleaning:
         if self.aborted or self.log.failed:
             raise CleaningAbortedError(f"{self.log.topic_partition} has changed")
 
-    def _run(self) -> Iterator[int]:
+    def _run(self) -> Generator[int]:
         yield from self._index()
         config = self.plan.config
         sources = [each for each in self.plan.sources if each.base_offset < self.end_offset]
@@ -295,12 +290,16 @@ class Cleaning:
     def _batches(
         self, source: SourceSegment, position: int = 0
     ) -> Iterator[tuple[BatchHeader, memoryview]]:
-        region = source.region
-        for batch in read_batches(region.file, position, region.size, chunk_size=self.read_bytes):
-            region.check()
-            yield batch.header, batch.data
-            position = batch.position + batch.header.size
-        if position != region.size:
-            raise CorruptRecordError(
-                f"{region.file.path}: no whole batch at byte {position} of {region.size}"
-            )
+        path = source.segment.path(LOG_SUFFIX)
+        try:
+            file = self.log.file_system.open_for_reading(path)
+        except FileNotFoundError as error:
+            raise CleaningAbortedError(f"{path} has gone meanwhile") from error
+        try:
+            for batch in read_batches(file, position, source.size, chunk_size=self.read_bytes):
+                yield batch.header, batch.data
+                position = batch.position + batch.header.size
+        finally:
+            file.close()
+        if position != source.size:
+            raise CorruptRecordError(f"{path}: no whole batch at byte {position} of {source.size}")

@@ -407,6 +407,21 @@ def test_segments_that_retention_has_taken_are_not_brought_back() -> None:
     assert bases(log)[0] == 1
 
 
+def test_a_segment_that_has_gone_before_it_was_read_ends_the_round() -> None:
+    log = fresh(segment_bytes=1000)
+    for number in range(4):
+        put(log, (b"%d" % number, b""))
+        roll(log)
+    cleaning = begin(log)
+    log.increment_log_start_offset(1)
+    log.delete_segments_below_log_start()
+    with pytest.raises(CleaningAbortedError):
+        finish(cleaning)
+    cleaning.close()
+    assert not log.failed
+    assert list(pairs(log)) == [1, 2, 3]
+
+
 def test_readers_of_what_was_replaced_read_on() -> None:
     log = two_segments()
     found = log.read(0, 1 << 20, max_offset_exclusive=log.log_end_offset, min_one=True)
