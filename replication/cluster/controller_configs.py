@@ -97,7 +97,7 @@ def election_rules(image: MetadataImage, config: BrokerConfig) -> RulesOf:
     current = DynamicBrokerConfig.of(config, image.broker_configs).current
 
     def rules_of(topic: TopicImage) -> ElectionRules:
-        topic_config = TopicConfig.from_overrides(topic.configs, current)
+        topic_config = TopicConfig.in_force(topic.configs, current)
         return ElectionRules(
             min_insync_replicas=topic_config.min_insync_replicas,
             unclean=topic_config.unclean_leader_election_enable,
@@ -165,7 +165,9 @@ def _topic_changes(
     topic = image.topics.get(name)
     current = {} if topic is None else topic.configs
     configs = wanted(current)
-    TopicConfig.from_overrides(configs, config)
+    TopicConfig.from_overrides(
+        configs, DynamicBrokerConfig.of(config, image.broker_configs).current
+    )
     if topic is None:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         raise KafkaError(error, f"The topic '{name}' does not exist.")

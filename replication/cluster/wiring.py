@@ -43,7 +43,7 @@ class Wiring:
             log_dirs=list(self.config.log_dirs),
             node_id=self.config.node_id,
             cluster_id=self.config.cluster_id,
-            config=TopicConfig.from_overrides({}, self.config).log,
+            config=TopicConfig.in_force({}, self.config).log,
             new_directory_id=partial(self.seams.chance.randbytes, 16),
             on_directory_failed=on_directory_failed,
             producer_id_expiration_ms=self.config.producer_id_expiration_ms,

@@ -8,6 +8,7 @@ Some keys are a topic's alone: which of its replicas are throttled (KIP-73). Oth
 knows and we do not honour: they are checked, kept and described, and have no effect.
 """
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, Self
@@ -101,8 +102,23 @@ class TopicConfig:
     @classmethod
     def from_overrides(cls, overrides: Mapping[str, str], broker: BrokerConfig) -> Self:
         """KafkaError(INVALID_CONFIG), naming the key, where an override is not one."""
-        given = {name: _parse(name, text) for name, text in overrides.items()}
+        config = cls._of({name: _parse(name, text) for name, text in overrides.items()}, broker)
+        _check_together(config.log)
+        return config
 
+    @classmethod
+    def in_force(cls, overrides: Mapping[str, str], broker: BrokerConfig) -> Self:
+        """What holds for a topic that is there. Its overrides were judged when they were set:
+        what cannot be read now gives way to the next in line (`config.dynamic`, Rule 1).
+        """
+        given = {}
+        for name, text in overrides.items():
+            with contextlib.suppress(KafkaError):
+                given[name] = _parse(name, text)
+        return cls._of(given, broker)
+
+    @classmethod
+    def _of(cls, given: Mapping[str, Any], broker: BrokerConfig) -> Self:
         def value(name: str) -> Any:
             key = TOPIC_KEYS[name]
             if name in given or key.broker_key is None:
@@ -111,15 +127,13 @@ class TopicConfig:
 
         log = {each.name: value(each.name.replace("_", ".")) for each in attrs.fields(LogConfig)}
         log["cleanup_policy"] = frozenset(log["cleanup_policy"])
-        config = cls(
+        return cls(
             log=LogConfig(**log),
             min_insync_replicas=value("min.insync.replicas"),
             unclean_leader_election_enable=value("unclean.leader.election.enable"),
             leader_throttled_replicas=value("leader.replication.throttled.replicas"),
             follower_throttled_replicas=value("follower.replication.throttled.replicas"),
         )
-        _check_together(config.log)
-        return config
 
 
 def _check_together(log: LogConfig) -> None:

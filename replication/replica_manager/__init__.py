@@ -4,6 +4,7 @@
                                   ├─ fetch.py     read, or wait for something to read
                                   ├─ delete_records.py  move log starts, and wait for followers
                                   ├─ roles.py     metadata: lead, follow, stop
+                                  ├─ configuration.py   what was set reaches whom it concerns
                                   ├─ jobs.py      flush, checkpoint, delete, expire   retention.py
                                   ├─ compaction.py   compacted topics are cleaned   compaction_metrics.py
     fetchers ──> LocalReplicas ───┴─ followed.py  append what leaders say   bytes_in.py

@@ -22,6 +22,7 @@ from replication.purgatory import Purgatory
 from replication.quota import ReplicationQuotas
 from replication.replica_manager.bytes_in import BytesIn
 from replication.replica_manager.compaction import Compaction
+from replication.replica_manager.configuration import Configuration
 from replication.replica_manager.delete_records import DeleteRecordsPath
 from replication.replica_manager.fetch import FetchPath
 from replication.replica_manager.followed import LocalReplicas
@@ -175,15 +176,23 @@ class ReplicaManager:
         checkpointed = await self._seams.offload(self._log_manager.read_high_watermarks)
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
+            fetchers = self._make_fetcher_manager(self.replicas, nursery)
             self._roles = RoleChanges(
                 broker_id=self._around.broker_id,
-                config=self.config,
+                config=self.config.static,
+                configuration=Configuration(
+                    broker_id=self._around.broker_id,
+                    config=self.config,
+                    hosted=self._hosted,
+                    log_manager=self._log_manager,
+                    fetchers=fetchers,
+                    quotas=self.quotas,
+                ),
                 hosted=self._hosted,
                 around=self._around,
                 log_manager=self._log_manager,
                 offload=self._seams.offload,
-                fetchers=self._make_fetcher_manager(self.replicas, nursery),
-                quotas=self.quotas,
+                fetchers=fetchers,
                 sink=self._sink,
                 complete_delayed=self._complete_delayed,
                 on_storage_failure=self._on_failure,

@@ -22,7 +22,7 @@ from typing import Protocol
 import attrs
 import trio
 
-from replication.config import DynamicBrokerConfig, TopicConfig
+from replication.config import BrokerConfig, TopicConfig
 from replication.events import BecameFollower, BecameLeader, EventSink, PartitionStopped
 from replication.fetch_state import BrokerEndPoint, InitialFetchState, PartitionFetchState
 from replication.leadership import Surroundings
@@ -31,11 +31,10 @@ from replication.metadata import (
     MetadataDelta,
     MetadataImage,
     PartitionRegistration,
-    TopicImage,
 )
 from replication.net.seams import Offload
 from replication.partition import Partition
-from replication.quota import ReplicationQuotas
+from replication.replica_manager.configuration import Configuration, Fetchers
 from replication.replica_manager.hosted import HostedPartitions
 from storage.errors import KafkaStorageError, StorageError
 from storage.leader_epoch_cache import LeaderEpochCache
@@ -49,7 +48,7 @@ AssignDirectory = Callable[[TopicId, int, bytes], None]
 TRUNCATION_ON_FETCH_SINCE = 12  # KIP-595
 
 
-class FetcherManager(Protocol):
+class FetcherManager(Fetchers, Protocol):
     """What is asked of the `ReplicaFetcherManager`."""
 
     def add_fetcher_for_partitions(
@@ -65,8 +64,6 @@ class FetcherManager(Protocol):
     def log_start_moved(self, partition: TopicPartition, /) -> None: ...
 
     async def shutdown_idle_fetchers(self) -> None: ...
-
-    async def resize(self, num_fetchers: int, /) -> None: ...
 
     async def close_all(self) -> None: ...
 
@@ -85,13 +82,13 @@ class RoleChanges:
     """Carries metadata out; its owner sees that one change is carried out at a time."""
 
     broker_id: int
-    config: DynamicBrokerConfig
+    config: BrokerConfig
+    configuration: Configuration
     hosted: HostedPartitions
     around: Surroundings
     log_manager: LogManager
     offload: Offload
     fetchers: FetcherManager
-    quotas: ReplicationQuotas
     sink: EventSink
     complete_delayed: Callable[[TopicPartition], None]
     on_storage_failure: Callable[[TopicPartition, TopicId, StorageError], None]
@@ -102,24 +99,15 @@ class RoleChanges:
     _following: dict[TopicPartition, BrokerEndPoint] = attrs.field(factory=dict, init=False)
     _knows_metadata: bool = attrs.field(default=False, init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self._limit_replication()
-
     async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Become what `image` says of the partitions that `delta` names."""
         if not self._knows_metadata:
             self._knows_metadata = True
             await self._stop(self._strays(image), leave=self.log_manager.put_aside)
         await self._stop(self._removed(delta), leave=self._deleting("topic deleted"))
-        for removed in delta.removed:
-            self.quotas.forget(removed.topic_partition.topic)
         leaders, followers, gone = self._sort(image, sorted(delta.changed))
         await self._stop(gone, leave=self._deleting("not a replica any more"))
-        reconfigured = delta.reconfigured
-        if not delta.reconfigured_brokers.isdisjoint((None, self.broker_id)):
-            await self._reconfigure_broker(image)
-            reconfigured |= {partition.topic for partition in self.hosted.online}
-        self._reconfigure(image, sorted(reconfigured))
+        await self.configuration.apply(image, delta)
         await self._become_leaders(image, leaders)
         await self._become_followers(image, followers)
         self._brokers_changed(image, delta.brokers)
@@ -240,7 +228,7 @@ class RoleChanges:
 
     def _initial_offset(self, log: Log) -> Offset:
         """Where epochs can tell a divergence the log's end, else what is surely committed."""
-        version = self.config.static.understudy_inter_broker_fetch_version
+        version = self.config.understudy_inter_broker_fetch_version
         if version >= TRUNCATION_ON_FETCH_SINCE and log.latest_epoch is not None:
             return log.log_end_offset
         return log.high_watermark
@@ -249,7 +237,7 @@ class RoleChanges:
         broker = image.broker(broker_id)
         if broker is None or broker.fenced:
             return None
-        endpoint = broker.endpoint(self.config.static.inter_broker_listener)
+        endpoint = broker.endpoint(self.config.inter_broker_listener)
         return None if endpoint is None else BrokerEndPoint(broker_id, endpoint.host, endpoint.port)
 
     def _unfollow(self, partitions: list[TopicPartition]) -> None:
@@ -283,7 +271,7 @@ class RoleChanges:
         if not missing:
             return
         configs = {
-            topic: self._topic_config(image.topics[topic])
+            topic: self.configuration.of(image.topics[topic])
             for topic in {each.topic_partition.topic: None for each in missing}
         }
         opened = await self.offload(partial(self._open_logs, missing, configs))
@@ -346,45 +334,6 @@ class RoleChanges:
             except OSError as error:
                 opened.append(KafkaStorageError(str(error)))
         return opened
-
-    def _topic_config(self, topic: TopicImage) -> TopicConfig:
-        return TopicConfig.from_overrides(topic.configs, self.config.current)
-
-    async def _reconfigure_broker(self, image: MetadataImage) -> None:
-        """Set at run time: what is not read from `config` when it is needed is told here."""
-        self.config.update(image.broker_configs)
-        current = self.config.current
-        self.log_manager.config = TopicConfig.from_overrides({}, current).log
-        self.log_manager.expire_producers_after(current.producer_id_expiration_ms)
-        self._limit_replication()
-        await self.fetchers.resize(current.num_replica_fetchers)
-
-    def _limit_replication(self) -> None:
-        current = self.config.current
-        self.quotas.limit(
-            leader=current.leader_replication_throttled_rate,
-            follower=current.follower_replication_throttled_rate,
-        )
-
-    def _reconfigure(self, image: MetadataImage, topics: Iterable[str]) -> None:
-        for name in topics:
-            topic = image.topics.get(name)
-            if topic is None:
-                continue
-            config = self._topic_config(topic)
-            self._throttle(name, config)
-            for number in topic.partitions:
-                partition = self.hosted.find(TopicPartition(name, number))
-                if partition is not None:
-                    partition.log.config = config.log
-                    partition.configure(min_insync_replicas=config.min_insync_replicas)
-
-    def _throttle(self, topic: str, config: TopicConfig) -> None:
-        for quota, replicas in (
-            (self.quotas.leader, config.leader_throttled_replicas),
-            (self.quotas.follower, config.follower_throttled_replicas),
-        ):
-            quota.throttle(topic, replicas, broker_id=self.broker_id)
 
     def _strays(self, image: MetadataImage) -> list[TopicPartition]:
         """Logs on disk that the first metadata does not know (LogManager.isStrayKraftReplica).

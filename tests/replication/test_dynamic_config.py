@@ -184,3 +184,23 @@ def test_throttled_replicas_are_all_of_them_or_pairs() -> None:
     )
     assert topic.leader_throttled_replicas == ("*",)
     assert topic.follower_throttled_replicas == ("0:1", "2:3")
+
+
+def test_a_topic_goes_on_with_what_can_be_read() -> None:
+    """What was let in by another release, or became wrong as its broker was altered."""
+    overrides = {
+        "retention.ms": "soon",
+        "no.such.key": "1",
+        "segment.bytes": "500",
+        "min.compaction.lag.ms": "9",
+    }
+    current = DynamicBrokerConfig.of(
+        STATIC, {None: {"log.cleaner.max.compaction.lag.ms": "8"}}
+    ).current
+    topic = TopicConfig.in_force(overrides, current)
+    assert (topic.log.retention_ms, topic.log.segment_bytes) == (60_000, 500)
+    assert (topic.log.min_compaction_lag_ms, topic.log.max_compaction_lag_ms) == (9, 8)
+    for name, text in overrides.items():
+        if name != "segment.bytes":
+            with pytest.raises(KafkaError):
+                TopicConfig.from_overrides({name: text}, current)

@@ -1,0 +1,86 @@
+"""What was set, for a topic or for this broker, and everybody who must hear of it.
+
+    metadata ─┬─ of brokers ─> DynamicBrokerConfig ─> fetchers, quotas, producers' expiration
+              └─ of topics ──> Log.config, min.insync.replicas, throttled replicas
+
+What is set for this broker is also what its topics have where they set nothing, so each of
+them hears of it. Others read `DynamicBrokerConfig.current` whenever they need it.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+import attrs
+
+from replication.config import DynamicBrokerConfig, TopicConfig
+from replication.metadata import MetadataDelta, MetadataImage, TopicImage
+from replication.quota import ReplicationQuotas
+from replication.replica_manager.hosted import HostedPartitions
+from storage.log_manager import LogManager
+from storage.types import TopicPartition
+
+
+class Fetchers(Protocol):
+    async def resize(self, num_fetchers: int, /) -> None: ...
+
+
+@attrs.define(eq=False, kw_only=True)
+class Configuration:
+    """See the head of this module."""
+
+    broker_id: int
+    config: DynamicBrokerConfig
+    hosted: HostedPartitions
+    log_manager: LogManager
+    fetchers: Fetchers
+    quotas: ReplicationQuotas
+
+    def __attrs_post_init__(self) -> None:
+        self._limit_replication()
+
+    async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        for removed in delta.removed:
+            self.quotas.forget(removed.topic_partition.topic)
+        topics = delta.reconfigured
+        if not delta.reconfigured_brokers.isdisjoint((None, self.broker_id)):
+            await self._reconfigure_broker(image)
+            topics |= {partition.topic for partition in self.hosted.online}
+        self._reconfigure_topics(image, sorted(topics))
+
+    def of(self, topic: TopicImage) -> TopicConfig:
+        return TopicConfig.in_force(topic.configs, self.config.current)
+
+    async def _reconfigure_broker(self, image: MetadataImage) -> None:
+        self.config.update(image.broker_configs)
+        current = self.config.current
+        self.log_manager.config = TopicConfig.in_force({}, current).log
+        self.log_manager.expire_producers_after(current.producer_id_expiration_ms)
+        self._limit_replication()
+        await self.fetchers.resize(current.num_replica_fetchers)
+
+    def _limit_replication(self) -> None:
+        current = self.config.current
+        self.quotas.limit(
+            leader=current.leader_replication_throttled_rate,
+            follower=current.follower_replication_throttled_rate,
+        )
+
+    def _reconfigure_topics(self, image: MetadataImage, topics: Iterable[str]) -> None:
+        for name in topics:
+            topic = image.topics.get(name)
+            if topic is None:
+                continue
+            config = self.of(topic)
+            self._throttle(name, config)
+            for number in topic.partitions:
+                partition = self.hosted.find(TopicPartition(name, number))
+                if partition is not None:
+                    partition.log.config = config.log
+                    partition.configure(min_insync_replicas=config.min_insync_replicas)
+
+    def _throttle(self, topic: str, config: TopicConfig) -> None:
+        for quota, replicas in (
+            (self.quotas.leader, config.leader_throttled_replicas),
+            (self.quotas.follower, config.follower_throttled_replicas),
+        ):
+            quota.throttle(topic, replicas, broker_id=self.broker_id)
