@@ -11,8 +11,9 @@
 Rule 1: epochs and start offsets both strictly increase. A new entry that says otherwise
 is the truth, and what contradicts it goes.
 
-Rule 2: `assign` is on disk before it returns, because the records that it describes may be
-acknowledged next. Truncations may reach the disk later, with `flush`: a file that still
+Rule 2: what begins with a batch reaches the disk before the recovery point passes that batch:
+until then a crash has it read again, and it says its epoch itself. What begins without one is
+flushed by whoever begins it. Truncations may reach the disk later as well: a file that still
 holds too much is cut to the log's two ends when it is loaded.
 
 (KIP-101, KIP-279; LeaderEpochFileCache in Kafka.)
@@ -39,6 +40,7 @@ class LeaderEpochCache:
 
     checkpoint: LeaderEpochCheckpoint
     _entries: list[EpochEntry] = attrs.field(init=False, factory=list)
+    is_being_written: bool = attrs.field(init=False, default=False)
     _dirty: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
@@ -143,11 +145,14 @@ class LeaderEpochCache:
             return
         # Clean from the moment of the copy: what is assigned during the write is not in it.
         self._dirty = False
+        self.is_being_written = True
         try:
             self.checkpoint.write(list(self._entries))
         except OSError:
             self._dirty = True
             raise
+        finally:
+            self.is_being_written = False
 
     def _put(self, entry: EpochEntry) -> None:
         keep = len(self._entries)

@@ -133,7 +133,7 @@ class Log(MarkedLog):
             ),
             high_watermark=log_start_offset,
             name_changes=0 if existed and loaded.segments and loaded.clean else 1,
-            cut_unsynced=not loaded.clean,
+            cut_unsynced=existed and not loaded.clean,
             recovery=loaded.report(topic_partition, recovery_point, log_start_offset),
         )
         epochs.truncate_from_end(log.log_end_offset)
@@ -219,7 +219,9 @@ class Log(MarkedLog):
         except OSError as error:  # as in `_writing`, which costs what a small append does
             raise self.fail(error) from error
         self.on_moved()
-        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+        unflushed = self.log_end_offset - self.recovery_point
+        # While a thread writes the epochs, two would meet in one file; the next append asks again.
+        if unflushed >= self.config.flush_messages and not self.leader_epoch_cache.is_being_written:
             self.flush()
         return append_info(batches, log_start_offset=self.log_start_offset, append_time=append_time)
 
@@ -239,7 +241,9 @@ class Log(MarkedLog):
         epoch = self.leader_epoch_cache.latest_epoch
         for _, header in batches:
             if header.leader_epoch >= 0 and header.leader_epoch != epoch:
-                self.leader_epoch_cache.assign(header.leader_epoch, header.base_offset)
+                # Flushed before the recovery point passes it. Until then a crash has these
+                # batches read again, and they say their epochs themselves.
+                self.leader_epoch_cache.assign(header.leader_epoch, header.base_offset, flush=False)
                 epoch = header.leader_epoch
         segment = self._segment_for(len(view), first, last, youngest, wall_ms)
         segment.append(view, batches)

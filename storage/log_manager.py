@@ -15,9 +15,9 @@ were all opened and have all been synced. Whoever is killed comes to `close_uncl
 which writes nothing.
 
 Rule 4: a checkpoint never claims more of a log than there is, not even one of an older
-topic of the same name. Recovery points and log starts are therefore written from where
-logs are appended to and truncated, never from a worker thread: a lower one must not be
-overtaken by an older, higher one.
+topic of the same name. Recovery points and log starts are therefore published where logs
+are appended to and truncated, never by a worker thread, which may only prepare them
+(`storage.checkpoint_plan`): a lower one must not be overtaken by an older, higher one.
 
 (LogManager in Kafka.)
 """
@@ -27,6 +27,8 @@ from functools import partial
 
 import attrs
 
+from storage.checkpoint import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from storage.checkpoint_plan import CheckpointPlan
 from storage.cleaner.manager import CleanerManager
 from storage.config import LogConfig
 from storage.doomed import DoomedFile, DoomedFiles
@@ -394,10 +396,50 @@ class LogManager:
                 self._fail_directory(directory, error)
         return found
 
+    def plan_recovery_points(self) -> list[CheckpointPlan]:
+        """The same in steps, of which only `plan` and `publish` are not for a worker thread."""
+        return [
+            CheckpointPlan(
+                directory=directory,
+                name=RECOVERY_POINT_CHECKPOINT,
+                offsets=self._recovery_points(directory),
+                marks_now=partial(self._recovery_points, directory),
+                published=partial(setattr, directory, "recovery_points"),
+            )
+            for directory in self._live()
+        ]
+
+    def plan_log_start_offsets(self) -> list[CheckpointPlan]:
+        return [
+            CheckpointPlan(
+                directory=directory,
+                name=LOG_START_OFFSET_CHECKPOINT,
+                offsets=self._log_starts(directory),
+                marks_now=partial(self._all_log_starts, directory),
+                published=partial(setattr, directory, "log_start_offsets"),
+            )
+            for directory in self._live()
+        ]
+
+    def fail(self, directory: LogDirectory, error: OSError) -> KafkaStorageError:
+        """A plan for `directory` could not be carried out: it is offline."""
+        return self._fail_directory(directory, error)
+
+    def _recovery_points(self, directory: LogDirectory) -> dict[TopicPartition, Offset]:
+        return {log.topic_partition: log.recovery_point for log in self._logs_in(directory)}
+
+    def _all_log_starts(self, directory: LogDirectory) -> dict[TopicPartition, Offset]:
+        return {log.topic_partition: log.log_start_offset for log in self._logs_in(directory)}
+
+    def _log_starts(self, directory: LogDirectory) -> dict[TopicPartition, Offset]:
+        return {
+            log.topic_partition: log.log_start_offset
+            for log in self._logs_in(directory)
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+
     def _write_recovery_points(self, directory: LogDirectory) -> None:
-        directory.write_recovery_points(
-            {log.topic_partition: log.recovery_point for log in self._logs_in(directory)}
-        )
+        directory.write_recovery_points(self._recovery_points(directory))
 
     def _correct_checkpoints(self, directory: LogDirectory, log: LocalLog) -> None:
         """No checkpoint on the disk may claim more of `log` than there is."""
@@ -410,13 +452,7 @@ class LogManager:
             self.cleaner.before_cut(directory, key, log.log_start_offset)
 
     def _write_log_start_offsets(self, directory: LogDirectory) -> None:
-        directory.write_log_start_offsets(
-            {
-                log.topic_partition: log.log_start_offset
-                for log in self._logs_in(directory)
-                if log.log_start_offset > log.segments[0].base_offset
-            }
-        )
+        directory.write_log_start_offsets(self._log_starts(directory))
 
     def _checkpointing(
         self, directory: LogDirectory, write: Callable[[LogDirectory], None]

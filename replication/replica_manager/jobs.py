@@ -28,6 +28,7 @@ from replication.net.seams import NodeClock, Offload
 from replication.partition import Partition
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.retention import delete_old_segments
+from storage.checkpoint_plan import CheckpointPlan
 from storage.errors import KafkaStorageError
 from storage.log import Log
 from storage.log_manager import LogManager
@@ -112,20 +113,30 @@ class LogJobs:
     async def _flush_one(self, log: Log) -> None:
         if log.closed or log.failed:
             return
-        plan = log.flush_plan()
         try:
+            # First, so that the plan finds them on disk and does not write them on the loop.
+            await self.offload(log.leader_epoch_cache.flush)
+            plan = log.flush_plan()
             await self.offload(plan.sync)
         except OSError as error:
             raise log.fail(error) from error
         log.commit_flush(plan)
 
-    # Both on the loop: a lowered one must not be overtaken by an older one.
-
     async def checkpoint_recovery_points(self) -> None:
-        self.log_manager.checkpoint_recovery_points()
+        await self._carry_out(self.log_manager.plan_recovery_points())
 
     async def checkpoint_log_start_offsets(self) -> None:
-        self.log_manager.checkpoint_log_start_offsets()
+        await self._carry_out(self.log_manager.plan_log_start_offsets())
+
+    async def _carry_out(self, plans: list[CheckpointPlan]) -> None:
+        """What was overtaken by a truncation waits for the next round."""
+        for plan in plans:
+            try:
+                await self.offload(plan.prepare)
+                if plan.publish():
+                    await self.offload(plan.settle)
+            except OSError as error:
+                raise self.log_manager.fail(plan.directory, error) from error
 
     # Deleting.
 

@@ -319,16 +319,15 @@ class RoleChanges:
                 if existing is not None and existing.topic_id not in (None, each.topic_id):
                     # Of an older topic of that name, deleted while this broker was away.
                     self.log_manager.put_aside(topic_partition)
-                opened.append(
-                    self.log_manager.get_or_create(
-                        topic_partition,
-                        each.topic_id,
-                        configs[topic_partition.topic].log,
-                        # One that has seen a change may lie in a directory that is offline.
-                        is_new=each.registration.partition_epoch == 0,
-                        directory_id=each.registration.directory(self.broker_id),
-                    )
+                log = self.log_manager.get_or_create(
+                    topic_partition,
+                    each.topic_id,
+                    configs[topic_partition.topic].log,
+                    # One that has seen a change may lie in a directory that is offline.
+                    is_new=each.registration.partition_epoch == 0,
+                    directory_id=each.registration.directory(self.broker_id),
                 )
+                opened.append(_with_topic_id(log))
             except StorageError as error:
                 opened.append(error)
             except OSError as error:
@@ -386,6 +385,15 @@ class RoleChanges:
         for topic_partition in partitions:
             if self.log_manager.get(topic_partition) is not None:
                 leave(topic_partition)
+
+
+def _with_topic_id(log: Log) -> Log | StorageError:
+    """The topic's id is written here, and not by the first append, on the loop."""
+    try:
+        log.write_topic_id()
+    except OSError as error:
+        return log.fail(error)
+    return log
 
 
 def _flush_all(caches: list[LeaderEpochCache]) -> list[tuple[int, OSError]]:

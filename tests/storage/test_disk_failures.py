@@ -345,7 +345,7 @@ def test_s56_epochs_come_from_the_batches_where_the_checkpoint_is_broken(rubbish
     log = log_in(started(disk))
     for epoch in (0, 3, 5):
         fill(log, 40, epoch=epoch)
-    file = disk.open("/d/t-0/leader-epoch-checkpoint")
+    file = disk.open("/d/t-0/leader-epoch-checkpoint", create=True)
     file.truncate(0)
     file.write(0, rubbish)
     disk.detach()

@@ -160,7 +160,7 @@ def test_a_broker_whose_disk_is_well_again_takes_its_replicas_up_again() -> None
     play(story)
 
 
-@pytest.mark.parametrize("names", ["*.log", "recovery-point-offset-checkpoint.tmp"])
+@pytest.mark.parametrize("names", ["*.log", "recovery-point-offset-checkpoint*"])
 def test_a_broker_whose_last_disk_fails_ends_with_one_line(names: str) -> None:
     async def story(world: World) -> None:
         eager = {"log_initial_task_delay_ms": "0", "log_flush_offset_checkpoint_interval_ms": "500"}
