@@ -171,4 +171,4 @@ def test_the_kernel_agrees(tmp_path: Path) -> None:
         lead(logs.get_or_create(TopicPartition("t", number)))
     assert len(list(DESCRIPTORS.iterdir())) - before <= 4 * (limit + 1)
     logs.shutdown()
-    assert len(list(DESCRIPTORS.iterdir())) == before
+    assert len(list(DESCRIPTORS.iterdir())) <= before  # what others have dropped may go meanwhile
