@@ -14,6 +14,7 @@
     segment_file         one `.log` file by its path, for a notebook: `open_segment`
       dump               what stands in a log's files, and what is wrong with them
       columnar  vectors  batches as Arrow columns (with the `arrow` extra)
+    standalone           a log directory without a broker: open, read, append, check, repair
     batch_stream         the batches of a directory, for whoever compares or reads them
     checkpoint           small files replaced atomically
     record_batch  records  varint  compression      the bytes of a batch
@@ -31,7 +32,15 @@ from storage.errors import StorageError
 from storage.filesystem import OsFileSystem
 from storage.log import Log
 from storage.log_manager import LogManager
+from storage.records import Record
 from storage.segment_file import SegmentFile, StoredBatch, open_segment
+from storage.standalone import (
+    append_records,
+    check,
+    open_log_directory,
+    read_records,
+    repair,
+)
 from storage.types import Offset, OffsetAndEpoch, TopicPartition
 
 __all__ = [
@@ -41,9 +50,15 @@ __all__ = [
     "Offset",
     "OffsetAndEpoch",
     "OsFileSystem",
+    "Record",
     "SegmentFile",
     "StorageError",
     "StoredBatch",
     "TopicPartition",
+    "append_records",
+    "check",
+    "open_log_directory",
     "open_segment",
+    "read_records",
+    "repair",
 ]

@@ -80,6 +80,7 @@ class Log(MarkedLog):
         producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
         compacted_to: Offset = 0,
         marker_ms: int | None = None,
+        believe_nothing: bool = False,
         hooks: LogHooks | None = None,
         open_segments: OpenSegments | None = None,
         wall_ms: int | None = None,
@@ -109,6 +110,7 @@ class Log(MarkedLog):
                 log_start_offset=log_start_offset,
                 compacted_to=compacted_to,
                 marker_ms=marker_ms,
+                believe_nothing=believe_nothing,
             ),
             repairs=repairs,
         ).load(names)

@@ -73,6 +73,8 @@ class LogManager:
         kw_only=True, default=_ignore_deletion
     )
     open_segments: OpenSegments = attrs.field(kw_only=True, factory=OpenSegments)
+    # Read every batch again, whatever the last shutdown was.
+    believe_nothing: bool = attrs.field(kw_only=True, default=False)
     directories: list[LogDirectory] = attrs.field(init=False, factory=list)
     cleaner: CleanerManager = attrs.field(init=False)
     _logs: dict[TopicPartition, Log] = attrs.field(init=False, factory=dict)
@@ -154,6 +156,7 @@ class LogManager:
                     producer_id_expiration_ms=self.producer_id_expiration_ms,
                     hooks=self._hooks_of(directory),
                     open_segments=self.open_segments,
+                    believe_nothing=self.believe_nothing,
                 )
                 self._logs[topic_partition] = log
                 self._home[topic_partition] = directory

@@ -180,6 +180,8 @@ class Loader:
 
     def _first_to_read_again(self, segments: list[Segment]) -> int:
         """The index of the segment that the recovery point lies in, or at the end of."""
+        if self.marks.believe_nothing:
+            return 0
         if self.marks.clean:
             return len(segments)
         below = [each for each in segments if each.base_offset < self.marks.recovery_point]

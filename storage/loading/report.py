@@ -15,6 +15,8 @@ class Marks:
     log_start_offset: Offset = 0
     # Below it compaction may have taken whole stretches of offsets.
     compacted_to: Offset = 0
+    # Whoever asks for a repair takes nobody's word, not even a marker's.
+    believe_nothing: bool = False
     # When the clean-shutdown marker was written; None: not known, or there was none.
     marker_ms: int | None = None
 
