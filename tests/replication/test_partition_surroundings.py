@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import attrs
@@ -10,13 +10,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from replication.config import BrokerConfig
+from replication.config import BrokerConfig, TopicConfig
 from replication.errors import ErrorCode, KafkaError
 from replication.fetch_data import FetchInfo, Isolation
 from replication.list_offsets import Special, offset_for_timestamp
 from replication.metadata import MetadataImage, PartitionRegistration, TopicImage, delta_between
 from replication.partition import Partition
-from replication.replica_manager.roles import RoleChanges
 from storage.checkpoint import HIGH_WATERMARK_CHECKPOINT, uuid_text
 from storage.errors import InconsistentTopicIdError
 from storage.records import Record, encode_batch
@@ -248,14 +247,19 @@ async def test_a_broker_configured_while_a_log_is_made_gives_it_the_newer_config
 async def test_a_topics_configuration_is_read_once_for_a_log_that_is_made(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read: list[str] = []
-    honest = RoleChanges._topic_config
+    read: list[Mapping[str, str]] = []
+    honest = TopicConfig.in_force
 
-    def counted(self: RoleChanges, topic: TopicImage) -> object:
-        read.append(topic.name)
-        return honest(self, topic)
+    def counted(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
+        read.append(overrides)
+        return honest(overrides, broker)
 
-    monkeypatch.setattr(RoleChanges, "_topic_config", counted)
     async with Node(config=CONFIG).running() as node:
-        await node.learn(LED)
-        assert read == ["topic"]
+        # Of a topic that is known already, so that nothing but the log needs it.
+        node.image = with_retention(node.image, ms=1000)
+        monkeypatch.setattr(TopicConfig, "in_force", counted)
+        await node.manager.apply_metadata(
+            node.image,
+            attrs.evolve(delta_between(MetadataImage(), node.image), reconfigured=frozenset()),
+        )
+        assert read == [{"retention.ms": "1000"}]
