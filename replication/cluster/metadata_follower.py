@@ -164,6 +164,8 @@ class MetadataFollower:
             if not self._is_whole or image.offset < self._begins_at:
                 return
             snapshot = await self.offload(lambda: self._snapshot_file.write(image))
+            # Whoever was killed meanwhile has no disk any more.
+            await trio.lowlevel.checkpoint_if_cancelled()
             if cuts != self._cuts:
                 self._start_anew()  # it may say more than the controller still does
                 return

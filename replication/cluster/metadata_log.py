@@ -206,6 +206,8 @@ class MetadataLog:
             return
         try:
             snapshot = await self.seams.offload(lambda: self._snapshot_file.write(image))
+            # Whoever was killed meanwhile has no disk any more.
+            await trio.lowlevel.checkpoint_if_cancelled()
             self.snapshot = snapshot
             cut_below(self.log, snapshot.end_offset)
             await self.seams.offload(self._unlink_doomed)

@@ -333,7 +333,10 @@ def test_a_returning_controller_has_its_log_and_fences_nobody_who_is_alive() -> 
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_what_was_answered_survives_a_power_cut(seed: int) -> None:
+@pytest.mark.parametrize("snapshot_bytes", [20 << 20, 500], ids=["", "cut often"])
+def test_what_was_answered_survives_a_power_cut(seed: int, snapshot_bytes: int) -> None:
+    config = attrs.evolve(CONFIG, metadata_log_max_record_bytes_between_snapshots=snapshot_bytes)
+
     async def story(world: World) -> None:
         answered: list[str] = []
 
@@ -347,14 +350,14 @@ def test_what_was_answered_survives_a_power_cut(seed: int) -> None:
         world.node("controller")
         world.disk("controller").costs = DiskCosts(sync=0.01)
         async with trio.open_nursery() as nursery:
-            controller = Controller(config=CONFIG, seams=world.node("controller"), on_bug=_raise)
+            controller = Controller(config=config, seams=world.node("controller"), on_bug=_raise)
             await nursery.start(controller.run)
             await join(controller, 1)
             nursery.start_soon(create_topics, controller)
             await world.node("controller").clock.sleep(0.05 + seed * 0.007)
             world.crash_disk("controller")
             nursery.cancel_scope.cancel()
-        async with running(world) as again:
+        async with running(world, config) as again:
             assert answered
             assert set(answered) <= again.image.topics.keys() <= {*answered, f"t{len(answered)}"}
             assert again.image.broker(1) is not None
