@@ -12,7 +12,7 @@ from confluent_kafka.admin._config import (
     ConfigResource,
     ConfigSource,
 )
-from confluent_kafka.cimpl import KafkaError, KafkaException, NewTopic
+from confluent_kafka.cimpl import KafkaError, KafkaException, NewPartitions, NewTopic
 
 from replication.cluster.cluster import Cluster
 from storage.compression import Codec
@@ -441,3 +441,64 @@ async def test_offsets_are_found_by_time() -> None:
 
     async with cluster_for_clients() as cluster:
         await in_thread(look, cluster.bootstrap_servers)
+
+
+def led_by(admin: AdminClient, number: int) -> int:
+    leader: int = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions[number].leader
+    return leader
+
+
+async def test_a_topic_grows() -> None:
+    def look(bootstrap_servers: str) -> None:
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(10)
+        admin.create_partitions([NewPartitions(TOPIC, 3)])[TOPIC].result(10)
+        partitions: list[int] = []
+        for _ in range(200):  # another broker than the one that made it may answer
+            partitions = sorted(admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions)
+            if partitions == [0, 1, 2]:
+                break
+            time.sleep(0.05)
+        else:
+            raise AssertionError(f"there are only {partitions}")
+        with pytest.raises(KafkaException) as refused:
+            admin.create_partitions([NewPartitions(TOPIC, 3)])[TOPIC].result(10)
+        assert refused.value.args[0].code() == KafkaError.INVALID_PARTITIONS
+
+    async with cluster_for_clients() as cluster:
+        await in_thread(look, cluster.bootstrap_servers)
+
+
+async def test_the_preferred_leader_is_elected_when_an_operator_asks() -> None:
+    def create(bootstrap_servers: str) -> None:
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(10)
+
+    def elect(bootstrap_servers: str, preferred: int) -> None:
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        asked = confluent_kafka.TopicPartition(TOPIC, 0)
+        (answer,) = (
+            admin.elect_leaders(confluent_kafka.ElectionType.PREFERRED, [asked]).result(10).values()
+        )
+        assert answer is None
+        for _ in range(200):
+            if led_by(admin, 0) == preferred:
+                break
+            time.sleep(0.05)
+        else:
+            raise AssertionError(f"{preferred} never led")
+        (answer,) = (
+            admin.elect_leaders(confluent_kafka.ElectionType.PREFERRED, [asked]).result(10).values()
+        )
+        assert answer.code() == KafkaError.ELECTION_NOT_NEEDED
+
+    async with cluster_for_clients() as cluster:
+        await in_thread(create, cluster.bootstrap_servers)
+        registration = cluster.partition(TOPIC, 0)
+        assert registration is not None
+        preferred = registration.replicas[0]
+        await cluster.stop_broker(preferred)
+        await cluster.start_broker(preferred)
+        await cluster.until(lambda: len(cluster.image.topics[TOPIC].partitions[0].isr) == 3)
+        assert cluster.leader(TOPIC, 0) != preferred
+        await in_thread(elect, cluster.bootstrap_servers, preferred)

@@ -7,6 +7,7 @@ import kafka.codec
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 
+from replication.cluster.cluster import Cluster
 from storage.compression import Codec
 from tests.clients.sample import (
     CODECS,
@@ -134,3 +135,62 @@ def altered(bootstrap_servers: str, incremental: bool) -> None:
 async def test_a_topics_configuration_is_altered(incremental: bool) -> None:
     async with cluster_for_clients() as cluster:
         await in_thread(altered, cluster.bootstrap_servers, incremental)
+
+
+def described(admin: KafkaAdminClient, **expected: object) -> None:
+    """Asked again until the broker that is asked has heard of it."""
+    partitions: list[dict[str, object]] = []
+    for _ in range(200):
+        (topic,) = admin.describe_topic_partitions([TOPIC])["topics"]
+        partitions = topic["partitions"]
+        if partitions and expected.items() <= partitions[0].items():
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{partitions} never had {expected}")
+
+
+def without_3(cluster: Cluster) -> str:
+    """kafka-python leaves the socket open that it could not connect to a stopped broker."""
+    return ",".join(cluster.bootstrap_list[:2])
+
+
+def reassigned(bootstrap_servers: str) -> None:
+    """Broker 3 is not there: what waits for it waits, until that is given up."""
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    partition = kafka.TopicPartition(TOPIC, 0)
+    admin.create_topics({TOPIC: {"assignments": {0: [1, 2]}}})
+    admin.alter_partition_reassignments({partition: [1, 3]})
+    (moving,) = admin.list_partition_reassignments().values()
+    assert (moving["adding_replicas"], moving["removing_replicas"]) == ([3], [2])
+    admin.alter_partition_reassignments({partition: None})
+    assert admin.list_partition_reassignments() == {}
+    # What needs nobody new is done at once.
+    admin.alter_partition_reassignments({partition: [2]})
+    assert admin.list_partition_reassignments() == {}
+    described(admin, replica_nodes=[2], isr_nodes=[2], leader_id=2)
+    admin.close()
+
+
+async def test_a_partition_is_reassigned_and_that_is_cancelled() -> None:
+    async with cluster_for_clients() as cluster:
+        await cluster.stop_broker(3)
+        await in_thread(reassigned, without_3(cluster))
+
+
+def created_on_1_and_3(bootstrap_servers: str) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    admin.create_topics({TOPIC: {"assignments": {0: [1, 3]}}})
+    admin.close()
+
+
+def eligible(bootstrap_servers: str) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    described(admin, isr_nodes=[1], eligible_leader_replicas=[3], offline_replicas=[3])
+    admin.close()
+
+
+async def test_who_is_eligible_as_leader_is_described() -> None:
+    async with cluster_for_clients(min_insync_replicas="2") as cluster:
+        await in_thread(created_on_1_and_3, cluster.bootstrap_servers)
+        await cluster.stop_broker(3)
+        await in_thread(eligible, without_3(cluster))
