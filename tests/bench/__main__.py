@@ -5,7 +5,7 @@ import sys
 
 BENCHMARKS = (
     *("start_up", "catch_up", "wire", "columnar", "cleaner"),
-    *("append", "read", "timestamp", "many_partitions", "fetch_rounds"),
+    *("append", "read", "timestamp", "many_partitions", "fetch_rounds", "acks"),
 )
 
 
