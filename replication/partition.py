@@ -60,6 +60,11 @@ class PartitionSnapshot:
     maximal_isr: frozenset[int]
     under_min_isr: bool
 
+    @property
+    def osr(self) -> frozenset[int]:
+        """Assigned, and out of the ISR. A follower, which knows no ISR, knows none of these."""
+        return frozenset(self.replicas) - self.isr if self.is_leader else frozenset()
+
 
 @attrs.define(eq=False, kw_only=True)
 class Partition:

@@ -110,6 +110,7 @@ class Wiring:
             slots=config.max_incremental_fetch_session_cache_slots,
             sink=self.sink,
         )
+        sessions.register(self.metrics)
         node = BrokerNode(
             broker_id=config.node_id,
             cluster_id=metadata.image.cluster_id or "",

@@ -19,6 +19,7 @@ from replication.events import (
     ignore,
 )
 from replication.fetch_session.session import CachedPartition, FetchSession, PartitionKey
+from replication.metrics import MetricName, MetricsRegistry
 
 SHARDS = 8
 EVICTION_MS = 120_000
@@ -202,3 +203,17 @@ class FetchSessionCache:
             partitions=sum(shard.partitions for shard in self._shards),
             evictions=sum(shard.evictions for shard in self._shards),
         )
+
+    def register(self, metrics: MetricsRegistry) -> None:
+        """Show `statistics`, under Kafka's names."""
+        metrics.gauge(_metric("NumIncrementalFetchSessions"), lambda: self.statistics().sessions)
+        metrics.gauge(
+            _metric("NumIncrementalFetchPartitionsCached"), lambda: self.statistics().partitions
+        )
+        metrics.gauge(
+            _metric("IncrementalFetchSessionEvictionsPerSec"), lambda: self.statistics().evictions
+        )
+
+
+def _metric(name: str) -> MetricName:
+    return MetricName("kafka.server", "FetchSessionCache", name)

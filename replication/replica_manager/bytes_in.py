@@ -8,6 +8,8 @@ import attrs
 from replication.metrics import Meter, MetricName, MetricsRegistry
 from replication.partition import Partition
 
+REPLICATION, REASSIGNMENT = "ReplicationBytesInPerSec", "ReassignmentBytesInPerSec"
+
 
 def metric(name: str) -> MetricName:
     return MetricName("kafka.server", "BrokerTopicMetrics", name)
@@ -21,9 +23,14 @@ class BytesIn:
     @classmethod
     def registered(cls, metrics: MetricsRegistry) -> "BytesIn":
         return cls(
-            replication=metrics.meter(metric("ReplicationBytesInPerSec")),
-            reassignment=metrics.meter(metric("ReassignmentBytesInPerSec")),
+            replication=metrics.meter(metric(REPLICATION)),
+            reassignment=metrics.meter(metric(REASSIGNMENT)),
         )
+
+    @staticmethod
+    def unregister(metrics: MetricsRegistry) -> None:
+        metrics.remove(metric(REPLICATION))
+        metrics.remove(metric(REASSIGNMENT))
 
     def mark(self, partition: Partition, size: int) -> None:
         """So many bytes of records have come for this follower."""

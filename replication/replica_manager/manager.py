@@ -26,6 +26,7 @@ from replication.replica_manager.configuration import Configuration
 from replication.replica_manager.delete_records import DeleteRecordsPath
 from replication.replica_manager.fetch import FetchPath
 from replication.replica_manager.followed import LocalReplicas
+from replication.replica_manager.gauges import ReplicaGauges
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.isr_events import changed, proposed, refused
 from replication.replica_manager.jobs import Job, LogJobs
@@ -106,6 +107,17 @@ class ReplicaManager:
         )
         self.delete_records_purgatory: Purgatory[TopicPartition] = Purgatory(
             clock=seams.clock, on_bug=on_bug
+        )
+        self._metrics = metrics
+        self._gauges = ReplicaGauges(
+            metrics,
+            self._hosted,
+            {
+                "Produce": self.produce_purgatory,
+                "Fetch": self.fetch_purgatory,
+                "DeleteRecords": self.delete_records_purgatory,
+            },
+            lambda: self.producer_id_count,
         )
         self._around = Surroundings(
             broker_id=broker_id,
@@ -255,6 +267,8 @@ class ReplicaManager:
         if self._roles is not None:
             await self._roles.fetchers.close_all()
         await self.checkpoint_high_watermarks()
+        self._gauges.unregister()
+        self.replicas.bytes_in.unregister(self._metrics)
 
     # Metadata.
 
@@ -410,6 +424,7 @@ class ReplicaManager:
         self._nursery.start_soon(self._ask_controller, leadership, pending)
 
     def isr_changed(self, leadership: Leadership, previous: frozenset[int]) -> None:
+        self._gauges.isr_changed(before=previous, after=leadership.isr)
         self._sink(changed(leadership, previous))
 
     async def _ask_controller(self, leadership: Leadership, pending: Pending) -> None:
@@ -424,6 +439,7 @@ class ReplicaManager:
                 topic_partition, partition.topic_id, pending.sent
             )
             if answer.error is not ErrorCode.NONE and leadership.isr_state is pending:
+                self._gauges.failed_updates.mark()
                 self._sink(refused(leadership, pending, answer))
             again = leadership.on_isr_answer(pending, answer)
             if again:

@@ -1,0 +1,151 @@
+"""What a broker's replicas show of themselves, under Kafka's names.
+
+    kafka.server:type=ReplicaManager              how many lead, follow, lag, are below the minimum
+    kafka.server:type=DelayedOperationPurgatory   who waits
+    kafka.cluster:type=Partition                  the same of each partition, while it is here
+
+All of it is counted when somebody looks: nothing here costs a partition anything while nobody
+does. What is registered is taken back when the broker stops.
+"""
+
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from replication.leadership import Leadership
+from replication.metrics import Meter, MetricName, MetricsRegistry
+from replication.partition import Partition
+from replication.purgatory import Purgatory
+from replication.replica_manager.hosted import HostedPartitions
+from storage.types import TopicPartition
+
+_MANAGER = "ReplicaManager"
+ISR_METERS = ("IsrExpandsPerSec", "IsrShrinksPerSec", "FailedIsrUpdatesPerSec")
+
+
+def manager_metric(name: str) -> MetricName:
+    return MetricName("kafka.server", _MANAGER, name)
+
+
+def purgatory_metric(name: str, operation: str) -> MetricName:
+    tags = (("delayedOperation", operation),)
+    return MetricName("kafka.server", "DelayedOperationPurgatory", name, tags)
+
+
+def partition_metric(name: str, partition: TopicPartition) -> MetricName:
+    tags = (("topic", partition.topic), ("partition", str(partition.partition)))
+    return MetricName("kafka.cluster", "Partition", name, tags)
+
+
+# Of one partition. One that does not lead is never under-replicated: it does not know.
+
+
+def _of_leader(read: Callable[[Leadership], int]) -> Callable[[Partition], int]:
+    def value(partition: Partition) -> int:
+        return 0 if partition.leadership is None else read(partition.leadership)
+
+    return value
+
+
+def _under_replicated(leadership: Leadership) -> int:
+    return int(len(leadership.isr) < 1 + len(leadership.followers))
+
+
+def _at_min_isr(leadership: Leadership) -> int:
+    return int(len(leadership.isr) == leadership.effective_min_isr)
+
+
+OF_PARTITION: Mapping[str, Callable[[Partition], int]] = {
+    "UnderReplicated": _of_leader(_under_replicated),
+    "InSyncReplicasCount": _of_leader(lambda leadership: len(leadership.isr)),
+    "UnderMinIsr": _of_leader(lambda leadership: int(leadership.under_min_isr)),
+    "AtMinIsr": _of_leader(_at_min_isr),
+    "ReplicasCount": _of_leader(lambda leadership: 1 + len(leadership.followers)),
+    "LastStableOffsetLag": lambda partition: max(
+        0, partition.log.high_watermark - partition.log.last_stable_offset
+    ),
+}
+
+
+@attrs.frozen
+class PartitionGauges:
+    """One family for all partitions: their names are made when they are asked for."""
+
+    hosted: HostedPartitions
+
+    def names(self) -> list[MetricName]:
+        return [
+            partition_metric(name, each) for each in self.hosted.online for name in OF_PARTITION
+        ]
+
+    def read(self, name: MetricName) -> float | None:
+        tags = dict(name.tags)
+        number = tags.get("partition", "")
+        topic_partition = TopicPartition(
+            tags.get("topic", ""), int(number) if number.isdigit() else -1
+        )
+        partition = self.hosted.find(topic_partition)
+        if partition is None or name != partition_metric(name.name, topic_partition):
+            return None
+        return OF_PARTITION[name.name](partition) if name.name in OF_PARTITION else None
+
+
+@attrs.define(eq=False)
+class ReplicaGauges:
+    """Registered as long as the replica manager lives."""
+
+    registry: MetricsRegistry
+    hosted: HostedPartitions
+    purgatories: Mapping[str, Purgatory[TopicPartition]]
+    producer_ids: Callable[[], int]
+    expands: Meter = attrs.field(init=False)
+    shrinks: Meter = attrs.field(init=False)
+    failed_updates: Meter = attrs.field(init=False)
+    _names: list[MetricName] = attrs.field(factory=list, init=False)
+    _partitions: PartitionGauges = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._partitions = PartitionGauges(self.hosted)
+        self.registry.family(self._partitions)
+        counts: dict[str, Callable[[], float]] = {
+            "LeaderCount": lambda: sum(each.is_leader for each in self.hosted),
+            "PartitionCount": lambda: len(self.hosted.online),
+            "OfflineReplicaCount": lambda: len(self.hosted.offline),
+            "UnderReplicatedPartitions": self._sum_of("UnderReplicated"),
+            "UnderMinIsrPartitionCount": self._sum_of("UnderMinIsr"),
+            "AtMinIsrPartitionCount": self._sum_of("AtMinIsr"),
+            "ProducerIdCount": self.producer_ids,
+        }
+        for name, read in counts.items():
+            self._gauge(manager_metric(name), read)
+        for operation, purgatory in self.purgatories.items():
+            self._gauge(purgatory_metric("PurgatorySize", operation), _watched(purgatory))
+            self._gauge(purgatory_metric("NumDelayedOperations", operation), _waiting(purgatory))
+        self._names += map(manager_metric, ISR_METERS)
+        self.expands, self.shrinks, self.failed_updates = (
+            self.registry.meter(manager_metric(name)) for name in ISR_METERS
+        )
+
+    def unregister(self) -> None:
+        for name in self._names:
+            self.registry.remove(name)
+        self.registry.remove_family(self._partitions)
+
+    def isr_changed(self, *, before: frozenset[int], after: frozenset[int]) -> None:
+        (self.shrinks if after < before else self.expands).mark()
+
+    def _gauge(self, name: MetricName, read: Callable[[], float]) -> None:
+        self._names.append(name)
+        self.registry.gauge(name, read)
+
+    def _sum_of(self, name: str) -> Callable[[], int]:
+        read = OF_PARTITION[name]
+        return lambda: sum(read(each) for each in self.hosted)
+
+
+def _watched(purgatory: Purgatory[TopicPartition]) -> Callable[[], int]:
+    return lambda: purgatory.watched
+
+
+def _waiting(purgatory: Purgatory[TopicPartition]) -> Callable[[], int]:
+    return lambda: purgatory.waiting

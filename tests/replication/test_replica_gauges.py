@@ -1,0 +1,138 @@
+"""What a broker's replicas show of themselves."""
+
+import random
+
+import pytest
+from trio.testing import MockClock
+
+from replication.config import BrokerConfig
+from replication.errors import ErrorCode
+from replication.fetch_session.cache import FetchSessionCache
+from replication.metrics import MetricName, MetricsRegistry
+from replication.replica_manager.gauges import (
+    OF_PARTITION,
+    manager_metric,
+    partition_metric,
+    purgatory_metric,
+)
+from storage.testing import FaultyFileSystem
+from tests.replication.leader_side import LOCAL, OTHER, REMOTE, follower_params, registration
+from tests.replication.replica_manager_side import CLOCK, SECOND, TP, Controller, Node, beside
+
+ALL = (LOCAL, REMOTE, OTHER)
+
+
+def shown(node: Node) -> dict[str, float]:
+    return {
+        name.name: value for name, value in node.metrics.snapshot() if name.type == "ReplicaManager"
+    }
+
+
+def of(node: Node, name: str) -> float:
+    return node.metrics.read(partition_metric(name, TP))
+
+
+async def test_leaders_and_followers_are_counted(autojump_clock: MockClock) -> None:
+    async with Node().running() as node:
+        await node.learn(
+            registration(isr=(LOCAL,), replicas=ALL),
+            registration(leader=REMOTE),
+            configs={"min.insync.replicas": "2"},
+        )
+        counts = shown(node)
+        assert (counts["LeaderCount"], counts["PartitionCount"]) == (1, 2)
+        assert counts["UnderReplicatedPartitions"] == counts["UnderMinIsrPartitionCount"] == 1
+        assert counts["AtMinIsrPartitionCount"] == counts["OfflineReplicaCount"] == 0
+        assert (of(node, "InSyncReplicasCount"), of(node, "ReplicasCount")) == (1, 3)
+        assert node.state().osr == {REMOTE, OTHER}
+        assert node.metrics.read(partition_metric("UnderReplicated", SECOND)) == 0
+        assert node.state(SECOND).osr == frozenset()
+
+
+async def test_a_member_that_joins_or_leaves_is_counted(autojump_clock: MockClock) -> None:
+    async with Node().running() as node:
+        await node.lead()
+        await node.produce()
+        await CLOCK.sleep(60)
+        assert node.state().isr == {LOCAL}
+        assert shown(node)["IsrShrinksPerSec"] == 1
+        assert of(node, "UnderReplicated") == of(node, "AtMinIsr") == 1
+        await node.follow(1)
+        await CLOCK.sleep(1)
+        assert node.state().isr == {LOCAL, REMOTE}
+        assert shown(node)["IsrExpandsPerSec"] == 1
+        assert shown(node)["FailedIsrUpdatesPerSec"] == 0
+
+
+async def test_a_refused_change_is_counted(autojump_clock: MockClock) -> None:
+    node = Node(controller=Controller(error=ErrorCode.INELIGIBLE_REPLICA))
+    async with node.running():
+        await node.lead()
+        await node.produce()
+        await CLOCK.sleep(16)
+        assert shown(node)["IsrShrinksPerSec"] == 0
+        await CLOCK.sleep(30)
+        assert shown(node)["FailedIsrUpdatesPerSec"] >= 1
+
+
+async def test_who_waits_is_counted(autojump_clock: MockClock) -> None:
+    async with Node().running() as node:
+        await node.lead()
+        async with beside(lambda: node.produce(acks=-1)):
+            for name in ("NumDelayedOperations", "PurgatorySize"):
+                assert node.metrics.read(purgatory_metric(name, "Produce")) == 1
+            await node.fetch(follower_params())
+            await node.follow(1)
+        assert node.metrics.read(purgatory_metric("PurgatorySize", "Produce")) == 0
+
+
+@pytest.mark.conformance("RM-86")
+async def test_what_is_registered_is_taken_back_and_nothing_else(
+    autojump_clock: MockClock,
+) -> None:
+    node = Node()
+    mine = MetricName("kafka.server", "ReplicaManager", "NotYours")
+    node.metrics.gauge(mine, lambda: 1)
+    async with node.running():
+        await node.lead()
+        assert {partition_metric(name, TP) for name in OF_PARTITION} <= set(node.metrics.names())
+        assert manager_metric("LeaderCount") in node.metrics
+        await node.manager.shutdown()
+        assert node.metrics.names() == [mine]
+
+
+async def test_a_partition_that_has_gone_shows_nothing(autojump_clock: MockClock) -> None:
+    async with Node().running() as node:
+        await node.lead()
+        await node.learn()
+        assert partition_metric("UnderReplicated", TP) not in node.metrics
+        with pytest.raises(KeyError):
+            of(node, "UnderReplicated")
+
+
+def test_sessions_are_counted_under_kafkas_names() -> None:
+    metrics = MetricsRegistry(lambda: 0.0)
+    cache = FetchSessionCache(chance=random.Random(1), slots=8)
+    cache.register(metrics)
+    for privileged in (True, False):
+        cache.next_shard().maybe_create({}, privileged=privileged, uses_topic_ids=True, now_ms=0)
+    names = {name.name: metrics.read(name) for name in metrics.names()}
+    assert names == {
+        "NumIncrementalFetchSessions": 2,
+        "NumIncrementalFetchPartitionsCached": 0,
+        "IncrementalFetchSessionEvictionsPerSec": 0,
+    }
+
+
+@pytest.mark.conformance("RM-84")
+async def test_high_watermarks_are_kept_below_a_relative_path_too(
+    autojump_clock: MockClock,
+) -> None:
+    disk = FaultyFileSystem(random.Random(1))
+    config = BrokerConfig(node_id=LOCAL, log_dirs=("data/logs",))
+    async with Node(config=config, file_system=disk).running() as node:
+        await node.lead(isr=(LOCAL,))
+        await node.produce(2)
+        await node.manager.checkpoint_high_watermarks()
+        checkpoint = disk.open("data/logs/replication-offset-checkpoint")
+        assert checkpoint.read(0, 100) == b"0\n1\ntopic 0 2\n"
