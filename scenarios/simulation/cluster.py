@@ -272,7 +272,8 @@ async def open_simulated_cluster(
 ) -> AsyncIterator[SimulatedCluster]:
     """A cluster that is up when the block begins, and is gone when it ends.
 
-    Kafka's defaults apply, session and lag times included: virtual seconds cost nothing.
+    Kafka's defaults apply, session and lag times included: virtual seconds cost nothing. Only
+    indexes are small.
     `properties` are further `server.properties` entries, for every node.
     """
     with raising_only_one():
@@ -297,6 +298,8 @@ def node_configs(brokers: int, properties: Mapping[str, str]) -> dict[str, Broke
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": f"{CONTROLLER_ID}@{CONTROLLER}:{CONTROLLER_PORT}",
         "default.replication.factor": str(min(3, brokers)),
+        # A simulated disk holds every byte in memory, also those of an index's spare room.
+        "log.index.size.max.bytes": "4096",
         # In a story the controller may be away for as long as it takes to tell it.
         "initial.broker.registration.timeout.ms": "86400000",
     }
