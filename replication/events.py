@@ -371,6 +371,29 @@ class LogUncleanable(Event):
 
 
 @attrs.frozen(kw_only=True)
+class LogRepaired(Event):
+    """Opening a log found something wrong: `bytes` from `position` on went, into `kept` if that
+    had been promised to anybody.
+    """
+
+    name: ClassVar[str] = "log_repaired"
+    partition: TopicPartition
+    path: str
+    position: int
+    offset: Offset
+    cause: str
+    bytes: int
+    kept: str
+
+
+@attrs.frozen(kw_only=True)
+class LogDirectoryWarned(Event):
+    name: ClassVar[str] = "log_directory_warned"
+    directory: str
+    message: str
+
+
+@attrs.frozen(kw_only=True)
 class LogDirectoryFailed(Event):
     name: ClassVar[str] = "log_directory_failed"
     directory: str
@@ -429,6 +452,8 @@ EVENTS: tuple[type[Event], ...] = (
     FetchSessionClosed,
     FetchSessionEvicted,
     LogRecovered,
+    LogRepaired,
+    LogDirectoryWarned,
     SegmentsDeleted,
     LogDeleted,
     LogCleaned,

@@ -277,25 +277,32 @@ class CleanShutdown:
     """The marker was there. Its broker epoch is for the next registration; None: not legible."""
 
     broker_epoch: int | None
+    # When it was written, after everything else.
+    written_ms: int | None = attrs.field(default=None, eq=False)
 
 
 def read_clean_shutdown(file_system: FileSystem, log_directory: str) -> CleanShutdown | None:
     """None where the last shutdown was not clean. Any file, even an empty one, says it was."""
-    data = read_file(file_system, os.path.join(log_directory, CLEAN_SHUTDOWN))
+    path = os.path.join(log_directory, CLEAN_SHUTDOWN)
+    data = read_file(file_system, path)
     if data is None:
         return None
+    return CleanShutdown(_broker_epoch(data), file_system.modified_ms(path))
+
+
+def _broker_epoch(data: bytes) -> int | None:
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):
-        return CleanShutdown(None)
+        return None
     match content:
         case {"version": int(version), "brokerEpoch": int(broker_epoch)} if (
             # True and False are integers to Python.
             type(broker_epoch) is int and version == _VERSION and -1 <= broker_epoch <= _INT64_MOST
         ):
-            return CleanShutdown(broker_epoch)
+            return broker_epoch
         case _:
-            return CleanShutdown(None)
+            return None
 
 
 def write_clean_shutdown(file_system: FileSystem, log_directory: str, broker_epoch: int) -> None:

@@ -366,7 +366,7 @@ class LocalLog:
     def flush_plan(self) -> FlushPlan:
         """What to sync so that the recovery point may be the log end.
 
-        `sync` holds the files open and raises OSError; hand that to `fail`.
+        The plan holds the files open until it is dropped; hand it to `sync`.
         """
         self._check_usable()
         with self._writing():
@@ -408,6 +408,15 @@ class LocalLog:
     def _unsynced_paths(self) -> list[str]:
         """Files besides the segments' that a flush makes last."""
         return []
+
+    def sync(self, plan: FlushPlan) -> None:
+        """Anywhere: what fails closes the log there and then, before another append is taken
+        (KAFKA-10778).
+        """
+        try:
+            plan.sync()
+        except OSError as error:
+            raise self.fail(error) from error
 
     def commit_flush(self, plan: FlushPlan) -> bool:
         """The plan's files are synced; False where a truncation has overtaken it."""

@@ -14,7 +14,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Self
 
 import attrs
@@ -37,6 +37,7 @@ from storage.checkpoint import (
 )
 from storage.errors import CheckpointError, InconsistentMetadataError, LogDirectoryError
 from storage.filesystem import FileSystem, Lock, make_lasting_directory
+from storage.loading.aside import keep_file
 from storage.types import NO_TOPIC_ID, Offset, TopicId, TopicPartition
 
 DELETE_SUFFIX = "-delete"
@@ -76,6 +77,8 @@ class LogDirectory:
     # None: the last shutdown was not clean.
     clean_shutdown: CleanShutdown | None = None
     warnings: list[str] = attrs.field(factory=list)
+    # Partitions that were there at a clean shutdown, and are not any more.
+    lost: list[TopicPartition] = attrs.field(factory=list)
     # As they stand on the disk.
     recovery_points: dict[TopicPartition, Offset] = attrs.field(factory=dict)
     log_start_offsets: dict[TopicPartition, Offset] = attrs.field(factory=dict)
@@ -118,6 +121,13 @@ class LogDirectory:
         if properties != found:
             write_meta_properties(self.file_system, self.path, properties)
         self.properties = properties
+
+    def has_id_of(self, other: "LogDirectory") -> bool:
+        """Whether both are, by their ids, one directory."""
+        mine, theirs = self.properties, other.properties
+        if mine is None or theirs is None or mine.directory_id is None:
+            return False
+        return mine.directory_id == theirs.directory_id
 
     def _compare(self, found: MetaProperties, *, cluster_id: str | None, node_id: int) -> None:
         if cluster_id and found.cluster_id and found.cluster_id != cluster_id:
@@ -215,8 +225,24 @@ class LogDirectory:
         self._checkpoint(HIGH_WATERMARK_CHECKPOINT).write(offsets)
 
     def _read_or_warn(self, name: str) -> dict[TopicPartition, Offset]:
+        checkpoint = self._checkpoint(name)
         try:
-            return self._checkpoint(name).read()
+            return checkpoint.read()
         except CheckpointError as error:
-            self.warnings.append(str(error))
+            kept = keep_file(self.file_system, checkpoint.path)
+            self.warnings.append(f"{error}; kept as {kept}")
             return {}
+
+    def miss(self, found: Collection[TopicPartition]) -> None:
+        """Under a clean marker whatever has a recovery point is there, or somebody took it."""
+        if self.clean_shutdown is not None:
+            self.lost = [
+                each
+                for each, offset in self.recovery_points.items()
+                if offset > 0 and each not in found
+            ]
+            self.warnings += [
+                f"{self.path}: {each} had been synced up to offset"
+                f" {self.recovery_points[each]}, and its directory is gone"
+                for each in self.lost
+            ]

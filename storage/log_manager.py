@@ -22,8 +22,9 @@ are appended to and truncated, never by a worker thread, which may only prepare 
 (LogManager in Kafka.)
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import TypeAlias
 
 import attrs
 
@@ -32,7 +33,12 @@ from storage.checkpoint_plan import CheckpointPlan
 from storage.cleaner.manager import CleanerManager
 from storage.config import LogConfig
 from storage.doomed import DoomedFile, DoomedFiles
-from storage.errors import CheckpointError, KafkaStorageError, LogDirectoryError
+from storage.errors import (
+    CheckpointError,
+    InconsistentMetadataError,
+    KafkaStorageError,
+    LogDirectoryError,
+)
 from storage.filesystem import FileSystem
 from storage.loading.report import RecoveryReport
 from storage.local_log import LocalLog, LogHooks
@@ -44,6 +50,7 @@ from storage.retention import DeletedSegments
 from storage.types import Offset, TopicId, TopicPartition
 
 NO_BROKER_EPOCH = -1
+LoadJob: TypeAlias = Callable[[], None]
 
 
 def _ignore_deletion(_log: TopicPartition, _deleted: DeletedSegments) -> None:
@@ -81,6 +88,8 @@ class LogManager:
     _home: dict[TopicPartition, LogDirectory] = attrs.field(init=False, factory=dict)
     _hooks: dict[str, LogHooks] = attrs.field(init=False, factory=dict)
     _rolled: dict[TopicPartition, None] = attrs.field(init=False, factory=dict)
+    # What opening those logs found that were there at the start.
+    _loaded: list[RecoveryReport] = attrs.field(init=False, factory=list)
     doomed: DoomedFiles = attrs.field(init=False, factory=DoomedFiles)
 
     def __attrs_post_init__(self) -> None:
@@ -89,20 +98,37 @@ class LogManager:
     # Starting.
 
     def startup(self) -> list[RecoveryReport]:
-        """Open everything; fit for a worker thread. What opening each log found."""
+        """Open everything, one log after another; what opening each log found.
+
+        Who has threads takes the three steps of this, and loads several logs at once.
+        """
         try:
-            self._lock_all()
-            for directory in self._live():
-                self._enter(directory)
-            reports = [report for each in self._live() for report in self._load(each)]
+            for jobs in self.find_logs():
+                for job in jobs:
+                    job()
+            return self.all_loaded()
         except BaseException:
             self.close_uncleanly()
             raise
+
+    def find_logs(self) -> list[list[LoadJob]]:
+        """Lock every directory and see what is in it: for each, what loads its logs.
+
+        A job touches one log, and fits a worker thread. What it raises ends the start.
+        """
+        self._lock_all()
+        for directory in self._live():
+            self._enter(directory)
+        found: dict[TopicPartition, str] = {}
+        return [self._find_logs_in(directory, found) for directory in self._live()]
+
+    def all_loaded(self) -> list[RecoveryReport]:
+        """The jobs are done; KafkaStorageError where not one directory is left."""
         if not any(self._live()):
-            self.close_uncleanly()
             causes = "; ".join(f"{each.path}: {each.failure}" for each in self.directories)
             raise KafkaStorageError(f"no log directory can be used: {causes}")
-        return reports
+        self._loaded = [log.recovery for log in self._logs.values()]
+        return list(self._loaded)
 
     def _lock_all(self) -> None:
         for path in self.log_dirs:
@@ -125,6 +151,12 @@ class LogManager:
             return
         assert directory.properties is not None, "a claimed directory has its properties"
         self.cluster_id = self.cluster_id or directory.properties.cluster_id
+        for other in self.directories:
+            if other is not directory and other.has_id_of(directory):
+                raise InconsistentMetadataError(
+                    f"{other.path} and {directory.path} have the same directory.id"
+                    f" {directory.properties.directory_id}: one is a copy of the other"
+                )
 
     def join_cluster(self, cluster_id: str) -> None:
         """Write down whose the directories are, for a node that did not know when it started."""
@@ -137,32 +169,60 @@ class LogManager:
                 ),
             )
 
-    def _load(self, directory: LogDirectory) -> Iterator[RecoveryReport]:
+    def _find_logs_in(
+        self, directory: LogDirectory, found: dict[TopicPartition, str]
+    ) -> list[LoadJob]:
         try:
             directory.read_checkpoints()
-            for topic_partition, path in directory.partitions().items():
-                if topic_partition in self._logs:
-                    other = self._logs[topic_partition].directory
-                    raise LogDirectoryError(f"{topic_partition} is both in {other} and in {path}")
-                log = Log.open(
-                    self.file_system,
-                    path,
-                    topic_partition,
-                    config=self.config,
-                    clean=directory.clean_shutdown is not None,
-                    recovery_point=directory.recovery_points.get(topic_partition, 0),
-                    log_start_offset=directory.log_start_offsets.get(topic_partition, 0),
-                    compacted_to=directory.cleaner_offsets.get(topic_partition, 0),
-                    producer_id_expiration_ms=self.producer_id_expiration_ms,
-                    hooks=self._hooks_of(directory),
-                    open_segments=self.open_segments,
-                    believe_nothing=self.believe_nothing,
-                )
-                self._logs[topic_partition] = log
-                self._home[topic_partition] = directory
-                yield log.recovery
+            partitions = directory.partitions()
         except OSError as error:
             self._fail_directory(directory, error)
+            return []
+        directory.miss(partitions)
+        for topic_partition, path in partitions.items():
+            if topic_partition in found:
+                other = found[topic_partition]
+                raise LogDirectoryError(f"{topic_partition} is both in {other} and in {path}")
+            found[topic_partition] = path
+        return [partial(self._load, directory, *each) for each in partitions.items()]
+
+    def _load(self, directory: LogDirectory, topic_partition: TopicPartition, path: str) -> None:
+        if directory.failure is not None:
+            return
+        try:
+            log = self._open(directory, topic_partition, path)
+        except OSError as error:
+            self._fail_directory(directory, error)
+        except KafkaStorageError as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            self._fail_directory(directory, error.__cause__)
+        else:
+            self._keep(log, directory)
+
+    def _keep(self, log: Log, directory: LogDirectory) -> None:
+        self._logs[log.topic_partition] = log
+        self._home[log.topic_partition] = directory
+        if directory.failure is not None:  # found out in another thread meanwhile
+            log.fail(directory.failure)
+
+    def _open(self, directory: LogDirectory, topic_partition: TopicPartition, path: str) -> Log:
+        marker = directory.clean_shutdown
+        return Log.open(
+            self.file_system,
+            path,
+            topic_partition,
+            config=self.config,
+            clean=marker is not None,
+            marker_ms=None if marker is None else marker.written_ms,
+            recovery_point=directory.recovery_points.get(topic_partition, 0),
+            log_start_offset=directory.log_start_offsets.get(topic_partition, 0),
+            compacted_to=directory.cleaner_offsets.get(topic_partition, 0),
+            producer_id_expiration_ms=self.producer_id_expiration_ms,
+            hooks=self._hooks_of(directory),
+            open_segments=self.open_segments,
+            believe_nothing=self.believe_nothing,
+        )
 
     def _hooks_of(self, directory: LogDirectory) -> LogHooks:
         """The same for all logs in it: there may be very many."""
@@ -191,9 +251,10 @@ class LogManager:
     @property
     def clean(self) -> bool:
         """Whether every directory was left by a clean shutdown and still held all of it."""
-        return all(directory.clean_shutdown is not None for directory in self._live()) and all(
-            log.recovery.clean for log in self._logs.values() if log.recovery.segments
-        )
+        return all(
+            directory.clean_shutdown is not None and not directory.lost
+            for directory in self._live()
+        ) and all(report.clean for report in self._loaded)
 
     @property
     def previous_broker_epoch(self) -> int:
@@ -295,8 +356,7 @@ class LogManager:
             )
         except OSError as error:
             raise self._fail_directory(directory, error) from error
-        self._logs[topic_partition] = log
-        self._home[topic_partition] = directory
+        self._keep(log, directory)
         return log
 
     def async_delete(self, topic_partition: TopicPartition, cause: str = "") -> None:

@@ -28,6 +28,7 @@ from replication.cluster.alter_partition_manager import AlterPartitionManager
 from replication.cluster.assignments import Assignments
 from replication.cluster.controller_channel import ControllerChannel
 from replication.cluster.lifecycle import BrokerLifecycle
+from replication.cluster.log_loading import load_logs
 from replication.cluster.metadata_cache import MetadataCache
 from replication.cluster.metadata_follower import MetadataFollower, metadata_fetcher
 from replication.cluster.metadata_snapshots import SnapshotDue
@@ -43,7 +44,6 @@ from replication.events import (
     ControlledShutdownStarted,
     EventSink,
     LogDirectoryFailed,
-    LogRecovered,
     ignore,
 )
 from replication.fetch_state import BrokerEndPoint
@@ -199,16 +199,12 @@ class Broker:
                 self.lifecycle.lose_directory(directory)
 
     async def _load(self, logs: LogManager) -> None:
-        for report in await self.seams.offload(logs.startup):
-            self.sink(
-                LogRecovered(
-                    partition=report.topic_partition,
-                    recovery_point=report.log_end_offset,
-                    log_end_offset=report.log_end_offset,
-                    truncated_bytes=report.bytes_truncated,
-                    clean=report.clean,
-                )
-            )
+        await load_logs(
+            logs,
+            self.seams.offload,
+            self.sink,
+            threads_per_directory=self.config.num_recovery_threads_per_data_dir,
+        )
 
     async def _started(
         self, nursery: trio.Nursery, logs: LogManager, listeners: list[Listener]

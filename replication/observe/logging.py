@@ -3,11 +3,21 @@
 import attrs
 import structlog.typing
 
-from replication.events import BugCaught, Event, EventSink, LogDirectoryFailed, PartitionFailed
+from replication.events import (
+    BugCaught,
+    Event,
+    EventSink,
+    LogDirectoryFailed,
+    LogDirectoryWarned,
+    LogRepaired,
+    PartitionFailed,
+)
 
 _GRAVE: dict[type[Event], str] = {
     BugCaught: "error",
     LogDirectoryFailed: "error",
+    LogDirectoryWarned: "warning",
+    LogRepaired: "warning",
     PartitionFailed: "warning",
 }
 

@@ -116,10 +116,10 @@ class LogJobs:
         try:
             # First, so that the plan finds them on disk and does not write them on the loop.
             await self.offload(log.leader_epoch_cache.flush)
-            plan = log.flush_plan()
-            await self.offload(plan.sync)
         except OSError as error:
             raise log.fail(error) from error
+        plan = log.flush_plan()
+        await self.offload(partial(log.sync, plan))
         log.commit_flush(plan)
 
     async def checkpoint_recovery_points(self) -> None:
