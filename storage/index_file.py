@@ -15,14 +15,14 @@ reader with SIGBUS.)
 """
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
-from itertools import starmap
+from collections.abc import Callable, Iterator
 from typing import Final, Self
 
 import attrs
 
 from storage.errors import CorruptIndexError
 from storage.filesystem import File, FileSystem
+from storage.types import Buffer
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
@@ -88,9 +88,8 @@ class IndexFile:
         self.file.write(self.size_in_bytes, self.layout.pack(*values))
         self.entry_count += 1
 
-    def extend(self, entries: Iterable[tuple[int, ...]]) -> None:
-        """Append them all in one write."""
-        data = b"".join(starmap(self.layout.pack, entries))
+    def extend(self, data: Buffer) -> None:
+        """Append whole entries in one write."""
         self.file.write(self.size_in_bytes, data)
         self.entry_count += len(data) // self.layout.size
         assert self.entry_count <= self.max_entries, "an index is filled only while it has room"

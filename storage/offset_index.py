@@ -13,7 +13,7 @@ begins.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, NamedTuple, Self
 
 import attrs
@@ -24,7 +24,7 @@ from storage.index_file import MAX_RELATIVE_OFFSET, IndexFile
 from storage.types import Offset
 
 ENTRY_SIZE: Final = 8
-_LAYOUT: Final = struct.Struct(">ii")
+LAYOUT: Final = struct.Struct(">ii")
 
 
 class OffsetPosition(NamedTuple):
@@ -46,7 +46,7 @@ class OffsetIndex:
     def open(
         cls, file_system: FileSystem, path: str, *, base_offset: Offset, max_size: int
     ) -> Self:
-        file = IndexFile.open(file_system, path, layout=_LAYOUT, max_size=max_size)
+        file = IndexFile.open(file_system, path, layout=LAYOUT, max_size=max_size)
         index = cls(base_offset, file, base_offset)
         index._find_last()
         return index
@@ -95,8 +95,8 @@ class OffsetIndex:
         self._file.append(relative, position)
         self._last_offset = offset
 
-    def fill(self, entries: Sequence[tuple[int, int]]) -> None:
-        """Append (relative offset, position) of batches that lie in order."""
+    def fill(self, entries: bytes | bytearray) -> None:
+        """Append entries that are in order, as they stand in the file."""
         self._file.extend(entries)
         self._find_last()
 

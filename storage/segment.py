@@ -290,8 +290,8 @@ class Segment:
 
     def fill_indexes(
         self,
-        offsets: Sequence[tuple[int, int]],
-        times: Sequence[tuple[int, int]],
+        offsets: bytearray,
+        times: bytearray,
         *,
         max_timestamp: TimestampOffset,
         bytes_since_index_entry: int,

@@ -13,7 +13,7 @@ one of the batch that holds the timestamp.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, NamedTuple, Self
 
 import attrs
@@ -25,7 +25,7 @@ from storage.record_batch import NO_TIMESTAMP
 from storage.types import Offset
 
 ENTRY_SIZE: Final = 12
-_LAYOUT: Final = struct.Struct(">qi")
+LAYOUT: Final = struct.Struct(">qi")
 
 
 class TimestampOffset(NamedTuple):
@@ -47,7 +47,7 @@ class TimeIndex:
     def open(
         cls, file_system: FileSystem, path: str, *, base_offset: Offset, max_size: int
     ) -> Self:
-        file = IndexFile.open(file_system, path, layout=_LAYOUT, max_size=max_size)
+        file = IndexFile.open(file_system, path, layout=LAYOUT, max_size=max_size)
         index = cls(base_offset, file, TimestampOffset(NO_TIMESTAMP, base_offset))
         index._find_last()
         return index
@@ -105,8 +105,8 @@ class TimeIndex:
             self._file.append(timestamp, offset - self.base_offset)
             self._last = TimestampOffset(timestamp, offset)
 
-    def fill(self, entries: Sequence[tuple[int, int]]) -> None:
-        """Append (timestamp, relative offset) pairs, both ascending."""
+    def fill(self, entries: bytes | bytearray) -> None:
+        """Append entries that are in order, as they stand in the file."""
         self._file.extend(entries)
         self._find_last()
 

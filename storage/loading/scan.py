@@ -16,7 +16,9 @@ one write at the end.
 """
 
 import contextlib
-from collections.abc import Callable
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable
 
 import attrs
 import crc32c
@@ -24,25 +26,30 @@ import crc32c
 from storage.errors import CorruptRecordError, OffsetOverflowError, UnsupportedFormatError
 from storage.index_file import MAX_RELATIVE_OFFSET
 from storage.leader_epoch_cache import LeaderEpochCache
+from storage.offset_index import LAYOUT as OFFSET_LAYOUT
+from storage.producer_snapshot import BATCHES_KEPT
 from storage.record_batch import (
+    CONTROL_BIT,
     CRC_COVERS_FROM,
-    HEADER,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     MAGIC,
     MIN_LENGTH,
-    NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     check_crc,
     read_header,
     sound_magic,
 )
 from storage.segment import LOG_SUFFIX, Segment
-from storage.time_index import TimestampOffset
+from storage.time_index import LAYOUT as TIME_LAYOUT, TimestampOffset
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
-_UNPACK = HEADER.unpack_from
+# What has to be looked at in a header, as far as the producer id.
+_UNPACK = struct.Struct(">qiibIhi8xqq").unpack_from
+_PACK_OFFSET = OFFSET_LAYOUT.pack
+_PACK_TIME = TIME_LAYOUT.pack
 _CRC_OF = crc32c.crc32c
 _WINDOW = 1 << 20
 
@@ -82,17 +89,21 @@ class Scan:
     next_offset: Offset = attrs.field(init=False)
     # Where the sound batches end.
     end: int = attrs.field(init=False, default=0)
-    # (relative offset, position) and (timestamp, relative offset), as the indexes hold them.
-    _offsets: list[tuple[int, int]] = attrs.field(init=False, factory=list)
-    _times: list[tuple[int, int]] = attrs.field(init=False, factory=list)
+    # The indexes' entries, as they will stand in their files.
+    _offsets: bytearray = attrs.field(init=False, factory=bytearray)
+    _times: bytearray = attrs.field(init=False, factory=bytearray)
+    _last_time: int = attrs.field(init=False, default=NO_TIMESTAMP)
+    # The last plain batches of each producer, not noted yet.
+    _waiting: dict[int, deque[bytes]] = attrs.field(init=False, factory=dict)
     _youngest: tuple[int, Offset] = attrs.field(init=False)
     _bytes_since_entry: int = attrs.field(init=False, default=0)
     _most_offsets: int = attrs.field(init=False)
     _most_times: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._most_offsets = self.segment.offset_index.max_entries
-        self._most_times = self.segment.time_index.max_entries - 1  # one to close with
+        self._most_offsets = self.segment.offset_index.max_entries * OFFSET_LAYOUT.size
+        # One is left to close with.
+        self._most_times = (self.segment.time_index.max_entries - 1) * TIME_LAYOUT.size
         self.next_offset = self.segment.base_offset
         self._youngest = NO_TIMESTAMP, self.segment.base_offset
 
@@ -103,6 +114,8 @@ class Scan:
         UnsupportedFormatError where it is a batch of another magic.
         """
         self._read()
+        for waiting in self._waiting.values():
+            self._note_waiting(waiting)
         self.segment.fill_indexes(
             self._offsets,
             self._times,
@@ -129,15 +142,14 @@ class Scan:
     # One loop, because a call costs as much as what it would do here.
     def _check(self, window: memoryview) -> bool:
         """Take every whole batch in `window`; False at one that is not sound."""
-        at, start = 0, self.end
+        at, start, last_start = 0, self.end, len(window) - HEADER_SIZE
         base, following = self.segment.base_offset, self.next_offset
         latest, since = self.epochs.latest, self._bytes_since_entry
         youngest, youngest_offset = self._youngest
         interval, offsets, times = self.segment.index_interval_bytes, self._offsets, self._times
-        last_time = times[-1][0] if times else NO_TIMESTAMP
         sound = True
-        while at + HEADER_SIZE <= len(window):
-            first, length, epoch, magic, crc, _, delta, _, timestamp, producer, _, _, _ = _UNPACK(
+        while at <= last_start:
+            first, length, epoch, magic, crc, attributes, delta, timestamp, producer = _UNPACK(
                 window, at
             )
             end = at + LENGTH_OVERHEAD + length
@@ -152,10 +164,7 @@ class Scan:
                 or last - base > MAX_RELATIVE_OFFSET
                 or NO_LEADER_EPOCH != epoch < latest
                 or _CRC_OF(window[at + CRC_COVERS_FROM : end]) != crc
-                or (
-                    producer > NO_PRODUCER_ID
-                    and not self.note_producer(read_header(window, at), window[at:end])
-                )
+                or (producer >= 0 and not self._note(producer, attributes, window[at:end]))
             ):
                 sound = False
                 break
@@ -168,16 +177,35 @@ class Scan:
                 since = 0
                 # A full index stays as it is.
                 if len(offsets) < self._most_offsets and len(times) < self._most_times:
-                    offsets.append((last - base, start + at))
-                    if youngest > last_time:
-                        times.append((youngest, youngest_offset - base))
-                        last_time = youngest
+                    offsets += _PACK_OFFSET(last - base, start + at)
+                    if youngest > self._last_time:
+                        times += _PACK_TIME(youngest, youngest_offset - base)
+                        self._last_time = youngest
             since += end - at
             following = last + 1
             at = end
         self._youngest, self._bytes_since_entry = (youngest, youngest_offset), since
         self.next_offset, self.end = following, start + at
         return sound
+
+    def _note(self, producer: int, attributes: int, batch: memoryview) -> bool:
+        """Have its producer noted, now or when there is nothing newer of it.
+
+        Only the last few batches of a producer are remembered, and most are neither part of a
+        transaction nor its end: of those only the last few are looked at.
+        """
+        if attributes & (TRANSACTIONAL_BIT | CONTROL_BIT):
+            self._note_waiting(self._waiting.pop(producer, ()))
+            return self.note_producer(read_header(batch), batch)
+        waiting = self._waiting.get(producer)
+        if waiting is None:
+            waiting = self._waiting[producer] = deque(maxlen=BATCHES_KEPT)
+        waiting.append(bytes(batch[:HEADER_SIZE]))
+        return True
+
+    def _note_waiting(self, headers: Iterable[bytes]) -> None:
+        for header in headers:
+            self.note_producer(read_header(header), memoryview(b""))
 
     # Slowly, for the one batch that was not sound.
 
