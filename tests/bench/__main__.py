@@ -5,12 +5,8 @@ import sys
 
 BENCHMARKS = (
     *("start_up", "catch_up", "wire", "columnar", "cleaner"),
-<<<<<<< HEAD
     *("append", "read", "timestamp", "many_partitions", "fetch_rounds", "acks"),
-=======
-    *("append", "read", "timestamp", "many_partitions", "fetch_rounds"),
     "recovery",
->>>>>>> 850e3cb (loading: recovery in one loop over the headers; docs/storage.md draws the formats and the repairs)
 )
 
 
