@@ -11,6 +11,7 @@ shutdown.)
 """
 
 import os
+from typing import Final
 
 from storage.errors import CorruptIndexError, CorruptRecordError, OffsetOverflowError
 from storage.offset_index import OffsetPosition
@@ -18,12 +19,15 @@ from storage.record_batch import check_crc
 from storage.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment
 from storage.types import Offset
 
+# Whoever copies a directory gives its files new times, in any order, and has not changed them.
+COPYING_MS: Final = 10_000
+
 
 def end_of_believed(segment: Segment, *, active: bool, marker_ms: int | None) -> Offset:
     """The offset after its last batch; CorruptRecordError or CorruptIndexError, which say
     why, where it has to be read again.
     """
-    if marker_ms is not None and (segment.created_ms or 0) > marker_ms:
+    if marker_ms is not None and (segment.created_ms or 0) > marker_ms + COPYING_MS:
         raise CorruptRecordError("written to after the clean shutdown")
     segment.transaction_index.sanity_check(segment.base_offset)
     if not segment.file_system.exists(segment.path(INDEX_SUFFIX)):

@@ -268,7 +268,7 @@ def test_a_file_that_is_younger_than_the_marker_is_read_again() -> None:
     logs = manager(system)
     assert [log.recovery.segments_recovered for log in logs.logs()] == [0, 0]
     logs.shutdown(8)
-    clock[0] = 3000
+    clock[0] = 30_000
     system.open(first.segments[0].path(".log")).write(70, b"?")
     logs = manager(system)
     [repair, cut, *_] = [each for log in logs.logs() for each in log.recovery.repairs]

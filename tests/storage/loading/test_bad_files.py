@@ -144,10 +144,11 @@ def test_a_file_written_to_after_the_shutdown_is_read_again() -> None:
     base = list(bases(log))[1]
     sound = data_of(system, path(base))
     put(system, path(base), sound[:70] + bytes([sound[70] ^ 1]) + sound[71:])
-    system.disk.file(path(base)).modified_ms = 500
+    system.disk.file(path(base)).modified_ms = 20_000
     unaware = reopened(system)
     assert unaware.recovery.clean, "nothing but its time and a CRC tells"
-    again = open_log(system, clean=True, recovery_point=RECORDS, marker_ms=400)
+    assert open_log(system, clean=True, recovery_point=RECORDS, marker_ms=10_000).recovery.clean
+    again = open_log(system, clean=True, recovery_point=RECORDS, marker_ms=9_999)
     assert not again.recovery.clean
     assert "written to after the clean shutdown" in str(again.recovery.repairs[0])
     assert "CRC-32C" in kept(again)[0].cause
