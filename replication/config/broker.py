@@ -13,7 +13,6 @@ import attrs
 from replication.config import keys
 from replication.config.keys import (
     LONG_MAX,
-    ConfigEntry,
     ConfigSource,
     ConfigSynonym,
     Spec,
@@ -25,7 +24,7 @@ from replication.config.keys import (
     whole,
     words,
 )
-from replication.config.known import DYNAMIC, IGNORED, REFUSED, is_ignored, nearest
+from replication.config.known import IGNORED, REFUSED, is_ignored, nearest
 from replication.config.listeners import HostPort, Listener, Voter, check_listeners
 from replication.errors import ConfigError
 from storage.compression import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL
@@ -418,38 +417,13 @@ class BrokerConfig:
         value = getattr(self, name.replace(".", "_"))
         if name in self.given_keys or value != spec.default:
             yield ConfigSynonym(name, spec.render(value), ConfigSource.STATIC_BROKER_CONFIG)
-        yield ConfigSynonym(name, _rendered_default(spec), ConfigSource.DEFAULT_CONFIG)
-
-    def describe(self) -> list[ConfigEntry]:
-        """Every key for DescribeConfigs, with where its value comes from."""
-        return [entry_of(name, tuple(self.synonyms(name))) for name in BROKER_KEYS]
+        yield ConfigSynonym(name, rendered_default(spec), ConfigSource.DEFAULT_CONFIG)
 
 
 BROKER_KEYS: Mapping[str, Spec] = keys.specs(BrokerConfig)
 
 
-def is_dynamic(name: str) -> bool:
-    """Whether it is honoured and may be set while the broker runs."""
-    spec = BROKER_KEYS.get(name)
-    return spec is not None and (spec.topic_key is not None or name in DYNAMIC)
-
-
-def entry_of(name: str, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
-    """What DescribeConfigs says of `name`, of whose values the first is in force."""
-    spec = BROKER_KEYS[name]
-    return ConfigEntry(
-        name=name,
-        value=synonyms[0].value,
-        source=synonyms[0].source,
-        type=spec.type,
-        documentation=spec.doc,
-        read_only=not is_dynamic(name),
-        default=_rendered_default(spec),
-        synonyms=synonyms,
-    )
-
-
-def _rendered_default(spec: Spec) -> str | None:
+def rendered_default(spec: Spec) -> str | None:
     return None if spec.default is None else spec.render(spec.default)
 
 

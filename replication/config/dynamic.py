@@ -19,7 +19,7 @@ from typing import Any
 
 import attrs
 
-from replication.config.broker import BROKER_KEYS, BrokerConfig, entry_of, is_dynamic
+from replication.config.broker import BROKER_KEYS, BrokerConfig, rendered_default
 from replication.config.keys import ConfigEntry, ConfigSource, ConfigSynonym, ConfigType
 from replication.config.known import DYNAMIC, is_ignored, nearest
 from replication.errors import ConfigError, ErrorCode, KafkaError
@@ -116,20 +116,26 @@ class DynamicBrokerConfig:
                 )
 
 
+def is_dynamic(name: str) -> bool:
+    """Whether it is honoured and may be set while the broker runs."""
+    spec = BROKER_KEYS.get(name)
+    return spec is not None and (spec.topic_key is not None or name in DYNAMIC)
+
+
 def _refusal(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
 def _entry(name: str, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
-    if name in BROKER_KEYS:
-        return entry_of(name, synonyms)
+    """What DescribeConfigs says of `name`, of whose values the first is in force."""
+    spec = BROKER_KEYS.get(name)
     return ConfigEntry(
         name=name,
         value=synonyms[0].value,
         source=synonyms[0].source,
-        type=ConfigType.UNKNOWN,
-        documentation="Accepted without effect.",
-        read_only=False,
-        default=None,
+        type=ConfigType.UNKNOWN if spec is None else spec.type,
+        documentation="Accepted without effect." if spec is None else spec.doc,
+        read_only=spec is not None and not is_dynamic(name),
+        default=None if spec is None else rendered_default(spec),
         synonyms=synonyms,
     )
