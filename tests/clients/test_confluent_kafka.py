@@ -294,7 +294,9 @@ async def test_configurations_say_where_their_values_come_from() -> None:
 
         default, static = ConfigSource.DEFAULT_CONFIG, ConfigSource.STATIC_BROKER_CONFIG
         assert told(topic_entries, "retention.ms") == ("1000", ConfigSource.DYNAMIC_TOPIC_CONFIG)
-        assert told(topic_entries, "min.insync.replicas") == ("2", static)
+        # The controller writes it down for all brokers, as Kafka 4.1 does with KIP-966.
+        for_all = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        assert told(topic_entries, "min.insync.replicas") == ("2", for_all)
         assert told(topic_entries, "cleanup.policy") == ("delete", default)
         assert told(broker_entries, "node.id") == ("2", static)
         assert told(broker_entries, "replica.lag.time.max.ms") == ("30000", default)
