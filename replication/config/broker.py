@@ -125,8 +125,9 @@ class BrokerConfig:
     compression_gzip_level: int = whole(
         GZIP_LEVEL,
         "How hard gzip tries; -1: as zlib sees fit.",
-        at_least=-1,
+        at_least=1,
         at_most=9,
+        also=GZIP_LEVEL,
         topic="compression.gzip.level",
     )
     compression_lz4_level: int = whole(

@@ -118,22 +118,23 @@ def whole(
     *,
     at_least: int | None = None,
     at_most: int | None = None,
+    also: int | None = None,
     kind: ConfigType = ConfigType.INT,
     topic: str | None = None,
     synonyms: Mapping[str, int] | None = None,
 ) -> int:
-    """A whole number between two bounds, both allowed."""
+    """A whole number between two bounds, both allowed, or the one that is allowed `also`."""
     widest = LONG_MAX if kind is ConfigType.LONG else INT_MAX
     low = -widest - 1 if at_least is None else at_least
     high = widest if at_most is None else at_most
     bounds = f"of at least {low}" if high == widest else f"from {low} to {high}"
-    expectation = f"a whole number {bounds}"
+    expectation = f"a whole number {bounds}" + ("" if also is None else f", or {also}")
     spec = Spec(
         type=kind,
         default=default,
         parse=lambda text: _number(int, text),
         render=str,
-        allows=lambda value: type(value) is int and low <= value <= high,
+        allows=lambda value: type(value) is int and (low <= value <= high or value == also),
         expectation=expectation,
         doc=doc,
         topic_key=topic,

@@ -24,7 +24,6 @@ from replication.config.keys import (
     flag,
     long,
     specs,
-    whole,
     words,
 )
 from replication.config.known import nearest
@@ -58,9 +57,6 @@ class _OfTopicsAlone:
 
 @attrs.frozen(kw_only=True)
 class _WithoutEffect:
-    compression_gzip_level: int = whole(-1, "Accepted without effect.", at_least=-1, at_most=9)
-    compression_lz4_level: int = whole(9, "Accepted without effect.", at_least=1, at_most=17)
-    compression_zstd_level: int = whole(3, "Accepted without effect.", at_least=-131072, at_most=22)
     remote_storage_enable: bool = flag(False, "There is no remote storage.", choices=[False])
     remote_log_copy_disable: bool = flag(False, "Accepted without effect.")
     remote_log_delete_on_disable: bool = flag(False, "Accepted without effect.")

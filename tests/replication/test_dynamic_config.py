@@ -1,5 +1,6 @@
 """What is set while a node runs: what it makes of what was set, and what may be set at all."""
 
+import attrs
 import pytest
 
 from replication.config import (
@@ -12,8 +13,9 @@ from replication.config import (
 )
 from replication.config.alter import altered, check_changes
 from replication.config.broker import BROKER_KEYS
-from replication.config.topic import TOPIC_SPECS, describe_topic
+from replication.config.topic import TOPIC_KEYS, TOPIC_SPECS, describe_topic
 from replication.errors import ErrorCode, KafkaError
+from storage.compression import Codec
 
 STATIC = BrokerConfig(
     node_id=1, log_retention_ms=60_000, given_keys=frozenset({"log.retention.ms"})
@@ -59,6 +61,14 @@ def test_what_a_broker_is_set_to_reaches_its_topics() -> None:
     described = {each.name: each for each in describe_topic({}, config)}
     assert described["segment.bytes"].source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     assert described["leader.replication.throttled.replicas"].value == ""
+
+
+def test_whatever_a_broker_is_set_to_that_topics_have_too_is_their_default() -> None:
+    for name, spec in BROKER_KEYS.items():
+        if spec.topic_key is not None:
+            assert TOPIC_KEYS[spec.topic_key].broker_key == name
+    broker = attrs.evolve(STATIC, compression_gzip_level=5)
+    assert TopicConfig.from_overrides({}, broker).log.compression_gzip_level == 5
 
 
 def test_describe_marks_what_may_be_set_and_lists_what_was() -> None:
@@ -162,7 +172,11 @@ def test_what_is_wrong_in_itself_is_refused(changes: list[ConfigChange], message
         ({"leader.replication.throttled.replicas": "1"}, "partition:broker pairs"),
         ({"follower.replication.throttled.replicas": "0:1,*"}, "partition:broker pairs"),
         ({"remote.storage.enable": "true"}, "expected false"),
-        ({"compression.gzip.level": "20"}, "from -1 to 9"),
+        ({"compression.gzip.level": "20"}, "from 1 to 9, or -1$"),
+        ({"compression.gzip.level": "0"}, "from 1 to 9, or -1$"),
+        ({"compression.lz4.level": "0"}, "from 1 to 17$"),
+        ({"compression.lz4.level": "18"}, "from 1 to 17$"),
+        ({"compression.zstd.level": "23"}, "from -131072 to 22$"),
         ({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}, "conflict topic config"),
     ],
 )
@@ -172,6 +186,13 @@ def test_what_a_topic_cannot_be_set_to_is_an_invalid_config(
     with pytest.raises(KafkaError, match=message) as refused:
         TopicConfig.from_overrides(overrides, STATIC)
     assert refused.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_the_levels_at_the_ends_of_what_each_codec_knows() -> None:
+    for codec, levels in (("gzip", (-1, 1, 9)), ("lz4", (1, 17)), ("zstd", (-131_072, 0, 22))):
+        for level in levels:
+            topic = TopicConfig.from_overrides({f"compression.{codec}.level": str(level)}, STATIC)
+            assert topic.log.level_of(Codec.named(codec)) == level
 
 
 def test_throttled_replicas_are_all_of_them_or_pairs() -> None:
