@@ -92,6 +92,9 @@ class FileSystem(Protocol):
     def modified_ms(self, path: str) -> int:
         """When the file was last written, in wall-clock milliseconds."""
 
+    def set_modified_ms(self, path: str, wall_ms: int) -> None:
+        """Have it so that the file was last written then; `sync` of the file makes that last."""
+
     def sync_directory(self, path: str) -> None:
         """Make the names in `path` last."""
 
@@ -215,6 +218,9 @@ class OsFileSystem:
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, wall_ms: int) -> None:
+        os.utime(path, ns=(wall_ms * 1_000_000, wall_ms * 1_000_000))
 
     def sync_directory(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

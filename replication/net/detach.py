@@ -182,6 +182,9 @@ class DetachableFileSystem:
     def modified_ms(self, path: str) -> int:
         return self._call(self._file_system.modified_ms, path)
 
+    def set_modified_ms(self, path: str, wall_ms: int) -> None:
+        self._call(self._file_system.set_modified_ms, path, wall_ms)
+
     def sync_directory(self, path: str) -> None:
         self._call(self._file_system.sync_directory, path)
 

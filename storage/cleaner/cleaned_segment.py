@@ -1,7 +1,8 @@
 """The segment that a group becomes, while it is written: `.cleaned` behind each of its names.
 
 Batches are put together to large writes and indexed one by one, as appends are; what is
-finished is on the disk, indexes and all, before anybody renames it.
+finished is on the disk, indexes and all, before anybody renames it. It is as old as the last of
+its sources: retention goes by that where records carry no time.
 (LogSegment as Cleaner.cleanSegments uses it.)
 """
 
@@ -12,7 +13,7 @@ import attrs
 
 from storage.flush import sync_path
 from storage.record_batch import BatchHeader, read_header
-from storage.segment import SEGMENT_SUFFIXES, Segment
+from storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment
 from storage.transaction_index import AbortedTransaction
 from storage.types import Buffer
 
@@ -37,14 +38,16 @@ class CleanedSegment:
         for each in transactions:
             self.segment.transaction_index.append(each)
 
-    def finish(self) -> None:
-        """Complete, and on the disk."""
+    def finish(self, *, modified_ms: int) -> None:
+        """Complete, and on the disk, as if it had been written at `modified_ms`."""
         self._write()
         self.segment.become_inactive()
+        file_system = self.segment.file_system
+        file_system.set_modified_ms(self.segment.path(LOG_SUFFIX), modified_ms)
         for suffix in SEGMENT_SUFFIXES:
             path = self.segment.path(suffix)
-            if self.segment.file_system.exists(path):
-                sync_path(self.segment.file_system, path)
+            if file_system.exists(path):
+                sync_path(file_system, path)
 
     def close(self) -> None:
         self.segment.close()

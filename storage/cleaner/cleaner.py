@@ -17,6 +17,7 @@ dirty again the next time.
 (Cleaner.doClean, Cleaner.buildOffsetMap, Cleaner.cleanSegments in Kafka.)
 """
 
+import contextlib
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
@@ -270,7 +271,9 @@ class Cleaning:
                         self.stats.bytes_written += len(kept)
                     writer.add_aborted(self._transactions.take_met())
                     yield len(batch)
-            writer.finish()
+            with _being_there(members[-1]) as path:
+                modified_ms = self.log.file_system.modified_ms(path)
+            writer.finish(modified_ms=modified_ms)
         finally:
             writer.close()
 
@@ -290,11 +293,8 @@ class Cleaning:
     def _batches(
         self, source: SourceSegment, position: int = 0
     ) -> Iterator[tuple[BatchHeader, memoryview]]:
-        path = source.segment.path(LOG_SUFFIX)
-        try:
+        with _being_there(source) as path:
             file = self.log.file_system.open_for_reading(path)
-        except FileNotFoundError as error:
-            raise CleaningAbortedError(f"{path} has gone meanwhile") from error
         try:
             for batch in read_batches(file, position, source.size, chunk_size=self.read_bytes):
                 yield batch.header, batch.data
@@ -303,3 +303,13 @@ class Cleaning:
             file.close()
         if position != source.size:
             raise CorruptRecordError(f"{path}: no whole batch at byte {position} of {source.size}")
+
+
+@contextlib.contextmanager
+def _being_there(source: SourceSegment) -> Iterator[str]:
+    """The path of its `.log`."""
+    path = source.segment.path(LOG_SUFFIX)
+    try:
+        yield path
+    except FileNotFoundError as error:
+        raise CleaningAbortedError(f"{path} has gone meanwhile") from error

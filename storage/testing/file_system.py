@@ -33,6 +33,7 @@ _CHANGING = frozenset(
         "rename",
         "remove",
         "remove_tree",
+        "set_modified",
         "sync_directory",
         "open",
     )
@@ -242,6 +243,10 @@ class FaultyFileSystem:
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return node.modified_ms if isinstance(node, FileNode) else self.disk.wall_ms()
+
+    def set_modified_ms(self, path: str, wall_ms: int) -> None:
+        self._enter("set_modified", path, self.disk.costs.open)
+        self.disk.file(path).modified_ms = wall_ms
 
     def sync_directory(self, path: str) -> None:
         self._enter("sync_directory", path, self.disk.costs.sync)

@@ -320,6 +320,7 @@ def test_what_is_no_directory_or_no_file_is_refused_as_by_a_kernel(disk: FaultyF
         lambda: disk.open("/d/missing"),
         lambda: disk.rename("/d/missing", "/d/g"),
         lambda: disk.modified_ms("/d/missing"),
+        lambda: disk.set_modified_ms("/d/missing", 1),
     ]
     for attempt in not_there:
         with pytest.raises(FileNotFoundError):

@@ -119,7 +119,8 @@ def test_a_living_node_is_served_as_by_the_disk_itself(tmp_path: Path) -> None:
     assert disk.list_directory(str(tmp_path / "a")) == ["f"]
     assert disk.exists(str(tmp_path / "a" / "f"))
     assert disk.is_directory(str(tmp_path / "a"))
-    assert disk.modified_ms(str(tmp_path / "a" / "f")) > 0
+    disk.set_modified_ms(str(tmp_path / "a" / "f"), 1_234_567_890_123)
+    assert disk.modified_ms(str(tmp_path / "a" / "f")) == 1_234_567_890_123
     disk.remove_tree(str(tmp_path / "a"))
     assert not disk.exists(str(tmp_path / "a"))
     assert disk.take_cost() == 0.0

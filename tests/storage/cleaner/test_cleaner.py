@@ -6,7 +6,7 @@ from storage.compression import Codec
 from storage.errors import CleaningAbortedError, CorruptRecordError
 from storage.filesystem import FileSystem
 from storage.log import Log
-from storage.record_batch import DELETE_HORIZON_BIT, check_crc, walk
+from storage.record_batch import DELETE_HORIZON_BIT, NO_TIMESTAMP, check_crc, walk
 from storage.records import decode_batch
 from storage.testing import FaultyFileSystem
 from tests.storage.cleaning import (
@@ -505,6 +505,34 @@ def rebuilt(log: Log) -> None:
         log.producers.delete_snapshot(each)
     log.truncate_to(log.log_end_offset - 1)
     assert 7 in log.producers.producers
+
+
+def test_records_without_a_time_stay_as_old_as_their_segment_was() -> None:
+    """Cleaner.cleanSegments: or each round would put off retention by time."""
+    log, clock = fresh(), [WALL_MS - 7 * DAY]
+    disk = log.file_system
+    assert isinstance(disk, FaultyFileSystem)
+    disk.disk.wall_ms = lambda: clock[0]
+    for key in (A, B):
+        put(log, (key, b"1"), timestamp=NO_TIMESTAMP)
+        roll(log)
+        clock[0] += DAY
+    clean(log)
+    assert bases(log) == [0, 2], "both became one"
+    assert next(iter(log.segments)).newest_ms() == WALL_MS - 6 * DAY
+
+
+def test_the_youngest_record_is_none_where_only_its_batch_is_left() -> None:
+    """UnifiedLog.fetchOffsetByTimestamp: the batch counts, and no record of it is there."""
+    log = fresh()
+    put(log, (A, b"1"), timestamp=WALL_MS + 9, producer_id=7, producer_epoch=0, base_sequence=0)
+    put(log, (A, b"2"), timestamp=WALL_MS)
+    roll(log)
+    assert log.offset_of_max_timestamp() == (WALL_MS + 9, 0, 0)
+    clean(log)
+    assert [each.record_count for each in headers(log)] == [0, 1]
+    assert log.offset_of_max_timestamp() is None
+    assert log.offset_for_timestamp(WALL_MS) == (WALL_MS, 1, 0)
 
 
 def test_opened_again_it_is_the_same_log() -> None:
