@@ -79,6 +79,7 @@ class Partition:
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     replicas: tuple[int, ...] = ()
     adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
     leadership: Leadership | None = None
     reader: LogReader = attrs.field(init=False)
     settled: Settled = attrs.field(factory=Settled, init=False)
@@ -156,6 +157,7 @@ class Partition:
         self.leader_epoch = registration.leader_epoch
         self.replicas = registration.replicas
         self.adding = registration.adding
+        self.removing = registration.removing
         self._partition_epoch = registration.partition_epoch
 
     def configure(self, *, min_insync_replicas: int) -> None:

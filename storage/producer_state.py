@@ -189,6 +189,12 @@ class ProducerStateManager:
     def first_unstable_offset(self) -> Offset | None:
         return min((*self._ongoing, *self._unreplicated), default=None)
 
+    @property
+    def oldest_transaction_timestamp(self) -> int | None:
+        """When its producer last wrote here; None where no transaction is open."""
+        oldest = min(self._ongoing, default=None)
+        return None if oldest is None else self.producers[self._ongoing[oldest]].last_timestamp
+
     def on_high_watermark_updated(self, high_watermark: Offset) -> None:
         """What ended below it is stable."""
         for first in [f for f, last in self._unreplicated.items() if last < high_watermark]:

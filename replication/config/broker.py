@@ -315,6 +315,9 @@ class BrokerConfig:
     producer_id_expiration_check_interval_ms: int = whole(
         600_000, "How often that is looked at.", at_least=1
     )
+    transaction_max_timeout_ms: int = whole(
+        900_000, "After which, and five minutes more, an open transaction is late.", at_least=1
+    )
 
     # Not keys: which keys a file set, and which of those mean nothing here.
     given_keys: frozenset[str] = frozenset()

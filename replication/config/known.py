@@ -48,7 +48,7 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
     socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
     socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes
     telemetry.max.bytes transaction.abort.timed.out.transaction.cleanup.interval.ms
-    transaction.max.timeout.ms transaction.partition.verification.enable
+    transaction.partition.verification.enable
     transaction.remove.expired.transaction.cleanup.interval.ms
     transaction.state.log.load.buffer.size transaction.state.log.min.isr
     transaction.state.log.num.partitions transaction.state.log.replication.factor

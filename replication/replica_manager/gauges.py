@@ -9,6 +9,7 @@ does. What is registered is taken back when the broker stops.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import attrs
 
@@ -19,6 +20,7 @@ from replication.purgatory import Purgatory
 from replication.replica_manager.hosted import HostedPartitions
 from storage.types import TopicPartition
 
+LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
 _MANAGER = "ReplicaManager"
 ISR_METERS = ("IsrExpandsPerSec", "IsrShrinksPerSec", "FailedIsrUpdatesPerSec")
 
@@ -67,6 +69,16 @@ OF_PARTITION: Mapping[str, Callable[[Partition], int]] = {
 }
 
 
+def is_reassigning(partition: Partition) -> bool:
+    return bool(partition.adding or partition.removing)
+
+
+def has_late_transaction(partition: Partition, *, wall_ms: int, max_timeout_ms: int) -> bool:
+    """Whether a transaction is open that its coordinator should have ended long ago (KIP-664)."""
+    last = partition.log.producers.oldest_transaction_timestamp
+    return last is not None and 0 < last < wall_ms - max_timeout_ms - LATE_TRANSACTION_BUFFER_MS
+
+
 @attrs.frozen
 class PartitionGauges:
     """One family for all partitions: their names are made when they are asked for."""
@@ -98,6 +110,8 @@ class ReplicaGauges:
     hosted: HostedPartitions
     purgatories: Mapping[str, Purgatory[TopicPartition]]
     producer_ids: Callable[[], int]
+    wall_ms: Callable[[], int]
+    transaction_max_timeout_ms: int
     expands: Meter = attrs.field(init=False)
     shrinks: Meter = attrs.field(init=False)
     failed_updates: Meter = attrs.field(init=False)
@@ -108,12 +122,14 @@ class ReplicaGauges:
         self._partitions = PartitionGauges(self.hosted)
         self.registry.family(self._partitions)
         counts: dict[str, Callable[[], float]] = {
-            "LeaderCount": lambda: sum(each.is_leader for each in self.hosted),
+            "LeaderCount": lambda: len(self._led()),
             "PartitionCount": lambda: len(self.hosted.online),
             "OfflineReplicaCount": lambda: len(self.hosted.offline),
             "UnderReplicatedPartitions": self._sum_of("UnderReplicated"),
             "UnderMinIsrPartitionCount": self._sum_of("UnderMinIsr"),
             "AtMinIsrPartitionCount": self._sum_of("AtMinIsr"),
+            "ReassigningPartitions": lambda: sum(map(is_reassigning, self._led())),
+            "PartitionsWithLateTransactionsCount": self._late_transactions,
             "ProducerIdCount": self.producer_ids,
         }
         for name, read in counts.items():
@@ -137,6 +153,17 @@ class ReplicaGauges:
     def _gauge(self, name: MetricName, read: Callable[[], float]) -> None:
         self._names.append(name)
         self.registry.gauge(name, read)
+
+    def _led(self) -> list[Partition]:
+        return [each for each in self.hosted if each.is_leader]
+
+    def _late_transactions(self) -> int:
+        late = partial(
+            has_late_transaction,
+            wall_ms=self.wall_ms(),
+            max_timeout_ms=self.transaction_max_timeout_ms,
+        )
+        return sum(map(late, self._led()))
 
     def _sum_of(self, name: str) -> Callable[[], int]:
         read = OF_PARTITION[name]

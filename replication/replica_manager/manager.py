@@ -118,6 +118,8 @@ class ReplicaManager:
                 "DeleteRecords": self.delete_records_purgatory,
             },
             lambda: self.producer_id_count,
+            seams.clock.wall_ms,
+            config.transaction_max_timeout_ms,
         )
         self._around = Surroundings(
             broker_id=broker_id,

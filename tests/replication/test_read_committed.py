@@ -6,39 +6,10 @@ import pytest
 from trio.testing import MockClock
 
 from replication.fetch_data import FetchInfo, FetchPartitionData, Isolation
-from storage.records import (
-    ControlRecordType,
-    EndTransactionMarker,
-    Record,
-    encode_batch,
-    encode_control_batch,
-)
+from storage.records import ControlRecordType
 from tests.replication.leader_side import consumer_params
-from tests.replication.replica_manager_side import CLOCK, TP, Node, beside
-
-PRODUCER = 7
-
-
-def append(node: Node, encoded: bytes) -> None:
-    """As a coordinator's own writes and those of its producers arrive, past the checks of Produce."""
-    node.manager.partition(TP).append_as_leader(
-        memoryview(bytearray(encoded)), required_acks=1, wall_ms=0, from_client=False
-    )
-
-
-def in_transaction(count: int = 1) -> bytes:
-    return encode_batch(
-        [Record(timestamp=0, value=b"x")] * count,
-        producer_id=PRODUCER,
-        producer_epoch=0,
-        base_sequence=0,
-        transactional=True,
-    )
-
-
-def ended(kind: ControlRecordType) -> bytes:
-    marker = EndTransactionMarker(kind, coordinator_epoch=0)
-    return encode_control_batch(marker, timestamp=0, producer_id=PRODUCER, producer_epoch=0)
+from tests.replication.replica_manager_side import CLOCK, Node, beside
+from tests.replication.transactions import PRODUCER, append, ended, in_transaction
 
 
 async def read_committed(

@@ -2,6 +2,7 @@
 
 import random
 
+import attrs
 import pytest
 from trio.testing import MockClock
 
@@ -15,9 +16,12 @@ from replication.replica_manager.gauges import (
     partition_metric,
     purgatory_metric,
 )
+from scenarios.simulation.clock import SimulatedClock
+from storage.records import ControlRecordType
 from storage.testing import FaultyFileSystem
 from tests.replication.leader_side import LOCAL, OTHER, REMOTE, follower_params, registration
 from tests.replication.replica_manager_side import CLOCK, SECOND, TP, Controller, Node, beside
+from tests.replication.transactions import append, ended, in_transaction
 
 ALL = (LOCAL, REMOTE, OTHER)
 
@@ -75,6 +79,36 @@ async def test_a_refused_change_is_counted(autojump_clock: MockClock) -> None:
         assert shown(node)["FailedIsrUpdatesPerSec"] >= 1
 
 
+async def test_a_partition_on_the_move_is_counted_by_its_leader(
+    autojump_clock: MockClock,
+) -> None:
+    moving = attrs.evolve(registration(replicas=ALL), adding=(OTHER,))
+    followed = attrs.evolve(registration(leader=REMOTE, replicas=ALL), removing=(LOCAL,))
+    async with Node().running() as node:
+        await node.learn(moving, followed)
+        assert shown(node)["ReassigningPartitions"] == 1
+        await node.learn(registration(replicas=ALL, partition_epoch=2), followed)
+        assert shown(node)["ReassigningPartitions"] == 0
+
+
+@pytest.mark.conformance("RM-5")
+async def test_a_transaction_that_nobody_ends_is_late(autojump_clock: MockClock) -> None:
+    config = BrokerConfig(node_id=LOCAL, transaction_max_timeout_ms=60_000)
+    async with Node(config=config, clock=SimulatedClock()).running() as node:
+        await node.lead()
+        assert shown(node)["PartitionsWithLateTransactionsCount"] == 0
+        append(node, in_transaction(timestamp=node.clock.wall_ms()))
+        assert shown(node)["PartitionsWithLateTransactionsCount"] == 0
+        await CLOCK.sleep(60 + 5 * 60)
+        assert shown(node)["PartitionsWithLateTransactionsCount"] == 0
+        await CLOCK.sleep(0.001)
+        assert shown(node)["PartitionsWithLateTransactionsCount"] == 1
+        append(node, ended(ControlRecordType.ABORT))
+        assert shown(node)["PartitionsWithLateTransactionsCount"] == 0
+        await node.manager.shutdown()
+        assert manager_metric("PartitionsWithLateTransactionsCount") not in node.metrics
+
+
 async def test_who_waits_is_counted(autojump_clock: MockClock) -> None:
     async with Node().running() as node:
         await node.lead()
@@ -101,10 +135,24 @@ async def test_what_is_registered_is_taken_back_and_nothing_else(
         assert node.metrics.names() == [mine]
 
 
+@pytest.mark.conformance("PT-54")
 async def test_a_partition_that_has_gone_shows_nothing(autojump_clock: MockClock) -> None:
     async with Node().running() as node:
+        assert OF_PARTITION.keys() == {
+            "UnderReplicated",
+            "UnderMinIsr",
+            "InSyncReplicasCount",
+            "ReplicasCount",
+            "LastStableOffsetLag",
+            "AtMinIsr",
+        }
         await node.lead()
+        shown_now = set(node.metrics.names())
+        assert {partition_metric(name, TP) for name in OF_PARTITION} <= shown_now
         await node.learn()
+        assert shown_now - set(node.metrics.names()) == {
+            partition_metric(name, TP) for name in OF_PARTITION
+        }
         assert partition_metric("UnderReplicated", TP) not in node.metrics
         with pytest.raises(KeyError):
             of(node, "UnderReplicated")

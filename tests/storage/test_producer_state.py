@@ -231,6 +231,20 @@ def test_a_transaction_is_unstable_until_it_has_ended_below_the_high_watermark(
     assert manager.first_unstable_offset == 6
 
 
+def test_the_oldest_transaction_is_as_old_as_its_producers_last_batch(
+    manager: ProducerStateManager,
+) -> None:
+    seen = [manager.oldest_transaction_timestamp]
+    manager.update(header(5, 0, producer_id=1, transactional=True, timestamp=100))
+    manager.update(header(6, 0, producer_id=2, transactional=True, timestamp=200))
+    manager.update(header(7, 1, producer_id=1, transactional=True, timestamp=300))
+    seen.append(manager.oldest_transaction_timestamp)
+    for offset, producer_id in ((8, 1), (9, 2)):
+        end(manager, offset, ControlRecordType.COMMIT, producer_id=producer_id)
+        seen.append(manager.oldest_transaction_timestamp)
+    assert seen == [None, 300, 200, None]
+
+
 def test_the_last_stable_offset_of_a_completed_transaction_is_for_its_index_entry(
     manager: ProducerStateManager,
 ) -> None:
