@@ -831,3 +831,31 @@ def test_many_small_batches_are_walked_in_one_append() -> None:
     log.append_as_follower(one)
     for offset in (0, 1, 250, 499):
         assert offsets(read(log, offset, 1))[0] == offset
+
+
+def test_a_follower_that_was_sent_nothing_whole_appends_nothing() -> None:
+    log = open_log(new_disk())
+    fill(log, 2)
+    for nothing in (b"", bytes(batch(at=2))[:-1]):
+        info = log.append_as_follower(memoryview(bytearray(nothing)))
+        assert (info.first_offset, info.record_count) == (None, 0)
+    assert log.log_end_offset == 2
+
+
+def test_a_log_that_has_failed_is_closed_without_a_write() -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    fill(log, 2)
+    log.fail(OSError("the disk is gone"))
+    changes = disk.changes
+    log.close()
+    log.close()
+    assert log.closed
+    assert disk.changes == changes
+
+
+def test_who_was_given_nothing_is_told_of_no_aborted_transaction() -> None:
+    log = open_log(new_disk())
+    fill(log, 2)
+    nothing = log.read(2, 100, max_offset_exclusive=2, min_one=True)
+    assert log.aborted_transactions(nothing) == []

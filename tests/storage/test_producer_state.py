@@ -503,3 +503,9 @@ def test_a_naive_twin_agrees_on_what_follows(attempts: list[tuple[int, int, int]
             manager.update(batch)
             naive.write(epoch, first, count)
             offset += count
+
+
+def test_a_batch_of_no_producer_only_moves_the_end(tmp_path: Path) -> None:
+    manager = ProducerStateManager(OsFileSystem(), str(tmp_path))
+    assert manager.update(header(5, -1, 3, producer_id=-1)) is None
+    assert (manager.map_end_offset, manager.producers) == (8, {})

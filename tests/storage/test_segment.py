@@ -287,3 +287,13 @@ def test_a_disk_without_room_for_a_segment_says_so_before_anything_is_written() 
     system.disk.capacity = system.disk.used() + 100
     with pytest.raises(KafkaStorageError, match="space"):
         log.roll()
+
+
+def test_a_segment_waits_from_when_somebody_first_knew_the_time() -> None:
+    segment = new_segment()
+    put(segment, 40, timestamp=-1)
+    segment.created_ms = None
+    assert segment.waited_for_roll_ms(wall_ms=None, max_timestamp=-1) == 0
+    assert segment.waited_for_roll_ms(wall_ms=1000, max_timestamp=-1) == 0
+    assert segment.waited_for_roll_ms(wall_ms=1500, max_timestamp=-1) == 500
+    assert segment.waited_for_roll_ms(wall_ms=None, max_timestamp=-1) == 0

@@ -23,6 +23,8 @@ from storage.checkpoint import (
     read_meta_properties,
     read_partition_metadata,
 )
+from storage.cleaner.filter import places
+from storage.compression import decompress
 from storage.dump import DumpOptions, dump, is_damage
 from storage.dump.arrow import arrow_batches, arrow_records
 from storage.dump.entries import BatchEntry, Damage, RecordEntry
@@ -37,7 +39,7 @@ from storage.errors import (
 from storage.leader_epoch_cache import LeaderEpochCache
 from storage.offset_index import OffsetIndex
 from storage.producer_snapshot import decode_snapshot
-from storage.record_batch import walk
+from storage.record_batch import read_header, walk
 from storage.records import Record, check_framing, decode_batch, outline_batch, read_marker
 from storage.segment_file import open_segment
 from storage.testing import FaultyFileSystem
@@ -140,6 +142,25 @@ def _rows(found: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
         *(c.to_pylist() for c in columns), strict=True
     ):
         yield offset, timestamp, key, value, tuple((h["key"], h["value"]) for h in headers)
+
+
+@reads(".log")
+def records_to_compact(case: Mutated) -> None:
+    """The cleaner's own walk over records, which takes of each what decides whether it stays."""
+    for _, batch in twins.batches_in(case.data)[0]:
+        expected = _or_none(twins.records_of, batch)
+        found = _or_none(_places, batch)
+        if expected is not None:
+            assert found == [(r.offset, r.key, r.value is not None) for r in expected]
+
+
+def _places(batch: bytes) -> list[tuple[Any, ...]]:
+    header = read_header(batch)
+    plain = bytes(decompress(header.codec, batch[twins.HEADER_SIZE :], max_size=1 << 24))
+    return [
+        (header.base_offset + offset_delta, key, has_value)
+        for _, _, _, _, offset_delta, key, has_value in places(plain, header.record_count)
+    ]
 
 
 # A `.log` file.

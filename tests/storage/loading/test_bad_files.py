@@ -408,3 +408,53 @@ def test_many_small_segments_open_without_holding_their_indexes() -> None:
     closed(system, 200)
     again = open_log(system, small_config(), clean=True, recovery_point=200)
     assert all(segment._offset_index is None for segment in list(again.segments)[:-1])
+
+
+def test_damage_at_the_same_place_twice_is_kept_twice() -> None:
+    system = new_disk()
+    kept = []
+    for _ in range(2):
+        log = open_log(system, clean=True)
+        fill(log, 3 - log.log_end_offset, epoch=3)
+        log.close()
+        system.disk.flip_bit(path(0), log.size - 1)
+        log = open_log(system, clean=True, recovery_point=3)
+        assert log.log_end_offset == 2
+        kept += [each.kept for each in log.recovery.repairs if each.kept]
+        log.close()
+    names = [name for name in system.list_directory(DIRECTORY) if name.startswith("corrupt.")]
+    assert [f"{DIRECTORY}/{name}" for name in names] == kept
+    assert kept[1] == f"{kept[0]}-1"
+
+
+def test_an_empty_segment_needs_no_index() -> None:
+    system = new_disk()
+    system.make_directory(DIRECTORY)
+    put(system, path(7), b"")
+    log = open_log(system, clean=True)
+    assert (log.log_start_offset, log.log_end_offset) == (7, 7)
+    assert log.recovery.clean
+
+
+def test_offsets_that_go_back_are_not_believed_of_a_marker_either() -> None:
+    system = new_disk()
+    log = open_log(system)
+    log.append_as_follower(batch(3, at=0, epoch=3))
+    log.close()
+    put(system, path(0), data_of(system, path(0)) + bytes(batch(1, at=1, epoch=3)))
+    log = open_log(system, clean=True, recovery_point=3)
+    assert offsets(contents(log)) == [0, 1, 2]
+    assert not log.recovery.clean
+    assert any("read again: offset 1 at byte" in each.cause for each in log.recovery.repairs)
+
+
+def test_an_offset_too_far_under_a_marker_splits_its_segment() -> None:
+    system = new_disk()
+    log = open_log(system)
+    lead(log, epoch=3)
+    log.close()
+    far = 2**31 + 10
+    put(system, path(0), data_of(system, path(0)) + bytes(batch(1, at=far, epoch=3)))
+    log = open_log(system, clean=True, recovery_point=far + 1)
+    assert list(bases(log)) == [0, far]
+    assert offsets(contents(log)) == [0, far]
