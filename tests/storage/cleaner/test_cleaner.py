@@ -8,7 +8,7 @@ from storage.filesystem import FileSystem
 from storage.log import Log
 from storage.record_batch import DELETE_HORIZON_BIT, NO_TIMESTAMP, check_crc, walk
 from storage.records import decode_batch
-from storage.testing import FaultyFileSystem
+from storage.testing import Fault, FaultyFileSystem
 from tests.storage.cleaning import (
     begin,
     clean,
@@ -547,3 +547,40 @@ def test_opened_again_it_is_the_same_log() -> None:
     again = Log.open(disk, log.directory, TP, config=log.config)
     assert (contents(again), bases(again), again.log_end_offset) == before
     assert isinstance(disk, FaultyFileSystem)
+
+
+@pytest.mark.parametrize(("at", "value"), [(16, b"\7"), (8, b"\0\0\1\0")], ids=["magic", "length"])
+def test_what_is_no_batch_or_half_a_one_is_not_cleaned(at: int, value: bytes) -> None:
+    disk = new_disk()
+    log = open_log(disk, compacted())
+    first = put(log, (A, b"1"))
+    put(log, (A, b"2"))
+    roll(log)
+    path = f"{log.directory}/{first:020d}.log"
+    before = contents(log)
+    disk.disk.corrupt(path, len(before) // 2 + at, value)
+    with pytest.raises(CorruptRecordError, match=path):
+        finish(begin(log))
+    assert not [name for name in disk.list_directory(log.directory) if "swap" in name]
+
+
+def test_a_disk_that_cannot_be_read_ends_the_round_with_its_own_error() -> None:
+    disk = new_disk()
+    log = open_log(disk, compacted())
+    put(log, (A, b"1"), (A, b"2"))
+    roll(log)
+    cleaning = begin(log)
+    disk.inject(Fault(operation="read", names="*.log"))
+    with pytest.raises(OSError, match="Input/output"):
+        finish(cleaning)
+
+
+def test_many_bytes_are_written_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a group that ends with a piece has nothing left to write."""
+    monkeypatch.setattr("storage.cleaner.cleaned_segment._WRITE_BYTES", 1)
+    log = open_log(new_disk(), compacted())
+    for number in range(5):
+        put(log, (b"%d" % number, b"v"), (A, b"%d" % number))
+    roll(log)
+    clean(log)
+    assert set(pairs(log).values()) == {*((b"%d" % n, b"v") for n in range(5)), (A, b"4")}

@@ -259,3 +259,24 @@ def test_a_gap_that_another_cleaner_has_left_is_no_loss(checkpointed: bool) -> N
         OffsetCheckpoint(disk, f"/d/{CLEANER_CHECKPOINT}").write({T0: 51})
     log = manager(disk).get_or_create(T0)
     assert list(pairs(log)) == ([0, 50] if checkpointed else [0])
+
+
+@pytest.mark.parametrize("damaged", [True, False])
+def test_a_log_whose_age_cannot_be_read_is_passed_over(damaged: bool) -> None:
+    """How long it has waited is asked of the first batch of a dirty segment."""
+    disk = new_disk()
+    logs = manager(disk, min_compaction_lag_ms=1)
+    log = dirty(logs.get_or_create(T0), 2)
+    logs.shutdown()
+    logs = LogManager(disk, ["/d"], node_id=1, config=compacted(min_compaction_lag_ms=1))
+    logs.startup()
+    reopened = logs.get(T0)
+    assert reopened is not None
+    reopened.update_high_watermark(reopened.log_end_offset)
+    if damaged:
+        disk.disk.corrupt(f"{log.directory}/{0:020d}.log", 16, b"\7")
+    else:
+        disk.inject(Fault(operation="read", names="*.log", error=errno.EIO, times=None))
+    assert start(logs, WALL_MS + 10**6) is None
+    assert logs.cleaner.uncleanable_partitions("/d") == damaged
+    assert reopened.failed == (not damaged)
