@@ -425,7 +425,7 @@ class Segment:
         """Where the log would end if `batch` and all behind it were cut off."""
         end = self.base_offset
         start = self.offset_index.lookup(batch.base_offset - 1).position
-        for position, header in self.headers(start):
+        for position, header in self.headers(start):  # pragma: no branch - `batch` is one of them
             if position >= batch.position:
                 break
             end = header.next_offset

@@ -338,3 +338,14 @@ def test_records_whose_fields_are_shorter_than_they_say_are_refused() -> None:
     batch = batch[:8] + (len(batch) - 12).to_bytes(4, "big") + batch[12:]
     with pytest.raises(CorruptBatchError, match="not as long as the record"):
         list(columnar.decode(batch, check_crcs=False))
+
+
+def test_many_batches_of_the_same_count_are_read_in_lock_step() -> None:
+    batches = [
+        encode_batch([Record(timestamp=1, value=b"%d" % n)] * 5, base_offset=n * 5)
+        for n in range(2 * vectors.LOCK_STEP_LEAST)
+    ]
+    (found,) = columnar.decode(b"".join(batches))
+    assert found.column("offset").to_pylist() == list(range(5 * len(batches)))
+    values = found.column("value").to_pylist()
+    assert values == [b"%d" % (n // 5) for n in range(5 * len(batches))]

@@ -606,6 +606,7 @@ def test_a_small_file_that_is_not_there_is_damage() -> None:
     for name in ("partition.metadata", "meta.properties", ".kafka_cleanshutdown"):
         (found,) = [entry for entry in dump(disk, [f"/d/{name}"]) if isinstance(entry, Damage)]
         assert (found.path, found.reason) == (f"/d/{name}", "No such file or directory")
+        assert error_line(found) == f"/d/{name}, byte 0: No such file or directory"
 
 
 def test_a_limit_right_behind_a_damaged_batch() -> None:
@@ -645,4 +646,13 @@ def test_a_large_log_becomes_several_pieces_of_arrow(monkeypatch: pytest.MonkeyP
     assert len(pieces) == len(found) > 1
     assert [offset for piece in pieces for offset in piece.column("offset").to_pylist()] == [
         *range(20)
+    ]
+
+
+def test_what_is_sound_is_nothing_for_standard_error() -> None:
+    disk = new_disk()
+    put(disk, "/d/00000000000000000000.log", batch().tobytes())
+    assert [error_line(entry) for entry in dump(disk, ["/d/00000000000000000000.log"])] == [
+        None,
+        None,
     ]

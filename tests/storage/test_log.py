@@ -859,3 +859,25 @@ def test_who_was_given_nothing_is_told_of_no_aborted_transaction() -> None:
     fill(log, 2)
     nothing = log.read(2, 100, max_offset_exclusive=2, min_one=True)
     assert log.aborted_transactions(nothing) == []
+
+
+def test_bytes_alone_are_a_log_too() -> None:
+    """`LocalLog` by itself: it rolls and flushes, and knows of no epochs and no producers."""
+    disk = new_disk()
+    opened = open_log(disk)
+    fill(opened, 3)
+    log = LocalLog(
+        file_system=disk,
+        topic_partition=opened.topic_partition,
+        directory=opened.directory,
+        config=opened.config,
+        hooks=LogHooks(),
+        segments=opened.segments,
+        log_start_offset=0,
+        log_end_offset=3,
+        recovery_point=0,
+        open_segments=opened.open_segments,
+    )
+    log.roll()
+    log.flush()
+    assert (log.recovery_point, log.segments.base_offsets) == (3, [0, 3])

@@ -135,3 +135,41 @@ def test_a_log_start_on_the_disk_falls_back_before_the_log_does() -> None:
     again = started(disk.reopen())
     log = again.get_or_create(T0, ID)
     assert (log.log_start_offset, log.log_end_offset) == (10, 11)
+
+
+def test_checkpoints_are_planned_written_elsewhere_and_then_believed() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    log = logs.get_or_create(T0, ID)
+    fill(log, 30)
+    log.flush()
+    log.update_high_watermark(30)
+    log.increment_log_start_offset(1)
+    for plan in (*logs.plan_recovery_points(), *logs.plan_log_start_offsets()):
+        plan.prepare()
+        assert plan.publish()
+        plan.settle()
+    assert logs.directories[0].recovery_points == {T0: 30}
+    assert logs.directories[0].log_start_offsets == {T0: 1}
+    # One that a truncation has overtaken would claim more than there is.
+    stale = logs.plan_recovery_points()[0]
+    stale.prepare()
+    log.truncate_to(10)
+    assert not stale.publish()
+    assert logs.directories[0].recovery_points == {T0: 10}
+
+
+def test_a_plan_that_could_not_be_carried_out_takes_its_directory_offline() -> None:
+    logs = started(new_disk())
+    log = logs.get_or_create(T0, ID)
+    with pytest.raises(KafkaStorageError, match="/d/a is offline"):
+        raise logs.fail(logs.directories[0], OSError("full"))
+    assert log.failed
+
+
+def test_producers_expire_as_configured_last() -> None:
+    logs = started(new_disk())
+    log = logs.get_or_create(T0, ID)
+    logs.expire_producers_after(5)
+    later = logs.get_or_create(T1, ID)
+    assert {log.producers.expiration_ms, later.producers.expiration_ms} == {5}

@@ -162,3 +162,14 @@ def test_a_broker_goes_on_where_a_repair_has_ended(kafkas: Path) -> None:
     assert log is not None
     assert (log.log_end_offset, log.recovery_point) == (5, 5)
     logs.close_uncleanly()
+
+
+def test_a_log_that_was_cut_inside_a_batch_ends_with_the_one_before(tmp_path: Path) -> None:
+    three = [Record(value=b"%d" % n, timestamp=1000) for n in range(3)]
+    with storage.open_log_directory(tmp_path, node_id=1) as logs:
+        log = logs.get_or_create(ORDERS)
+        for _ in range(2):
+            storage.append_records(log, three, leader_epoch=4)
+        assert log.truncate_to(4)
+        assert [record.offset for record in storage.read_records(log)] == [0, 1, 2]
+        assert log.latest_epoch == 4

@@ -8,7 +8,7 @@ from storage.filesystem import FileSystem
 from storage.log import Log
 from storage.record_batch import DELETE_HORIZON_BIT, NO_TIMESTAMP, check_crc, walk
 from storage.records import decode_batch
-from storage.testing import Fault, FaultyFileSystem
+from storage.testing import Fault, FaultyFile, FaultyFileSystem
 from tests.storage.cleaning import (
     begin,
     clean,
@@ -584,3 +584,62 @@ def test_many_bytes_are_written_piece_by_piece(monkeypatch: pytest.MonkeyPatch) 
     roll(log)
     clean(log)
     assert set(pairs(log).values()) == {*((b"%d" % n, b"v") for n in range(5)), (A, b"4")}
+
+
+def test_the_marker_of_an_active_producer_stays_empty() -> None:
+    """All its data has gone: the marker's epoch is what its next batch is judged by."""
+    log = fresh()
+    put(log, (A, b"1"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    marker = end_transaction(log, 7, commit=True)
+    put(log, (A, b"2"))
+    roll(log)
+    state = log.producers.producers[7]
+    state.batches.clear()
+    for horizon in range(3):
+        clean(log, wall_ms=WALL_MS + (horizon + 1) * 2 * log.config.delete_retention_ms)
+    assert marker in [header.base_offset for header in headers(log)]
+    log.producers.producers.clear()
+    for horizon in range(3, 6):
+        clean(log, wall_ms=WALL_MS + (horizon + 1) * 2 * log.config.delete_retention_ms)
+    assert marker not in [header.base_offset for header in headers(log)]
+
+
+def test_records_that_stay_are_as_old_as_their_leader_said() -> None:
+    log = open_log(new_disk(), compacted(message_timestamp_type="LogAppendTime"))
+    put(log, (A, b"1"), (b"b", b"2"), timestamp=5)
+    put(log, (A, b"3"), timestamp=5)
+    roll(log)
+    clean(log)
+    assert pairs(log) == {1: (b"b", b"2"), 2: (A, b"3")}
+    assert {header.max_timestamp for header in headers(log)} == {WALL_MS}
+
+
+def test_numbers_of_any_width_are_walked_over() -> None:
+    """Long keys, records far apart in time, and more of them than one byte can count."""
+    log = fresh(segment_bytes=1 << 20)
+    many = [(b"%100d" % (number % 70), b"%d" % number) for number in range(140)]
+    put(log, *many, timestamp=WALL_MS)
+    put(log, (b"%100d" % 0, b"last"), timestamp=WALL_MS - 10**6)
+    roll(log)
+    clean(log)
+    assert set(pairs(log).values()) == {*many[71:], (b"%100d" % 0, b"last")}
+
+
+def test_a_cut_that_takes_the_file_from_under_the_reader_ends_the_round() -> None:
+    class Cut(FaultyFileSystem):
+        """The log is cut in another task, just as the cleaner opens its file."""
+
+        def open_for_reading(self, path: str) -> FaultyFile:
+            if path.endswith(".log"):
+                cleaning.aborted = True
+                raise OSError("gone")
+            return super().open_for_reading(path)
+
+    disk = new_disk()
+    log = open_log(disk, compacted())
+    put(log, (A, b"1"), (A, b"2"))
+    roll(log)
+    cleaning = begin(log)
+    log.file_system = Cut(disk.disk.chance, disk=disk.disk)
+    with pytest.raises(CleaningAbortedError, match="has changed"):
+        finish(cleaning)

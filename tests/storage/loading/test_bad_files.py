@@ -458,3 +458,14 @@ def test_an_offset_too_far_under_a_marker_splits_its_segment() -> None:
     log = open_log(system, clean=True, recovery_point=far + 1)
     assert list(bases(log)) == [0, far]
     assert offsets(contents(log)) == [0, far]
+
+
+def test_an_index_that_is_gone_under_a_marker_changes_no_epoch() -> None:
+    system = new_disk()
+    log = closed(system)
+    epochs = log.leader_epoch_cache.entries
+    system.remove(path(list(bases(log))[1], ".index"))
+    log = reopened(system)
+    assert log.recovery.segments_recovered == 1
+    assert log.leader_epoch_cache.entries == epochs
+    assert offsets(contents(log)) == list(range(RECORDS))
