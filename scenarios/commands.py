@@ -9,6 +9,7 @@
     run 500ms                                   let time pass
 
     alter t retention.ms=60000      delete-topic t      delete-records t-0 5      offsets t-0
+    reassign t-0 b2,b3 (or: back)   elect t-0 preferred (or: unclean)
 
     kill b1        power-cut b1     stop b1 (in good order)      start b1 (or: start b1 &)
     pause b1       resume b1        cut b1 b2 b3 (b1 from both)   heal
@@ -19,6 +20,7 @@
 
     wait leader t-0                 until somebody who is up leads it
     wait isr t-0 b1,b2,b3           until these are in sync, and nobody else
+    wait moved t-0                  until its reassignment is done
     wait equal t-0                  until those in sync have all records, and know them committed
 
     show t-0                        each replica's log, high watermark (HW), log end (LEO)
@@ -37,6 +39,7 @@ import attrs
 
 from replication.events import Event
 from replication.partition import PartitionSnapshot
+from replication.reassignment import is_reassigned
 from replication.verify import PartitionResult, verify_directories
 from scenarios import disks, faults, requests
 from scenarios.arguments import (
@@ -162,6 +165,12 @@ async def wait(stage: Stage, words: Words, options: Options) -> list[str]:
                 lambda: _isr(stage, partition) == wanted,
                 what=f"the isr of {partition} is {members}",
             )
+        case ["moved", where]:
+            partition = partition_of(where)
+            await stage.cluster.until(
+                lambda: _has_moved(stage, partition),
+                what=f"the reassignment of {partition} is done",
+            )
         case ["equal", where]:
             partition = partition_of(where)
             await stage.cluster.until(
@@ -171,7 +180,7 @@ async def wait(stage: Stage, words: Words, options: Options) -> list[str]:
             )
             return []
         case _:
-            raise ScriptError("wait leader PARTITION, isr PARTITION BROKER,... or equal PARTITION")
+            raise ScriptError("wait leader, moved or equal PARTITION, or isr PARTITION BROKER,...")
     return [_led(stage, partition)]
 
 
@@ -190,6 +199,11 @@ async def _until_led(stage: Stage, partition: TopicPartition) -> None:
 def _isr(stage: Stage, partition: TopicPartition) -> set[int]:
     registration = stage.cluster.partition(partition)
     return set() if registration is None else set(registration.isr)
+
+
+def _has_moved(stage: Stage, partition: TopicPartition) -> bool:
+    registration = stage.cluster.partition(partition)
+    return registration is not None and not is_reassigned(registration)
 
 
 def _replica(stage: Stage, name: str, partition: TopicPartition) -> PartitionSnapshot | None:
@@ -307,6 +321,8 @@ COMMANDS: Mapping[str, Command] = {
     "alter": requests.alter,
     "delete-topic": requests.delete_topic,
     "delete-records": requests.delete_records,
+    "reassign": requests.reassign,
+    "elect": requests.elect,
     "offsets": requests.offsets,
     "kill": faults.kill,
     "power-cut": faults.power_cut,

@@ -36,6 +36,7 @@ BEFALLS = ("kill", "power-cut", "stop", "pause", "cut", "mute", "isolate", "slow
 CONTROLLER_TOO = 0.4
 MAY_BEFALL = 0.5
 PRODUCES, ENDS, LEADERS_MORE = 6, 4, 2
+OPERATED, OPERATES = 0.3, 0.2
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -43,6 +44,8 @@ class Misfortune:
     """Draws the lines of one run."""
 
     chance: random.Random
+    operator: random.Random
+    """What is drawn of reassignments and elections, in the few runs that have them."""
     stage: Stage
     partitions: list[TopicPartition] = attrs.field(factory=list)
     """Those of the run, as they are made."""
@@ -54,8 +57,11 @@ class Misfortune:
     def lines(self) -> Iterator[str]:
         """Each is to be carried out before the next is drawn."""
         yield from self._beginning()
+        operated = self.operator.random() < OPERATED
         for _ in range(self.chance.randint(5, 40)):
             yield self._next()
+            if operated and self.operator.random() < OPERATES:
+                yield self._operation()
             yield f"run {self.chance.choice(WAITS)}"
         yield from self._end()
 
@@ -134,9 +140,24 @@ class Misfortune:
         }
         return f"produce {partition} {_options(options)} {' '.join(values)} &"
 
+    def _operation(self) -> str:
+        """What an operator may ask for, in time or not."""
+        partition = self.operator.choice(self.partitions)
+        names = self.stage.cluster.broker_names
+        match self.operator.choice(("reassign", "reassign", "back", "elect")):
+            case "reassign":
+                count = self.operator.randint(1, min(3, len(names)))
+                return f"reassign {partition} {','.join(self.operator.sample(names, count))}"
+            case "back":
+                return f"reassign {partition} back"
+            case _:
+                return f"elect {partition} preferred"
+
     def _end(self) -> Iterator[str]:
         yield "recover"
         everybody: dict[TopicPartition, str] = {}
+        for partition in self.partitions:
+            yield f"wait moved {partition}"
         registrations = [self.stage.cluster.partition(each) for each in self.partitions]
         for partition, registration in zip(self.partitions, registrations, strict=True):
             assert registration is not None, "a topic that was created is there"

@@ -3,16 +3,23 @@
 alter t retention.ms=60000      what a topic is configured with from now on
 delete-topic t
 delete-records t-0 5            the partition begins at 5; `all` for all that is committed
+reassign t-0 b2,b3              it moves there; `back`: it stays where it was after all
+elect t-0 preferred             or unclean
 offsets t-0                     where a consumer is told that it begins and ends
 """
 
-from replication.errors import ErrorCode
+from collections.abc import Awaitable
+
+from replication.errors import ErrorCode, PeerUnavailableError
 from replication.wire.delete_records import HIGH_WATERMARK
+from replication.wire.elect_leaders import PREFERRED, UNCLEAN
 from replication.wire.list_offsets import EARLIEST, LATEST
-from scenarios.arguments import Options, Words, exactly, number_of, partition_of
+from scenarios.arguments import Options, Words, broker_id_of, exactly, number_of, partition_of
 from scenarios.script import ScriptError
 from scenarios.simulation import admin
 from scenarios.stage import Stage
+
+_ELECTIONS = {"preferred": PREFERRED, "unclean": UNCLEAN}
 
 
 async def alter(stage: Stage, words: Words, options: Options) -> list[str]:
@@ -32,6 +39,27 @@ async def delete_records(stage: Stage, words: Words, options: Options) -> list[s
     offset = HIGH_WATERMARK if before == "all" else number_of(before)
     error, low_watermark = await admin.delete_records(stage.client, partition_of(where), offset)
     return _refusal(error) or [f"{where}: low watermark {low_watermark}"]
+
+
+async def reassign(stage: Stage, words: Words, options: Options) -> list[str]:
+    where, brokers = exactly(words, 2, options)
+    back = brokers == "back"
+    replicas = None if back else [broker_id_of(stage, name) for name in brokers.split(",")]
+    return await _answer(admin.reassign(stage.client, partition_of(where), replicas))
+
+
+async def elect(stage: Stage, words: Words, options: Options) -> list[str]:
+    where, kind = exactly(words, 2, options)
+    if kind not in _ELECTIONS:
+        raise ScriptError(f"elect PARTITION {' or '.join(_ELECTIONS)}")
+    return await _answer(admin.elect(stage.client, partition_of(where), _ELECTIONS[kind]))
+
+
+async def _answer(asked: Awaitable[ErrorCode]) -> list[str]:
+    try:
+        return _refusal(await asked)
+    except PeerUnavailableError as error:
+        return [f"no answer: {error}"]
 
 
 async def offsets(stage: Stage, words: Words, options: Options) -> list[str]:

@@ -95,7 +95,10 @@ def run_seed(seed: int, recording: Recording | None = None) -> SwarmRun:
             async with AsyncExitStack() as stack:
                 stage = Stage(world=world, stack=stack, checkers=checkers, recording=recording)
                 misfortune = Misfortune(
-                    chance=world.chance("misfortune"), stage=stage, partitions=partitions
+                    chance=world.chance("misfortune"),
+                    operator=world.chance("operator"),
+                    stage=stage,
+                    partitions=partitions,
                 )
                 for line in misfortune.lines():
                     lines.append(line)

@@ -122,6 +122,15 @@ class MarkedLog(LocalLog):
 
     # Moving the marks.
 
+    @property
+    def lasting_high_watermark(self) -> Offset:
+        """What may be written down as the high watermark for a start after a crash. Until a
+        cut is synced, a power cut may bring back what was cut in place of what came after it.
+        """
+        if self._cut_unsynced:
+            return min(self.high_watermark, self.recovery_point)
+        return self.high_watermark
+
     def update_high_watermark(self, offset: Offset) -> bool:
         """Set it, inside the log; whether that changed it."""
         return self._set_high_watermark(

@@ -256,7 +256,7 @@ class ReplicaManager:
     async def checkpoint_high_watermarks(self) -> None:
         """Write where every partition's high watermark is, for the next start."""
         async with self._one_checkpoint_at_a_time:
-            marks = {each.topic_partition: each.log.high_watermark for each in self._hosted}
+            marks = {each.topic_partition: each.log.lasting_high_watermark for each in self._hosted}
             if self._roles is not None:
                 # Those whose log is not open yet keep what was written last time.
                 marks = self._roles.checkpointed | marks

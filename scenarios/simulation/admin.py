@@ -1,6 +1,7 @@
 """What a story's administrator asks for, over the wire; each answer is an error code or more.
 
 alter_topic  delete_topic       any broker forwards it to the controller
+reassign  elect                 so too
 delete_records  list_offset     the partition's leader answers
 """
 
@@ -8,6 +9,11 @@ from collections.abc import Mapping
 
 from replication.config import ConfigOperation
 from replication.errors import ErrorCode
+from replication.wire.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from replication.wire.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -15,6 +21,7 @@ from replication.wire.delete_records import (
 )
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from replication.wire.describe_configs import ResourceType
+from replication.wire.elect_leaders import ElectLeadersRequest, TopicPartitions
 from replication.wire.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -26,6 +33,10 @@ from storage.types import Offset, TopicPartition
 ALTER_CONFIGS_VERSION = 1
 DELETE_TOPICS_VERSION = 6
 DELETE_RECORDS_VERSION = 2
+REASSIGN_VERSION = 1
+ELECT_VERSION = 2
+# An administrator does not wait as long for the controller as a story does for its records.
+ADMIN_PATIENCE_MS = 2_000
 
 
 async def alter_topic(client: StoryClient, topic: str, configs: Mapping[str, str]) -> ErrorCode:
@@ -50,6 +61,36 @@ async def delete_topic(client: StoryClient, topic: str) -> ErrorCode:
         lambda rpc: rpc.call(request, version=DELETE_TOPICS_VERSION, timeout_ms=PATIENCE_MS)
     )
     return ErrorCode.of(response.responses[0].error_code)
+
+
+async def reassign(
+    client: StoryClient, partition: TopicPartition, replicas: list[int] | None
+) -> ErrorCode:
+    """To these replicas; None: it stays where it was."""
+    wanted = ReassignablePartition(partition_index=partition.partition, replicas=replicas)
+    request = AlterPartitionReassignmentsRequest(
+        timeout_ms=ADMIN_PATIENCE_MS,
+        topics=[ReassignableTopic(name=partition.topic, partitions=[wanted])],
+    )
+    response = await client.ask_somebody(
+        lambda rpc: rpc.call(request, version=REASSIGN_VERSION, timeout_ms=2 * ADMIN_PATIENCE_MS)
+    )
+    if response.error_code != ErrorCode.NONE:
+        return ErrorCode.of(response.error_code)
+    return ErrorCode.of(response.responses[0].partitions[0].error_code)
+
+
+async def elect(client: StoryClient, partition: TopicPartition, kind: int) -> ErrorCode:
+    wanted = TopicPartitions(topic=partition.topic, partitions=[partition.partition])
+    request = ElectLeadersRequest(
+        election_type=kind, topic_partitions=[wanted], timeout_ms=ADMIN_PATIENCE_MS
+    )
+    response = await client.ask_somebody(
+        lambda rpc: rpc.call(request, version=ELECT_VERSION, timeout_ms=2 * ADMIN_PATIENCE_MS)
+    )
+    if response.error_code != ErrorCode.NONE:
+        return ErrorCode.of(response.error_code)
+    return ErrorCode.of(response.replica_election_results[0].partition_result[0].error_code)
 
 
 async def delete_records(

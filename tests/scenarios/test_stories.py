@@ -89,7 +89,7 @@ def test_the_stories_are_listed() -> None:
         ("cluster brokers=1\nproduce t-0 acks=2 one", "produce PARTITION acks="),
         ("cluster brokers=1\nproduce", "produce PARTITION acks="),
         ("cluster brokers=1\nproduce t-0 ack=all one", "does not take ack"),
-        ("cluster brokers=1\nwait t-0", "wait leader PARTITION, isr"),
+        ("cluster brokers=1\nwait t-0", "wait leader, moved or equal"),
         ("cluster brokers=1\nwipe b1", "b1 is up: nobody takes its disk"),
         ("cluster brokers=1\nkill b1\nrestore b1 old", "there is no image 'old'"),
         ("cluster brokers=1\nfail b1 dance", "fail NODE open|read|write"),

@@ -881,3 +881,17 @@ def test_bytes_alone_are_a_log_too() -> None:
     log.roll()
     log.flush()
     assert (log.recovery_point, log.segments.base_offsets) == (3, [0, 3])
+
+
+def test_a_high_watermark_over_a_cut_that_is_not_synced_is_not_written_down() -> None:
+    """Found by a swarm: the power failed, and what had been cut came back as committed."""
+    disk = new_disk()
+    log = open_log(disk)
+    fill(log, 1)
+    log.flush()
+    log.truncate_to(0)
+    fill(log, 2, epoch=1)
+    log.update_high_watermark(2)
+    assert (log.high_watermark, log.lasting_high_watermark) == (2, 0)
+    log.flush()
+    assert log.lasting_high_watermark == 2
