@@ -210,3 +210,38 @@ def test_an_unclean_leader_recovers_once_and_then_others_may_join() -> None:
     partition = after.partition(TopicPartition("orders", 0))
     assert partition is not None
     assert partition.leader_recovery_state is LeaderRecoveryState.RECOVERED
+
+
+def moving(*replicas: int, adding: tuple[int, ...], removing: tuple[int, ...]) -> MetadataImage:
+    change = PartitionChangeRecord(ORDERS, 0, replicas=replicas, adding=adding, removing=removing)
+    return IMAGE.apply_all([change], offset=9, leader_epoch=0)
+
+
+def test_the_isr_that_completes_a_reassignment_is_answered_with_what_is_left_of_it() -> None:
+    image = moving(3, 1, 2, adding=(3,), removing=(2,))
+    _, (answer,), after = ask(attrs.evolve(ASKED, partition_epoch=2), image=image)
+    assert answer == PartitionAnswer(leader_id=1, leader_epoch=2, isr=[3, 1], partition_epoch=3)
+    partition = after.partition(TopicPartition("orders", 0))
+    assert partition is not None
+    assert (partition.replicas, partition.adding, partition.removing) == ((3, 1), (), ())
+
+
+def test_a_leader_that_is_to_go_is_told_that_another_was_elected() -> None:
+    """It is the one refusal that changes something."""
+    image = moving(3, 2, 1, adding=(3,), removing=(1,))
+    _, (answer,), after = ask(attrs.evolve(ASKED, partition_epoch=2), image=image)
+    assert answer.error_code == ErrorCode.NEW_LEADER_ELECTED
+    partition = after.partition(TopicPartition("orders", 0))
+    assert partition is not None
+    assert (partition.replicas, partition.isr) == ((3, 2), (3, 2))
+    assert (partition.leader, partition.leader_epoch) == (3, 2)
+
+
+def test_an_isr_that_lacks_somebody_who_is_wanted_completes_nothing() -> None:
+    image = moving(3, 1, 2, adding=(3,), removing=(2,))
+    alone = attrs.evolve(ASKED, partition_epoch=2, new_isr_with_epochs=members(1))
+    _, (answer,), after = ask(alone, image=image)
+    assert (answer.error_code, answer.isr) == (ErrorCode.NONE, [1])
+    partition = after.partition(TopicPartition("orders", 0))
+    assert partition is not None
+    assert (partition.adding, partition.removing) == ((3,), (2,))
