@@ -30,6 +30,7 @@ from collections.abc import ItemsView, Iterable, Mapping
 
 import attrs
 
+from replication.holes import without_holes
 from storage.types import NO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
 
 UNKNOWN_INIT_OFFSET: Offset = -1
@@ -122,6 +123,24 @@ def initial_state(
     )
 
 
+@attrs.define(eq=False)
+class Marks:
+    """A set of partitions, in the order in which they were marked."""
+
+    _marked: dict[TopicPartition, None] = attrs.field(factory=dict)
+    _most: int = 0
+
+    def set(self, partition: TopicPartition, *, marked: bool) -> None:
+        if marked:
+            self._marked[partition] = None
+        else:
+            self._marked.pop(partition, None)
+
+    def walk(self) -> Iterable[TopicPartition]:
+        self._marked, self._most = without_holes(self._marked, self._most)
+        return self._marked
+
+
 @attrs.define
 class PartitionStates:
     """The states of one fetcher's partitions, in round-robin order.
@@ -132,9 +151,9 @@ class PartitionStates:
 
     _states: dict[TopicPartition, PartitionFetchState] = attrs.field(factory=dict)
     _changed: dict[TopicPartition, None] = attrs.field(factory=dict, init=False)
-    _truncating: dict[TopicPartition, None] = attrs.field(factory=dict, init=False)
-    _delayed: dict[TopicPartition, None] = attrs.field(factory=dict, init=False)
-    _behind: dict[TopicPartition, None] = attrs.field(factory=dict, init=False)
+    _truncating: Marks = attrs.field(factory=Marks, init=False)
+    _delayed: Marks = attrs.field(factory=Marks, init=False)
+    _behind: Marks = attrs.field(factory=Marks, init=False)
 
     def __len__(self) -> int:
         return len(self._states)
@@ -167,8 +186,8 @@ class PartitionStates:
         state = self._states.pop(partition, None)
         if state is not None:
             self._changed[partition] = None
-            for index in (self._truncating, self._delayed, self._behind):
-                index.pop(partition, None)
+            for marks in (self._truncating, self._delayed, self._behind):
+                marks.set(partition, marked=False)
         return state
 
     def delay(self, partition: TopicPartition, *, until: float, now: float) -> bool:
@@ -199,36 +218,29 @@ class PartitionStates:
 
     def _note(self, partition: TopicPartition, state: PartitionFetchState) -> None:
         self._changed[partition] = None
-        _keep(self._truncating, partition, member=state.state is ReplicaState.TRUNCATING)
-        _keep(self._delayed, partition, member=state.delayed_until is not None)
-        _keep(self._behind, partition, member=not state.is_replica_in_sync)
+        self._truncating.set(partition, marked=state.state is ReplicaState.TRUNCATING)
+        self._delayed.set(partition, marked=state.delayed_until is not None)
+        self._behind.set(partition, marked=not state.is_replica_in_sync)
 
     def take_changed(self, now: float) -> list[TopicPartition]:
         """Those of which something else may have to be asked than when this was last called:
         changed, gone, no longer delayed, or behind, which may be throttled or not.
         """
-        due = [tp for tp in self._delayed if not self._states[tp].is_delayed(now)]
+        due = [tp for tp in self._delayed.walk() if not self._states[tp].is_delayed(now)]
         for partition in due:
-            del self._delayed[partition]
+            self._delayed.set(partition, marked=False)
         changed, self._changed = self._changed, {}
-        return list(dict.fromkeys([*changed, *due, *self._behind]))
+        return list(dict.fromkeys([*changed, *due, *self._behind.walk()]))
 
     def truncating(self, now: float) -> list[tuple[TopicPartition, PartitionFetchState]]:
         """Those that are to be cut before they may be fetched."""
-        states = ((tp, self._states[tp]) for tp in self._truncating)
+        states = ((tp, self._states[tp]) for tp in self._truncating.walk())
         return [(tp, state) for tp, state in states if state.is_truncating(now)]
 
     def next_deadline(self, now: float) -> float | None:
         """When the first delayed partition falls due; None while none is delayed."""
-        deadlines = (self._states[tp].delayed_until for tp in self._delayed)
+        deadlines = (self._states[tp].delayed_until for tp in self._delayed.walk())
         return min((each for each in deadlines if each is not None and now < each), default=None)
-
-
-def _keep(index: dict[TopicPartition, None], partition: TopicPartition, *, member: bool) -> None:
-    if member:
-        index[partition] = None
-    else:
-        index.pop(partition, None)
 
 
 @attrs.define

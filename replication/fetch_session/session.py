@@ -26,6 +26,7 @@ import attrs
 from replication.errors import ErrorCode
 from replication.fetch_data import Answers, FetchInfo, FetchPartitionData, TopicIdPartition, Wanted
 from replication.fetch_session import INITIAL_EPOCH, next_epoch
+from replication.holes import without_holes
 from replication.isr import Pulse
 from replication.settled import Settled
 from storage.types import NO_OFFSET, NO_TOPIC_ID, Offset, TopicId
@@ -119,6 +120,7 @@ class FetchSession:
     listeners: list[Callable[[CachedPartition], None]] = attrs.field(factory=list, init=False)
     """Those who wait for any of its partitions."""
     _next_place: int = attrs.field(default=0, init=False)
+    _most_unsettled: int = attrs.field(default=0, init=False)
 
     @property
     def eviction_key(self) -> tuple[bool, int, int]:
@@ -169,6 +171,7 @@ class FetchSession:
 
     def wanted(self, topic_names: Mapping[TopicId, str]) -> Wanted:
         """What is not settled, in the order of the session; unknown names are looked up again."""
+        self.unsettled, self._most_unsettled = without_holes(self.unsettled, self._most_unsettled)
         unsettled = sorted(self.unsettled.values(), key=_place)
         if self.unnamed:
             for cached in unsettled:
