@@ -44,6 +44,7 @@ from replication.purgatory import Purgatory
 from replication.quota import ReplicationQuota
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import code_of
+from replication.replica_manager.topic_rates import TopicRates
 from storage.errors import KafkaStorageError, StorageError
 from storage.types import NO_TOPIC_ID, TopicPartition
 
@@ -93,6 +94,7 @@ class FetchPath:
     purgatory: Purgatory[TopicPartition]
     clock: NodeClock
     quota: ReplicationQuota
+    rates: TopicRates
     on_storage_failure: Callable[[Partition, KafkaStorageError], None]
 
     async def fetch(
@@ -235,6 +237,8 @@ class FetchPath:
         if asked.topic_id not in (NO_TOPIC_ID, partition.topic_id):
             return FetchPartitionData(error=ErrorCode.INCONSISTENT_TOPIC_ID)
         held_back = self._is_held_back(params, asked.topic_partition)
+        if note:
+            self.rates.fetched(asked.topic_partition.topic)
         try:
             return partition.fetch(
                 params,

@@ -39,6 +39,7 @@ from replication.replica_manager.results import (
     code_of,
 )
 from replication.replica_manager.roles import AssignDirectory, FetcherManager, RoleChanges
+from replication.replica_manager.topic_rates import TopicRates
 from replication.replica_selector import SELECTORS
 from storage.errors import KafkaStorageError, StorageError
 from storage.log_manager import LogManager
@@ -121,6 +122,7 @@ class ReplicaManager:
             seams.clock.wall_ms,
             config.transaction_max_timeout_ms,
         )
+        self._topic_rates = TopicRates(metrics, self._hosted)
         self._around = Surroundings(
             broker_id=broker_id,
             broker_epoch=broker_epoch,
@@ -172,6 +174,7 @@ class ReplicaManager:
             purgatory=self.fetch_purgatory,
             clock=seams.clock,
             quota=self.quotas.leader,
+            rates=self._topic_rates,
             on_storage_failure=self._on_log_failure,
         )
         self.replicas = LocalReplicas(
@@ -270,6 +273,7 @@ class ReplicaManager:
             await self._roles.fetchers.close_all()
         await self.checkpoint_high_watermarks()
         self._gauges.unregister()
+        self._topic_rates.unregister()
         self.replicas.bytes_in.unregister(self._metrics)
 
     # Metadata.
