@@ -12,7 +12,7 @@ from pathlib import Path
 
 SUPPORTED = ((3, 11), (3, 12), (3, 13), (3, 14))
 ROOT = Path(__file__).resolve().parent.parent
-QUICK = "not client and not spark and not slow"
+QUICK = "not (client or spark or slow)"
 
 
 def candidates(version: tuple[int, int]) -> list[str]:
@@ -60,7 +60,8 @@ def main() -> int:
             continue
         print(f"Python {name}: {QUICK}", flush=True)
         inside = make_environment(python, ROOT / f".venv-{name}")
-        run = subprocess.run([inside, "-m", "pytest", "-q", "-m", QUICK], check=False, cwd=ROOT)
+        command = [str(inside), "-m", "pytest", "-q", "-n", "auto", "-m", QUICK]
+        run = subprocess.run(command, check=False, cwd=ROOT)
         if run.returncode != 0:
             failed.append(name)
     if missing:
