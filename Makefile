@@ -32,7 +32,7 @@ test: setup
 fuzz: setup
 	$(BIN)/python -m tests.storage.fuzz $(ARGS)
 
-## make coverage   the branches of storage that its tests have taken; fails below the floor
+## make coverage   the branches of storage that its tests have taken, in some minutes; fails below the floor
 coverage: setup
 	$(BIN)/python -m coverage run -m pytest tests/storage $(ARGS)
 	$(BIN)/python -m coverage report
