@@ -28,6 +28,7 @@
     read t-0                        what a consumer is given now
     ledger t-0                      what was acked, and what a consumer reads
     verify t-0                      the disks compared, byte for byte
+    judge t-0                       an error where a promise was broken, or copies differ
 
 Whatever the seed decides is left out of answers: times, drawn ids.
 """
@@ -40,8 +41,7 @@ import attrs
 from replication.events import Event
 from replication.partition import PartitionSnapshot
 from replication.reassignment import is_reassigned
-from replication.verify import PartitionResult, verify_directories
-from scenarios import disks, faults, requests
+from scenarios import disks, faults, promises, requests
 from scenarios.arguments import (
     Options,
     Words,
@@ -56,7 +56,7 @@ from scenarios.arguments import (
 from scenarios.drawing import batches_of, draw
 from scenarios.script import ScriptError
 from scenarios.simulation.client import Acked, NoAnswer, Refused, SentBatch
-from scenarios.simulation.cluster import BROKER_PORT, log_directory, node_name, partition_directory
+from scenarios.simulation.cluster import BROKER_PORT, node_name, partition_directory
 from scenarios.simulation.ledger import loss_ledger
 from scenarios.stage import Stage
 from storage.types import TopicPartition
@@ -97,7 +97,7 @@ async def topic(stage: Stage, words: Words, options: Options) -> list[str]:
     lines = []
     for number in range(len(replicas)):
         partition = TopicPartition(name, number)
-        await _until_led(stage, partition)
+        await stage.until_led(partition)
         lines.append(_led(stage, partition))
     return lines
 
@@ -157,7 +157,7 @@ async def wait(stage: Stage, words: Words, options: Options) -> list[str]:
     match exactly(words, None, options):
         case ["leader", where]:
             partition = partition_of(where)
-            await _until_led(stage, partition)
+            await stage.until_led(partition)
         case ["isr", where, members]:
             partition = partition_of(where)
             wanted = {broker_id_of(stage, name) for name in members.split(",")}
@@ -182,18 +182,6 @@ async def wait(stage: Stage, words: Words, options: Options) -> list[str]:
         case _:
             raise ScriptError("wait leader, moved or equal PARTITION, or isr PARTITION BROKER,...")
     return [_led(stage, partition)]
-
-
-async def _until_led(stage: Stage, partition: TopicPartition) -> None:
-    """Until a broker that runs leads it, and every broker that runs knows."""
-
-    def is_led() -> bool:
-        brokers = stage.cluster.brokers
-        leader = stage.cluster.leader(partition)
-        registrations = [each.metadata.image.partition(partition) for each in brokers.values()]
-        return leader in brokers and all(each == registrations[0] for each in registrations)
-
-    await stage.cluster.until(is_led, what=f"somebody leads {partition}")
 
 
 def _isr(stage: Stage, partition: TopicPartition) -> set[int]:
@@ -290,7 +278,7 @@ async def read(stage: Stage, words: Words, options: Options) -> list[str]:
 async def ledger(stage: Stage, words: Words, options: Options) -> list[str]:
     (where,) = exactly(words, 1, options)
     partition = partition_of(where)
-    await _until_led(stage, partition)
+    await stage.until_led(partition)
     there = stage.accounted[partition] = await stage.client.read(partition)
     return loss_ledger(stage.sent_to(partition), there).lines()
 
@@ -298,18 +286,7 @@ async def ledger(stage: Stage, words: Words, options: Options) -> list[str]:
 async def verify(stage: Stage, words: Words, options: Options) -> list[str]:
     (where,) = exactly(words, 1, options)
     partition = partition_of(where)
-    return [str(each) for each in compare_copies(stage, partition)]
-
-
-def compare_copies(stage: Stage, partition: TopicPartition) -> list[PartitionResult]:
-    """On the disks of all replicas; one result, unless there is no copy at all."""
-    registration = stage.cluster.partition(partition)
-    names = [] if registration is None else [node_name(each) for each in registration.replicas]
-    directories = [log_directory(name) for name in names]
-    comparison = verify_directories(
-        stage.cluster.disks(), directories, copies=len(directories) or None
-    )
-    return [each for each in comparison.partitions if each.partition == partition]
+    return [str(each) for each in promises.compare_copies(stage, partition)]
 
 
 COMMANDS: Mapping[str, Command] = {
@@ -349,4 +326,5 @@ COMMANDS: Mapping[str, Command] = {
     "read": read,
     "ledger": ledger,
     "verify": verify,
+    "judge": promises.judge,
 }

@@ -47,7 +47,7 @@ class Misfortune:
     operator: random.Random
     """What is drawn of reassignments and elections, in the few runs that have them."""
     stage: Stage
-    partitions: list[TopicPartition] = attrs.field(factory=list)
+    partitions: list[TopicPartition] = attrs.field(factory=list, init=False)
     """Those of the run, as they are made."""
     _befalls: dict[str, int] = attrs.field(init=False)
     _acks: tuple[str, ...] = attrs.field(init=False)
@@ -171,6 +171,7 @@ class Misfortune:
             yield f"show {partition}"
             yield f"ledger {partition}"
             yield f"verify {partition}"
+            yield f"judge {partition}"
 
 
 def _options(values: Mapping[str, object]) -> str:

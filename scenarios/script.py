@@ -3,6 +3,7 @@
     # A title.
     # shows: S65            the scenarios it tells (docs/simulation.md has a table)
     # rules: KIP-101        what decides how it ends
+    # seed: 17              where it is not told in world 1
 
     kill b1                 commands, a line each
     wait leader t-0
@@ -32,6 +33,7 @@ from replication.errors import UnderstudyError
 
 STORIES = Path(__file__).parent / "stories"
 DIVIDER = "----"
+DEFAULT_SEED = "1"
 
 _FIELD = re.compile(r"#\s*(\w+):\s*(.*)")
 
@@ -85,6 +87,14 @@ class Script:
     def shows(self) -> list[str]:
         """The scenarios it tells, by number."""
         return re.findall(r"S\d+", self.fields.get("shows", ""))
+
+    @property
+    def seed(self) -> int:
+        """Of the world it is told in, where nobody wishes for another."""
+        text = self.fields.get("seed", DEFAULT_SEED)
+        if not text.isdecimal():
+            raise ScriptError(f"{text!r} is no seed")
+        return int(text)
 
     @property
     def _head(self) -> tuple[str, ...]:

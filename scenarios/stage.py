@@ -116,6 +116,18 @@ class Stage:
         )
         return cluster.is_running(CONTROLLER)
 
+    async def until_led(self, partition: TopicPartition) -> None:
+        """Until a broker that runs leads it, and every broker that runs knows."""
+        cluster = self.cluster
+
+        def is_led() -> bool:
+            brokers = cluster.brokers
+            leader = cluster.leader(partition)
+            registrations = [each.metadata.image.partition(partition) for each in brokers.values()]
+            return leader in brokers and all(each == registrations[0] for each in registrations)
+
+        await cluster.until(is_led, what=f"somebody leads {partition}")
+
     # Sending.
 
     def new_batch(self, partition: TopicPartition, values: tuple[str, ...], acks: int) -> SentBatch:

@@ -2,52 +2,37 @@
 
     safety      from the first line to the last, what `scenarios.simulation.checkers` watches
     liveness    once everything is whole again, all replicas are in sync, take a record, and
-                are equal byte for byte, within 60 virtual seconds each
-    promises    in the end, by the ledger:
-        acks=all    what was acked is there
-        acks=1      so it is, unless the partition went to another leader, or its leader lost
-                    its power
-        any         is where the ack said, is there once, and is not there if it was refused
-                    before it was written
+                are equal, within 60 virtual seconds each
+    promises    in the end, what `scenarios.promises` asks for
 
-What `Checkers.is_let_off` names may have lost what was committed: an unclean election, or
-one of a last known leader that has been without power (KIP-966). Of these only liveness is
-asked, and that nothing is there twice.
+The lines of a run are a story. Played again from the same seed they are the same run, and
+without some of them another one that may fail in the same way (`scenarios.shrinking`).
 """
 
 import multiprocessing
+import re
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AsyncExitStack
+from typing import TypeAlias
 
 import attrs
 
 from replication.cluster.node_scope import raising_only_one
-from replication.errors import ErrorCode
 from replication.events import LeaderElected
-from replication.verify import Different
-from scenarios.commands import carry_out, compare_copies
+from scenarios.commands import carry_out
 from scenarios.misfortune import Misfortune
 from scenarios.report.recording import Recording
+from scenarios.script import ScriptError
 from scenarios.simulation.checkers import Checkers
-from scenarios.simulation.client import Acked, ReadRecord, Refused, SentBatch
-from scenarios.simulation.cluster import node_name
-from scenarios.simulation.ledger import loss_ledger
-from scenarios.simulation.trace import PowerCut, TraceEntry
 from scenarios.simulation.world import World
 from scenarios.stage import Stage
-from storage.types import TopicPartition
 
-ACKS_ALL = -1
+Plot: TypeAlias = Callable[[Stage], Iterable[str]]
+"""The lines of a run, each of which may depend on what came of those before it."""
 
-
-class CopiesDifferError(AssertionError):
-    """Replicas that are in sync and at rest hold other bytes than each other."""
-
-
-class BrokenPromiseError(AssertionError):
-    """A producer was told what is not so."""
+_NAMES_AND_NUMBERS = re.compile(r"\b(b|\w+-)?\d+\b(,b\d+)*")
 
 
 @attrs.frozen(kw_only=True)
@@ -56,10 +41,13 @@ class SwarmRun:
 
     seed: int
     lines: tuple[str, ...]
+    """Those that were carried out; the last one may be the one that failed."""
     answer: tuple[str, ...]
     """Of all lines."""
     wrong: str
     """What went wrong, in a line; empty where nothing did."""
+    rule: str
+    """What it went against, in words that name neither nodes nor numbers."""
     traceback: str
     trace: str
     trace_hash: str
@@ -84,30 +72,44 @@ def run_seeds(seeds: Iterable[int], *, jobs: int) -> Iterator[SwarmRun]:
 
 def run_seed(seed: int, recording: Recording | None = None) -> SwarmRun:
     """The run of that seed; whatever goes wrong in it ends it, and is told in it."""
+
+    def drawn(stage: Stage) -> Iterator[str]:
+        chance, operator = map(stage.world.chance, ("misfortune", "operator"))
+        return Misfortune(chance=chance, operator=operator, stage=stage).lines()
+
+    return play(drawn, seed=seed, recording=recording)
+
+
+def play(
+    plot: Plot,
+    *,
+    seed: int,
+    recording: Recording | None = None,
+    may_leave_out: Callable[[str], bool] = lambda _: False,
+) -> SwarmRun:
+    """The run of these lines. One that cannot be asked for by then, of a node that is down
+    say, is left out where it may be.
+    """
     world = World(seed)
     lines: list[str] = []
     answer: list[str] = []
     checkers = Checkers()
-    partitions: list[TopicPartition] = []
 
     async def story(world: World) -> None:
         with raising_only_one():
             async with AsyncExitStack() as stack:
                 stage = Stage(world=world, stack=stack, checkers=checkers, recording=recording)
-                misfortune = Misfortune(
-                    chance=world.chance("misfortune"),
-                    operator=world.chance("operator"),
-                    stage=stage,
-                    partitions=partitions,
-                )
-                for line in misfortune.lines():
+                for line in plot(stage):
                     lines.append(line)
                     if recording is not None:
                         recording.carried_out(line)
-                    answer.extend(await carry_out(stage, line))
-                    stage.checkers.look()
-                for partition in partitions:
-                    _judge(stage, partition)
+                    try:
+                        answer.extend(await carry_out(stage, line))
+                    except ScriptError:
+                        if not may_leave_out(line):
+                            raise
+                        lines.pop()
+                    checkers.look()
 
     failure: Exception | None = None
     try:
@@ -122,12 +124,13 @@ def run_seed(seed: int, recording: Recording | None = None) -> SwarmRun:
         lines=tuple(lines),
         answer=tuple(answer),
         wrong=_in_a_line(failure),
+        rule=rule_of(failure),
         traceback="".join(traceback.format_exception(failure)) if failure else "",
         trace=str(world.trace),
         trace_hash=world.trace_hash(),
         virtual_seconds=entries[-1].at if entries else 0.0,
         elections=sum(isinstance(entry.event, LeaderElected) for entry in entries),
-        may_have_lost=any(map(checkers.is_let_off, partitions)),
+        may_have_lost=checkers.has_let_off_any,
     )
 
 
@@ -137,67 +140,11 @@ def _in_a_line(failure: Exception | None) -> str:
     return f"{type(failure).__name__}: {' '.join(str(failure).split())}"
 
 
-def _judge(stage: Stage, partition: TopicPartition) -> None:
-    parted = [each for each in compare_copies(stage, partition) if isinstance(each, Different)]
-    if parted:
-        raise CopiesDifferError(str(parted[0]))
-    broken = list(
-        broken_promises(
-            stage.sent_to(partition),
-            stage.accounted[partition],
-            may_have_lost=stage.checkers.is_let_off(partition),
-            may_lose_acks_1=_may_lose_acks_1(stage.world.trace.entries, partition),
-        )
-    )
-    if broken:
-        raise BrokenPromiseError(f"{partition}: {'; '.join(broken)}")
-
-
-def broken_promises(
-    batches: Sequence[SentBatch],
-    there: Iterable[ReadRecord],
-    *,
-    may_have_lost: bool,
-    may_lose_acks_1: bool,
-) -> Iterator[str]:
-    """What the producer of `batches` was promised, and is not so."""
-    records = list(there)
-    ledger = loss_ledger(batches, records)
-    if ledger.duplicated:
-        yield f"there more than once: {' '.join(ledger.duplicated)}"
-    if may_have_lost or ledger.duplicated:
-        return
-    offsets = {record.value: record.offset for record in records}
-    for batch in batches:
-        lost = [value for value in batch.values if value not in offsets]
-        match batch.outcome:
-            case Acked(base_offset):
-                if lost and (batch.acks == ACKS_ALL or not may_lose_acks_1):
-                    yield f"acked with acks={_acks(batch)} and lost: {' '.join(lost)}"
-                promised = enumerate(batch.values, start=base_offset)
-                moved = [value for at, value in promised if offsets.get(value, at) != at]
-                if moved:
-                    yield f"acked at {base_offset} and found elsewhere: {' '.join(moved)}"
-            case Refused(ErrorCode.NOT_ENOUGH_REPLICAS) if len(lost) < len(batch.values):
-                yield f"refused before they were written, and there: {' '.join(batch.values)}"
-            case _:
-                pass
-
-
-def _acks(batch: SentBatch) -> str:
-    return "all" if batch.acks == ACKS_ALL else str(batch.acks)
-
-
-def _may_lose_acks_1(entries: Iterable[TraceEntry], partition: TopicPartition) -> bool:
-    """Whether it went to another leader, or one of its leaders lost its power."""
-    leaders: set[str] = set()
-    without_power: set[str] = set()
-    for entry in entries:
-        match entry.event:
-            case LeaderElected(partition=where, leader=leader) if where == partition:
-                leaders.add(node_name(leader))
-            case PowerCut(node=node):
-                without_power.add(node)
-            case _:
-                pass
-    return len(leaders) > 1 or bool(leaders & without_power)
+def rule_of(failure: Exception | None) -> str:
+    """Two failures are alike where this is the same."""
+    if failure is None:
+        return ""
+    rule = getattr(failure, "rule", None)
+    if rule is None:
+        rule = _NAMES_AND_NUMBERS.sub("N", " ".join(str(failure).split()))
+    return f"{type(failure).__name__}: {rule}"

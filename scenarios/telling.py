@@ -17,11 +17,10 @@ from replication.errors import UnderstudyError
 from scenarios.commands import carry_out
 from scenarios.report.recording import Recording
 from scenarios.script import Script, ScriptError, StoryChangedError, difference
+from scenarios.simulation.checkers import Checkers
 from scenarios.simulation.world import World
 from scenarios.stage import Stage
 from storage.errors import StorageError
-
-DEFAULT_SEED = 1
 
 
 @attrs.frozen(kw_only=True)
@@ -45,27 +44,33 @@ class Telling:
             raise StoryChangedError(f"the story has changed (seed {self.seed}):\n{self.changes}")
 
 
-def tell(
-    script: Script, *, seed: int = DEFAULT_SEED, recording: Recording | None = None
-) -> Telling:
-    """Tell it in a world grown from `seed`; nothing is compared yet."""
+def tell(script: Script, *, seed: int | None = None, recording: Recording | None = None) -> Telling:
+    """Tell it in a world grown from `seed`, else from its own; nothing is compared yet."""
+    seed = script.seed if seed is None else seed
     world = World(seed)
     answers: list[tuple[str, ...]] = []
+    checkers = Checkers()
 
     async def story(world: World) -> None:
         with raising_only_one():
             async with AsyncExitStack() as stack:
-                stage = Stage(world=world, stack=stack, recording=recording)
+                stage = Stage(world=world, stack=stack, checkers=checkers, recording=recording)
                 for step in script.steps:
                     answer: list[str] = []
                     for number, command in enumerate(step.commands, start=step.line):
                         if recording is not None:
                             recording.carried_out(command)
                         answer += await _carry_out(stage, command, number)
+                        checkers.look()
                     answers.append(tuple(answer))
-                stage.checkers.look()
 
-    world.run(story)
+    try:
+        world.run(story)
+    except Exception:
+        # Whoever stumbles over a violation may say something else about it.
+        if checkers.violation is not None:
+            raise checkers.violation from None
+        raise
     return Telling(
         recorded=script,
         told=script.answered(answers),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scenarios.report import Recording
+    from scenarios.swarm import SwarmRun
     from scenarios.telling import Telling
 
 AT_LEAST_ONE = click.IntRange(min=1)
@@ -67,7 +68,7 @@ def list_stories(output: str) -> None:
 
 @command.command(name="run")
 @click.argument("name")
-@click.option("--seed", default=1, show_default=True, help="The world it is told in.")
+@click.option("--seed", type=int, help="The world it is told in; else its own, or 1.")
 @click.option("--record", is_flag=True, help="Write the answers into the story.")
 @click.option("--trace", is_flag=True, help="Also every event, with its virtual time.")
 @REPORT
@@ -156,12 +157,28 @@ def _as_json(path: Path, telling: "Telling", *, trace: bool) -> dict[str, object
 @click.option("--seeds", default=100, show_default=True, type=AT_LEAST_ONE, help="How many runs.")
 @click.option("--from", "first", default=1, show_default=True, help="The first seed.")
 @click.option("--jobs", default=os.cpu_count() or 1, type=AT_LEAST_ONE, help="Processes.")
-def swarm(seeds: int, first: int, jobs: int) -> None:
-    """Random runs of the real cluster under random faults, one for each seed."""
+@click.option(
+    "--save",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write the shortest story of each failure into this directory.",
+)
+@click.option(
+    "--attempts",
+    default=300,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="How often a failing run is played again to make it shorter.",
+)
+def swarm(seeds: int, first: int, jobs: int, save: Path | None, attempts: int) -> None:
+    """Random runs of the real cluster under random faults, one for each seed.
+
+    The first to break a rule is made as short as it goes, and shown as a story.
+    """
     from scenarios.swarm import run_seeds
 
     began = told = time.monotonic()
     failed = elections = 0
+    broken: set[str] = set()
     virtual_seconds = 0.0
     for done, run in enumerate(run_seeds(range(first, first + seeds), jobs=jobs), start=1):
         virtual_seconds += run.virtual_seconds
@@ -169,6 +186,9 @@ def swarm(seeds: int, first: int, jobs: int) -> None:
         if run.wrong:
             failed += 1
             click.echo(f"seed {run.seed}: {run.wrong}\n    {run.replay_command}")
+            if run.rule not in broken:
+                broken.add(run.rule)
+                _show_shortest(run, save, attempts)
         if time.monotonic() >= told + PROGRESS_SECONDS:
             told = time.monotonic()
             click.echo(f"{done} of {seeds} seeds, {failed} failed", err=True)
@@ -177,6 +197,18 @@ def swarm(seeds: int, first: int, jobs: int) -> None:
         f" and {elections} elections in {time.monotonic() - began:.0f} s"
     )
     sys.exit(1 if failed else 0)
+
+
+def _show_shortest(run: "SwarmRun", save: Path | None, attempts: int) -> None:
+    from scenarios.shrinking import as_script, shrink
+
+    script = as_script(shrink(run, attempts=attempts))
+    click.echo("".join(f"    {line}\n" if line else "\n" for line in str(script).splitlines()))
+    if save is not None:
+        save.mkdir(parents=True, exist_ok=True)
+        path = save / f"seed-{run.seed}.txt"
+        path.write_text(str(script), encoding="utf-8")
+        click.echo(f"    understudy scenario run {path}")
 
 
 @command.command(name="replay")

@@ -42,8 +42,16 @@ from storage.record_batch import BatchHeader
 from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
 
 
+@attrs.define(eq=False)
 class InvariantViolatedError(AssertionError):
     """Something that must never happen has happened: a bug of ours, whatever the story."""
+
+    rule: str
+    """Which invariant: the same for every way in which it can be violated."""
+    what: str
+
+    def __str__(self) -> str:
+        return self.what
 
 
 @attrs.frozen
@@ -107,6 +115,7 @@ class Checkers:
             case LogTruncated(partition=partition) if partition not in self._may_have_lost:
                 self._check(
                     event.to_offset >= event.high_watermark,
+                    "no log is cut below its high watermark",
                     f"{partition} was cut to {event.to_offset}, below its high watermark"
                     f" {event.high_watermark}",
                 )
@@ -125,6 +134,7 @@ class Checkers:
             high_watermark = replica.high_watermark
             self._check(
                 start <= high_watermark <= end,
+                "log start <= high watermark <= log end",
                 f"{where}: log start {start} <= high watermark {high_watermark} <= log end {end}",
             )
             if partition not in self._may_have_lost:
@@ -133,6 +143,10 @@ class Checkers:
     def is_let_off(self, partition: TopicPartition) -> bool:
         """Whether it has seen an election that may have lost what was committed."""
         return partition in self._may_have_lost
+
+    @property
+    def has_let_off_any(self) -> bool:
+        return bool(self._may_have_lost)
 
     def committed_end(self, partition: TopicPartition) -> Offset:
         """Where what was committed ends."""
@@ -149,6 +163,7 @@ class Checkers:
             expected = known.setdefault(held.base_offset, held)
             self._check(
                 expected == held,
+                "below a high watermark is what was committed",
                 f"{partition} on {name} has {held} below its high watermark {high_watermark},"
                 f" where {expected} was committed",
             )
@@ -168,7 +183,9 @@ class Checkers:
                 lost = [b for b in lost if b.last_offset >= replica.log_start_offset]
                 lost = [b for b in lost if b.leader_epoch < leader_epoch]
                 self._check(
-                    not lost, f"{name} leads {partition} without {lost}, which were committed"
+                    not lost,
+                    "who is elected has all that was committed",
+                    f"{name} leads {partition} without {lost}, which were committed",
                 )
 
     def _check_joined(self, partition: TopicPartition, joined: set[str]) -> None:
@@ -179,6 +196,7 @@ class Checkers:
         for name, held, replica in self._replicas():
             self._check(
                 held != partition or name not in joined or replica.log_end_offset >= committed,
+                "who joins the ISR reaches as far as what was committed",
                 f"{name} joined the ISR of {partition} with a log that ends at"
                 f" {replica.log_end_offset}, and {committed} was committed",
             )
@@ -197,7 +215,7 @@ class Checkers:
         assert self.cluster is not None, "only a cluster has replicas"
         return batches_of(self.cluster.disk(name), partition_directory(name, partition))
 
-    def _check(self, holds: bool, what: str) -> None:  # noqa: FBT001 - reads as `assert` does
+    def _check(self, holds: bool, rule: str, what: str) -> None:  # noqa: FBT001 - as `assert`
         if not holds:
-            self.violation = InvariantViolatedError(what)
+            self.violation = InvariantViolatedError(rule, what)
             raise self.violation

@@ -6,24 +6,18 @@ import subprocess
 import sys
 from typing import Any
 
-import attrs
 import pytest
 from click.testing import CliRunner
 
-from replication import election, leadership
 from replication.cli.scenario import command
-from replication.cluster import controller_decisions
-from replication.election import Wish
 from replication.errors import ErrorCode
-from replication.leadership import Leadership
-from replication.metadata import PartitionRegistration
-from replication.partition import Partition
-from replication.replica_manager import LocalReplicas
+from scenarios.promises import ACKS_ALL, broken_promises
 from scenarios.script import parse
 from scenarios.simulation.client import Acked, NoAnswer, ReadRecord, Refused, SentBatch
-from scenarios.swarm import ACKS_ALL, broken_promises, run_seed
+from scenarios.swarm import run_seed
 from scenarios.telling import tell
-from storage.types import Offset, TopicPartition
+from storage.types import TopicPartition
+from tests.scenarios import mistakes
 
 PARTITION = TopicPartition("t", 0)
 SOME = 7
@@ -58,66 +52,27 @@ def test_another_process_replays_the_same_run(hash_seed: str) -> None:
     assert f"trace {run.trace_hash}" in told.stdout
 
 
-# Mistakes, one for each way in which a run can go wrong, and a seed by which it does so soon.
-
-
-def a_leader_commits_alone(planting: pytest.MonkeyPatch) -> None:
-    def its_own_log_end(*_: object, leader_log_end: Offset, **__: object) -> Offset:
-        return leader_log_end
-
-    planting.setattr(leadership, "committed_end", its_own_log_end)
-
-
-def anybody_is_elected(planting: pytest.MonkeyPatch) -> None:
-    honest = election.after
-
-    def after(partition: PartitionRegistration, wish: Wish, **how: Any) -> PartitionRegistration:
-        if wish.isr is not None and partition.leader not in wish.isr:
-            wish = attrs.evolve(wish, isr=partition.replicas)
-        return honest(partition, wish, **how)
-
-    planting.setattr(controller_decisions, "after", after)
-
-
-def nobody_truncates(planting: pytest.MonkeyPatch) -> None:
-    planting.setattr(LocalReplicas, "truncate_to", lambda *_, **__: None)
-
-
-def acks_all_waits_for_nobody(planting: pytest.MonkeyPatch) -> None:
-    planting.setattr(Leadership, "produced", lambda *_: ErrorCode.NONE)
-
-
-def whoever_fetches_joins_the_isr(planting: pytest.MonkeyPatch) -> None:
-    planting.setattr(leadership, "may_expand", lambda *_, **__: True)
-
-
-def nobody_joins_the_isr(planting: pytest.MonkeyPatch) -> None:
-    planting.setattr(Leadership, "_maybe_expand_isr", lambda *_: None)
-
-
-def nobody_is_ever_refused(planting: pytest.MonkeyPatch) -> None:
-    """The refusal is for the producer's ears only: the batch is written."""
-    honest = Partition.append_as_leader
-
-    def append(self: Partition, *of: Any, **how: Any) -> Any:
-        under = self.leadership is not None and self.leadership.under_min_isr
-        if under and how["required_acks"] == ACKS_ALL:
-            honest(self, *of, **how | {"required_acks": 1})
-        return honest(self, *of, **how)
-
-    planting.setattr(Partition, "append_as_leader", append)
+# Mistakes, and a seed by which each is found soon.
 
 
 @pytest.mark.parametrize(
     ("plant", "first", "complaint"),
     [
-        (a_leader_commits_alone, 13, "InvariantViolatedError"),
-        (anybody_is_elected, 13, "InvariantViolatedError: .* w(ere|as) committed"),
-        (whoever_fetches_joins_the_isr, 39, "InvariantViolatedError: .* joined the ISR"),
-        (nobody_truncates, 13, "CopiesDifferError: t-.: parts at offset"),
-        (acks_all_waits_for_nobody, 14, "BrokenPromiseError: .* acked with acks=all and lost"),
-        (nobody_is_ever_refused, 36, "BrokenPromiseError: .* refused before they were written"),
-        (nobody_joins_the_isr, 1, "NotInTimeError: .* the isr of t-. is"),
+        (mistakes.a_leader_commits_alone, 13, "InvariantViolatedError"),
+        (mistakes.anybody_is_elected, 13, "InvariantViolatedError: .* w(ere|as) committed"),
+        (mistakes.whoever_fetches_joins_the_isr, 39, "InvariantViolatedError: .* joined the ISR"),
+        (mistakes.nobody_truncates, 13, "CopiesDifferError: t-.: parts at offset"),
+        (
+            mistakes.acks_all_waits_for_nobody,
+            14,
+            "BrokenPromiseError: .* acked with acks=all and lost",
+        ),
+        (
+            mistakes.nobody_is_ever_refused,
+            36,
+            "BrokenPromiseError: .* refused before they were written",
+        ),
+        (mistakes.nobody_joins_the_isr, 1, "NotInTimeError: .* the isr of t-. is"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
@@ -181,8 +136,8 @@ def test_a_swarm_tells_how_it_went() -> None:
 def test_a_failing_seed_is_told_with_the_command_that_replays_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    nobody_joins_the_isr(monkeypatch)
-    told = CliRunner().invoke(command, ["swarm", "--seeds", "1", "--from", "1", "--jobs", "1"])
+    mistakes.nobody_joins_the_isr(monkeypatch)
+    told = CliRunner().invoke(command, ["swarm", "--seeds", "1", "--jobs", "1", "--attempts", "0"])
     assert told.exit_code == 1
     found = re.search(r"seed (\d+): NotInTimeError.*\n    understudy scenario (.*)", told.output)
     assert found, told.output

@@ -1,0 +1,133 @@
+"""What a cluster at rest must answer for: `judge t-0`.
+
+    copies      are equal, byte for byte
+    acks=all    what was acked is there
+    acks=1      so it is, unless the partition went to another leader, or its leader lost
+                its power
+    any         is where the ack said, is there once, and is not there if it was refused
+                before it was written
+
+What `Checkers.is_let_off` names may have lost what was committed: an unclean election, or
+one of a last known leader that has been without power (KIP-966). Of these only is asked that
+the copies are equal, and that nothing is there twice.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import attrs
+
+from replication.errors import ErrorCode
+from replication.events import LeaderElected
+from replication.verify import Different, PartitionResult, verify_directories
+from scenarios.arguments import Options, Words, exactly, partition_of
+from scenarios.simulation.client import Acked, ReadRecord, Refused, SentBatch
+from scenarios.simulation.cluster import log_directory, node_name
+from scenarios.simulation.ledger import loss_ledger
+from scenarios.simulation.trace import PowerCut, TraceEntry
+from scenarios.stage import Stage
+from storage.types import TopicPartition
+
+ACKS_ALL = -1
+
+
+class CopiesDifferError(AssertionError):
+    """Replicas that are in sync and at rest hold other bytes than each other."""
+
+    rule = "copies are equal"
+
+
+@attrs.define(eq=False)
+class BrokenPromiseError(AssertionError):
+    """A producer was told what is not so."""
+
+    partition: TopicPartition
+    broken: tuple[str, ...]
+
+    @property
+    def rule(self) -> str:
+        return re.sub(r"\d+", "N", self.broken[0].partition(":")[0])
+
+    def __str__(self) -> str:
+        return f"{self.partition}: {'; '.join(self.broken)}"
+
+
+async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
+    (where,) = exactly(words, 1, options)
+    partition = partition_of(where)
+    await stage.until_led(partition)
+    there = await stage.client.read(partition)
+    parted = [each for each in compare_copies(stage, partition) if isinstance(each, Different)]
+    if parted:
+        raise CopiesDifferError(str(parted[0]))
+    let_off = stage.checkers.is_let_off(partition)
+    broken = broken_promises(
+        stage.sent_to(partition),
+        there,
+        may_have_lost=let_off,
+        may_lose_acks_1=_may_lose_acks_1(stage.world.trace.entries, partition),
+    )
+    if found := tuple(broken):
+        raise BrokenPromiseError(partition, found)
+    return [f"{partition}: may have lost what was committed"] if let_off else []
+
+
+def compare_copies(stage: Stage, partition: TopicPartition) -> list[PartitionResult]:
+    """On the disks of all replicas; one result, unless there is no copy at all."""
+    registration = stage.cluster.partition(partition)
+    names = [] if registration is None else [node_name(each) for each in registration.replicas]
+    directories = [log_directory(name) for name in names]
+    comparison = verify_directories(
+        stage.cluster.disks(), directories, copies=len(directories) or None
+    )
+    return [each for each in comparison.partitions if each.partition == partition]
+
+
+def broken_promises(
+    batches: Sequence[SentBatch],
+    there: Iterable[ReadRecord],
+    *,
+    may_have_lost: bool,
+    may_lose_acks_1: bool,
+) -> Iterator[str]:
+    """What the producer of `batches` was promised, and is not so."""
+    records = list(there)
+    ledger = loss_ledger(batches, records)
+    if ledger.duplicated:
+        yield f"there more than once: {' '.join(ledger.duplicated)}"
+    if may_have_lost or ledger.duplicated:
+        return
+    offsets = {record.value: record.offset for record in records}
+    for batch in batches:
+        lost = [value for value in batch.values if value not in offsets]
+        match batch.outcome:
+            case Acked(base_offset):
+                if lost and (batch.acks == ACKS_ALL or not may_lose_acks_1):
+                    yield f"acked with acks={_acks(batch)} and lost: {' '.join(lost)}"
+                promised = enumerate(batch.values, start=base_offset)
+                moved = [value for at, value in promised if offsets.get(value, at) != at]
+                if moved:
+                    yield f"acked at {base_offset} and found elsewhere: {' '.join(moved)}"
+            case Refused(ErrorCode.NOT_ENOUGH_REPLICAS) if len(lost) < len(batch.values):
+                yield f"refused before they were written, and there: {' '.join(batch.values)}"
+            case _:
+                pass
+
+
+def _acks(batch: SentBatch) -> str:
+    return "all" if batch.acks == ACKS_ALL else str(batch.acks)
+
+
+def _may_lose_acks_1(entries: Iterable[TraceEntry], partition: TopicPartition) -> bool:
+    """Whether it went to another leader, or one of its leaders lost its power."""
+    leaders: set[str] = set()
+    without_power: set[str] = set()
+    for entry in entries:
+        match entry.event:
+            case LeaderElected(partition=where, leader=leader) if where == partition:
+                leaders.add(node_name(leader))
+            case PowerCut(node=node):
+                without_power.add(node)
+            case _:
+                pass
+    return len(leaders) > 1 or bool(leaders & without_power)

@@ -1,0 +1,64 @@
+"""Mistakes to be planted, one for each way in which a run can go wrong."""
+
+from typing import Any
+
+import attrs
+import pytest
+
+from replication import election, leadership
+from replication.cluster import controller_decisions
+from replication.election import Wish
+from replication.errors import ErrorCode
+from replication.leadership import Leadership
+from replication.metadata import PartitionRegistration
+from replication.partition import Partition
+from replication.replica_manager import LocalReplicas
+from scenarios.promises import ACKS_ALL
+from storage.types import Offset
+
+
+def a_leader_commits_alone(planting: pytest.MonkeyPatch) -> None:
+    def its_own_log_end(*_: object, leader_log_end: Offset, **__: object) -> Offset:
+        return leader_log_end
+
+    planting.setattr(leadership, "committed_end", its_own_log_end)
+
+
+def anybody_is_elected(planting: pytest.MonkeyPatch) -> None:
+    honest = election.after
+
+    def after(partition: PartitionRegistration, wish: Wish, **how: Any) -> PartitionRegistration:
+        if wish.isr is not None and partition.leader not in wish.isr:
+            wish = attrs.evolve(wish, isr=partition.replicas)
+        return honest(partition, wish, **how)
+
+    planting.setattr(controller_decisions, "after", after)
+
+
+def nobody_truncates(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(LocalReplicas, "truncate_to", lambda *_, **__: None)
+
+
+def acks_all_waits_for_nobody(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(Leadership, "produced", lambda *_: ErrorCode.NONE)
+
+
+def whoever_fetches_joins_the_isr(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(leadership, "may_expand", lambda *_, **__: True)
+
+
+def nobody_joins_the_isr(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(Leadership, "_maybe_expand_isr", lambda *_: None)
+
+
+def nobody_is_ever_refused(planting: pytest.MonkeyPatch) -> None:
+    """The refusal is for the producer's ears only: the batch is written."""
+    honest = Partition.append_as_leader
+
+    def append(self: Partition, *of: Any, **how: Any) -> Any:
+        under = self.leadership is not None and self.leadership.under_min_isr
+        if under and how["required_acks"] == ACKS_ALL:
+            honest(self, *of, **how | {"required_acks": 1})
+        return honest(self, *of, **how)
+
+    planting.setattr(Partition, "append_as_leader", append)

@@ -1,0 +1,117 @@
+"""A failing run is made shorter, and goes wrong as it did."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from replication.cli.scenario import command
+from scenarios.script import parse
+from scenarios.shrinking import as_script, shrink, simpler
+from scenarios.swarm import play, rule_of, run_seed
+from scenarios.telling import tell
+from tests.scenarios import mistakes
+
+# A leader dies with a record that only it has, and much befalls others meanwhile.
+NOISY = """\
+cluster brokers=4 min.insync.replicas=2 num.replica.fetchers=2
+topic t replicas=b1,b2,b3/b2,b3,b4
+produce t-0 acks=all v0 v1 &
+kill b4
+produce t-1 acks=1 v2 &
+run 1s
+cut b1 b2 b3
+produce t-0 acks=all timeout.ms=2000 v3 v4 &
+slow b3 disk=50ms network=50ms
+run 500ms
+start b4 &
+kill b1
+run 2s
+run 20s
+recover
+wait isr t-0 b1,b2,b3
+judge t-0
+"""
+
+
+def test_a_failing_story_is_told_in_few_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    mistakes.a_leader_commits_alone(monkeypatch)
+    run = play(lambda _: NOISY.splitlines(), seed=1)
+    shortest = shrink(run, attempts=40)
+    assert shortest.rule == run.rule
+    assert shortest.lines[1:3] == ("topic t replicas=b1,b2,b3", "cut b1 b2")
+    assert shortest.lines[-2:] == ("kill b1", "run 20s")
+    assert len(shortest.lines) <= 7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("plant", "seed", "lines"),
+    [
+        (mistakes.a_leader_commits_alone, 13, 8),
+        (mistakes.nobody_joins_the_isr, 1, 8),
+        (mistakes.acks_all_waits_for_nobody, 14, 12),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_planted_mistake_is_told_in_few_lines(
+    plant: Any, seed: int, lines: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    run = next(run for run in map(run_seed, range(seed, seed + 20)) if run.wrong)
+    shortest = shrink(run)
+    assert shortest.rule == run.rule
+    assert len(shortest.lines) <= lines < len(run.lines), shortest.lines
+    story = parse(str(as_script(shortest)))
+    assert story.seed == run.seed
+    with pytest.raises(Exception) as raised:  # noqa: PT011 - of that rule, whatever its type
+        tell(story)
+    assert rule_of(raised.value).endswith(run.rule.partition(": ")[2])
+    monkeypatch.undo()
+    assert tell(story).told.steps[0].commands == shortest.lines, "nothing is wrong without it"
+
+
+def test_what_goes_right_is_not_made_shorter() -> None:
+    with pytest.raises(AssertionError, match="nothing went wrong"):
+        shrink(run_seed(1))
+
+
+def test_what_is_simpler() -> None:
+    lines = (
+        "cluster brokers=3 min.insync.replicas=2",
+        "topic t replicas=b1,b3/b2,b3",
+        "produce t-1 acks=1 v0 v1 &",
+        "kill b3",
+        "cut b1 b2 b3",
+        "wait isr t-0 b1,b3",
+        "judge t-1",
+    )
+    found = list(simpler(lines))
+    assert found[0] == (
+        "cluster brokers=2 min.insync.replicas=2",
+        "topic t replicas=b1/b2",
+        "produce t-1 acks=1 v0 v1 &",
+        "cut b1 b2",
+        "wait isr t-0 b1",
+        "judge t-1",
+    )
+    assert found[1] == (lines[0], "topic t replicas=b1,b3", *lines[3:6])
+    assert (*lines[:2], "produce t-1 acks=1 v1 &", *lines[3:]) in found
+    assert (*lines[:2], "produce t-1 v0 v1 &", *lines[3:]) in found
+    assert (*lines[:4], "cut b1 b3", *lines[5:]) in found
+    assert all(each.count("wait isr t-0 b1,b3") == 1 for each in found[1:])
+
+
+def test_the_swarm_writes_the_shortest_story_of_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistakes.nobody_joins_the_isr(monkeypatch)
+    save = ["--save", str(tmp_path), "--attempts", "0"]
+    told = CliRunner().invoke(command, ["swarm", "--seeds", "1", "--jobs", "1", *save])
+    assert told.exit_code == 1, told.output
+    (path,) = tmp_path.iterdir()
+    assert f"understudy scenario run {path}" in told.output
+    run = CliRunner().invoke(command, ["run", str(path)])
+    assert run.exit_code == 1
+    assert "not within 60 virtual seconds: the isr" in str(run.exception)
