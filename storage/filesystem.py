@@ -25,6 +25,15 @@ from storage.errors import LogDirectoryLockedError
 from storage.types import Buffer
 
 
+@attrs.frozen(kw_only=True)
+class Space:
+    """Of the volume that a directory lies on."""
+
+    total_bytes: int
+    usable_bytes: int
+    """What an ordinary process may still write."""
+
+
 class File(Protocol):
     """An open file. Closing twice is harmless; anything else after closing raises ValueError."""
 
@@ -94,6 +103,8 @@ class FileSystem(Protocol):
 
     def set_modified_ms(self, path: str, wall_ms: int) -> None:
         """Have it so that the file was last written then; `sync` of the file makes that last."""
+
+    def space(self, path: str) -> Space: ...
 
     def sync_directory(self, path: str) -> None:
         """Make the names in `path` last."""
@@ -221,6 +232,13 @@ class OsFileSystem:
 
     def set_modified_ms(self, path: str, wall_ms: int) -> None:
         os.utime(path, ns=(wall_ms * 1_000_000, wall_ms * 1_000_000))
+
+    def space(self, path: str) -> Space:
+        found = os.statvfs(path)
+        return Space(
+            total_bytes=found.f_frsize * found.f_blocks,
+            usable_bytes=found.f_frsize * found.f_bavail,
+        )
 
     def sync_directory(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -286,6 +286,9 @@ class LogManager:
     def logs(self) -> list[Log]:
         return list(self._logs.values())
 
+    def logs_in(self, directory: LogDirectory) -> list[Log]:
+        return [log for each, log in self._logs.items() if self._home[each] is directory]
+
     def expire_producers_after(self, expiration_ms: int) -> None:
         """From now on, in every log."""
         self.producer_id_expiration_ms = expiration_ms

@@ -116,6 +116,7 @@ class Wiring:
             cluster_id=metadata.image.cluster_id or "",
             config=config,
             clock=self.seams.clock,
+            offload=self.seams.offload,
             metadata=metadata,
             logs=logs,
             replica_manager=replica_manager,

@@ -23,7 +23,7 @@ import attrs
 from replication.errors import PeerUnavailableError
 from replication.net.seams import Connection, Listener, Transport
 from storage.file_region import FileRegion
-from storage.filesystem import File, FileSystem, Lock
+from storage.filesystem import File, FileSystem, Lock, Space
 from storage.types import Buffer
 
 P = ParamSpec("P")
@@ -184,6 +184,9 @@ class DetachableFileSystem:
 
     def set_modified_ms(self, path: str, wall_ms: int) -> None:
         self._call(self._file_system.set_modified_ms, path, wall_ms)
+
+    def space(self, path: str) -> Space:
+        return self._call(self._file_system.space, path)
 
     def sync_directory(self, path: str) -> None:
         self._call(self._file_system.sync_directory, path)

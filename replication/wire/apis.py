@@ -27,6 +27,7 @@ from replication.wire import (
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_log_dirs,
     describe_topic_partitions,
     elect_leaders,
     fetch,
@@ -58,6 +59,7 @@ class ApiKey(enum.IntEnum):
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
@@ -126,6 +128,7 @@ _APIS = (
     _api(offset_for_leader_epoch, "OffsetForLeaderEpoch", 2, 4, 4),
     _api(describe_configs, "DescribeConfigs", 1, 4, 4),
     _api(alter_configs, "AlterConfigs", 0, 2, 2),
+    _api(describe_log_dirs, "DescribeLogDirs", 1, 5, 2),
     _api(create_partitions, "CreatePartitions", 0, 3, 2),
     _api(elect_leaders, "ElectLeaders", 0, 2, 2),
     _api(incremental_alter_configs, "IncrementalAlterConfigs", 0, 1, 1),

@@ -7,6 +7,7 @@ import random
 import attrs
 
 from storage.errors import LogDirectoryLockedError
+from storage.filesystem import Space
 from storage.testing.disk import (
     DirectoryNode,
     Fate,
@@ -24,6 +25,7 @@ class DetachedError(OSError):
     """This process is dead: it may not touch the disk any more."""
 
 
+UNBOUNDED = 1 << 40  # what a disk without a capacity says that it has
 _CHANGING = frozenset(
     (
         "write",
@@ -247,6 +249,12 @@ class FaultyFileSystem:
     def set_modified_ms(self, path: str, wall_ms: int) -> None:
         self._enter("set_modified", path, self.disk.costs.open)
         self.disk.file(path).modified_ms = wall_ms
+
+    def space(self, path: str) -> Space:
+        self._enter("space", path, 0.0)
+        self.disk.directory(path)
+        total = UNBOUNDED if self.disk.capacity is None else self.disk.capacity
+        return Space(total_bytes=total, usable_bytes=max(0, total - self.disk.used()))
 
     def sync_directory(self, path: str) -> None:
         self._enter("sync_directory", path, self.disk.costs.sync)

@@ -208,6 +208,7 @@ async def leading(count: int) -> AsyncIterator[tuple[Node, Server]]:
             cluster_id="bench",
             config=node.config,
             clock=CLOCK,
+            offload=node.offload,
             metadata=metadata,
             logs=node.logs,
             replica_manager=node.manager,

@@ -149,6 +149,29 @@ def described(admin: KafkaAdminClient, **expected: object) -> None:
     raise AssertionError(f"{partitions} never had {expected}")
 
 
+def described_log_dirs(bootstrap_servers: str) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    found = admin.describe_log_dirs()
+    assert sorted(each["broker"] for each in found) == [1, 2, 3]
+    for broker in found:
+        (directory,) = broker["log_dirs"]
+        assert directory["error_code"] == 0
+        assert 0 < directory["usable_bytes"] < directory["total_bytes"]
+        (topic,) = directory["topics"]
+        sizes = {each["partition_index"]: each["partition_size"] for each in topic["partitions"]}
+        assert topic["name"] == TOPIC
+        assert sorted(sizes) == list(range(PARTITIONS))
+        assert all(sizes.values())
+    admin.close()
+
+
+async def test_log_directories_are_described() -> None:
+    async with cluster_for_clients() as cluster:
+        await in_thread(create_topic, cluster.bootstrap_servers)
+        await in_thread(produce, cluster.bootstrap_servers, "none", False)
+        await in_thread(described_log_dirs, cluster.bootstrap_servers)
+
+
 def without_3(cluster: Cluster) -> str:
     """kafka-python leaves the socket open that it could not connect to a stopped broker."""
     return ",".join(cluster.bootstrap_list[:2])

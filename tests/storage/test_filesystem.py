@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,14 @@ def test_what_is_removed_twice_is_gone_once(tmp_path: Path) -> None:
         system.remove(str(directory / "b" / "f"))
         system.remove_tree(str(directory))
     assert not directory.exists()
+
+
+def test_a_real_volume_has_more_room_than_is_left_on_it(tmp_path: Path) -> None:
+    space = OsFileSystem().space(str(tmp_path))
+    assert 0 <= space.usable_bytes <= space.total_bytes
+    assert space.total_bytes == shutil.disk_usage(tmp_path).total
+    with pytest.raises(FileNotFoundError):
+        OsFileSystem().space(str(tmp_path / "missing"))
 
 
 def test_a_real_disk_charges_its_costs_itself(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@
     topic_partitions.py  DescribeTopicPartitions
     records.py       DeleteRecords
     configs.py       DescribeConfigs, AlterConfigs, IncrementalAlterConfigs
+    log_dirs.py      DescribeLogDirs
     coordinators.py  FindCoordinator, InitProducerId
 
 Every handler is a function of the node, the request's context and the request. It answers
@@ -25,6 +26,7 @@ from replication.cluster.handlers.configs import (
 )
 from replication.cluster.handlers.coordinators import find_coordinator, init_producer_id
 from replication.cluster.handlers.fetch import fetch
+from replication.cluster.handlers.log_dirs import describe_log_dirs
 from replication.cluster.handlers.metadata import describe_cluster, metadata
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.handlers.offsets import list_offsets, offset_for_leader_epoch
@@ -63,6 +65,7 @@ def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
         ApiKey.DESCRIBE_CONFIGS: partial(describe_configs, node),
         ApiKey.ALTER_CONFIGS: partial(alter_configs, node),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(incremental_alter_configs, node),
+        ApiKey.DESCRIBE_LOG_DIRS: partial(describe_log_dirs, node),
         ApiKey.DESCRIBE_CLUSTER: partial(describe_cluster, node),
     }
 

@@ -11,7 +11,7 @@ from replication.cluster.producer_ids import ProducerIds
 from replication.config import BrokerConfig
 from replication.errors import PeerUnavailableError
 from replication.fetch_session.context import FetchManager
-from replication.net.seams import NodeClock
+from replication.net.seams import NodeClock, Offload
 from replication.replica_manager import ReplicaManager
 from storage.log_manager import LogManager
 
@@ -28,6 +28,7 @@ class BrokerNode:
     cluster_id: str
     config: BrokerConfig
     clock: NodeClock
+    offload: Offload
     metadata: MetadataCache
     logs: LogManager
     replica_manager: ReplicaManager

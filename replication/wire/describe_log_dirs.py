@@ -1,0 +1,55 @@
+"""DescribeLogDirs (KIP-113, KIP-827): what lies in a broker's log directories, and how full they are.
+
+Null topics ask for all that lies there.
+"""
+
+from typing import Final
+
+import attrs
+
+from replication.wire.schema import Kind, array, boolean, int16, int32, int64, string
+
+UNKNOWN_SPACE: Final = -1
+NO_OFFSET_LAG: Final = -1
+
+
+@attrs.define(kw_only=True)
+class DescribableLogDirTopic:
+    topic: str = string()
+    partitions: list[int] = array(Kind.INT32)
+
+
+@attrs.define(kw_only=True)
+class DescribeLogDirsRequest:
+    topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable="0+")
+
+
+@attrs.define(kw_only=True)
+class DescribeLogDirsPartition:
+    partition_index: int = int32()
+    partition_size: int = int64()
+    offset_lag: int = int64()
+    is_future_key: bool = boolean()
+
+
+@attrs.define(kw_only=True)
+class DescribeLogDirsTopic:
+    name: str = string()
+    partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition)
+
+
+@attrs.define(kw_only=True)
+class DescribeLogDirsResult:
+    error_code: int = int16()
+    log_dir: str = string()
+    topics: list[DescribeLogDirsTopic] = array(DescribeLogDirsTopic)
+    total_bytes: int = int64("4+", default=UNKNOWN_SPACE)
+    usable_bytes: int = int64("4+", default=UNKNOWN_SPACE)
+    is_cordoned: bool = boolean("5+")
+
+
+@attrs.define(kw_only=True)
+class DescribeLogDirsResponse:
+    throttle_time_ms: int = int32()
+    error_code: int = int16("3+")
+    results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)
