@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from hypothesis import strategies as st
 
-from storage.errors import CorruptRecordError, StorageError
+from storage.errors import CorruptRecordError, StorageError, UnsupportedFormatError
 from storage.log import Log
 from storage.log_manager import LogManager
 from storage.testing import FaultyFileSystem
@@ -100,7 +100,13 @@ def believed(segments: dict[int, bytes]) -> list[bytes]:
 
 @opens(*_SEGMENT_FILES)
 def after_a_crash(case: Mutated) -> None:
-    log, segments = open_partition(case, clean=False)
+    try:
+        log, segments = open_partition(case, clean=False)
+    except UnsupportedFormatError as error:
+        # The magic is outside the checksum: a sound batch of another one is another format's.
+        assert f"{case.file.name}: a batch of magic" in str(error)
+        assert not case.sound
+        return
     expected = believed(segments)
     assert list(read_all(log)) == expected
     assert log.log_end_offset == (
