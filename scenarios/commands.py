@@ -33,7 +33,7 @@
 Whatever the seed decides is left out of answers: times, drawn ids.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeAlias
 
 import attrs
@@ -244,11 +244,16 @@ async def show(stage: Stage, words: Words, options: Options) -> list[str]:
 def _led(stage: Stage, partition: TopicPartition) -> str:
     registration = stage.cluster.partition(partition)
     assert registration is not None, "a partition that is led exists"
-    isr = " ".join(map(node_name, registration.isr)) or "nobody"
     leader = stage.cluster.leader(partition) or "nobody"
-    elr = "".join(f" {node_name(each)}" for each in registration.elr)
-    elr = elr and f", elr{elr}"
-    return f"{partition}: {leader} leads in epoch {registration.leader_epoch}, isr {isr}{elr}"
+    led = f"{partition}: {leader} leads in epoch {registration.leader_epoch}"
+    out_of_sync = [each for each in registration.replicas if each not in registration.isr]
+    groups = {"osr": out_of_sync, "elr": registration.elr}
+    others = [f", {name} {_names(members)}" for name, members in groups.items() if members]
+    return "".join([led, f", isr {_names(registration.isr) or 'nobody'}", *others])
+
+
+def _names(brokers: Iterable[int]) -> str:
+    return " ".join(map(node_name, brokers))
 
 
 async def events(stage: Stage, words: Words, options: Options) -> list[str]:
