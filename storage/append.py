@@ -20,7 +20,6 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-import attrs
 import crc32c
 
 from storage.config import LONG_MAX, LogConfig
@@ -50,8 +49,7 @@ _MAGIC_AT = 16
 _MAX_REPORTED = 100
 
 
-@attrs.frozen(kw_only=True)
-class LogAppendInfo:
+class LogAppendInfo(NamedTuple):
     """What an append did. `duplicate`: nothing; these are the offsets of the first time."""
 
     first_offset: Offset | None = None
@@ -239,16 +237,20 @@ def duplicate_info(first: BatchMetadata, log_start_offset: Offset) -> LogAppendI
 def append_info(
     batches: list[PlacedBatch], *, log_start_offset: Offset, append_time: int | None
 ) -> LogAppendInfo:
-    first, last = batches[0].header, batches[-1].header
+    (start, first), (position, last) = batches[0], batches[-1]
+    max_timestamp, record_count = first.max_timestamp, first.record_count
+    for _, header in batches[1:]:  # nearly always none
+        max_timestamp = max(max_timestamp, header.max_timestamp)
+        record_count += header.record_count
     return LogAppendInfo(
         first_offset=first.base_offset,
         last_offset=last.last_offset,
         last_leader_epoch=last.leader_epoch,
-        max_timestamp=max([header.max_timestamp for _, header in batches]),
+        max_timestamp=max_timestamp,
         log_append_time=NO_TIMESTAMP if append_time is None else append_time,
         log_start_offset=log_start_offset,
-        valid_bytes=batches[-1].end - batches[0].position,
-        record_count=sum([header.record_count for _, header in batches]),
+        valid_bytes=position + last.size - start,
+        record_count=record_count,
     )
 
 

@@ -159,7 +159,8 @@ class LocalLog:
             or not active.holds_offset(last.last_offset)
         ):
             self.roll(first_offset=first.base_offset, last_offset=last.last_offset, wall_ms=wall_ms)
-        return self.segments.active
+            return self.segments.active
+        return active
 
     def _is_old(self, active: Segment, max_timestamp: int, wall_ms: int | None) -> bool:
         limit = self.config.max_segment_ms

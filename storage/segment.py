@@ -245,11 +245,13 @@ class Segment:
 
     @property
     def indexes_full(self) -> bool:
-        if not self._indexes_have_room:
-            if self.size == 0 and self._offset_index is None:
+        offsets, times = self._offset_index, self._time_index
+        if not self._indexes_have_room or offsets is None or times is None:
+            if self.size == 0 and offsets is None:
                 return False
             self._make_room_in_indexes()
-        return self.offset_index.is_full or self.time_index.is_full
+            offsets, times = self.offset_index, self.time_index
+        return offsets.is_full or times.is_full
 
     def holds_offset(self, offset: Offset) -> bool:
         """Whether `offset` can be written relative to the base."""
@@ -321,6 +323,8 @@ class Segment:
         while position + HEADER_SIZE <= self.size:
             # A preallocated file is longer, and zeroes are no header.
             start, window = position, file.read(position, min(_WINDOW, self.size - position))
+            if len(window) < HEADER_SIZE:
+                raise CorruptRecordError(f"{file.path} was cut to {file.size()} bytes by others")
             while position - start + HEADER_SIZE <= len(window):
                 try:
                     header = read_header(window, position - start)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from storage.errors import KafkaStorageError
+from storage.errors import CorruptRecordError, KafkaStorageError
 from storage.record_batch import read_header
 from storage.segment import DELETED_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
 from storage.testing import FaultyFileSystem
@@ -213,6 +213,16 @@ def test_locating_against_a_naive_walk() -> None:
 # Preallocation.
 
 ROOM = 1 << 20
+
+
+def test_a_file_that_somebody_else_has_cut_ends_the_walk_with_an_error() -> None:
+    system = new_disk()
+    segment = new_segment(interval=10_000, system=system)
+    for offset in range(40, 43):
+        put(segment, offset)
+    system.disk.file(segment.path(LOG_SUFFIX)).content.clear()
+    with pytest.raises(CorruptRecordError, match="was cut to 0 bytes"):
+        list(segment.headers())
 
 
 def preallocated(system: FaultyFileSystem) -> Segment:
