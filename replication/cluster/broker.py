@@ -140,12 +140,12 @@ class Broker:
                         await self._leave()
                         clean = True
                     nursery.cancel_scope.cancel()
+            if clean:
+                await self.seams.offload(partial(logs.shutdown, self.lifecycle.broker_epoch))
             if self._failure is not None:
                 raise self._failure
             if not self._ready:
                 task_status.started()  # and over: it was asked to stop meanwhile
-            if clean:
-                await self.seams.offload(partial(logs.shutdown, self.lifecycle.broker_epoch))
         finally:
             for listener in listeners:
                 listener.close()
@@ -328,6 +328,12 @@ class Broker:
         self._serving.cancel()
         await self.replica_manager.shutdown()
 
+    def _stop_because(self, error: Exception) -> None:
+        """It can go on no longer, but may leave in good order."""
+        if self._failure is None:
+            self._failure = error
+        self.shut_down()
+
     def _fail(self, error: Exception) -> None:
         """The first failure that a broker cannot live with ends it."""
         if self._failure is None:
@@ -361,6 +367,8 @@ class Broker:
             session_timeout_ms=self.config.broker_session_timeout_ms,
             registration_timeout_ms=self.config.initial_broker_registration_timeout_ms,
             metadata_offset=lambda: self.metadata.image.offset,
+            directory_failure_timeout_ms=self.config.log_dir_failure_timeout_ms,
+            on_untold_directory=self._stop_because,
         )
 
     def _replica_manager(

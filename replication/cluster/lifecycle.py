@@ -12,6 +12,10 @@ is unfenced by the next one; a controller that was away finds us still here.
 
 Rule 3: nothing waits for an interval that need not: the first heartbeat follows the
 catching up, and a shutdown's heartbeats follow each other until it is granted.
+
+Rule 4: a log directory that is lost is told in the next heartbeat. A controller that has not
+heard of it would leave us the leader of what lay there: after `log.dir.failure.timeout.ms`
+the broker stops instead (KIP-858).
 """
 
 import enum
@@ -49,6 +53,10 @@ class BrokerState(enum.Enum):
     PENDING_CONTROLLED_SHUTDOWN = 6
 
 
+class UntoldDirectoryError(UnderstudyError):
+    """The controller could not be told in time that a log directory is lost."""
+
+
 class RegistrationRefusedError(UnderstudyError):
     """The controller will not have this broker, and asking again will not change that."""
 
@@ -70,10 +78,15 @@ class BrokerLifecycle:
     metadata_offset: Callable[[], Offset]
     """The offset of the last metadata record applied here."""
 
+    directory_failure_timeout_ms: int
+    on_untold_directory: Callable[[UntoldDirectoryError], None]
     log_dirs: Sequence[bytes] = ()
     """The ids of those online at the start, of a broker with several (KIP-858)."""
-    offline_log_dirs: list[bytes] = attrs.field(factory=list, init=False)
-    """Those that have failed since; told in every heartbeat."""
+    offline_log_dirs: dict[bytes, float] = attrs.field(factory=dict, init=False)
+    """Those that have failed since, and when; told in every heartbeat."""
+    _told: set[bytes] = attrs.field(factory=set, init=False)
+    """Those of them that the controller has answered to."""
+    _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
     broker_epoch: int = attrs.field(default=NO_BROKER_EPOCH, init=False)
     state: BrokerState = attrs.field(default=BrokerState.STARTING, init=False)
     _answered_at: float = attrs.field(default=0.0, init=False)
@@ -125,11 +138,22 @@ class BrokerLifecycle:
 
     async def run(self) -> None:
         """Send heartbeats until cancelled; start it once the registration is applied here."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            for directory_id in self.offline_log_dirs:
+                nursery.start_soon(self._expect_to_be_told, directory_id)
+            await self._send_heartbeats()
+
+    async def _send_heartbeats(self) -> None:
         while True:
             sent_at = self.clock.now()
             # Before the call: who is in a hurry during it must not be forgotten after it.
             self._hurry = trio.Event()
-            pause = self._learn(await self._call(self._heartbeat()))
+            heartbeat = self._heartbeat()
+            answer = await self._call(heartbeat)
+            if answer is not None and answer.error_code == ErrorCode.NONE:
+                self._told.update(heartbeat.offline_log_dirs)
+            pause = self._learn(answer)
             with self.clock.move_on_after(max(0.0, sent_at + pause - self.clock.now())):
                 await self._hurry.wait()
 
@@ -158,9 +182,25 @@ class BrokerLifecycle:
 
     def lose_directory(self, directory_id: bytes) -> None:
         """Tell the controller at once that what lies there is offline."""
-        if directory_id not in self.offline_log_dirs:
-            self.offline_log_dirs.append(directory_id)
-            self._hurry.set()
+        if directory_id in self.offline_log_dirs:
+            return
+        self.offline_log_dirs[directory_id] = self.clock.now()
+        self._hurry.set()
+        if self._nursery is not None:
+            self._nursery.start_soon(self._expect_to_be_told, directory_id)
+
+    async def _expect_to_be_told(self, directory_id: bytes) -> None:
+        """BrokerLifecycleManager.OfflineDirBrokerFailureEvent."""
+        deadline = self.offline_log_dirs[directory_id] + self.directory_failure_timeout_ms / 1000
+        await self.clock.sleep(max(0.0, deadline - self.clock.now()))
+        if directory_id not in self._told:
+            self.on_untold_directory(
+                UntoldDirectoryError(
+                    f"broker {self.broker_id} could not tell its controller of a lost log directory"
+                    f" for {self.directory_failure_timeout_ms / 1000:g} s"
+                    " (log.dir.failure.timeout.ms)"
+                )
+            )
 
     async def shut_down(self, *, timeout_seconds: float) -> bool:
         """Give away what this broker leads; whether the controller granted it.

@@ -187,6 +187,11 @@ class BrokerConfig:
         ["/tmp/kafka-logs"],  # noqa: S108 Kafka's default
         "Where partitions are kept.",
     )
+    log_dir_failure_timeout_ms: int = long(
+        30_000,
+        "How long the controller may not hear of a lost directory before the broker stops.",
+        at_least=1,
+    )
     metadata_log_dir: str | None = text(
         None, "Where the metadata log is; none: the first of log.dirs."
     )

@@ -28,7 +28,7 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
     group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size
     group.min.session.timeout.ms
     inter.broker.protocol.version kafka.metrics.polling.interval.secs kafka.metrics.reporters
-    leader.replication.throttled.replicas log.dir.failure.timeout.ms
+    leader.replication.throttled.replicas
     log.local.retention.bytes log.local.retention.ms
     log.message.downconversion.enable log.message.format.version
     log.message.timestamp.difference.max.ms max.connection.creation.rate max.connections

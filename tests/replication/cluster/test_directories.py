@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from replication.cluster.lifecycle import UntoldDirectoryError
 from replication.errors import ErrorCode, PeerUnavailableError
-from replication.events import LogDirectoryFailed
+from replication.events import BrokerStopped, LogDirectoryFailed
 from replication.metadata import PartitionRegistration
 from scenarios.simulation.world import World
 from storage.errors import KafkaStorageError
@@ -156,6 +157,29 @@ def test_a_broker_whose_disk_is_well_again_takes_its_replicas_up_again() -> None
             await stage.cluster.start_broker(victim)
             await stage.until_in_sync("t", 3)
             assert directory(stage, victim, 0) == "/b"
+
+    play(story)
+
+
+def test_a_broker_that_cannot_tell_of_its_lost_disk_ends_in_good_order_with_one_line() -> None:
+    async def story(world: World) -> None:
+        async with two_disks(world) as (stage, _):
+            await stage.cluster.kill_controller()
+            victim = await fail_disk_of_leader(world, stage)
+            lost_at = stage.cluster.clock.now()
+            await stage.cluster.until(
+                lambda: list(stage.cluster.failures) == [victim],
+                what="the broker has ended",
+                timeout_seconds=40,
+            )
+            assert 30 <= stage.cluster.clock.now() - lost_at < 35
+            failure = stage.cluster.failures[victim]
+            assert isinstance(failure, UntoldDirectoryError)
+            assert "\n" not in str(failure)
+            (stopped,) = [
+                each for each in world.trace.entries if isinstance(each.event, BrokerStopped)
+            ]
+            assert stopped.event == BrokerStopped(broker=victim, clean=True)
 
     play(story)
 

@@ -1,12 +1,18 @@
 """A broker's registration, heartbeats and leaving, against a controller on virtual time."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from replication.cluster.lifecycle import BrokerLifecycle, BrokerState, RegistrationRefusedError
+from replication.cluster.lifecycle import (
+    BrokerLifecycle,
+    BrokerState,
+    RegistrationRefusedError,
+    UntoldDirectoryError,
+)
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.metadata import Endpoint
 from replication.net.clock import TrioClock
@@ -20,7 +26,16 @@ from tests.replication.cluster.controllers import FakeController
 CLOCK = TrioClock()
 
 
-def lifecycle_of(controller: FakeController, *, metadata_offset: int = 100) -> BrokerLifecycle:
+def raise_it(error: UntoldDirectoryError) -> None:
+    raise error
+
+
+def lifecycle_of(
+    controller: FakeController,
+    *,
+    metadata_offset: int = 100,
+    on_untold_directory: Callable[[UntoldDirectoryError], None] = raise_it,
+) -> BrokerLifecycle:
     return BrokerLifecycle(
         broker_id=1,
         cluster_id="c",
@@ -33,6 +48,8 @@ def lifecycle_of(controller: FakeController, *, metadata_offset: int = 100) -> B
         session_timeout_ms=9000,
         registration_timeout_ms=60_000,
         metadata_offset=lambda: metadata_offset,
+        directory_failure_timeout_ms=30_000,
+        on_untold_directory=on_untold_directory,
     )
 
 
@@ -154,3 +171,43 @@ async def test_a_broker_does_not_wait_long_for_a_controller_that_is_away_to_let_
         assert not await lifecycle.shut_down(timeout_seconds=60)
         nursery.cancel_scope.cancel()
     assert 2 < CLOCK.now() < 2.5
+
+
+@pytest.mark.parametrize("away_until", [29, 31])
+async def test_a_lost_directory_must_be_told_in_time(
+    autojump_clock: MockClock, away_until: float
+) -> None:
+    def answer(_: Any) -> BrokerHeartbeatResponse | None:
+        return None if 3 < CLOCK.now() < 5 + away_until else BrokerHeartbeatResponse()
+
+    def stop(error: UntoldDirectoryError) -> None:
+        stopped.append((CLOCK.now(), str(error)))
+
+    stopped: list[tuple[float, str]] = []
+    controller = FakeController(answer)
+    lifecycle = lifecycle_of(controller, on_untold_directory=stop)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_for, lifecycle, 60)
+        await CLOCK.sleep(5)
+        lifecycle.lose_directory(b"lost")
+        lifecycle.lose_directory(b"lost")
+    assert controller.requests[-1].offline_log_dirs == [b"lost"]
+    line = (
+        "broker 1 could not tell its controller of a lost log directory for 30 s"
+        " (log.dir.failure.timeout.ms)"
+    )
+    assert [told for _, told in stopped] == ([] if away_until < 30 else [line])
+    assert [at for at, _ in stopped] == pytest.approx([] if away_until < 30 else [35])
+
+
+async def test_a_directory_that_was_lost_before_the_first_heartbeat_counts_from_then(
+    autojump_clock: MockClock,
+) -> None:
+    stopped: list[float] = []
+    lifecycle = lifecycle_of(
+        FakeController(lambda _: None), on_untold_directory=lambda _: stopped.append(CLOCK.now())
+    )
+    lifecycle.lose_directory(b"lost")
+    await CLOCK.sleep(10)
+    await run_for(lifecycle, 60)
+    assert stopped == [pytest.approx(30)]
