@@ -25,6 +25,12 @@ def split(line: str) -> tuple[str, Words, Options]:
     return verb, words, {option[1]: option[2] for _, option in found if option}
 
 
+def background(words: Words) -> tuple[Words, bool]:
+    """Without the `&` by which a story does not wait for the answer."""
+    in_background = words[-1:] == ["&"]
+    return words[: len(words) - in_background], in_background
+
+
 def refuse_any(words: Words, options: Options | None = None) -> None:
     if words or options:
         raise ScriptError(f"does not take {' '.join([*words, *(options or {})])}")

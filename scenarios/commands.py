@@ -45,6 +45,7 @@ from scenarios import disks, faults, promises, requests
 from scenarios.arguments import (
     Options,
     Words,
+    background,
     broker_id_of,
     exactly,
     number_of,
@@ -112,8 +113,8 @@ async def run(stage: Stage, words: Words, options: Options) -> list[str]:
 
 
 async def produce(stage: Stage, words: Words, options: Options) -> list[str]:
-    in_background = words[-1:] == ["&"]
-    where, *values = words[: len(words) - in_background] or [""]
+    words, in_background = background(words)
+    where, *values = words or [""]
     acks = _ACKS.get(options.pop("acks", "all"))
     timeout_ms = number_of(options.pop("timeout.ms", str(PRODUCE_TIMEOUT_MS)))
     broker = options.pop("to", None)

@@ -38,7 +38,7 @@ OPERATIONS = ("open", "read", "write", "truncate", "sync", "rename", "remove")
 
 async def wipe(stage: Stage, words: Words, options: Options) -> list[str]:
     for name in _nodes_down(stage, words, options):
-        stage.world.disk(name).root = DirectoryNode()
+        stage.cluster.replace_disk(name, DirectoryNode())
     return []
 
 
@@ -82,7 +82,8 @@ def _contents(stage: Stage, name: str) -> Node:
 
 
 def _put(stage: Stage, name: str, contents: Node) -> None:
-    stage.world.disk(name).root = DirectoryNode(entries={name: contents}, durable={name: contents})
+    root = DirectoryNode(entries={name: contents}, durable={name: contents})
+    stage.cluster.replace_disk(name, root)
 
 
 async def lie(stage: Stage, words: Words, options: Options) -> list[str]:

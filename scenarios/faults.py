@@ -8,6 +8,7 @@ from replication.errors import UnderstudyError
 from scenarios.arguments import (
     Options,
     Words,
+    background,
     nodes,
     refuse_any,
     running_nodes,
@@ -33,7 +34,7 @@ async def power_cut(stage: Stage, words: Words, options: Options) -> list[str]:
 
 
 async def stop(stage: Stage, words: Words, options: Options) -> list[str]:
-    words, in_background = _background(words)
+    words, in_background = background(words)
     for name in running_nodes(stage, words, options):
         if in_background:
             stage.go_in_background(name, stage.cluster.stop)
@@ -43,7 +44,7 @@ async def stop(stage: Stage, words: Words, options: Options) -> list[str]:
 
 
 async def start(stage: Stage, words: Words, options: Options) -> list[str]:
-    words, in_background = _background(words)
+    words, in_background = background(words)
     refused = []
     for name in nodes(stage, words, options):
         if stage.cluster.is_running(name):
@@ -127,8 +128,3 @@ async def recover(stage: Stage, words: Words, options: Options) -> list[str]:
 
 def _others(stage: Stage, name: str) -> list[str]:
     return [other for other in stage.cluster.names if other != name]
-
-
-def _background(words: Words) -> tuple[Words, bool]:
-    in_background = words[-1:] == ["&"]
-    return words[: len(words) - in_background], in_background

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
+from scenarios.harm import Harm
 from scenarios.stage import Stage
 from storage.types import TopicPartition
 
@@ -46,6 +47,7 @@ class Misfortune:
     chance: random.Random
     operator: random.Random
     """What is drawn of reassignments and elections, in the few runs that have them."""
+    harm: Harm
     stage: Stage
     partitions: list[TopicPartition] = attrs.field(factory=list, init=False)
     """Those of the run, as they are made."""
@@ -62,6 +64,7 @@ class Misfortune:
             yield self._next()
             if operated and self.operator.random() < OPERATES:
                 yield self._operation()
+            yield from self.harm.lines(self.partitions)
             yield f"run {self.chance.choice(WAITS)}"
         yield from self._end()
 
@@ -75,6 +78,7 @@ class Misfortune:
         copies = chance.randint(min(2, brokers), min(3, brokers))
         settings = {key: chance.choice(choices) for key, choices in SETTINGS.items()}
         settings["min.insync.replicas"] = chance.randint(1, copies)
+        settings |= self.harm.settings()
         yield f"cluster brokers={brokers} {_options(settings)}"
         names = self.stage.cluster.broker_names
         self._victims = names + ["c"] * (chance.random() < CONTROLLER_TOO)

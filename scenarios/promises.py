@@ -3,9 +3,12 @@
     copies      are equal, byte for byte
     acks=all    what was acked is there
     acks=1      so it is, unless the partition went to another leader, or its leader lost
-                its power
+                its power, or its disk
     any         is where the ack said, is there once, and is not there if it was refused
                 before it was written
+
+Lost is what is not there although the log begins before it. Where nobody has asked for
+records to go, by delete-records or retention, it begins at 0.
 
 What `Checkers.is_let_off` names may have lost what was committed: an unclean election, or
 one of a last known leader that has been without power (KIP-966). Of these only is asked that
@@ -20,13 +23,14 @@ import attrs
 from replication.errors import ErrorCode
 from replication.events import LeaderElected
 from replication.verify import Different, PartitionResult, verify_directories
+from replication.wire.list_offsets import EARLIEST
 from scenarios.arguments import Options, Words, exactly, partition_of
 from scenarios.simulation.client import Acked, ReadRecord, Refused, SentBatch
 from scenarios.simulation.cluster import log_directory, node_name
 from scenarios.simulation.ledger import loss_ledger
-from scenarios.simulation.trace import PowerCut, TraceEntry
+from scenarios.simulation.trace import DiskReplaced, PowerCut, TraceEntry
 from scenarios.stage import Stage
-from storage.types import TopicPartition
+from storage.types import Offset, TopicPartition
 
 ACKS_ALL = -1
 
@@ -57,6 +61,9 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
     partition = partition_of(where)
     await stage.until_led(partition)
     there = await stage.client.read(partition)
+    begins = 0
+    if partition.topic in stage.trimmed:
+        _, begins = await stage.client.list_offset(partition, EARLIEST)
     parted = [each for each in compare_copies(stage, partition) if isinstance(each, Different)]
     if parted:
         raise CopiesDifferError(str(parted[0]))
@@ -64,6 +71,7 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
     broken = broken_promises(
         stage.sent_to(partition),
         there,
+        log_start=begins,
         may_have_lost=let_off,
         may_lose_acks_1=_may_lose_acks_1(stage.world.trace.entries, partition),
     )
@@ -87,6 +95,7 @@ def broken_promises(
     batches: Sequence[SentBatch],
     there: Iterable[ReadRecord],
     *,
+    log_start: Offset = 0,
     may_have_lost: bool,
     may_lose_acks_1: bool,
 ) -> Iterator[str]:
@@ -102,6 +111,8 @@ def broken_promises(
         lost = [value for value in batch.values if value not in offsets]
         match batch.outcome:
             case Acked(base_offset):
+                ends_before = batch.values[: max(0, log_start - base_offset)]
+                lost = [value for value in lost if value not in ends_before]
                 if lost and (batch.acks == ACKS_ALL or not may_lose_acks_1):
                     yield f"acked with acks={_acks(batch)} and lost: {' '.join(lost)}"
                 promised = enumerate(batch.values, start=base_offset)
@@ -126,7 +137,7 @@ def _may_lose_acks_1(entries: Iterable[TraceEntry], partition: TopicPartition) -
         match entry.event:
             case LeaderElected(partition=where, leader=leader) if where == partition:
                 leaders.add(node_name(leader))
-            case PowerCut(node=node):
+            case PowerCut(node=node) | DiskReplaced(node=node):
                 without_power.add(node)
             case _:
                 pass

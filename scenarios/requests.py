@@ -9,12 +9,21 @@ offsets t-0                     where a consumer is told that it begins and ends
 """
 
 from collections.abc import Awaitable
+from functools import partial
 
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.wire.delete_records import HIGH_WATERMARK
 from replication.wire.elect_leaders import PREFERRED, UNCLEAN
 from replication.wire.list_offsets import EARLIEST, LATEST
-from scenarios.arguments import Options, Words, broker_id_of, exactly, number_of, partition_of
+from scenarios.arguments import (
+    Options,
+    Words,
+    background,
+    broker_id_of,
+    exactly,
+    number_of,
+    partition_of,
+)
 from scenarios.script import ScriptError
 from scenarios.simulation import admin
 from scenarios.stage import Stage
@@ -26,7 +35,9 @@ async def alter(stage: Stage, words: Words, options: Options) -> list[str]:
     (topic,) = exactly(words, 1)
     if not options:
         raise ScriptError("alter TOPIC KEY=VALUE...")
-    return _refusal(await admin.alter_topic(stage.client, topic, options))
+    if any(key.startswith("retention.") for key in options):
+        stage.trimmed.add(topic)
+    return await _answer(admin.alter_topic(stage.client, topic, options))
 
 
 async def delete_topic(stage: Stage, words: Words, options: Options) -> list[str]:
@@ -35,9 +46,15 @@ async def delete_topic(stage: Stage, words: Words, options: Options) -> list[str
 
 
 async def delete_records(stage: Stage, words: Words, options: Options) -> list[str]:
+    words, in_background = background(words)
     where, before = exactly(words, 2, options)
     offset = HIGH_WATERMARK if before == "all" else number_of(before)
-    error, low_watermark = await admin.delete_records(stage.client, partition_of(where), offset)
+    partition = partition_of(where)
+    stage.trimmed.add(partition.topic)
+    if in_background:
+        stage.ask_in_background(partial(admin.delete_records, stage.client, partition, offset))
+        return []
+    error, low_watermark = await admin.delete_records(stage.client, partition, offset)
     return _refusal(error) or [f"{where}: low watermark {low_watermark}"]
 
 

@@ -4,6 +4,7 @@ The cluster is opened by the first command and goes with the story. What is sent
 background belongs to a nursery that ends before the cluster does.
 """
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
@@ -11,7 +12,7 @@ from functools import partial
 import attrs
 import trio
 
-from replication.errors import UnderstudyError
+from replication.errors import KafkaError, PeerUnavailableError, UnderstudyError
 from replication.events import fan_out
 from scenarios.report.recording import Recording
 from scenarios.script import ScriptError
@@ -42,6 +43,8 @@ class Stage:
     """What was there when the ledger was last asked for."""
     images: dict[str, Node] = attrs.field(factory=dict, init=False)
     """Copies of disks, by the names that the story gave them."""
+    trimmed: set[str] = attrs.field(factory=set, init=False)
+    """Topics of which somebody wanted records to be gone."""
     events_shown: int = attrs.field(default=0, init=False)
     _cluster: SimulatedCluster | None = attrs.field(default=None, init=False)
     _client: StoryClient | None = attrs.field(default=None, init=False)
@@ -127,6 +130,16 @@ class Stage:
             return leader in brokers and all(each == registrations[0] for each in registrations)
 
         await cluster.until(is_led, what=f"somebody leads {partition}")
+
+    def ask_in_background(self, ask: Callable[[], Awaitable[object]]) -> None:
+        """Whatever comes of it."""
+
+        async def asking() -> None:
+            with contextlib.suppress(KafkaError, PeerUnavailableError):
+                await ask()
+
+        assert self._background is not None, "a cluster's story has a background"
+        self._background.start_soon(asking)
 
     # Sending.
 

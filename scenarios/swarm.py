@@ -22,6 +22,7 @@ import attrs
 from replication.cluster.node_scope import raising_only_one
 from replication.events import LeaderElected
 from scenarios.commands import carry_out
+from scenarios.harm import Harm
 from scenarios.misfortune import Misfortune
 from scenarios.report.recording import Recording
 from scenarios.script import ScriptError
@@ -74,8 +75,10 @@ def run_seed(seed: int, recording: Recording | None = None) -> SwarmRun:
     """The run of that seed; whatever goes wrong in it ends it, and is told in it."""
 
     def drawn(stage: Stage) -> Iterator[str]:
-        chance, operator = map(stage.world.chance, ("misfortune", "operator"))
-        return Misfortune(chance=chance, operator=operator, stage=stage).lines()
+        chance, operator, harm = map(stage.world.chance, ("misfortune", "operator", "harm"))
+        return Misfortune(
+            chance=chance, operator=operator, harm=Harm(chance=harm, stage=stage), stage=stage
+        ).lines()
 
     return play(drawn, seed=seed, recording=recording)
 

@@ -50,7 +50,9 @@ async def alter_topic(client: StoryClient, topic: str, configs: Mapping[str, str
     )
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
     response = await client.ask_somebody(
-        lambda rpc: rpc.call(request, version=ALTER_CONFIGS_VERSION, timeout_ms=PATIENCE_MS)
+        lambda rpc: rpc.call(
+            request, version=ALTER_CONFIGS_VERSION, timeout_ms=2 * ADMIN_PATIENCE_MS
+        )
     )
     return ErrorCode.of(response.responses[0].error_code)
 

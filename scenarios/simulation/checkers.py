@@ -13,8 +13,8 @@ each batch, noted once and never changed. So also:
 
 Two kinds of elections may lose what was committed, and a partition that has seen one is let
 off: an unclean one; and that of the last known leader, where nobody else is known to hold
-all (KIP-966), if it has lost its power since it led, and with it what it had not synced.
-Who is elected from the ISR or the ELR is never let off, power or not.
+all (KIP-966), if it has lost its power since it led, and with it what it had not synced, or
+its disk was replaced. Who is elected from the ISR or the ELR is never let off, power or not.
 
 Once a partition is at rest, its replicas are equal byte for byte (`replication.verify`).
 
@@ -37,7 +37,7 @@ from replication.events import (
 from replication.partition import PartitionSnapshot
 from scenarios.drawing import batches_of
 from scenarios.simulation.cluster import SimulatedCluster, node_name, partition_directory
-from scenarios.simulation.trace import PowerCut
+from scenarios.simulation.trace import DiskReplaced, PowerCut
 from storage.record_batch import BatchHeader
 from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
 
@@ -79,10 +79,10 @@ class Checkers:
     _may_have_lost: set[TopicPartition] = attrs.field(factory=set, init=False)
     # Of the topics that are there now; an older one of the same name is no concern of ours.
     _topic_ids: dict[str, TopicId] = attrs.field(factory=dict, init=False)
-    # Whose power failed since they last registered: what the controller decides about these, it
+    # Whose power failed, or whose disk was replaced, since they last registered: what the controller decides about these, it
     # decides, or has decided before it could tell, about what they were before.
     _gone: set[str] = attrs.field(factory=set, init=False)
-    # Whose power failed since they last joined the ISR.
+    # The same, since they last joined the ISR.
     _unsure: dict[TopicPartition, set[str]] = attrs.field(factory=dict, init=False)
 
     def __call__(self, event: Event) -> None:
@@ -99,7 +99,7 @@ class Checkers:
                     del self._committed[partition]
             case BrokerRegistered(broker=broker_id):
                 self._gone.discard(node_name(broker_id))
-            case PowerCut(node=name):
+            case PowerCut(node=name) | DiskReplaced(node=name):
                 self._gone.add(name)
                 for partition in self._committed:
                     self._unsure.setdefault(partition, set()).add(name)

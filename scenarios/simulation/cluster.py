@@ -34,7 +34,7 @@ from replication.errors import UnderstudyError
 from replication.events import EventSink, fan_out, ignore
 from replication.metadata import MetadataImage, PartitionRegistration
 from scenarios.simulation.clock import SimulatedClock
-from scenarios.simulation.trace import PowerCut
+from scenarios.simulation.trace import DiskReplaced, PowerCut
 from scenarios.simulation.world import World
 from storage.errors import KafkaStorageError
 from storage.testing import FaultyFileSystem, SimulatedDisk
@@ -99,7 +99,7 @@ class SimulatedCluster:
     world: World
     configs: dict[str, BrokerConfig]
     watcher: EventSink = ignore
-    """Is told of every event, after the trace, and of power cuts."""
+    """Is told of every event, after the trace, of power cuts and of replaced disks."""
     clock: SimulatedClock = attrs.field(factory=SimulatedClock, init=False)
     """Of nobody in it, so that it is never paused."""
     _nursery: trio.Nursery
@@ -221,6 +221,12 @@ class SimulatedCluster:
         self.watcher(PowerCut(node=name))
         if incarnation is not None:
             await self._end(incarnation)
+
+    def replace_disk(self, name: str, root: DirectoryNode) -> None:
+        """Of a node that is down; nobody is told, and what it had is gone."""
+        assert name not in self._alive, f"{name} is up: nobody takes its disk"
+        self.world.replace_disk(name, root)
+        self.watcher(DiskReplaced(node=name))
 
     async def stop(self, name: str) -> None:
         """A controlled shutdown."""

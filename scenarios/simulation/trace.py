@@ -53,6 +53,14 @@ class PowerCut(Event):
 
 
 @attrs.frozen(kw_only=True)
+class DiskReplaced(Event):
+    """Another disk, or an older copy, takes the place of its own: what came since is gone."""
+
+    name: ClassVar[str] = "disk_replaced"
+    node: str
+
+
+@attrs.frozen(kw_only=True)
 class NodePaused(Event):
     name: ClassVar[str] = "node_paused"
     node: str

@@ -37,6 +37,7 @@ from scenarios.simulation.network import SimulatedNetwork
 from scenarios.simulation.offload import SimulatedOffload
 from scenarios.simulation.trace import (
     SIMULATOR,
+    DiskReplaced,
     NodeKilled,
     NodePaused,
     NodeResumed,
@@ -46,6 +47,7 @@ from scenarios.simulation.trace import (
     Trace,
 )
 from storage.testing import FaultyFileSystem, SimulatedDisk
+from storage.testing.disk import DirectoryNode
 
 T = TypeVar("T")
 
@@ -158,6 +160,10 @@ class World:
     def resume(self, name: str) -> None:
         self.sink(SIMULATOR)(NodeResumed(node=name))
         self._nodes[name].clock.resume()
+
+    def replace_disk(self, name: str, root: DirectoryNode) -> None:
+        self.sink(SIMULATOR)(DiskReplaced(node=name))
+        self._nodes[name].disk.root = root
 
     def trace_hash(self) -> str:
         return self.trace.hash()

@@ -1,5 +1,6 @@
 """Mistakes that the checkers must find, planted one at a time; and what is no mistake."""
 
+from contextlib import AsyncExitStack
 from typing import Any
 
 import attrs
@@ -8,13 +9,17 @@ import pytest
 from replication import election, leadership
 from replication.cluster import controller_decisions
 from replication.election import Wish
-from replication.events import LogTruncated
+from replication.events import Event, LeaderElected, LogTruncated
 from replication.metadata import PartitionRegistration
 from replication.replica_manager import LocalReplicas
+from scenarios.commands import carry_out
 from scenarios.script import ScriptError, parse
 from scenarios.simulation.checkers import Checkers, InvariantViolatedError
 from scenarios.simulation.client import Acked, NoAnswer, ReadRecord, SentBatch
 from scenarios.simulation.ledger import loss_ledger
+from scenarios.simulation.trace import DiskReplaced, PowerCut
+from scenarios.simulation.world import World
+from scenarios.stage import Stage
 from scenarios.telling import tell
 from storage.types import Offset, TopicPartition
 
@@ -117,6 +122,51 @@ verify t-0
         assert "same in 2 copies" in answer[-1]
         lost += "offsets 0 to 3" not in answer[-1]
     assert lost, "in no seed was anything lost"
+
+
+@pytest.mark.parametrize(
+    ("cause", "let_off"), [("last known", True), ("eligible", False), ("clean", False)]
+)
+@pytest.mark.parametrize("befalls", [PowerCut(node="b1"), DiskReplaced(node="b1")])
+def test_only_the_last_known_leader_may_lose_with_its_disk(
+    befalls: Event, cause: str, *, let_off: bool
+) -> None:
+    checkers = Checkers()
+
+    async def story(world: World) -> None:
+        async with AsyncExitStack() as stack:
+            stage = Stage(world=world, stack=stack, checkers=checkers)
+            for line in ("cluster brokers=1", "topic t replicas=b1", "produce t-0 one"):
+                await carry_out(stage, line)
+            elected = LeaderElected(
+                partition=PARTITION, leader=1, leader_epoch=1, isr=(1,), cause=cause
+            )
+            checkers(elected)
+            assert not checkers.is_let_off(PARTITION)
+            checkers(befalls)
+            checkers(elected)
+            assert checkers.is_let_off(PARTITION) == let_off
+
+    World(1).run(story)
+
+
+def test_a_wiped_disk_loses_nothing_that_others_have() -> None:
+    told = tell(
+        parse(
+            """\
+cluster brokers=3 min.insync.replicas=2
+topic t replicas=b1,b2,b3
+produce t-0 acks=all one
+kill b1
+wipe b1
+start b1
+wait isr t-0 b1,b2,b3
+wait equal t-0
+judge t-0
+"""
+        )
+    )
+    assert "may have lost" not in told.told.steps[0].answer[-1]
 
 
 def test_of_a_leader_that_does_not_know_it_leads_no_longer_nothing_is_asked() -> None:

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -11,12 +12,15 @@ from click.testing import CliRunner
 
 from replication.cli.scenario import command
 from replication.errors import ErrorCode
+from scenarios.harm import KINDS, Harm
 from scenarios.promises import ACKS_ALL, broken_promises
 from scenarios.script import parse
 from scenarios.simulation.client import Acked, NoAnswer, ReadRecord, Refused, SentBatch
+from scenarios.simulation.world import World
+from scenarios.stage import Stage
 from scenarios.swarm import run_seed
 from scenarios.telling import tell
-from storage.types import TopicPartition
+from storage.types import Offset, TopicPartition
 from tests.scenarios import mistakes
 
 PARTITION = TopicPartition("t", 0)
@@ -113,6 +117,31 @@ def test_a_promise_is_kept_or_broken(batch: SentBatch, there: str, complaint: st
     records = [ReadRecord(offset, value) for offset, value in enumerate(there)]
     broken = broken_promises([batch], records, may_have_lost=False, may_lose_acks_1=False)
     assert "; ".join(broken) == complaint
+
+
+def test_what_was_before_the_log_start_is_not_lost() -> None:
+    def broken(log_start: Offset) -> list[str]:
+        there = [ReadRecord(2, "c")]
+        may = {"may_have_lost": False, "may_lose_acks_1": False}
+        return list(broken_promises([sent("a", "b", "c")], there, log_start=log_start, **may))
+
+    assert broken(2) == []
+    assert broken(1) == ["acked with acks=all and lost: b"]
+    assert broken(0) == ["acked with acks=all and lost: a b"]
+
+
+def test_harm_is_done_in_some_runs_and_shifts_nothing_else() -> None:
+    """Whatever it draws, it draws from a stream of its own."""
+    harmed: list[int] = []
+    others: list[int] = []
+    for seed in range(40):
+        world = World(seed)
+        harm = Harm(chance=world.chance("harm"), stage=Stage(world=world, stack=AsyncExitStack()))
+        (harmed if harm.kinds else others).append(seed)
+        assert set(harm.kinds) <= set(KINDS)
+        assert bool(harm.settings()) == ("alter" in harm.kinds)
+    assert len(harmed) > 5
+    assert len(others) > 5
 
 
 def test_what_may_be_lost_breaks_no_promise() -> None:
