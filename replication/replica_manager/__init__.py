@@ -7,6 +7,7 @@
                                   ├─ configuration.py   what was set reaches whom it concerns
                                   ├─ jobs.py      flush, checkpoint, delete, expire   retention.py
                                   ├─ compaction.py   compacted topics are cleaned   compaction_metrics.py
+                                  ├─ gauges.py, topic_meters.py   what there is to watch
     fetchers ──> LocalReplicas ───┴─ followed.py  append what leaders say   bytes_in.py
                                      hosted.py    who is here, and why not
                                      results.py   what a request is answered

@@ -11,8 +11,9 @@ from replication.partition import Partition
 REPLICATION, REASSIGNMENT = "ReplicationBytesInPerSec", "ReassignmentBytesInPerSec"
 
 
-def metric(name: str) -> MetricName:
-    return MetricName("kafka.server", "BrokerTopicMetrics", name)
+def metric(name: str, topic: str | None = None) -> MetricName:
+    tags = () if topic is None else (("topic", topic),)
+    return MetricName("kafka.server", "BrokerTopicMetrics", name, tags)
 
 
 @attrs.frozen(kw_only=True)

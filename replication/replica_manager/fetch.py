@@ -44,7 +44,7 @@ from replication.purgatory import Purgatory
 from replication.quota import ReplicationQuota
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import code_of
-from replication.replica_manager.topic_rates import TopicRates
+from replication.replica_manager.topic_meters import TopicMeters
 from storage.errors import KafkaStorageError, StorageError
 from storage.types import NO_TOPIC_ID, TopicPartition
 
@@ -94,7 +94,7 @@ class FetchPath:
     purgatory: Purgatory[TopicPartition]
     clock: NodeClock
     quota: ReplicationQuota
-    rates: TopicRates
+    meters: TopicMeters
     on_storage_failure: Callable[[Partition, KafkaStorageError], None]
 
     async def fetch(
@@ -104,6 +104,7 @@ class FetchPath:
         `session`, in its order.
         """
         answers = await self._fetch(params, wanted, session)
+        self.meters.fetched(answers, by_follower=params.from_follower)
         if params.from_follower and self.quota.throttles:
             sizes = {asked.topic_partition: answer.records_size for asked, answer in answers}
             self.quota.record(sizes, now_ms=self.clock.now_ms())
@@ -115,6 +116,7 @@ class FetchPath:
         if session is not None:
             session.pulse.last_fetch_ms = self.clock.now_ms()
         answers = self._read(params, wanted, session=session)
+        self.meters.fetch_has_come(answers)
         nothing = not wanted and not (session is not None and session.any_settled)
         if params.max_wait_ms <= 0 or nothing or _is_enough(params, answers):
             await trio.lowlevel.checkpoint()
@@ -237,8 +239,6 @@ class FetchPath:
         if asked.topic_id not in (NO_TOPIC_ID, partition.topic_id):
             return FetchPartitionData(error=ErrorCode.INCONSISTENT_TOPIC_ID)
         held_back = self._is_held_back(params, asked.topic_partition)
-        if note:
-            self.rates.fetched(asked.topic_partition.topic)
         try:
             return partition.fetch(
                 params,

@@ -39,7 +39,7 @@ from replication.replica_manager.results import (
     code_of,
 )
 from replication.replica_manager.roles import AssignDirectory, FetcherManager, RoleChanges
-from replication.replica_manager.topic_rates import TopicRates
+from replication.replica_manager.topic_meters import TopicMeters
 from replication.replica_selector import SELECTORS
 from storage.errors import KafkaStorageError, StorageError
 from storage.log_manager import LogManager
@@ -122,7 +122,7 @@ class ReplicaManager:
             seams.clock.wall_ms,
             config.transaction_max_timeout_ms,
         )
-        self._topic_rates = TopicRates(metrics, self._hosted)
+        self._topic_meters = TopicMeters(metrics, self._hosted)
         self._around = Surroundings(
             broker_id=broker_id,
             broker_epoch=broker_epoch,
@@ -136,6 +136,7 @@ class ReplicaManager:
             hosted=self._hosted,
             purgatory=self.produce_purgatory,
             clock=seams.clock,
+            meters=self._topic_meters,
             on_storage_failure=self._on_log_failure,
         )
         self._delete_records = DeleteRecordsPath(
@@ -174,7 +175,7 @@ class ReplicaManager:
             purgatory=self.fetch_purgatory,
             clock=seams.clock,
             quota=self.quotas.leader,
-            rates=self._topic_rates,
+            meters=self._topic_meters,
             on_storage_failure=self._on_log_failure,
         )
         self.replicas = LocalReplicas(
@@ -212,6 +213,7 @@ class ReplicaManager:
                 fetchers=fetchers,
                 sink=self._sink,
                 complete_delayed=self._complete_delayed,
+                roles_lost=self._topic_meters.roles_lost,
                 on_storage_failure=self._on_failure,
                 assign_directory=self._assign_directory,
                 checkpointed=dict(checkpointed),
@@ -273,7 +275,7 @@ class ReplicaManager:
             await self._roles.fetchers.close_all()
         await self.checkpoint_high_watermarks()
         self._gauges.unregister()
-        self._topic_rates.unregister()
+        self._topic_meters.unregister()
         self.replicas.bytes_in.unregister(self._metrics)
 
     # Metadata.

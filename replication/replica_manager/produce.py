@@ -22,6 +22,7 @@ from replication.purgatory import Purgatory
 from replication.replica_manager.delayed import DelayedOutcomes
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import INTERNAL_TOPICS, ProduceResult, code_of
+from replication.replica_manager.topic_meters import TopicMeters
 from storage.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -44,6 +45,7 @@ class ProducePath:
     hosted: HostedPartitions
     purgatory: Purgatory[TopicPartition]
     clock: NodeClock
+    meters: TopicMeters
     on_storage_failure: Callable[[Partition, KafkaStorageError], None]
 
     async def append(
@@ -64,8 +66,14 @@ class ProducePath:
             if topic_partition.topic in INTERNAL_TOPICS and not internal_topics_allowed:
                 results[topic_partition] = ProduceResult(error=ErrorCode.INVALID_TOPIC_EXCEPTION)
                 continue
-            results[topic_partition] = self._append_to(
+            result = results[topic_partition] = self._append_to(
                 topic_partition, records, required_acks=required_acks, required=required
+            )
+            self.meters.produced(
+                topic_partition,
+                size=len(records),
+                messages=required.get(topic_partition, result.base_offset) - result.base_offset,
+                error=result.error,
             )
         if required_acks != ACKS_ALL or not required:
             await trio.lowlevel.checkpoint()

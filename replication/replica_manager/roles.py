@@ -15,7 +15,7 @@ is put up when it is open. What can fail there fails for one partition, which go
 Rule 3: whoever waits for a partition that has moved is woken, and told so.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -91,6 +91,7 @@ class RoleChanges:
     fetchers: FetcherManager
     sink: EventSink
     complete_delayed: Callable[[TopicPartition], None]
+    roles_lost: Callable[[Collection[str]], None]
     on_storage_failure: Callable[[TopicPartition, TopicId, StorageError], None]
     assign_directory: AssignDirectory
     checkpointed: dict[TopicPartition, Offset]
@@ -189,6 +190,7 @@ class RoleChanges:
             elif self._must_stop_following(each.registration):
                 self._unfollow([each.topic_partition])
         self._follow(image, restarted)
+        self.roles_lost({each.topic_partition.topic for each in restarted})
 
     def _tell_following(self, partition: Partition) -> None:
         self.sink(
@@ -373,6 +375,7 @@ class RoleChanges:
             if self.hosted.remove(topic_partition) is not None:
                 self.sink(PartitionStopped(partition=topic_partition, deleted=True))
             self.complete_delayed(topic_partition)
+        self.roles_lost({each.topic for each in held})
         if held:
             await self.offload(partial(self._let_go, held, leave))
 

@@ -8,7 +8,6 @@ from trio.testing import MockClock
 
 from replication.config import BrokerConfig
 from replication.errors import ErrorCode
-from replication.fetch_data import FetchInfo
 from replication.fetch_session.cache import FetchSessionCache
 from replication.metrics import MetricName, MetricsRegistry
 from replication.replica_manager.gauges import (
@@ -17,7 +16,6 @@ from replication.replica_manager.gauges import (
     partition_metric,
     purgatory_metric,
 )
-from replication.replica_manager.topic_rates import topic_metric
 from scenarios.simulation.clock import SimulatedClock
 from storage.records import ControlRecordType
 from storage.testing import FaultyFileSystem
@@ -186,31 +184,3 @@ async def test_high_watermarks_are_kept_below_a_relative_path_too(
         await node.manager.checkpoint_high_watermarks()
         checkpoint = disk.open("data/logs/replication-offset-checkpoint")
         assert checkpoint.read(0, 100) == b"0\n1\ntopic 0 2\n"
-
-
-@pytest.mark.conformance("RM-14")
-async def test_a_fetch_is_counted_once_whether_or_not_it_waits(autojump_clock: MockClock) -> None:
-    async with Node().running() as node:
-        await node.lead()
-        for count, max_wait_ms in ((1, 0), (2, 500)):
-            params = follower_params(max_wait_ms=max_wait_ms)
-            began = CLOCK.now()
-            await node.fetch(params, p0=FetchInfo(0))
-            assert CLOCK.now() == pytest.approx(began + max_wait_ms / 1000)
-            for topic in ("topic", None):
-                assert node.metrics.read(topic_metric(topic)) == count
-
-
-@pytest.mark.conformance("RM-53")
-async def test_a_topic_of_which_nothing_is_led_any_more_is_not_shown(
-    autojump_clock: MockClock,
-) -> None:
-    async with Node().running() as node:
-        await node.learn(registration(), registration())
-        await node.fetch(follower_params(), p0=FetchInfo(0), p1=FetchInfo(0))
-        moved = registration(leader=REMOTE, leader_epoch=2, partition_epoch=2)
-        await node.learn(moved, registration())
-        assert node.metrics.read(topic_metric("topic")) == 2
-        await node.learn(moved, moved)
-        assert topic_metric("topic") not in node.metrics
-        assert node.metrics.read(topic_metric()) == 2

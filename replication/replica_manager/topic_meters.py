@@ -1,0 +1,126 @@
+"""What goes in and out of each topic led here, and of all of them together.
+
+    kafka.server:type=BrokerTopicMetrics,name=...             all topics, as long as the broker lives
+    kafka.server:type=BrokerTopicMetrics,name=...,topic=t     one of them, from the first time on
+
+Rule 1: as in Kafka, a request is counted once for each partition that it names: a fetch when
+it comes, however long it waits. A partition that a fetch session has settled is not looked at
+(replication/settled.py), and not counted.
+
+Rule 2: who leads no partition of a topic any more drops what only a leader has (KAFKA-8392);
+who holds none of it drops all. A follower's meters, bytes_in.py, are of all topics together.
+
+Rule 3: what is not here is counted for all topics only: anybody may make up names.
+
+(BrokerTopicStats, BrokerTopicMetrics.)
+"""
+
+from collections import Counter
+from collections.abc import Collection
+
+import attrs
+
+from replication.errors import ErrorCode
+from replication.fetch_data import Answers
+from replication.metrics import Meter, MetricsRegistry
+from replication.replica_manager.bytes_in import metric
+from replication.replica_manager.hosted import HostedPartitions
+from storage.types import TopicPartition
+
+MESSAGES_IN, BYTES_IN = "MessagesInPerSec", "BytesInPerSec"
+PRODUCES, FAILED_PRODUCES = "TotalProduceRequestsPerSec", "FailedProduceRequestsPerSec"
+FETCHES, BYTES_OUT = "TotalFetchRequestsPerSec", "BytesOutPerSec"
+REPLICATION_BYTES_OUT = "ReplicationBytesOutPerSec"
+OF_A_LEADER = (MESSAGES_IN, BYTES_IN, PRODUCES, FAILED_PRODUCES)
+OF_ALL_TOPICS = (*OF_A_LEADER, FETCHES, BYTES_OUT, REPLICATION_BYTES_OUT)
+
+# What Kafka expects of clients, and does not count as a failure.
+_EXPECTED = frozenset(
+    (
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    )
+)
+
+
+@attrs.define(eq=False)
+class TopicMeters:
+    """Registered as long as the replica manager lives."""
+
+    registry: MetricsRegistry
+    hosted: HostedPartitions
+    _of_all: dict[str, Meter] = attrs.field(init=False)
+    _of_topic: dict[str, dict[str, Meter]] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._of_all = {name: self.registry.meter(metric(name)) for name in OF_ALL_TOPICS}
+
+    def unregister(self) -> None:
+        for name in self._of_all:
+            self.registry.remove(metric(name))
+        for topic in list(self._of_topic):
+            self._drop(topic, OF_ALL_TOPICS)
+
+    # What happens.
+
+    def produced(
+        self, topic_partition: TopicPartition, *, size: int, messages: int, error: ErrorCode
+    ) -> None:
+        """One entry of a produce request has been appended, or refused."""
+        topic = None if self.hosted.find(topic_partition) is None else topic_partition.topic
+        self._mark(PRODUCES, topic)
+        if error is ErrorCode.NONE:
+            self._mark(BYTES_IN, topic, size)
+            self._mark(MESSAGES_IN, topic, messages)
+        elif error not in _EXPECTED:
+            self._mark(FAILED_PRODUCES, topic)
+
+    def fetch_has_come(self, answers: Answers) -> None:
+        """With the answers of its first look."""
+        counted: Counter[str | None] = Counter(
+            None if self.hosted.find(asked.topic_partition) is None else asked.topic
+            for asked, _ in answers
+        )
+        for topic, count in counted.items():
+            self._mark(FETCHES, topic, count)
+
+    def fetched(self, answers: Answers, *, by_follower: bool) -> None:
+        for asked, answer in answers:
+            if answer.records_size and by_follower:
+                self._of_all[REPLICATION_BYTES_OUT].mark(answer.records_size)
+            elif answer.records_size:
+                self._mark(BYTES_OUT, asked.topic, answer.records_size)
+
+    def _mark(self, name: str, topic: str | None, amount: int = 1) -> None:
+        self._of_all[name].mark(amount)
+        if topic is None:
+            return
+        meters = self._of_topic.setdefault(topic, {})
+        if name not in meters:
+            meters[name] = self.registry.meter(metric(name, topic))
+        meters[name].mark(amount)
+
+    # What ends.
+
+    def roles_lost(self, topics: Collection[str]) -> None:
+        """Of these topics some partition is led here, or held here, no more."""
+        counted = self._of_topic.keys() & set(topics)
+        if not counted:
+            return
+        led = {each.topic_partition.topic for each in self.hosted if each.is_leader}
+        held = {each.topic for each in self.hosted.online}
+        for topic in counted - led:
+            self._drop(topic, OF_A_LEADER if topic in held else OF_ALL_TOPICS)
+
+    def _drop(self, topic: str, names: Collection[str]) -> None:
+        meters = self._of_topic[topic]
+        for name in names:
+            if meters.pop(name, None) is not None:
+                self.registry.remove(metric(name, topic))
+        if not meters:
+            del self._of_topic[topic]
