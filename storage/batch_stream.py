@@ -7,7 +7,8 @@ Rule 1: every byte is read once, a chunk at a time, however large a batch claims
 `head` says what comes next; `take` and `skip` move over it.
 
 Rule 2: what is not a batch is damage with a place: which file, at which byte. Bytes after
-the last whole batch are damage too, as a log at rest has been recovered.
+the last whole batch are damage too, as a log at rest has been recovered. Only the spare room of
+a log that was not closed is its end (`storage.spare_room`).
 """
 
 import os
@@ -20,12 +21,12 @@ from storage.checkpoint import LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint
 from storage.errors import CheckpointError, CorruptRecordError, StorageError
 from storage.filesystem import File, FileSystem
 from storage.record_batch import HEADER_SIZE, BatchHeader, read_header
+from storage.spare_room import LOG_FILE, is_spare_room
 from storage.types import Offset, TopicPartition
 
 CHUNK_SIZE: Final = 1024 * 1024
 
 _PARTITION_DIRECTORY: Final = re.compile(r"(.+)-([0-9]{1,10})")
-_LOG_FILE: Final = re.compile(r"([0-9]{20})\.log")
 
 
 class DamagedLogError(StorageError):
@@ -76,7 +77,7 @@ class BatchStream:
     _at: int = attrs.field(init=False, default=0)
 
     def __attrs_post_init__(self) -> None:
-        names = map(_LOG_FILE.fullmatch, self.file_system.list_directory(self.directory))
+        names = map(LOG_FILE.fullmatch, self.file_system.list_directory(self.directory))
         self.segments = sorted(int(found[1]) for found in names if found)
         if self.segments:
             self.next_offset = self.segments[0]
@@ -117,14 +118,12 @@ class BatchStream:
             if self._segment + 1 >= len(self.segments):
                 return None
             self._open(self._segment + 1)
-        if self._left() < HEADER_SIZE:
-            raise self._damage(f"{self._left()} bytes after the last batch")
-        while len(self._chunk) - self._at < HEADER_SIZE:
-            self._fill()
         try:
-            header = read_header(self._chunk, self._at)
-        except CorruptRecordError as error:
-            raise self._damage(str(error)) from error
+            header = self._header()
+        except DamagedLogError:
+            if not self._ends_in_spare_room():
+                raise
+            return None
         if header.size > self._left():
             raise self._damage(f"a batch of {header.size} bytes where {self._left()} are left")
         if header.base_offset < self.next_offset or header.last_offset < header.base_offset:
@@ -157,6 +156,24 @@ class BatchStream:
         if self._file is not None:
             self._file.close()
 
+    def _header(self) -> BatchHeader:
+        if self._left() < HEADER_SIZE:
+            raise self._damage(f"{self._left()} bytes after the last batch")
+        while len(self._chunk) - self._at < HEADER_SIZE:
+            self._fill()
+        try:
+            return read_header(self._chunk, self._at)
+        except CorruptRecordError as error:
+            raise self._damage(str(error)) from error
+
+    def _ends_in_spare_room(self) -> bool:
+        assert self._file is not None, "damage is in a file"
+        if not is_spare_room(self.file_system, self._file, self.position):
+            return False
+        self._file_size = self._read_position = self.position
+        self._chunk, self._at = b"", 0
+        return True
+
     def _left(self) -> int:
         return self._file_size - self.position
 
@@ -173,7 +190,9 @@ class BatchStream:
     def _fill(self) -> None:
         if self._file is None:
             return
-        data = self._file.read(self._read_position, self.chunk_size)
+        data = self._file.read(
+            self._read_position, min(self.chunk_size, self._file_size - self._read_position)
+        )
         if not data and self._read_position < self._file_size:
             raise OSError(f"{self.path} became shorter while it was read")
         self._read_position += len(data)

@@ -8,16 +8,16 @@
 Rule 1: nothing is written, no index is needed, and memory holds one batch or one chunk.
 
 Rule 2: a batch that the file ends inside of is the end: a crash leaves one. Anything else
-that is no batch is a DamagedLogError with its place. `find_batch` finds where batches go on,
+that is no batch is a DamagedLogError with its place, but for the spare room of a log that was
+not closed (`storage.spare_room`), which is the end too. `find_batch` finds where batches go on,
 and takes nobody's word for it: a header, alone, may be a value that looks like one, so the
 CRC-32C of the whole batch must match.
 """
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import attrs
 import crc32c
@@ -40,6 +40,7 @@ from storage.record_batch import (
     read_header,
 )
 from storage.records import Record, decode_batch
+from storage.spare_room import LOG_FILE, is_spare_room
 from storage.types import Offset
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ if TYPE_CHECKING:
 
 CHUNK_SIZE: Final = 1024 * 1024
 
-_NAME: Final = re.compile(r"([0-9]{20})\.log")
+_T = TypeVar("_T")
+
 _MAGIC: Final = b"\x02"
 _MAGIC_AT: Final = 16
 _KNOWN_ATTRIBUTES: Final = (
@@ -87,6 +89,7 @@ class SegmentFile:
     """See the module's docstring."""
 
     file: File
+    _file_system: FileSystem
 
     @property
     def path(self) -> str:
@@ -95,12 +98,12 @@ class SegmentFile:
     @property
     def base_offset(self) -> Offset | None:
         """What the file's name says; None where it is not named as a segment."""
-        found = _NAME.fullmatch(os.path.basename(self.path))
+        found = LOG_FILE.fullmatch(os.path.basename(self.path))
         return int(found[1]) if found else None
 
     def batches(self, position: int = 0) -> Iterator[StoredBatch]:
         """The whole batches from byte `position` on, whether or not their CRC matches."""
-        return read_batches(self.file, position)
+        return self._up_to_spare_room(read_batches(self.file, position))
 
     def records(self, *, control_batches: bool = False) -> Iterator[Record]:
         """Every record, checked; those of control batches only for who asks."""
@@ -125,7 +128,14 @@ class SegmentFile:
         wanted = columnar.COLUMNS if columns is None else columns
         pieces = columnar.read(self.file, columns=wanted, control_batches=control_batches)
         schema = pa.schema([columnar.SCHEMA.field(name) for name in wanted])
-        return pa.Table.from_batches(pieces, schema=schema)
+        return pa.Table.from_batches(self._up_to_spare_room(pieces), schema=schema)
+
+    def _up_to_spare_room(self, found: Iterator[_T]) -> Iterator[_T]:
+        try:
+            yield from found
+        except DamagedLogError as error:
+            if not is_spare_room(self._file_system, self.file, error.position):
+                raise
 
     def close(self) -> None:
         self.file.close()
@@ -142,7 +152,7 @@ def open_segment(
 ) -> SegmentFile:
     """The `.log` file at `path`, to be read."""
     files = OsFileSystem() if file_system is None else file_system
-    return SegmentFile(files.open_for_reading(os.fspath(path)))
+    return SegmentFile(files.open_for_reading(os.fspath(path)), files)
 
 
 def read_batches(

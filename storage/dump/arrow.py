@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from storage import columnar
-from storage.dump.entries import Damage, InvalidBytes
+from storage.dump.entries import Damage, InvalidBytes, SpareRoom
 from storage.dump.log_file import sound_stretches
 from storage.dump.text import TIMESTAMP_NAMES, codec_name
 from storage.filesystem import File, FileSystem
@@ -96,7 +96,10 @@ def _stretches(
         return
     try:
         size = file.size()
-        yield from sound_stretches(file, size if max_bytes is None else min(size, max_bytes))
+        end = size if max_bytes is None else min(size, max_bytes)
+        for found in sound_stretches(file_system, file, end):
+            if not isinstance(found, SpareRoom):
+                yield found
     finally:
         file.close()
 

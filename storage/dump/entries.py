@@ -78,6 +78,15 @@ class TimeIndexEntry:
 
 
 @attrs.frozen
+class SpareRoom:
+    """The zeroes that a log which was not closed ends with."""
+
+    path: str
+    position: int
+    size: int
+
+
+@attrs.frozen
 class EmptyIndex:
     path: str
 
@@ -218,6 +227,7 @@ Entry: TypeAlias = (
     | RecordEntry
     | OffsetIndexEntry
     | TimeIndexEntry
+    | SpareRoom
     | EmptyIndex
     | SanityPassed
     | ProducerEntry

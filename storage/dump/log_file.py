@@ -7,7 +7,9 @@ Rule 1: a batch with a wrong CRC-32C is shown, as not valid. Where no batch foll
 length is not to be believed either: the search begins right behind its first byte. (A broken
 length that happens to lead to a later batch hides those between; the gap in offsets shows.)
 
-Rule 2: the dump goes on only where a whole batch with a matching CRC-32C stands.
+Rule 2: the spare room of a log that was not closed is no damage (`storage.spare_room`).
+
+Rule 3: the dump goes on only where a whole batch with a matching CRC-32C stands.
 """
 
 from collections.abc import Iterator
@@ -21,11 +23,13 @@ from storage.dump.entries import (
     InvalidBytes,
     NonConsecutiveOffsets,
     RecordEntry,
+    SpareRoom,
 )
 from storage.errors import StorageError
 from storage.filesystem import File, FileSystem
 from storage.records import Record, decode_batch, decode_control_record
 from storage.segment_file import StoredBatch, find_batch, read_batches, stands_at
+from storage.spare_room import is_spare_room
 from storage.types import NO_OFFSET, Offset
 
 
@@ -36,7 +40,7 @@ def dump_log(file_system: FileSystem, path: str, options: DumpOptions) -> Iterat
         size = file.size()
         end = size if options.max_bytes is None else min(size, options.max_bytes)
         previous = NO_OFFSET
-        for found in sound_stretches(file, end):
+        for found in sound_stretches(file_system, file, end):
             if not isinstance(found, StoredBatch):
                 yield found
                 continue
@@ -50,7 +54,9 @@ def dump_log(file_system: FileSystem, path: str, options: DumpOptions) -> Iterat
         file.close()
 
 
-def sound_stretches(file: File, end: int) -> Iterator[StoredBatch | Damage | InvalidBytes]:
+def sound_stretches(
+    file_system: FileSystem, file: File, end: int
+) -> Iterator[StoredBatch | Damage | InvalidBytes | SpareRoom]:
     """The batches up to byte `end`, and what stands between them."""
     position, least_offset = 0, 0
     while position < end:
@@ -69,6 +75,9 @@ def sound_stretches(file: File, end: int) -> Iterator[StoredBatch | Damage | Inv
         if damage is None and (position == end or end < file.size()):
             return
         at = position if damage is None else damage.position
+        if at == position and is_spare_room(file_system, file, at):
+            yield SpareRoom(file.path, at, file.size() - at)
+            return
         reason = "the batch here would end after the file" if damage is None else damage.reason
         resumed_at = find_batch(file, at + 1, end, least_offset=least_offset)
         if damage is not None or resumed_at is not None:

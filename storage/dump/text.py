@@ -35,6 +35,7 @@ from storage.dump.entries import (
     RecordEntry,
     SanityPassed,
     ShutdownMarker,
+    SpareRoom,
     TimeIndexEntry,
     TimestampMismatch,
     TimestampOutOfOrder,
@@ -70,6 +71,8 @@ def line(entry: Entry, options: TextOptions) -> str | None:
             return f"offset: {offset} position: {position}"
         case TimeIndexEntry(timestamp, offset):
             return f"timestamp: {timestamp} offset: {offset}"
+        case SpareRoom(path, _, size):
+            return f"{size} bytes of spare room at the end of {os.path.basename(path)}"
         case EmptyIndex(path):
             return f"{path} is empty."
         case SanityPassed(path):

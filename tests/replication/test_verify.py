@@ -19,7 +19,7 @@ from replication.verify import (
 )
 from replication.verify.directories import _LockStep
 from storage.batch_stream import BatchStream
-from storage.checkpoint import OffsetCheckpoint, write_partition_metadata
+from storage.checkpoint import OffsetCheckpoint, write_clean_shutdown, write_partition_metadata
 from storage.filesystem import OsFile, OsFileSystem
 from storage.record_batch import walk
 from storage.records import Record, encode_batch
@@ -238,6 +238,16 @@ def test_nothing_to_compare_is_said_so(tmp_path: Path) -> None:
 def test_empty_logs_are_the_same(tmp_path: Path) -> None:
     a, b = lay(tmp_path / "a", {0: []}), lay(tmp_path / "b", {0: []})
     assert compare(a, b).same
+
+
+def test_the_spare_room_of_a_copy_that_is_being_written_is_none_of_its_bytes(
+    tmp_path: Path,
+) -> None:
+    a = lay(tmp_path / "a", {0: BATCHES})
+    b = lay(tmp_path / "b", {0: BATCHES[:2], 10: [*BATCHES[2:], bytes(100_000)]})
+    assert compare(a, b).same
+    write_clean_shutdown(DISK, b, 1)
+    assert parted(compare(a, b)).difference is Difference.CORRUPT
 
 
 class CountingFile(OsFile):

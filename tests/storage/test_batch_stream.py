@@ -3,7 +3,11 @@
 import pytest
 
 from storage.batch_stream import BatchStream, DamagedLogError, log_start_offsets, partitions_in
-from storage.checkpoint import LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint
+from storage.checkpoint import (
+    LOG_START_OFFSET_CHECKPOINT,
+    OffsetCheckpoint,
+    write_clean_shutdown,
+)
 from storage.testing import FaultyFileSystem
 from storage.types import TopicPartition
 from tests.storage.fuzz.corpus import put
@@ -71,6 +75,7 @@ def test_an_empty_directory_has_no_batches() -> None:
 def test_what_is_no_batch_is_damage_with_a_place(bytes_after: bytes, reason: str) -> None:
     disk, first = new_disk(), batch().tobytes()
     put(disk, f"{DIRECTORY}/00000000000000000000.log", first + bytes_after)
+    write_clean_shutdown(disk, "/d", 1)
     with pytest.raises(DamagedLogError, match=reason) as caught:
         base_offsets(BatchStream(disk, DIRECTORY))
     assert caught.value.position == len(first)

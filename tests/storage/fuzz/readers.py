@@ -22,6 +22,7 @@ from storage.checkpoint import (
     read_clean_shutdown,
     read_meta_properties,
     read_partition_metadata,
+    write_clean_shutdown,
 )
 from storage.cleaner.filter import places
 from storage.compression import decompress
@@ -68,8 +69,10 @@ def reads(*kinds: str) -> Callable[[Check], Check]:
 
 
 def on_disk(case: Mutated) -> tuple[FaultyFileSystem, str]:
+    """In a log directory that was closed: whatever zeroes the file ends with are damage."""
     disk, path = new_disk(), f"{DIRECTORY}/{case.file.name}"
     put(disk, path, case.data)
+    write_clean_shutdown(disk, "/d", 1)
     return disk, path
 
 
