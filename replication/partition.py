@@ -190,7 +190,10 @@ class Partition:
     def append_as_leader(
         self, records: memoryview, *, required_acks: int, wall_ms: int, from_client: bool = True
     ) -> LogAppendInfo:
-        """Append what a producer sent; KafkaError or StorageError where it is refused."""
+        """Append what a producer sent; KafkaError or StorageError where it is refused.
+
+        Where the log's `flush_is_due` then, it is to be flushed, and `flushed` to be told.
+        """
         leadership = self._lead()
         if required_acks == -1 and leadership.under_min_isr:
             raise KafkaError(
@@ -199,11 +202,21 @@ class Partition:
                 f" {leadership.effective_min_isr} are needed",
             )
         info = self.log.append_as_leader(
-            records, leader_epoch=self.leader_epoch, wall_ms=wall_ms, from_client=from_client
+            records,
+            leader_epoch=self.leader_epoch,
+            wall_ms=wall_ms,
+            from_client=from_client,
+            flush=False,
         )
-        if not leadership.maybe_advance_high_watermark():
+        # What is to last when it is answered is not shown by this leader's own log end before.
+        if self.log.flush_is_due or not leadership.maybe_advance_high_watermark():
             self.around.observer.log_end_moved(self.topic_partition)
         return info
+
+    def flushed(self) -> None:
+        """What was appended has been synced, as `flush.messages` asks."""
+        if self.leadership is not None:
+            self.leadership.maybe_advance_high_watermark()
 
     def append_as_follower(
         self,

@@ -161,8 +161,11 @@ class Log(MarkedLog):
         leader_epoch: LeaderEpoch,
         wall_ms: int,
         from_client: bool = True,
+        flush: bool = True,
     ) -> LogAppendInfo:
-        """Place a producer's batch at the end, in its own bytes where it may keep them."""
+        """Place a producer's batch at the end, in its own bytes where it may keep them. Without
+        `flush` the caller sees to what `flush_is_due` says, before anybody is answered.
+        """
         self._check_usable()
         assert not records.readonly, "the leader stamps its batch in the buffer it came in"
         batches = validate(records, self.config, wall_ms=wall_ms, from_client=from_client)
@@ -183,7 +186,7 @@ class Log(MarkedLog):
             leader_epoch=leader_epoch,
             append_time=append_time,
         )
-        return self._append(records, placed, wall_ms=wall_ms, append_time=append_time)
+        return self._append(records, placed, wall_ms=wall_ms, append_time=append_time, flush=flush)
 
     def append_as_follower(
         self, records: memoryview, *, wall_ms: int | None = None
@@ -211,6 +214,7 @@ class Log(MarkedLog):
         *,
         wall_ms: int | None,
         append_time: int | None = None,
+        flush: bool = True,
     ) -> LogAppendInfo:
         self.open_segments.trim()
         try:
@@ -221,11 +225,15 @@ class Log(MarkedLog):
         except OSError as error:  # as in `_writing`, which costs what a small append does
             raise self.fail(error) from error
         self.on_moved()
-        unflushed = self.log_end_offset - self.recovery_point
         # While a thread writes the epochs, two would meet in one file; the next append asks again.
-        if unflushed >= self.config.flush_messages and not self.leader_epoch_cache.is_being_written:
+        if flush and self.flush_is_due and not self.leader_epoch_cache.is_being_written:
             self.flush()
         return append_info(batches, log_start_offset=self.log_start_offset, append_time=append_time)
+
+    @property
+    def flush_is_due(self) -> bool:
+        """Whether `flush.messages` have come since the last flush."""
+        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
     def _begin(self) -> None:
         """What is on the disk before the first record."""

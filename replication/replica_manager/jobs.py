@@ -3,6 +3,7 @@
     every second                                     sync closed segments; unlink what is due
     log.retention.check.interval.ms                  old segments go               retention.py
     log.flush.scheduler.interval.ms                  sync what flush.ms asks for
+    a leader's append                                sync what flush.messages asks for
     log.flush.offset.checkpoint.interval.ms          recovery points
     log.flush.start.offset.checkpoint.interval.ms    log starts
     producer.id.expiration.check.interval.ms         forget silent producers
@@ -32,7 +33,7 @@ from storage.checkpoint_plan import CheckpointPlan
 from storage.errors import KafkaStorageError
 from storage.log import Log
 from storage.log_manager import LogManager
-from storage.types import TopicPartition
+from storage.types import Offset, TopicPartition
 
 EVERY_SECOND_MS = 1000
 
@@ -104,6 +105,19 @@ class LogJobs:
             known = self._flushed[log.topic_partition] = (log.flushes, self._last_look_ms)
         dirty = log.log_end_offset > log.recovery_point
         return dirty and (known[1] < 0 or now_ms - known[1] >= log.config.flush_ms)
+
+    async def flush_to(self, log: Log, offset: Offset) -> None:
+        """Make what was appended below `offset` last (flush.messages); KafkaStorageError where it
+        cannot. Who waits while another syncs finds it done. What was cut since needs nothing.
+        """
+        while log.recovery_point < min(offset, log.log_end_offset):
+            if log.failure is not None:
+                raise KafkaStorageError(str(log.failure))
+            if log.closed:
+                return
+            async with self.one_change_at_a_time:
+                if log.recovery_point < offset:
+                    await self._flush_one(log)
 
     async def _flush(self, logs: list[Log]) -> None:
         async with self.one_change_at_a_time:

@@ -132,19 +132,6 @@ class ReplicaManager:
             observer=self,
             selector=SELECTORS.get(config.replica_selector_class or ""),
         )
-        self._produce = ProducePath(
-            hosted=self._hosted,
-            purgatory=self.produce_purgatory,
-            clock=seams.clock,
-            meters=self._topic_meters,
-            on_storage_failure=self._on_log_failure,
-        )
-        self._delete_records = DeleteRecordsPath(
-            hosted=self._hosted,
-            purgatory=self.delete_records_purgatory,
-            fetches=self.fetch_purgatory,
-            on_storage_failure=self._on_log_failure,
-        )
         self._log_jobs = LogJobs(
             config=config,
             hosted=self._hosted,
@@ -154,6 +141,20 @@ class ReplicaManager:
             sink=sink,
             one_change_at_a_time=self._one_change_at_a_time,
             log_start_moved=self._on_old_segments_deleted,
+            on_storage_failure=self._on_log_failure,
+        )
+        self._produce = ProducePath(
+            hosted=self._hosted,
+            purgatory=self.produce_purgatory,
+            clock=seams.clock,
+            meters=self._topic_meters,
+            flush_to=self._log_jobs.flush_to,
+            on_storage_failure=self._on_log_failure,
+        )
+        self._delete_records = DeleteRecordsPath(
+            hosted=self._hosted,
+            purgatory=self.delete_records_purgatory,
+            fetches=self.fetch_purgatory,
             on_storage_failure=self._on_log_failure,
         )
         self.quotas = ReplicationQuotas.measured_over(

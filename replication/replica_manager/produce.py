@@ -1,5 +1,6 @@
 """Records in: append to each partition, then wait for its followers if that was asked for.
 
+    flush.messages   have come: they are synced, away from the loop, before anything else
     acks  0, 1   answered once this broker's log has them
     acks  -1     refused where the ISR is too small; else answered for each partition when its
                  high watermark has passed the records, or when the time is up
@@ -9,7 +10,7 @@ that became too small after it does (NOT_ENOUGH_REPLICAS_AFTER_APPEND): the prod
 sends again may write twice, and is told so.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import attrs
@@ -31,6 +32,7 @@ from storage.errors import (
     RecordTooLargeError,
     StorageError,
 )
+from storage.log import Log
 from storage.types import NO_OFFSET, Offset, TopicPartition
 
 ACKS_ALL: Final = -1
@@ -46,6 +48,7 @@ class ProducePath:
     purgatory: Purgatory[TopicPartition]
     clock: NodeClock
     meters: TopicMeters
+    flush_to: Callable[[Log, Offset], Awaitable[None]]
     on_storage_failure: Callable[[Partition, KafkaStorageError], None]
 
     async def append(
@@ -62,12 +65,17 @@ class ProducePath:
             return dict.fromkeys(entries, refused)
         results: dict[TopicPartition, ProduceResult] = {}
         required: dict[TopicPartition, Offset] = {}
+        unflushed: list[Partition] = []
         for topic_partition, records in entries.items():
             if topic_partition.topic in INTERNAL_TOPICS and not internal_topics_allowed:
                 results[topic_partition] = ProduceResult(error=ErrorCode.INVALID_TOPIC_EXCEPTION)
                 continue
             result = results[topic_partition] = self._append_to(
-                topic_partition, records, required_acks=required_acks, required=required
+                topic_partition,
+                records,
+                required_acks=required_acks,
+                required=required,
+                unflushed=unflushed,
             )
             self.meters.produced(
                 topic_partition,
@@ -75,6 +83,7 @@ class ProducePath:
                 messages=required.get(topic_partition, result.base_offset) - result.base_offset,
                 error=result.error,
             )
+        await self._flush(unflushed, results, required)
         if required_acks != ACKS_ALL or not required:
             await trio.lowlevel.checkpoint()
             return results
@@ -87,8 +96,9 @@ class ProducePath:
         *,
         required_acks: int,
         required: dict[TopicPartition, Offset],
+        unflushed: list[Partition],
     ) -> ProduceResult:
-        """Append; what must be replicated is put down in `required`."""
+        """Append; what must be replicated is put down in `required`, who must sync in `unflushed`."""
         partition = self.hosted.find(topic_partition)
         try:
             info = self.hosted.get(topic_partition).append_as_leader(
@@ -103,12 +113,36 @@ class ProducePath:
         except StorageError as error:
             assert partition is not None, "only a partition that is here refuses records"
             return _refused(partition, error)
+        assert partition is not None, "just appended to"
+        if partition.log.flush_is_due:
+            unflushed.append(partition)
         required[topic_partition] = info.last_offset + 1
         return ProduceResult(
             base_offset=info.last_offset if info.first_offset is None else info.first_offset,
             log_append_time_ms=info.log_append_time,
             log_start_offset=info.log_start_offset,
         )
+
+    async def _flush(
+        self,
+        unflushed: list[Partition],
+        results: dict[TopicPartition, ProduceResult],
+        required: dict[TopicPartition, Offset],
+    ) -> None:
+        """Sync what is due; what cannot be is refused, and waits for nobody."""
+        for partition in unflushed:
+            topic_partition = partition.topic_partition
+            try:
+                await self.flush_to(partition.log, required[topic_partition])
+            except KafkaStorageError as error:
+                if self.hosted.find(topic_partition) is partition:
+                    self.on_storage_failure(partition, error)
+                results[topic_partition] = ProduceResult(
+                    error=ErrorCode.KAFKA_STORAGE_ERROR, error_message=str(error)
+                )
+                del required[topic_partition]
+            else:
+                partition.flushed()
 
     async def _replicated(
         self,

@@ -102,6 +102,21 @@ async def test_a_leader_appends_without_a_sync(autojump_clock: MockClock) -> Non
         assert (meter.on_the_loop, meter.off_the_loop) == (0, 0)
 
 
+async def test_a_leader_syncs_what_is_to_last_away_from_the_loop_and_answers_after(
+    autojump_clock: MockClock,
+) -> None:
+    meter, node = metered()
+    async with node.running():
+        await node.learn(ALONE, ALONE, configs={"flush.messages": "1"})
+        meter.reset()
+        for acks in (1, -1):
+            result = await node.produce(3, acks=acks)
+            assert node.manager.partition(TP).log.recovery_point == result.base_offset + 3
+            assert node.state().high_watermark == result.base_offset + 3
+        assert meter.on_the_loop == 0
+        assert meter.off_the_loop > 0
+
+
 async def test_a_followers_first_append_in_a_reign_needs_no_sync(
     autojump_clock: MockClock,
 ) -> None:
