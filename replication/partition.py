@@ -214,7 +214,9 @@ class Partition:
         return info
 
     def flushed(self) -> None:
-        """What was appended has been synced, as `flush.messages` asks."""
+        """What was appended has been synced, as `flush.messages` asks. What came meanwhile may be
+        shown with it: in Kafka, too, the high watermark does not wait for the next one's sync.
+        """
         if self.leadership is not None:
             self.leadership.maybe_advance_high_watermark()
 
