@@ -6,35 +6,24 @@
 
 Rule 1: a second process is refused before it has read or written anything.
 
-Rule 2: a write or a sync that fails takes its whole directory offline: every log in it
-refuses to work from then on, and whoever asked to know is told once. The other directories
-go on.
-
-Rule 3: the marker is the last thing that is written, and only into a directory whose logs
+Rule 2: the marker is the last thing that is written, and only into a directory whose logs
 were all opened and have all been synced. Whoever is killed comes to `close_uncleanly`,
 which writes nothing.
 
-Rule 4: a checkpoint never claims more of a log than there is, not even one of an older
-topic of the same name. Recovery points and log starts are therefore published where logs
-are appended to and truncated, never by a worker thread, which may only prepare them
-(`storage.checkpoint_plan`): a lower one must not be overtaken by an older, higher one.
-
-(LogManager in Kafka.)
+What checkpoints hold and what becomes of a directory that fails is in
+`storage.checkpointed_logs`. (LogManager in Kafka.)
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeAlias
 
 import attrs
 
-from storage.checkpoint import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-from storage.checkpoint_plan import CheckpointPlan
-from storage.cleaner.manager import CleanerManager
+from storage.checkpointed_logs import CheckpointedLogs
 from storage.config import LogConfig
 from storage.doomed import DoomedFile, DoomedFiles
 from storage.errors import (
-    CheckpointError,
     InconsistentMetadataError,
     KafkaStorageError,
     LogDirectoryError,
@@ -47,7 +36,7 @@ from storage.log_directory import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectory, own
 from storage.open_segments import OpenSegments
 from storage.producer_state import DEFAULT_EXPIRATION_MS
 from storage.retention import DeletedSegments
-from storage.types import Offset, TopicId, TopicPartition
+from storage.types import TopicId, TopicPartition
 
 NO_BROKER_EPOCH = -1
 LoadJob: TypeAlias = Callable[[], None]
@@ -57,12 +46,10 @@ def _ignore_deletion(_log: TopicPartition, _deleted: DeletedSegments) -> None:
     """Nobody asked to know."""
 
 
-def _ignore_failure(_directory: str, _error: OSError) -> None:
-    """Nobody asked to know."""
-
-
 @attrs.define(eq=False)
-class LogManager:
+class LogManager(CheckpointedLogs):
+    """See the head of this module; what it has in common with its base is there."""
+
     file_system: FileSystem
     log_dirs: Sequence[str]
     node_id: int = attrs.field(kw_only=True)
@@ -71,10 +58,6 @@ class LogManager:
     producer_id_expiration_ms: int = attrs.field(kw_only=True, default=DEFAULT_EXPIRATION_MS)
     # For a directory that has no id yet: 16 random bytes. None: it gets none.
     new_directory_id: Callable[[], bytes] | None = attrs.field(kw_only=True, default=None)
-    # A directory went offline, and why; called in the thread that found out.
-    on_directory_failed: Callable[[str, OSError], None] = attrs.field(
-        kw_only=True, default=_ignore_failure
-    )
     # Segments have left a log, and why; called in the thread that took them out.
     on_segments_deleted: Callable[[TopicPartition, DeletedSegments], None] = attrs.field(
         kw_only=True, default=_ignore_deletion
@@ -82,18 +65,11 @@ class LogManager:
     open_segments: OpenSegments = attrs.field(kw_only=True, factory=OpenSegments)
     # Read every batch again, whatever the last shutdown was.
     believe_nothing: bool = attrs.field(kw_only=True, default=False)
-    directories: list[LogDirectory] = attrs.field(init=False, factory=list)
-    cleaner: CleanerManager = attrs.field(init=False)
-    _logs: dict[TopicPartition, Log] = attrs.field(init=False, factory=dict)
-    _home: dict[TopicPartition, LogDirectory] = attrs.field(init=False, factory=dict)
     _hooks: dict[str, LogHooks] = attrs.field(init=False, factory=dict)
     _rolled: dict[TopicPartition, None] = attrs.field(init=False, factory=dict)
     # What opening those logs found that were there at the start.
     _loaded: list[RecoveryReport] = attrs.field(init=False, factory=list)
     doomed: DoomedFiles = attrs.field(init=False, factory=DoomedFiles)
-
-    def __attrs_post_init__(self) -> None:
-        self.cleaner = CleanerManager(self._online)
 
     # Starting.
 
@@ -275,19 +251,10 @@ class LogManager:
 
     # Finding, creating, deleting.
 
-    def get(self, topic_partition: TopicPartition) -> Log | None:
-        return self._logs.get(topic_partition)
-
     def directory_id_of(self, topic_partition: TopicPartition) -> bytes | None:
         """Of the directory that the log of that partition lies in."""
         directory = self._home.get(topic_partition)
         return None if directory is None else directory.directory_id
-
-    def logs(self) -> list[Log]:
-        return list(self._logs.values())
-
-    def logs_in(self, directory: LogDirectory) -> list[Log]:
-        return [log for each, log in self._logs.items() if self._home[each] is directory]
 
     def expire_producers_after(self, expiration_ms: int) -> None:
         """From now on, in every log."""
@@ -429,127 +396,7 @@ class LogManager:
         logs = [self._logs[each] for each in rolled if each in self._logs]
         return [log for log in logs if not log.failed and not log.closed]
 
-    # Checkpoints.
-
-    def checkpoint_recovery_points(self) -> None:
-        """Not from a worker thread (rule 4)."""
-        for directory in self._live():
-            self._checkpointing(directory, self._write_recovery_points)
-
-    def checkpoint_log_start_offsets(self) -> None:
-        """Of the logs whose start does not follow from their first segment (and rule 4)."""
-        for directory in self._live():
-            self._checkpointing(directory, self._write_log_start_offsets)
-
-    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, Offset]) -> None:
-        for directory in self._live():
-            offsets = {
-                log.topic_partition: high_watermarks[log.topic_partition]
-                for log in self._logs_in(directory)
-                if log.topic_partition in high_watermarks
-            }
-            self._checkpointing(directory, partial(_write_high_watermarks, offsets=offsets))
-
-    def read_high_watermarks(self) -> dict[TopicPartition, Offset]:
-        """As last checkpointed. A file that does not parse takes its directory offline."""
-        found: dict[TopicPartition, Offset] = {}
-        for directory in self._live():
-            try:
-                found |= directory.read_high_watermarks()
-            except CheckpointError as error:
-                self._fail_directory(directory, OSError(str(error)))
-            except OSError as error:
-                self._fail_directory(directory, error)
-        return found
-
-    def plan_recovery_points(self) -> list[CheckpointPlan]:
-        """The same in steps, of which only `plan` and `publish` are not for a worker thread."""
-        return [
-            CheckpointPlan(
-                directory=directory,
-                name=RECOVERY_POINT_CHECKPOINT,
-                offsets=self._recovery_points(directory),
-                marks_now=partial(self._recovery_points, directory),
-                published=partial(setattr, directory, "recovery_points"),
-            )
-            for directory in self._live()
-        ]
-
-    def plan_log_start_offsets(self) -> list[CheckpointPlan]:
-        return [
-            CheckpointPlan(
-                directory=directory,
-                name=LOG_START_OFFSET_CHECKPOINT,
-                offsets=self._log_starts(directory),
-                marks_now=partial(self._all_log_starts, directory),
-                published=partial(setattr, directory, "log_start_offsets"),
-            )
-            for directory in self._live()
-        ]
-
-    def fail(self, directory: LogDirectory, error: OSError) -> KafkaStorageError:
-        """A plan for `directory` could not be carried out: it is offline."""
-        return self._fail_directory(directory, error)
-
-    def _recovery_points(self, directory: LogDirectory) -> dict[TopicPartition, Offset]:
-        return {log.topic_partition: log.recovery_point for log in self._logs_in(directory)}
-
-    def _all_log_starts(self, directory: LogDirectory) -> dict[TopicPartition, Offset]:
-        return {log.topic_partition: log.log_start_offset for log in self._logs_in(directory)}
-
-    def _log_starts(self, directory: LogDirectory) -> dict[TopicPartition, Offset]:
-        return {
-            log.topic_partition: log.log_start_offset
-            for log in self._logs_in(directory)
-            if log.log_start_offset > log.segments[0].base_offset
-        }
-
-    def _write_recovery_points(self, directory: LogDirectory) -> None:
-        directory.write_recovery_points(self._recovery_points(directory))
-
-    def _correct_checkpoints(self, directory: LogDirectory, log: LocalLog) -> None:
-        """No checkpoint on the disk may claim more of `log` than there is."""
-        key = log.topic_partition
-        if directory.recovery_points.get(key, 0) > log.recovery_point:
-            self._write_recovery_points(directory)
-        if directory.log_start_offsets.get(key, 0) > log.log_start_offset:
-            self._write_log_start_offsets(directory)
-        if directory.cleaner_offsets.get(key, 0) > log.log_end_offset:
-            self.cleaner.before_cut(directory, key, log.log_start_offset)
-
-    def _write_log_start_offsets(self, directory: LogDirectory) -> None:
-        directory.write_log_start_offsets(self._log_starts(directory))
-
-    def _checkpointing(
-        self, directory: LogDirectory, write: Callable[[LogDirectory], None]
-    ) -> None:
-        try:
-            write(directory)
-        except OSError as error:
-            self._fail_directory(directory, error)
-
-    # Failing and ending.
-
-    def _live(self) -> list[LogDirectory]:
-        return [directory for directory in self.directories if directory.failure is None]
-
-    def _online(self) -> list[tuple[Log, LogDirectory]]:
-        return [(log, directory) for directory in self._live() for log in self._logs_in(directory)]
-
-    def _logs_in(self, directory: LogDirectory) -> list[Log]:
-        return [
-            log
-            for topic_partition, log in list(self._logs.items())
-            if self._home.get(topic_partition) is directory
-        ]
-
-    def _fail_directory(self, directory: LogDirectory, error: OSError) -> KafkaStorageError:
-        if directory.failure is None:
-            directory.failure = error
-            for log in self._logs_in(directory):
-                log.fail(error)
-            self.on_directory_failed(directory.path, error)
-        return KafkaStorageError(f"{directory.path} is offline: {directory.failure}")
+    # Ending.
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Sync and close everything; the marker last. Fit for a worker thread."""
@@ -575,9 +422,3 @@ class LogManager:
             log.close_uncleanly()
         for directory in self.directories:
             directory.release()
-
-
-def _write_high_watermarks(
-    directory: LogDirectory, *, offsets: Mapping[TopicPartition, Offset]
-) -> None:
-    directory.write_high_watermarks(offsets)

@@ -148,13 +148,22 @@ def _unsnap(block: bytes) -> bytes:
     return bytes(plain)
 
 
+def _unlz4(body: bytes) -> bytes:
+    """One frame and nothing behind it: storage takes what follows for another one."""
+    frame = lz4.frame.LZ4FrameDecompressor()
+    plain: bytes = frame.decompress(body)
+    if not frame.eof or frame.unused_data:
+        raise Refused("not one whole frame")
+    return plain
+
+
 def _unzstd(body: bytes) -> bytes:
     with zstandard.ZstdDecompressor().stream_reader(body, read_across_frames=True) as reader:
         plain: bytes = reader.read(1 << 24)
         return plain
 
 
-_INFLATE: tuple[Any, ...] = (bytes, gzip.decompress, _unsnappy, lz4.frame.decompress, _unzstd)
+_INFLATE: tuple[Any, ...] = (bytes, gzip.decompress, _unsnappy, _unlz4, _unzstd)
 
 
 class Cursor:
