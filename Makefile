@@ -2,14 +2,18 @@
 #
 #   PYTHON   the interpreter that makes the environment     (default: python3)
 #   VENV     where the environment lives                    (default: .venv)
+#   SEEDS    how many runs of the swarm                     (default: 1000)
+#   FROM     and the first of them                          (default: 1)
 #   ARGS     handed on: make run ARGS="--victim 2", make fuzz ARGS="--seconds 60 --seed 7"
 
 PYTHON ?= python3
 VENV ?= .venv
+SEEDS ?= 1000
+FROM ?= 1
 BIN := $(VENV)/bin
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help run test fuzz coverage check bench conformance setup clean
+.PHONY: help run test fuzz swarm coverage check bench conformance setup clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -31,6 +35,10 @@ test: setup
 ## make fuzz   the readers of files against mutated ones, for five minutes or as long as told
 fuzz: setup
 	$(BIN)/python -m tests.storage.fuzz $(ARGS)
+
+## make swarm  SEEDS random runs under random faults, from seed FROM; fails while a marker was never hit
+swarm: setup
+	$(BIN)/python -m replication.cli scenario swarm --seeds $(SEEDS) --from $(FROM) --reach-all $(ARGS)
 
 ## make coverage   the branches of storage that its tests have taken, in some minutes; fails below the floor
 coverage: setup

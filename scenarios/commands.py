@@ -25,7 +25,8 @@
 
     show t-0                        each replica's log, high watermark (HW), log end (LEO)
     events leader_elected ...       those of these kinds, since events were last asked for
-    read t-0                        what a consumer is given now
+    read t-0                        what a consumer is given now, from the beginning
+    poll t-0 (or: poll t-0 &)       what the same consumer is given next
     ledger t-0                      what was acked, and what a consumer reads
     verify t-0                      the disks compared, byte for byte
     judge t-0                       an error where a promise was broken, or copies differ
@@ -281,6 +282,16 @@ async def read(stage: Stage, words: Words, options: Options) -> list[str]:
     return [" ".join(["read:", *(record.value for record in records)])]
 
 
+async def poll(stage: Stage, words: Words, options: Options) -> list[str]:
+    words, in_background = background(words)
+    (where,) = exactly(words, 1, options)
+    consumer = stage.consumer(partition_of(where))
+    if in_background:
+        stage.ask_in_background(consumer.poll)
+        return []
+    return [" ".join(["polled:", *(value for _, value in await consumer.poll())])]
+
+
 async def ledger(stage: Stage, words: Words, options: Options) -> list[str]:
     (where,) = exactly(words, 1, options)
     partition = partition_of(where)
@@ -330,6 +341,7 @@ COMMANDS: Mapping[str, Command] = {
     "show": show,
     "events": events,
     "read": read,
+    "poll": poll,
     "ledger": ledger,
     "verify": verify,
     "judge": promises.judge,

@@ -38,6 +38,7 @@ CONTROLLER_TOO = 0.4
 MAY_BEFALL = 0.5
 PRODUCES, ENDS, LEADERS_MORE = 6, 4, 2
 OPERATED, OPERATES = 0.3, 0.2
+READ, READS = 0.5, 0.4
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -48,6 +49,8 @@ class Misfortune:
     operator: random.Random
     """What is drawn of reassignments and elections, in the few runs that have them."""
     harm: Harm
+    reader: random.Random
+    """What is drawn of consumers."""
     stage: Stage
     partitions: list[TopicPartition] = attrs.field(factory=list, init=False)
     """Those of the run, as they are made."""
@@ -60,11 +63,14 @@ class Misfortune:
         """Each is to be carried out before the next is drawn."""
         yield from self._beginning()
         operated = self.operator.random() < OPERATED
+        read = self.reader.random() < READ
         for _ in range(self.chance.randint(5, 40)):
             yield self._next()
             if operated and self.operator.random() < OPERATES:
                 yield self._operation()
             yield from self.harm.lines(self.partitions)
+            if read and self.reader.random() < READS:
+                yield f"poll {self.reader.choice(self.partitions)} &"
             yield f"run {self.chance.choice(WAITS)}"
         yield from self._end()
 
@@ -175,6 +181,7 @@ class Misfortune:
             yield f"show {partition}"
             yield f"ledger {partition}"
             yield f"verify {partition}"
+            yield f"poll {partition}"
             yield f"judge {partition}"
 
 

@@ -7,6 +7,8 @@
     any         is where the ack said, is there once, and is not there if it was refused
                 before it was written
 
+And no client saw what none may see (`scenarios.simulation.history`).
+
 Lost is what is not there although the log begins before it. Where nobody has asked for
 records to go, by delete-records or retention, it begins at 0.
 
@@ -27,6 +29,7 @@ from replication.wire.list_offsets import EARLIEST
 from scenarios.arguments import Options, Words, exactly, partition_of
 from scenarios.simulation.client import Acked, ReadRecord, Refused, SentBatch
 from scenarios.simulation.cluster import log_directory, node_name
+from scenarios.simulation.history import History, Sent, anomalies
 from scenarios.simulation.ledger import loss_ledger
 from scenarios.simulation.trace import DiskReplaced, PowerCut, TraceEntry
 from scenarios.stage import Stage
@@ -68,16 +71,41 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
     if parted:
         raise CopiesDifferError(str(parted[0]))
     let_off = stage.checkers.is_let_off(partition)
-    broken = broken_promises(
-        stage.sent_to(partition),
-        there,
-        log_start=begins,
-        may_have_lost=let_off,
-        may_lose_acks_1=_may_lose_acks_1(stage.world.trace.entries, partition),
+    may_lose_acks_1 = _may_lose_acks_1(stage.world.trace.entries, partition)
+    batches = stage.sent_to(partition)
+    found = list(
+        broken_promises(
+            batches,
+            there,
+            log_start=begins,
+            may_have_lost=let_off,
+            may_lose_acks_1=may_lose_acks_1,
+        )
     )
-    if found := tuple(broken):
-        raise BrokenPromiseError(partition, found)
+    if not let_off:
+        history = History(
+            sends=[_as_sent(batch, may_lose_acks_1=may_lose_acks_1) for batch in batches],
+            polls=stage.consumer(partition).polls,
+            final=[(record.offset, record.value) for record in there],
+            log_start=begins,
+        )
+        found += anomalies(history)
+    if found:
+        raise BrokenPromiseError(partition, tuple(found))
     return [f"{partition}: may have lost what was committed"] if let_off else []
+
+
+def _as_sent(batch: SentBatch, *, may_lose_acks_1: bool) -> Sent:
+    """For the history, which knows no ack of what may be lost."""
+    promised = batch.acks == ACKS_ALL or not may_lose_acks_1
+    base_offset = batch.outcome.base_offset if isinstance(batch.outcome, Acked) else None
+    return Sent(
+        values=batch.values,
+        sent_at=batch.sent_at,
+        answered_at=batch.answered_at,
+        base_offset=base_offset if promised else None,
+        refused=batch.outcome == Refused(ErrorCode.NOT_ENOUGH_REPLICAS),
+    )
 
 
 def compare_copies(stage: Stage, partition: TopicPartition) -> list[PartitionResult]:

@@ -24,6 +24,7 @@ from scenarios.simulation.cluster import (
     SimulatedCluster,
     open_simulated_cluster,
 )
+from scenarios.simulation.consumer import StoryConsumer
 from scenarios.simulation.world import World
 from storage.errors import StorageError
 from storage.testing.disk import Node
@@ -43,6 +44,7 @@ class Stage:
     """What was there when the ledger was last asked for."""
     images: dict[str, Node] = attrs.field(factory=dict, init=False)
     """Copies of disks, by the names that the story gave them."""
+    consumers: dict[TopicPartition, StoryConsumer] = attrs.field(factory=dict, init=False)
     trimmed: set[str] = attrs.field(factory=set, init=False)
     """Topics of which somebody wanted records to be gone."""
     events_shown: int = attrs.field(default=0, init=False)
@@ -160,6 +162,14 @@ class Stage:
         assert self._background is not None, "a cluster's story has a background"
         self._waiting.append(batch)
         self._background.start_soon(partial(self.client.send, batch, timeout_ms=timeout_ms, to=to))
+
+    # Reading.
+
+    def consumer(self, partition: TopicPartition) -> StoryConsumer:
+        """The one who polls it."""
+        if partition not in self.consumers:
+            self.consumers[partition] = StoryConsumer(client=self.client, partition=partition)
+        return self.consumers[partition]
 
     async def answers(self) -> list[SentBatch]:
         """What was sent in the background, once all of it has an outcome."""

@@ -12,6 +12,7 @@ without some of them another one that may fail in the same way (`scenarios.shrin
 import multiprocessing
 import re
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AsyncExitStack
@@ -23,6 +24,7 @@ from replication.cluster.node_scope import raising_only_one
 from replication.events import LeaderElected
 from scenarios.commands import carry_out
 from scenarios.harm import Harm
+from scenarios.markers import markers_of
 from scenarios.misfortune import Misfortune
 from scenarios.report.recording import Recording
 from scenarios.script import ScriptError
@@ -55,6 +57,8 @@ class SwarmRun:
     virtual_seconds: float
     elections: int
     may_have_lost: bool
+    reached: Counter[str]
+    """How often each of `scenarios.markers` was."""
 
     @property
     def replay_command(self) -> str:
@@ -75,9 +79,13 @@ def run_seed(seed: int, recording: Recording | None = None) -> SwarmRun:
     """The run of that seed; whatever goes wrong in it ends it, and is told in it."""
 
     def drawn(stage: Stage) -> Iterator[str]:
-        chance, operator, harm = map(stage.world.chance, ("misfortune", "operator", "harm"))
+        chance = stage.world.chance
         return Misfortune(
-            chance=chance, operator=operator, harm=Harm(chance=harm, stage=stage), stage=stage
+            chance=chance("misfortune"),
+            operator=chance("operator"),
+            harm=Harm(chance=chance("harm"), stage=stage),
+            reader=chance("reader"),
+            stage=stage,
         ).lines()
 
     return play(drawn, seed=seed, recording=recording)
@@ -134,6 +142,7 @@ def play(
         virtual_seconds=entries[-1].at if entries else 0.0,
         elections=sum(isinstance(entry.event, LeaderElected) for entry in entries),
         may_have_lost=checkers.has_let_off_any,
+        reached=markers_of(entries),
     )
 
 

@@ -169,20 +169,28 @@ def _as_json(path: Path, telling: "Telling", *, trace: bool) -> dict[str, object
     type=click.IntRange(min=0),
     help="How often a failing run is played again to make it shorter.",
 )
-def swarm(seeds: int, first: int, jobs: int, save: Path | None, attempts: int) -> None:
+@click.option("--reach-all", is_flag=True, help="Fail where a marker was reached in no run.")
+def swarm(
+    seeds: int, first: int, jobs: int, save: Path | None, attempts: int, *, reach_all: bool
+) -> None:
     """Random runs of the real cluster under random faults, one for each seed.
 
+    In how many of them each situation was reached, of those that have names, is shown too.
     The first to break a rule is made as short as it goes, and shown as a story.
     """
+    from scenarios.markers import MARKERS, SELDOM
     from scenarios.swarm import run_seeds
 
     began = told = time.monotonic()
     failed = elections = 0
     broken: set[str] = set()
+    reached = dict.fromkeys(MARKERS + SELDOM, 0)
     virtual_seconds = 0.0
     for done, run in enumerate(run_seeds(range(first, first + seeds), jobs=jobs), start=1):
         virtual_seconds += run.virtual_seconds
         elections += run.elections
+        for marker in run.reached:
+            reached[marker] += 1
         if run.wrong:
             failed += 1
             click.echo(f"seed {run.seed}: {run.wrong}\n    {run.replay_command}")
@@ -196,7 +204,9 @@ def swarm(seeds: int, first: int, jobs: int, save: Path | None, attempts: int) -
         f"{seeds} seeds from {first}, {failed} failed: {virtual_seconds:.0f} virtual seconds"
         f" and {elections} elections in {time.monotonic() - began:.0f} s"
     )
-    sys.exit(1 if failed else 0)
+    for marker, runs in reached.items():
+        click.echo(f"{runs:>6}  {marker}")
+    sys.exit(1 if failed or (reach_all and not all(map(reached.get, MARKERS))) else 0)
 
 
 def _show_shortest(run: "SwarmRun", save: Path | None, attempts: int) -> None:

@@ -96,6 +96,8 @@ class SentBatch:
     values: tuple[str, ...]
     acks: int
     outcome: Outcome | None = None
+    sent_at: float = 0.0
+    answered_at: float = 0.0
 
     @property
     def acked(self) -> bool:
@@ -168,7 +170,9 @@ class StoryClient:
 
     async def send(self, batch: SentBatch, *, timeout_ms: int, to: Address | None = None) -> None:
         """Send it, and note what comes of it in its `outcome`. `to`: whoever leads by now."""
+        batch.sent_at = self.seams.clock.now()
         batch.outcome = await self._outcome(batch, timeout_ms, to)
+        batch.answered_at = self.seams.clock.now()
         self.sink(
             BatchAnswered(
                 partition=batch.partition,
@@ -218,6 +222,12 @@ class StoryClient:
                     return records
                 records += found
                 position = found[-1].offset + 1
+
+    async def poll(self, partition: TopicPartition, position: Offset) -> list[ReadRecord]:
+        """What one fetch gives, from `position`; KafkaError where it gives an error."""
+        async with closing(await self.connect_to_leader(partition)) as client:
+            data = await self._fetch(client, partition, position)
+        return [record for record in _records(data) if record.offset >= position]
 
     async def list_offset(
         self, partition: TopicPartition, timestamp: int

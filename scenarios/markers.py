@@ -1,0 +1,170 @@
+"""What a run has come by: situations with names, counted from its events.
+
+Random runs prove nothing about what they never reach. `make swarm` counts in how many runs
+each of these was reached, and fails while there is one that never was.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from replication.events import (
+    BecameFollower,
+    BecameLeader,
+    BrokerStarted,
+    Event,
+    FetchSessionEvicted,
+    IsrChanged,
+    IsrChangeProposed,
+    IsrChangeRefused,
+    LeaderElected,
+    LogDirectoryFailed,
+    LogRecovered,
+    LogTruncated,
+    PartitionFailed,
+    PartitionOffline,
+    SegmentsDeleted,
+)
+from scenarios.simulation.client import BatchAnswered
+from scenarios.simulation.cluster import CONTROLLER
+from scenarios.simulation.trace import (
+    DiskReplaced,
+    NodeKilled,
+    NodeStarted,
+    NodeStopped,
+    PowerCut,
+    TraceEntry,
+)
+from storage.types import LeaderEpoch, TopicPartition
+
+MARKERS = (
+    "an eligible replica was elected",
+    "the last known leader was elected",
+    "an election was unclean",
+    "nobody could lead",
+    "elected while an ISR expansion was pending",
+    "the controller died while an ISR change was pending",
+    "an ISR change was refused",
+    "the ISR shrank to one",
+    "a leader that lived was deposed",
+    "a fetch was fenced by its leader epoch",
+    "a log was cut where it diverged",
+    "a log began anew, out of range",
+    "a log was recovered with a cut",
+    "a session was evicted",
+    "refused with NOT_ENOUGH_REPLICAS",
+    "a broker died before it was up",
+    "a log directory failed",
+    "a disk was replaced",
+    "segments were deleted",
+)
+SELDOM = ("cut twice in one epoch", "refused with NOT_ENOUGH_REPLICAS_AFTER_APPEND")
+"""Counted, and not waited for: both take several rare things at once."""
+
+_REFUSAL = re.compile(r"\bNOT_ENOUGH_REPLICAS\w*")
+_ELECTIONS = {
+    "eligible": "an eligible replica was elected",
+    "last known": "the last known leader was elected",
+    "unclean": "an election was unclean",
+}
+
+
+def markers_of(entries: Iterable[TraceEntry]) -> Counter[str]:
+    """How often each was reached; those never reached are not in it."""
+    reading = _Reading()
+    found = Counter(marker for entry in entries for marker in reading.of(entry))
+    assert set(found) <= {*MARKERS, *SELDOM}, "a marker that nobody counts"
+    return found
+
+
+@attrs.define
+class _Reading:
+    """What the events so far leave open."""
+
+    _proposed: dict[TopicPartition, bool] = attrs.field(factory=dict)  # whether somebody joins
+    _leads: dict[tuple[str, TopicPartition], LeaderEpoch] = attrs.field(factory=dict)
+    _cut: dict[tuple[str, TopicPartition], LeaderEpoch] = attrs.field(factory=dict)
+    _starting: set[str] = attrs.field(factory=set)
+
+    def of(self, entry: TraceEntry) -> Iterator[str]:
+        yield from self._plain(entry.event)
+        yield from self._of_the_isr(entry.event)
+        yield from self._of_a_node(entry.event)
+        yield from self._of_a_replica(entry.node, entry.event)
+
+    def _plain(self, event: Event) -> Iterator[str]:
+        match event:
+            case LeaderElected(cause=cause) if cause in _ELECTIONS:
+                yield _ELECTIONS[cause]
+            case PartitionOffline():
+                yield "nobody could lead"
+            case PartitionFailed(cause=cause) if cause.startswith("fenced"):
+                yield "a fetch was fenced by its leader epoch"
+            case FetchSessionEvicted():
+                yield "a session was evicted"
+            case BatchAnswered(answer=answer) if found := _REFUSAL.search(answer):
+                yield f"refused with {found[0]}"
+            case LogRecovered(truncated_bytes=cut) if cut > 0:
+                yield "a log was recovered with a cut"
+            case LogDirectoryFailed():
+                yield "a log directory failed"
+            case SegmentsDeleted():
+                yield "segments were deleted"
+            case DiskReplaced():
+                yield "a disk was replaced"
+            case _:
+                pass
+
+    def _of_the_isr(self, event: Event) -> Iterator[str]:
+        match event:
+            case IsrChangeProposed(partition=partition, joining=joining):
+                self._proposed[partition] = bool(joining)
+            case IsrChangeRefused(partition=partition):
+                self._proposed.pop(partition, None)
+                yield "an ISR change was refused"
+            case IsrChanged(partition=partition, isr=isr, previous_isr=previous):
+                self._proposed.pop(partition, None)
+                if len(isr) == 1 < len(previous):
+                    yield "the ISR shrank to one"
+            case LeaderElected(partition=partition) if self._proposed.pop(partition, False):
+                yield "elected while an ISR expansion was pending"
+            case NodeKilled(node=name) | PowerCut(node=name) if name == CONTROLLER:
+                if self._proposed:
+                    yield "the controller died while an ISR change was pending"
+                self._proposed.clear()
+            case _:
+                pass
+
+    def _of_a_node(self, event: Event) -> Iterator[str]:
+        match event:
+            case NodeStarted(node=name):
+                self._starting.add(name)
+            case BrokerStarted(broker=broker_id):
+                self._starting.discard(f"b{broker_id}")
+            case NodeKilled(node=name) | PowerCut(node=name) | NodeStopped(node=name):
+                if name in self._starting and name != CONTROLLER:
+                    yield "a broker died before it was up"
+                self._starting.discard(name)
+                for at in [each for each in self._leads if each[0] == name]:
+                    del self._leads[at]
+            case _:
+                pass
+
+    def _of_a_replica(self, node: str, event: Event) -> Iterator[str]:
+        match event:
+            case BecameLeader(partition=partition, leader_epoch=leader_epoch):
+                self._leads[node, partition] = leader_epoch
+            case BecameFollower(partition=partition):
+                if self._leads.pop((node, partition), None) is not None:
+                    yield "a leader that lived was deposed"
+            case LogTruncated(from_offset=end, to_offset=start) if start > end:
+                yield "a log began anew, out of range"
+            case LogTruncated(partition=partition, leader_epoch=leader_epoch):
+                yield "a log was cut where it diverged"
+                if self._cut.get((node, partition)) == leader_epoch:
+                    yield "cut twice in one epoch"
+                self._cut[node, partition] = leader_epoch
+            case _:
+                pass

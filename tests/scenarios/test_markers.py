@@ -1,0 +1,99 @@
+"""Situations are told from events; and the swarm says which it never came by."""
+
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from replication.cli.scenario import command
+from replication.events import (
+    BecameFollower,
+    BecameLeader,
+    BrokerStarted,
+    Event,
+    IsrChanged,
+    IsrChangeProposed,
+    IsrChangeRefused,
+    LeaderElected,
+    LogTruncated,
+)
+from scenarios.markers import MARKERS, SELDOM, markers_of
+from scenarios.simulation.trace import NodeKilled, NodeStarted, NodeStopped, PowerCut, TraceEntry
+from storage.types import TopicPartition
+
+PARTITION = TopicPartition("t", 0)
+EXPANSION = IsrChangeProposed(
+    partition=PARTITION,
+    leader_epoch=3,
+    partition_epoch=5,
+    isr=(1, 2),
+    leaving=(),
+    joining=(2,),
+    high_watermark=7,
+    log_end_offset=7,
+    lag=0,
+)
+REFUSED = IsrChangeRefused(
+    partition=PARTITION, leader_epoch=3, partition_epoch=5, error="INVALID_UPDATE_VERSION"
+)
+EXPANDED = IsrChanged(
+    partition=PARTITION, leader_epoch=3, partition_epoch=6, isr=(1, 2), previous_isr=(1,)
+)
+ALONE = IsrChanged(
+    partition=PARTITION, leader_epoch=3, partition_epoch=6, isr=(1,), previous_isr=(1, 2)
+)
+ELECTED = LeaderElected(partition=PARTITION, leader=2, leader_epoch=4, isr=(2,), cause="clean")
+LEADS = BecameLeader(
+    partition=PARTITION, leader_epoch=3, leader_epoch_start_offset=0, high_watermark=0
+)
+FOLLOWS = BecameFollower(partition=PARTITION, leader=2, leader_epoch=4, log_end_offset=7)
+B1_STARTED = BrokerStarted(broker=1, host="b1", port=9092)
+B1_STARTS, B1_KILLED = NodeStarted(node="b1", incarnation=1), NodeKilled(node="b1")
+
+
+def cut(start: int, *, epoch: int = 4) -> LogTruncated:
+    return LogTruncated(
+        partition=PARTITION,
+        from_offset=9,
+        to_offset=start,
+        high_watermark=0,
+        cause="diverging epoch",
+        leader_epoch=epoch,
+    )
+
+
+@pytest.mark.parametrize(
+    ("events", "reached"),
+    [
+        ([EXPANSION, ELECTED], ["elected while an ISR expansion was pending"]),
+        ([EXPANSION, EXPANDED, ELECTED], []),
+        ([EXPANSION, REFUSED, ELECTED], ["an ISR change was refused"]),
+        (
+            [EXPANSION, NodeKilled(node="c"), ELECTED],
+            ["the controller died while an ISR change was pending"],
+        ),
+        ([EXPANSION, EXPANDED, PowerCut(node="c")], []),
+        ([ALONE], ["the ISR shrank to one"]),
+        ([LEADS, FOLLOWS], ["a leader that lived was deposed"]),
+        ([LEADS, B1_KILLED, FOLLOWS], []),
+        ([B1_STARTS, B1_KILLED], ["a broker died before it was up"]),
+        ([B1_STARTS, B1_STARTED, NodeStopped(node="b1")], []),
+        ([cut(5)], ["a log was cut where it diverged"]),
+        ([cut(5), cut(3)], ["a log was cut where it diverged", "cut twice in one epoch"]),
+        ([cut(5), cut(3, epoch=5)], ["a log was cut where it diverged"]),
+        ([cut(20)], ["a log began anew, out of range"]),
+    ],
+)
+def test_a_situation_is_told_from_its_events(events: list[Event], reached: list[str]) -> None:
+    entries = [TraceEntry(float(at), "b1", event) for at, event in enumerate(events)]
+    assert sorted(markers_of(entries)) == sorted(reached)
+
+
+def test_the_swarm_counts_runs_and_fails_where_all_is_to_be_reached_and_is_not() -> None:
+    asked = ["swarm", "--seeds", "1", "--jobs", "1"]
+    told = CliRunner().invoke(command, asked)
+    assert told.exit_code == 0, told.output
+    counts = re.findall(r"^ +(\d+)  (.*)$", told.output, re.MULTILINE)
+    assert [marker for _, marker in counts] == [*MARKERS, *SELDOM]
+    assert {"0", "1"} == {runs for runs, _ in counts}
+    assert CliRunner().invoke(command, [*asked, "--reach-all"]).exit_code == 1
