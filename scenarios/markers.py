@@ -53,15 +53,18 @@ MARKERS = (
     "a log was cut where it diverged",
     "a log began anew, out of range",
     "a log was recovered with a cut",
-    "a session was evicted",
     "refused with NOT_ENOUGH_REPLICAS",
     "a broker died before it was up",
     "a log directory failed",
     "a disk was replaced",
     "segments were deleted",
 )
-SELDOM = ("cut twice in one epoch", "refused with NOT_ENOUGH_REPLICAS_AFTER_APPEND")
-"""Counted, and not waited for: both take several rare things at once."""
+SELDOM = (
+    "cut twice in one epoch",
+    "refused with NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    "a session was evicted",  # once it has been idle for two minutes, longer than most runs
+)
+"""Counted, and not waited for: 150 runs came by none of them."""
 
 _REFUSAL = re.compile(r"\bNOT_ENOUGH_REPLICAS\w*")
 _ELECTIONS = {
