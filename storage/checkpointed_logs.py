@@ -58,7 +58,11 @@ class CheckpointedLogs:
         return list(self._logs.values())
 
     def logs_in(self, directory: LogDirectory) -> list[Log]:
-        return [log for each, log in self._logs.items() if self._home[each] is directory]
+        return [
+            log
+            for topic_partition, log in list(self._logs.items())
+            if self._home.get(topic_partition) is directory
+        ]
 
     # Checkpoints.
 
@@ -76,7 +80,7 @@ class CheckpointedLogs:
         for directory in self._live():
             offsets = {
                 log.topic_partition: high_watermarks[log.topic_partition]
-                for log in self._logs_in(directory)
+                for log in self.logs_in(directory)
                 if log.topic_partition in high_watermarks
             }
             self._checkpointing(directory, partial(_write_high_watermarks, offsets=offsets))
@@ -123,15 +127,15 @@ class CheckpointedLogs:
         return self._fail_directory(directory, error)
 
     def _recovery_points(self, directory: LogDirectory) -> dict[TopicPartition, Offset]:
-        return {log.topic_partition: log.recovery_point for log in self._logs_in(directory)}
+        return {log.topic_partition: log.recovery_point for log in self.logs_in(directory)}
 
     def _all_log_starts(self, directory: LogDirectory) -> dict[TopicPartition, Offset]:
-        return {log.topic_partition: log.log_start_offset for log in self._logs_in(directory)}
+        return {log.topic_partition: log.log_start_offset for log in self.logs_in(directory)}
 
     def _log_starts(self, directory: LogDirectory) -> dict[TopicPartition, Offset]:
         return {
             log.topic_partition: log.log_start_offset
-            for log in self._logs_in(directory)
+            for log in self.logs_in(directory)
             if log.log_start_offset > log.segments[0].base_offset
         }
 
@@ -165,19 +169,12 @@ class CheckpointedLogs:
         return [directory for directory in self.directories if directory.failure is None]
 
     def _online(self) -> list[tuple[Log, LogDirectory]]:
-        return [(log, directory) for directory in self._live() for log in self._logs_in(directory)]
-
-    def _logs_in(self, directory: LogDirectory) -> list[Log]:
-        return [
-            log
-            for topic_partition, log in list(self._logs.items())
-            if self._home.get(topic_partition) is directory
-        ]
+        return [(log, directory) for directory in self._live() for log in self.logs_in(directory)]
 
     def _fail_directory(self, directory: LogDirectory, error: OSError) -> KafkaStorageError:
         if directory.failure is None:
             directory.failure = error
-            for log in self._logs_in(directory):
+            for log in self.logs_in(directory):
                 log.fail(error)
             self.on_directory_failed(directory.path, error)
         return KafkaStorageError(f"{directory.path} is offline: {directory.failure}")

@@ -401,7 +401,7 @@ class LogManager(CheckpointedLogs):
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Sync and close everything; the marker last. Fit for a worker thread."""
         for directory in self._live():
-            for log in self._logs_in(directory):
+            for log in self.logs_in(directory):
                 if not log.failed:
                     self._closing(log)
         self.checkpoint_recovery_points()

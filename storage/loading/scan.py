@@ -62,10 +62,10 @@ class ScannedEpochs:
     latest: LeaderEpoch = NO_LEADER_EPOCH
 
     def see(self, epoch: LeaderEpoch, base_offset: Offset) -> None:
-        if epoch > self.latest:
-            self.latest = epoch
-            if self.cache is not None:
-                self.cache.assign(epoch, base_offset, flush=False)
+        assert epoch > self.latest, "an epoch is come across once"
+        self.latest = epoch
+        if self.cache is not None:
+            self.cache.assign(epoch, base_offset, flush=False)
 
 
 @attrs.frozen

@@ -110,3 +110,15 @@ def test_log_starts_are_those_of_the_checkpoint_where_it_can_be_read() -> None:
     assert log_start_offsets(disk, "/d") == {TopicPartition("t", 0): 7}
     put(disk, path, b"rubbish")
     assert log_start_offsets(disk, "/d") == {}
+
+
+def test_what_is_available_becomes_less_with_what_is_taken() -> None:
+    stream = BatchStream(three_segments(), DIRECTORY, chunk_size=200)
+    assert stream.head() is not None
+    before = stream.available
+    assert before == 200
+    stream.take(61)
+    assert stream.available == before - 61
+    stream.take(before - 61)
+    assert stream.available == 200, "the next chunk"
+    stream.close()

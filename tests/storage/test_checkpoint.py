@@ -203,6 +203,20 @@ def test_ids_survive_their_text(uuid: bytes) -> None:
     assert uuid_bytes(uuid_text(uuid)) == uuid
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("AAECAwQFBgcICQoLDA0O", id="15 bytes"),
+        pytest.param("AAECAwQFBgcICQoLDA0ODxAR", id="18 bytes"),
+        pytest.param("AAECAwQFBgcICQoLDA0ODx", id="bits after the last byte"),
+        pytest.param("AAECAwQFBgcICQoLDA0OD", id="half a byte"),
+    ],
+)
+def test_a_text_that_is_no_id_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        uuid_bytes(text)
+
+
 def test_meta_properties_survive_the_round_trip(tmp_path: Path) -> None:
     properties = MetaProperties(cluster_id="MkU3OEVBNTcwNTJENDM2Qg", node_id=3, directory_id="x")
     write_meta_properties(DISK, str(tmp_path), properties)

@@ -310,6 +310,15 @@ def test_a_file_is_read_in_pieces_of_any_size(batches: list[bytes], chunk_size: 
     assert rows(list(columnar.read(file, chunk_size=chunk_size))) == slowly(batches)
 
 
+@pytest.mark.parametrize("missing", [1, 100])
+def test_a_file_may_end_inside_of_a_batch(missing: int) -> None:
+    whole, torn = many_batches(random.Random(5), 1, 20)[0], encode_batch([Record(value=bytes(200))])
+    disk = FaultyFileSystem(random.Random(1))
+    file = disk.open("/0.log", create=True)
+    file.write(0, whole + torn[:-missing])
+    assert rows(list(columnar.read(file))) == slowly([whole])
+
+
 def test_damage_in_a_file_has_a_place() -> None:
     batches = many_batches(random.Random(5), 6, 20)
     disk = FaultyFileSystem(random.Random(1))

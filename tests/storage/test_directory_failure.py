@@ -15,7 +15,7 @@ from storage.errors import (
 )
 from storage.filesystem import FileSystem
 from storage.log import Log
-from storage.log_manager import LogManager
+from storage.log_manager import LoadJob, LogManager
 from storage.testing import Fault, FaultyFile, FaultyFileSystem
 from storage.types import TopicPartition
 from tests.storage.logs import contents, fill, lead, new_disk, small_config
@@ -210,6 +210,55 @@ def test_what_goes_wrong_while_loading(wrong: Exception, escapes: bool) -> None:
     again = manager(system)
     assert not again.clean, "the marker counted once"
     assert sorted(log.topic_partition for log in again.logs()) == [T0, T1]
+
+
+class InterruptedFileSystem(FaultyFileSystem):
+    """Cannot list t-1, and lets another thread's work be done when t-0 is listed."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    def list_directory(self, path: str) -> list[str]:
+        meanwhile = self.meanwhile
+        if meanwhile is not None and path == "/d/t-0":
+            self.meanwhile = None
+            meanwhile()
+        if path == "/d/t-1":
+            raise OSError(errno.EIO, "a disk")
+        return super().list_directory(path)
+
+
+def three_jobs() -> tuple[InterruptedFileSystem, LogManager, list[LoadJob]]:
+    """What loads t-0, t-1 and t-2 of one directory; t-1 cannot be read."""
+    system = new_disk()
+    logs = manager(system, "/d")
+    for partition in range(3):
+        fill(logs.get_or_create(TopicPartition("t", partition)), 10)
+    logs.close_uncleanly()
+    system.detach()
+    odd = InterruptedFileSystem(system.disk.chance, disk=system.disk)
+    logs = LogManager(odd, ("/d",), node_id=1, config=small_config())
+    (jobs,) = logs.find_logs()
+    return odd, logs, jobs
+
+
+def test_no_more_is_loaded_from_a_directory_that_has_failed() -> None:
+    _, logs, jobs = three_jobs()
+    for job in jobs:
+        job()
+    assert [log.topic_partition for log in logs.logs()] == [T0]
+    with pytest.raises(KafkaStorageError, match="no log directory can be used"):
+        logs.all_loaded()
+
+
+def test_a_log_whose_directory_fails_while_it_loads_has_failed_too() -> None:
+    odd, logs, (first, second, _) = three_jobs()
+    odd.meanwhile = second
+    first()
+    log = logs.get(T0)
+    assert log is not None
+    assert log.failed
+    with pytest.raises(KafkaStorageError):
+        lead(log)
 
 
 # Whose directories they are, and what is missing from them.

@@ -575,6 +575,7 @@ def test_arrow_goes_over_damage_too() -> None:
         damage = [item for item in found if isinstance(item, Damage | InvalidBytes)]
         assert damage[0] == Damage("/d/gone.log", 0, damage[0].reason)  # type: ignore[union-attr]
         assert damage[-1] == InvalidBytes(LOG, len(data), 4)
+        assert str(damage[-1]) == f"{LOG}, byte {len(data)}: 4 bytes after the last batch"
     (records,) = (
         item
         for item in arrow.arrow_records(disk, [LOG])

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from storage.errors import LogDirectoryLockedError
+from storage.filesystem import Space
 from storage.testing import DetachedError, DiskCosts, Fate, Fault, FaultyFileSystem
 
 
@@ -362,3 +363,15 @@ def test_every_change_of_a_files_length_may_fail(disk: FaultyFileSystem, operati
     assert file.size() == 3
     with pytest.raises(OSError, match="reading only"):
         disk.open_for_reading("/d/f").truncate(0)
+
+
+def test_a_disk_says_how_much_room_is_left_on_it(disk: FaultyFileSystem) -> None:
+    put(disk, "/d/f", bytes(80))
+    unbounded = disk.space("/d")
+    assert unbounded.total_bytes - unbounded.usable_bytes == 80
+    disk.disk.capacity = 100
+    assert disk.space("/d") == Space(total_bytes=100, usable_bytes=20)
+    disk.disk.capacity = 50  # as when somebody else has taken the rest
+    assert disk.space("/d").usable_bytes == 0
+    with pytest.raises(FileNotFoundError):
+        disk.space("/missing")

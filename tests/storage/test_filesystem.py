@@ -127,3 +127,11 @@ def test_a_real_disk_charges_its_costs_itself(tmp_path: Path) -> None:
     system = OsFileSystem()
     system.sync_directory(str(tmp_path))
     assert system.take_cost() == 0.0
+
+
+def test_a_real_file_may_be_told_when_it_was_modified(tmp_path: Path) -> None:
+    system, path = OsFileSystem(), tmp_path / "f"
+    path.touch()
+    system.set_modified_ms(str(path), 1_600_000_000_123)
+    assert system.modified_ms(str(path)) == 1_600_000_000_123
+    assert path.stat().st_mtime_ns == 1_600_000_000_123_000_000

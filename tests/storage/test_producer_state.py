@@ -309,6 +309,13 @@ def test_a_snapshot_is_in_kafkas_bytes() -> None:
     assert decode_snapshot(expected) == [state]
 
 
+@pytest.mark.parametrize("count", [0, 2, -1])
+def test_a_snapshot_of_another_count_than_it_says_is_corrupt(count: int) -> None:
+    body = struct.pack(">i", count) + encode_snapshot([ProducerState(7, 1, 3, 1001)])[10:]
+    with pytest.raises(CorruptRecordError, match=f"of {count} entries"):
+        decode_snapshot(struct.pack(">hI", 1, crc32c.crc32c(body)) + body)
+
+
 def test_a_snapshot_is_named_by_its_offset(manager: ProducerStateManager) -> None:
     manager.update(header(104, 0))
     assert manager.take_snapshot() == 105

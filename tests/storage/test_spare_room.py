@@ -7,7 +7,7 @@ import pytest
 from storage.batch_stream import BatchStream, DamagedLogError
 from storage.checkpoint import write_clean_shutdown
 from storage.dump import dump, is_damage
-from storage.dump.entries import BatchEntry, InvalidBytes, SpareRoom
+from storage.dump.entries import BatchEntry, Damage, InvalidBytes, SpareRoom
 from storage.dump.text import TextOptions, line
 from storage.filesystem import FileSystem
 from storage.log import Log
@@ -81,6 +81,17 @@ def test_a_dump_says_so_once_and_finds_nothing_wrong() -> None:
     log.close()
     entries = list(dump(disk, [DIRECTORY]))
     assert not [each for each in entries if isinstance(each, SpareRoom) or is_damage(each)]
+
+
+def test_a_dump_as_arrow_has_no_row_for_it() -> None:
+    pytest.importorskip("pyarrow", reason="the Arrow extra is not installed: understudy[arrow]")
+    from storage.dump.arrow import arrow_batches
+
+    disk = new_disk()
+    path = last_file(live_log(disk))
+    (rows,) = arrow_batches(disk, [path])
+    assert not isinstance(rows, Damage | InvalidBytes)
+    assert rows.num_rows == as_a_file(disk, path) > 0
 
 
 @pytest.mark.parametrize("behind", ["a later segment", "a clean shutdown", "a byte that is none"])

@@ -1,6 +1,7 @@
 """What is read of a log's files to answer a time: index entries, and one segment's batches."""
 
 import random
+import struct
 
 import pytest
 
@@ -8,7 +9,7 @@ from storage.config import LogConfig
 from storage.log import Log
 from storage.testing import FaultyFileSystem
 from storage.testing.disk import Fault
-from tests.storage.logs import batch, joined, open_log
+from tests.storage.logs import batch, joined, new_disk, open_log
 
 SEGMENTS, EACH, STEP_MS = 1000, 3, 10
 ONE = len(batch())
@@ -75,3 +76,17 @@ def test_the_youngest_record_is_read_where_it_lies(log: Log) -> None:
     last = SEGMENTS * EACH - 1
     assert log.offset_of_max_timestamp() == (last * STEP_MS, last, 0)
     assert system.looked_at == {f"/d/t-0/{last - last % EACH:020d}.log"}
+
+
+def test_a_largest_timestamp_that_only_the_index_knows_is_no_records() -> None:
+    system = new_disk()
+    log = open_log(system)
+    for at in range(3):
+        log.append_as_follower(batch(at=at, epoch=0, timestamp=1000 + at))
+    log.close()
+    index = system.open("/d/t-0/00000000000000000000.timeindex")
+    index.write(index.size() - 12, struct.pack(">qi", 5000, 2))
+    log = open_log(system, clean=True, recovery_point=3)
+    assert log.recovery.clean
+    assert log.offset_of_max_timestamp() is None
+    assert log.offset_for_timestamp(1001) == (1001, 1, 0)

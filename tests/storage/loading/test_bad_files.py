@@ -469,3 +469,18 @@ def test_an_index_that_is_gone_under_a_marker_changes_no_epoch() -> None:
     assert log.recovery.segments_recovered == 1
     assert log.leader_epoch_cache.entries == epochs
     assert offsets(contents(log)) == list(range(RECORDS))
+
+
+def test_an_index_that_leads_to_later_offsets_is_made_again() -> None:
+    system = new_disk()
+    log = open_log(system)
+    for at in range(5):
+        log.append_as_follower(batch(at=at, epoch=3))
+    size = log.size
+    log.close()
+    put(system, path(0, ".index"), struct.pack(">ii", 1, 4 * size // 5))
+    log = open_log(system, clean=True, recovery_point=5)
+    assert [each.cause for each in log.recovery.repairs] == [
+        "read again: offset 4 lies outside 0 to 1"
+    ]
+    assert offsets(contents(log)) == list(range(5))

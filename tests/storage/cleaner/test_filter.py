@@ -1,0 +1,68 @@
+"""Where the records of a batch are, against the decoder of records; and records that lie."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from storage.cleaner.filter import places
+from storage.errors import CorruptRecordError
+from storage.record_batch import HEADER_SIZE
+from storage.records import Record, decode_batch, encode_batch
+from storage.varint import varint
+
+# Both sides of numbers of one byte and of two.
+sizes = st.sampled_from([0, 1, 63, 64, 200, 8191, 8192])
+maybe_bytes = st.none() | sizes.map(bytes)
+records = st.builds(
+    lambda timestamp, step, key, value: (step, Record(timestamp=timestamp, key=key, value=value)),
+    st.integers(0, 2**62),
+    st.sampled_from([1, 63, 64, 9000]),
+    maybe_bytes,
+    maybe_bytes,
+)
+RECORD = encode_batch([Record(timestamp=0, key=b"key", value=b"value")])[HEADER_SIZE:]
+
+
+@given(st.lists(records, min_size=1, max_size=6))
+def test_the_places_say_what_the_records_say(content: list[tuple[int, Record]]) -> None:
+    offset, spread = 0, []
+    for step, record in content:
+        spread.append(record._replace(offset=offset))
+        offset += step
+    batch = encode_batch(spread)
+    base, data, following = spread[0].timestamp, batch[HEADER_SIZE:], 0
+    found = list(places(data, len(spread)))
+    assert [
+        (base + timestamp_delta, offset_delta, key, has_value)
+        for _, _, _, timestamp_delta, offset_delta, key, has_value in found
+    ] == [
+        (record.timestamp, record.offset, record.key, record.value is not None)
+        for record in decode_batch(batch)
+    ]
+    for begin, rest, end, *_ in found:
+        assert begin == following < rest < end
+        following = end
+    assert following == len(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "count", "reason"),
+    [
+        pytest.param(RECORD[:-1], 1, "a record of 14 bytes at byte 0 of 14", id="cut off"),
+        pytest.param(b"\0" + RECORD, 2, "a record of 0 bytes at byte 0", id="empty"),
+        pytest.param(varint(-5) + RECORD[1:], 1, "a record of -5 bytes", id="a negative length"),
+        pytest.param(varint(2**30) + RECORD, 1, "a record of 1073741824 bytes", id="a gigabyte"),
+        pytest.param(
+            b"\x0c\0\0\0\x14" + bytes(2) + RECORD,
+            2,
+            "a key of 10 bytes in a record of 6",
+            id="a key past its record",
+        ),
+        pytest.param(RECORD * 2, 3, "fewer than the 3 records", id="more counted than there are"),
+        pytest.param(
+            RECORD * 2, 1, f"{len(RECORD)} bytes after the last", id="fewer counted than there are"
+        ),
+    ],
+)
+def test_records_that_lie_are_corrupt(data: bytes, count: int, reason: str) -> None:
+    with pytest.raises(CorruptRecordError, match=reason):
+        list(places(data, count))
