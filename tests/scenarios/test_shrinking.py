@@ -51,7 +51,6 @@ def test_a_failing_story_is_told_in_few_words(monkeypatch: pytest.MonkeyPatch) -
     [
         (mistakes.a_leader_commits_alone, 13, 8),
         (mistakes.nobody_joins_the_isr, 1, 8),
-        (mistakes.acks_all_waits_for_nobody, 14, 12),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
