@@ -115,8 +115,11 @@ def places(data: bytes, count: int) -> Iterator[RecordPlace]:  # noqa: PLR0912 -
                 key = data[position : position + key_length]
                 position += key_length
             value_length, position = read_varint(data, position)
-            if position > end:
-                raise CorruptRecordError(f"a key of {key_length} bytes in a record of {length}")
+            if position > end or position + value_length > end:
+                raise CorruptRecordError(
+                    f"a key of {key_length} and a value of {value_length} bytes"
+                    f" in a record of {length}"
+                )
             yield begin, rest, end, timestamp_delta, offset_delta, key, value_length >= 0
             position = end
     except IndexError as error:

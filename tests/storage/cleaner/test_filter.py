@@ -54,8 +54,14 @@ def test_the_places_say_what_the_records_say(content: list[tuple[int, Record]]) 
         pytest.param(
             b"\x0c\0\0\0\x14" + bytes(2) + RECORD,
             2,
-            "a key of 10 bytes in a record of 6",
+            r"a key of 10 and a value of -?\d+ bytes in a record of 6",
             id="a key past its record",
+        ),
+        pytest.param(
+            b"\x0c\0\0\0\x01\x14\0" + RECORD,
+            2,
+            "a key of -1 and a value of 10 bytes in a record of 6",
+            id="a value past its record",
         ),
         pytest.param(RECORD * 2, 3, "fewer than the 3 records", id="more counted than there are"),
         pytest.param(
