@@ -23,23 +23,33 @@ from replication.wire import (
     broker_registration,
     create_partitions,
     create_topics,
+    delete_groups,
     delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_groups,
     describe_log_dirs,
     describe_topic_partitions,
     elect_leaders,
     fetch,
     fetch_snapshot,
     find_coordinator,
+    heartbeat,
     incremental_alter_configs,
     init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
     list_offsets,
     list_partition_reassignments,
     metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sync_group,
 )
 
 
@@ -50,7 +60,15 @@ class ApiKey(enum.IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -61,10 +79,12 @@ class ApiKey(enum.IntEnum):
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
     ALTER_PARTITION = 56
     FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
@@ -113,13 +133,24 @@ def _api(
     )
 
 
+NEVER = 2**15
+"""The first flexible version of an API that has none."""
+
 # The numbers are the first and the last version, and the first flexible one.
 _APIS = (
     _api(produce, "Produce", 3, 11, 9, advertised=0),
     _api(fetch, "Fetch", 4, 17, 12),
     _api(list_offsets, "ListOffsets", 0, 9, 6),
     _api(metadata, "Metadata", 0, 13, 9),
+    _api(offset_commit, "OffsetCommit", 2, 9, 8),
+    _api(offset_fetch, "OffsetFetch", 1, 9, 6),
     _api(find_coordinator, "FindCoordinator", 0, 6, 3),
+    _api(join_group, "JoinGroup", 0, 9, 6),
+    _api(heartbeat, "Heartbeat", 0, 4, 4),
+    _api(leave_group, "LeaveGroup", 0, 5, 4),
+    _api(sync_group, "SyncGroup", 0, 5, 4),
+    _api(describe_groups, "DescribeGroups", 0, 6, 5),
+    _api(list_groups, "ListGroups", 0, 5, 3),
     _api(api_versions, "ApiVersions", 0, 4, 3),
     _api(create_topics, "CreateTopics", 2, 7, 5),
     _api(delete_topics, "DeleteTopics", 1, 6, 4),
@@ -130,10 +161,12 @@ _APIS = (
     _api(alter_configs, "AlterConfigs", 0, 2, 2),
     _api(describe_log_dirs, "DescribeLogDirs", 1, 5, 2),
     _api(create_partitions, "CreatePartitions", 0, 3, 2),
+    _api(delete_groups, "DeleteGroups", 0, 2, 2),
     _api(elect_leaders, "ElectLeaders", 0, 2, 2),
     _api(incremental_alter_configs, "IncrementalAlterConfigs", 0, 1, 1),
     _api(alter_partition_reassignments, "AlterPartitionReassignments", 0, 1, 0),
     _api(list_partition_reassignments, "ListPartitionReassignments", 0, 0, 0),
+    _api(offset_delete, "OffsetDelete", 0, 0, NEVER),
     _api(alter_partition, "AlterPartition", 2, 3, 0),
     _api(fetch_snapshot, "FetchSnapshot", 0, 1, 0),
     _api(describe_cluster, "DescribeCluster", 0, 2, 0),

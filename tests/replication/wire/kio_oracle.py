@@ -19,7 +19,7 @@ from typing import Any
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
-from kio.static.primitive import TZAware, i32Timedelta
+from kio.static.primitive import TZAware, i32Timedelta, i64Timedelta
 
 from replication.wire.apis import Api
 from replication.wire.schema import NO_ID, Field, Kind, fields_of
@@ -69,11 +69,15 @@ def _uuid(raw: bytes) -> uuid.UUID | None:
 PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),
     "string": STRINGS,
+    "bytes": st.binary(max_size=200),
     "records": st.binary(max_size=200),
     "uuid": st.none() | st.binary(min_size=16, max_size=16).map(_uuid),
     "error_code": st.sampled_from(list(ErrorCode)),
     "timedelta_i32": st.integers(*INTEGERS["int32"]).map(
         lambda number: i32Timedelta.parse(number * MILLISECOND)
+    ),
+    "timedelta_i64": st.integers(*INTEGERS["int32"]).map(
+        lambda number: i64Timedelta.parse(number * MILLISECOND)
     ),
     "datetime_i64": st.integers(0, 2**34).map(
         lambda seconds: TZAware.parse(EPOCH + dt.timedelta(seconds=seconds))

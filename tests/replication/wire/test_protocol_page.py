@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from replication.wire.apis import API, ApiKey
+from replication.wire.apis import API, NEVER, ApiKey
 
 PAGE = Path(__file__).parents[3] / "docs" / "protocol.md"
 
@@ -26,7 +26,7 @@ def test_the_page_lists_every_api_in_order_with_its_versions() -> None:
             api.request.__name__.removesuffix("Request"),
             str(int(api.key)),
             f"{api.min_version}-{api.max_version}",
-            str(api.first_flexible),
+            "never" if api.first_flexible == NEVER else str(api.first_flexible),
         )
         for api in sorted(API.values(), key=lambda api: api.key)
     ]

@@ -1,0 +1,22 @@
+"""DeleteGroups (KIP-229): groups without members go, and their offsets with them."""
+
+import attrs
+
+from replication.wire.schema import Kind, array, int16, int32, string
+
+
+@attrs.define(kw_only=True)
+class DeleteGroupsRequest:
+    groups_names: list[str] = array(Kind.STRING)
+
+
+@attrs.define(kw_only=True)
+class DeletedGroup:
+    group_id: str = string()
+    error_code: int = int16()
+
+
+@attrs.define(kw_only=True)
+class DeleteGroupsResponse:
+    throttle_time_ms: int = int32()
+    results: list[DeletedGroup] = array(DeletedGroup)

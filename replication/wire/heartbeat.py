@@ -1,0 +1,19 @@
+"""Heartbeat (KIP-345): a member is alive, and hears whether the group is on the move."""
+
+import attrs
+
+from replication.wire.schema import int16, int32, string
+
+
+@attrs.define(kw_only=True)
+class HeartbeatRequest:
+    group_id: str = string()
+    generation_id: int = int32()
+    member_id: str = string()
+    group_instance_id: str | None = string("3+", nullable="3+", default=None)
+
+
+@attrs.define(kw_only=True)
+class HeartbeatResponse:
+    throttle_time_ms: int = int32("1+")
+    error_code: int = int16()

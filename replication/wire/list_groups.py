@@ -1,0 +1,26 @@
+"""ListGroups (KIP-518, 848): the groups that this broker looks after."""
+
+import attrs
+
+from replication.wire.schema import Kind, array, int16, int32, string
+
+
+@attrs.define(kw_only=True)
+class ListGroupsRequest:
+    states_filter: list[str] = array(Kind.STRING, "4+")
+    types_filter: list[str] = array(Kind.STRING, "5+")
+
+
+@attrs.define(kw_only=True)
+class ListedGroup:
+    group_id: str = string()
+    protocol_type: str = string()
+    group_state: str = string("4+")
+    group_type: str = string("5+")
+
+
+@attrs.define(kw_only=True)
+class ListGroupsResponse:
+    throttle_time_ms: int = int32("1+")
+    error_code: int = int16()
+    groups: list[ListedGroup] = array(ListedGroup)

@@ -1,0 +1,51 @@
+"""OffsetCommit (KIP-98, 211, 320, 345, 848): how far a group has read.
+
+A generation below 0 and no member id commit for a group that nobody has joined: whoever
+assigns partitions by hand.
+"""
+
+import attrs
+
+from replication.wire.schema import array, int16, int32, int64, string
+
+
+@attrs.define(kw_only=True)
+class OffsetCommitPartition:
+    partition_index: int = int32()
+    committed_offset: int = int64()
+    committed_leader_epoch: int = int32("6+", default=-1)
+    committed_metadata: str | None = string(nullable="2+")
+
+
+@attrs.define(kw_only=True)
+class OffsetCommitTopic:
+    name: str = string()
+    partitions: list[OffsetCommitPartition] = array(OffsetCommitPartition)
+
+
+@attrs.define(kw_only=True)
+class OffsetCommitRequest:
+    group_id: str = string()
+    generation_id_or_member_epoch: int = int32(default=-1)
+    member_id: str = string()
+    group_instance_id: str | None = string("7+", nullable="7+", default=None)
+    retention_time_ms: int = int64("2-4", default=-1)
+    topics: list[OffsetCommitTopic] = array(OffsetCommitTopic)
+
+
+@attrs.define(kw_only=True)
+class OffsetCommitResponsePartition:
+    partition_index: int = int32()
+    error_code: int = int16()
+
+
+@attrs.define(kw_only=True)
+class OffsetCommitResponseTopic:
+    name: str = string()
+    partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
+
+
+@attrs.define(kw_only=True)
+class OffsetCommitResponse:
+    throttle_time_ms: int = int32("3+")
+    topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)
