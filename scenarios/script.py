@@ -1,7 +1,7 @@
 """Stories as text files: commands, a line of four dashes, and the answer.
 
     # A title.
-    # shows: S65            the scenarios it tells (docs/simulation.md has a table)
+    # shows: S65            the scenarios it tells (docs/stories.md lists them)
     # rules: KIP-101        what decides how it ends
     # seed: 17              where it is not told in world 1
 
