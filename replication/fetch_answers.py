@@ -5,7 +5,7 @@
     bytes that are not sound    fetched again after a while
     a divergence                left for the truncator
     OFFSET_OUT_OF_RANGE         left for the truncator, which has to ask the leader
-    FENCED_LEADER_EPOCH         given up, unless we have moved on since
+    FENCED_LEADER_EPOCH         given up until newer metadata comes
     anything else               asked again after a while
 
 Nothing here is awaited, for the records lie in a receive buffer that the next answer will
@@ -64,7 +64,8 @@ class AnswerProcessor:
         answers: Mapping[TopicPartition, PartitionData],
     ) -> Aftermath:
         """Append what came. Skips whatever is not where the request said: removed, added
-        again, truncated or delayed in the meantime.
+        again, truncated or delayed in the meantime; or followed in another reign, of which
+        neither records nor a divergence of the former one say anything (KAFKA-18991).
         """
         aftermath = Aftermath()
         now = self.partitions.clock.now()
@@ -74,16 +75,16 @@ class AnswerProcessor:
                 state is not None
                 and asked is not None
                 and state.fetch_offset == asked.fetch_offset
+                and state.current_leader_epoch == asked.current_leader_epoch
                 and state.is_ready_for_fetch(now)
             ):
-                self._process_answer(tp, state, asked, data, aftermath)
+                self._process_answer(tp, state, data, aftermath)
         return aftermath
 
     def _process_answer(
         self,
         tp: TopicPartition,
         state: PartitionFetchState,
-        asked: WantedPartition,
         data: PartitionData,
         aftermath: Aftermath,
     ) -> None:
@@ -97,8 +98,7 @@ class AnswerProcessor:
             case ErrorCode.OFFSET_OUT_OF_RANGE:
                 aftermath.out_of_range[tp] = state
             case ErrorCode.FENCED_LEADER_EPOCH:
-                if self.partitions.on_fenced(tp, asked.current_leader_epoch):
-                    aftermath.errors.append(tp)
+                self.partitions.on_fenced(tp, state.current_leader_epoch)
             case _:
                 # A leader that has not heard of us, or of itself, yet; one that has moved; a
                 # broken disk over there: all of it may be different after a while.

@@ -42,6 +42,26 @@ async def test_an_answer_to_a_partition_that_moved_meanwhile_is_skipped(
     assert not it.bugs
 
 
+async def test_a_divergence_of_a_former_reign_cuts_nothing(autojump_clock: MockClock) -> None:
+    """The follower has led meanwhile, and what it had then is committed now (KAFKA-18991)."""
+    it = following()
+    led = it.follow(
+        local=drawn((0, 0, 1), (1, 2, 3)), leader=drawn((0, 0, 1), (2, 2, 5)), leader_epoch=2
+    )
+
+    def two_reigns_pass(_tp: TopicPartition, data: PartitionData) -> None:
+        it.leader.change_data = lambda _tp, _data: None
+        assert data.diverging_epoch.end_offset == 2
+        led.log, led.epoch = committed((0, 0, 1), (1, 2, 3)), 4
+        it.local().high_watermark = 4
+        it.add(T0, 4)
+
+    it.leader.change_data = two_reigns_pass
+    await it.work()
+    assert it.local().log_end_offset == 4
+    assert it.alike()
+
+
 @pytest.mark.parametrize(
     "error",
     [
