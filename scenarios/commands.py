@@ -5,6 +5,8 @@
     produce t-0 acks=1 one two                  one batch, and what it was told
     produce t-0 acks=all three &                the same, without waiting for the answer
     produce t-0 acks=1 to=b1 four               to a broker that does not lead, or no longer
+    produce t-0 as=p1 five                      from an idempotent producer of that name
+    again five                                  that batch once more; `&` and to= as above
     answers                                     what those were told
     run 500ms                                   let time pass
 
@@ -14,6 +16,7 @@
     kill b1        power-cut b1     stop b1 (in good order)      start b1 (or: start b1 &)
     pause b1       resume b1        cut b1 b2 b3 (b1 from both)   heal
     mute b1 b2 (b2 no longer hears b1)        slow b1 disk=500ms network=200ms
+    hold b1 c ALTER_PARTITION                 mute b1 to c, where it is asked for that
     wipe b1   image b1 old   restore b1 old   swap b2 b3      disks, while their nodes are down
     lie b1    fail b1 write names=*.log error=ENOSPC   rot b1 t-0 17   jump b1 600s
     recover                         heal, resume and speed up all, start whoever is down
@@ -42,7 +45,7 @@ import attrs
 from replication.events import Event
 from replication.partition import PartitionSnapshot
 from replication.reassignment import is_reassigned
-from scenarios import disks, faults, promises, requests
+from scenarios import disks, faults, producing, promises, requests
 from scenarios.arguments import (
     Options,
     Words,
@@ -57,17 +60,14 @@ from scenarios.arguments import (
 )
 from scenarios.drawing import batches_of, draw
 from scenarios.script import ScriptError
-from scenarios.simulation.client import Acked, NoAnswer, Refused, SentBatch
-from scenarios.simulation.cluster import BROKER_PORT, node_name, partition_directory
+from scenarios.simulation.cluster import node_name, partition_directory
 from scenarios.simulation.ledger import loss_ledger
 from scenarios.stage import Stage
 from storage.types import TopicPartition
 
 Command: TypeAlias = Callable[[Stage, Words, Options], Awaitable[list[str]]]
 
-PRODUCE_TIMEOUT_MS = 30_000
 EQUAL_SECONDS = 60.0
-_ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
 
 
 async def carry_out(stage: Stage, line: str) -> list[str]:
@@ -108,48 +108,6 @@ async def run(stage: Stage, words: Words, options: Options) -> list[str]:
     (duration,) = exactly(words, 1, options)
     await stage.cluster.clock.sleep(seconds_of(duration))
     return []
-
-
-# Producing.
-
-
-async def produce(stage: Stage, words: Words, options: Options) -> list[str]:
-    words, in_background = background(words)
-    where, *values = words or [""]
-    acks = _ACKS.get(options.pop("acks", "all"))
-    timeout_ms = number_of(options.pop("timeout.ms", str(PRODUCE_TIMEOUT_MS)))
-    broker = options.pop("to", None)
-    refuse_any([], options)
-    if acks is None or not values:
-        raise ScriptError("produce PARTITION acks=0|1|all VALUE...")
-    if broker is not None:
-        broker_id_of(stage, broker)
-    to = None if broker is None else (broker, BROKER_PORT)
-    batch = stage.new_batch(partition_of(where), tuple(values), acks)
-    if in_background:
-        stage.send_in_background(batch, timeout_ms=timeout_ms, to=to)
-        return []
-    await stage.client.send(batch, timeout_ms=timeout_ms, to=to)
-    return [_outcome(batch)]
-
-
-async def answers(stage: Stage, words: Words, options: Options) -> list[str]:
-    refuse_any(words, options)
-    return [_outcome(batch) for batch in await stage.answers()]
-
-
-def _outcome(batch: SentBatch) -> str:
-    values = " ".join(batch.values)
-    match batch.outcome:
-        case Acked(base_offset):
-            last = base_offset + len(batch.values) - 1
-            return f"{values}: acked at {base_offset}" + (f"-{last}" if last > base_offset else "")
-        case Refused(error):
-            return f"{values}: refused, {error.name}"
-        case NoAnswer(cause):
-            return f"{values}: no answer: {cause}"
-        case None:
-            return f"{values}: nothing yet"
 
 
 # Waiting.
@@ -309,8 +267,9 @@ async def verify(stage: Stage, words: Words, options: Options) -> list[str]:
 COMMANDS: Mapping[str, Command] = {
     "cluster": cluster,
     "topic": topic,
-    "produce": produce,
-    "answers": answers,
+    "produce": producing.produce,
+    "again": producing.again,
+    "answers": producing.answers,
     "run": run,
     "alter": requests.alter,
     "delete-topic": requests.delete_topic,
@@ -326,6 +285,7 @@ COMMANDS: Mapping[str, Command] = {
     "resume": faults.resume,
     "cut": faults.cut,
     "mute": faults.mute,
+    "hold": faults.hold,
     "heal": faults.heal,
     "slow": faults.slow,
     "wipe": disks.wipe,

@@ -5,16 +5,19 @@ never get there.
 """
 
 from replication.errors import UnderstudyError
+from replication.wire.apis import ApiKey
 from scenarios.arguments import (
     Options,
     Words,
     background,
+    exactly,
     nodes,
     refuse_any,
     running_nodes,
     seconds_of,
 )
 from scenarios.script import ScriptError
+from scenarios.simulation.client import CLIENT
 from scenarios.simulation.cluster import CONTROLLER
 from scenarios.stage import Stage
 from storage.errors import StorageError
@@ -82,6 +85,15 @@ async def mute(stage: Stage, words: Words, options: Options) -> list[str]:
     name, *others = nodes(stage, words, options)
     for other in others:
         stage.world.network.cut(name, other, one_way=True)
+    return []
+
+
+async def hold(stage: Stage, words: Words, options: Options) -> list[str]:
+    name, other, api = exactly(words, 3, options)
+    if api not in ApiKey.__members__:
+        raise ScriptError(f"there is no API {api!r}: FETCH is one")
+    nodes(stage, [node for node in (name, other) if node != CLIENT], {})
+    stage.world.network.hold(name, other, ApiKey[api])
     return []
 
 

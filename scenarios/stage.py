@@ -17,7 +17,14 @@ from replication.events import fan_out
 from scenarios.report.recording import Recording
 from scenarios.script import ScriptError
 from scenarios.simulation.checkers import Checkers
-from scenarios.simulation.client import CLIENT, Address, ReadRecord, SentBatch, StoryClient
+from scenarios.simulation.client import (
+    CLIENT,
+    Address,
+    ProducerSequence,
+    ReadRecord,
+    SentBatch,
+    StoryClient,
+)
 from scenarios.simulation.cluster import (
     BROKER_PORT,
     CONTROLLER,
@@ -29,6 +36,15 @@ from scenarios.simulation.world import World
 from storage.errors import StorageError
 from storage.testing.disk import Node
 from storage.types import TopicPartition
+
+
+@attrs.define(eq=False)
+class IdempotentProducer:
+    """What a producer counts, so that its batches are known again."""
+
+    producer_id: int
+    epoch: int = 0
+    next_sequences: dict[TopicPartition, int] = attrs.field(factory=dict)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -44,6 +60,7 @@ class Stage:
     """What was there when the ledger was last asked for."""
     images: dict[str, Node] = attrs.field(factory=dict, init=False)
     """Copies of disks, by the names that the story gave them."""
+    producers: dict[str, IdempotentProducer] = attrs.field(factory=dict, init=False)
     consumers: dict[TopicPartition, StoryConsumer] = attrs.field(factory=dict, init=False)
     trimmed: set[str] = attrs.field(factory=set, init=False)
     """Topics of which somebody wanted records to be gone."""
@@ -156,10 +173,31 @@ class Stage:
     def sent_to(self, partition: TopicPartition) -> list[SentBatch]:
         return [batch for batch in self.batches if batch.partition == partition]
 
+    async def put_in_sequence(
+        self, batch: SentBatch, name: str, *, epoch: int | None = None, sequence: int | None = None
+    ) -> None:
+        """As the next batch of the idempotent producer of that name, unless told otherwise."""
+        producer = self.producers.get(name)
+        if producer is None:
+            producer_id = await self.client.init_producer_id()
+            producer = self.producers[name] = IdempotentProducer(producer_id)
+        if epoch is not None and epoch != producer.epoch:
+            producer.epoch = epoch
+            producer.next_sequences.clear()
+        if sequence is None:
+            sequence = producer.next_sequences.get(batch.partition, 0)
+        producer.next_sequences[batch.partition] = sequence + len(batch.values)
+        batch.sequence = ProducerSequence(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=sequence,
+        )
+
     def send_in_background(
         self, batch: SentBatch, *, timeout_ms: int, to: Address | None = None
     ) -> None:
         assert self._background is not None, "a cluster's story has a background"
+        batch.outcome = None
         self._waiting.append(batch)
         self._background.start_soon(partial(self.client.send, batch, timeout_ms=timeout_ms, to=to))
 

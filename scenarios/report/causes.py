@@ -28,7 +28,7 @@ from replication.events import (
 )
 from scenarios.simulation.client import BatchAnswered
 from scenarios.simulation.cluster import node_name
-from scenarios.simulation.trace import LinkCut, LinkHealed, PowerCut
+from scenarios.simulation.trace import LinkCut, LinkHealed, LinkHeld, PowerCut
 
 ELECTIONS = {
     "clean": "the first live replica of the in-sync set leads: it has all that was committed",
@@ -167,6 +167,11 @@ def _(event: PowerCut) -> str:
 @cause.register
 def _(event: LinkCut) -> str:
     return f"nothing passes from {event.source} to {event.target}"
+
+
+@cause.register
+def _(event: LinkHeld) -> str:
+    return f"what {event.source} says to {event.target} about {event.api} does not arrive"
 
 
 @cause.register

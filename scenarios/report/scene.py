@@ -35,6 +35,7 @@ _MARKS: Mapping[type[events.Event], str] = {
     trace.PowerCut: FAULT,
     trace.NodePaused: FAULT,
     trace.LinkCut: FAULT,
+    trace.LinkHeld: FAULT,
     trace.ConnectionsReset: FAULT,
     events.LogDirectoryFailed: FAULT,
     events.PartitionFailed: FAULT,

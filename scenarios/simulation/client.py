@@ -4,9 +4,9 @@
     send            ask who leads ─> connect ─> Produce, once ─> Outcome
     read            ask who leads ─> connect ─> Fetch, as a consumer, to the high watermark
 
-Rule 1: a batch is sent once. What may have arrived is not sent again, so what becomes of it
-is the cluster's doing alone: acked, refused, or no answer. Whom to send it to is asked as
-often as need be.
+Rule 1: a batch is sent once, unless a story says otherwise: so what becomes of it is the
+cluster's doing alone: acked, refused, or no answer. Whom to send it to is asked as often as
+need be. Sent again it is the same batch, byte for byte.
 
 Rule 2: every batch goes over a connection of its own, so that one which waits for followers
 holds up no other.
@@ -31,6 +31,7 @@ from replication.wire.create_topics import (
     CreateTopicsRequest,
 )
 from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from replication.wire.init_producer_id import InitProducerIdRequest
 from replication.wire.list_offsets import (
     EARLIEST,
     ListOffsetsPartition,
@@ -57,6 +58,7 @@ CLIENT = "client"
 CREATE_TOPICS_VERSION = 7
 METADATA_VERSION = 12
 PRODUCE_VERSION = 11
+INIT_PRODUCER_ID_VERSION = 4
 LIST_OFFSETS_VERSION = 7
 FETCH_VERSION = 12  # the last that calls topics by their names
 
@@ -88,6 +90,15 @@ class NoAnswer:
 Outcome: TypeAlias = Acked | Refused | NoAnswer
 
 
+@attrs.frozen(kw_only=True)
+class ProducerSequence:
+    """By which a partition knows a batch that it has already (KIP-98)."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
 @attrs.define(eq=False)
 class SentBatch:
     """Records that were sent together, and what came of it; nothing yet, if None."""
@@ -96,6 +107,8 @@ class SentBatch:
     values: tuple[str, ...]
     acks: int
     outcome: Outcome | None = None
+    sequence: ProducerSequence | None = None
+    timestamp: int | None = None
     sent_at: float = 0.0
     answered_at: float = 0.0
 
@@ -183,9 +196,9 @@ class StoryClient:
         )
 
     async def _outcome(self, batch: SentBatch, timeout_ms: int, to: Address | None) -> Outcome:
-        timestamp = self.seams.clock.wall_ms()
-        records = [Record(timestamp=timestamp, value=value.encode()) for value in batch.values]
-        data = PartitionProduceData(index=batch.partition.partition, records=encode_batch(records))
+        if batch.timestamp is None:
+            batch.timestamp = self.seams.clock.wall_ms()
+        data = PartitionProduceData(index=batch.partition.partition, records=_encoded(batch))
         request = ProduceRequest(
             acks=batch.acks,
             timeout_ms=timeout_ms,
@@ -207,6 +220,20 @@ class StoryClient:
         if answer.error_code != ErrorCode.NONE:
             return Refused(ErrorCode.of(answer.error_code))
         return Acked(answer.base_offset)
+
+    async def init_producer_id(self) -> int:
+        """A producer id that nobody has had."""
+
+        async def ask(client: RpcClient) -> int:
+            answer = await client.call(
+                InitProducerIdRequest(), version=INIT_PRODUCER_ID_VERSION, timeout_ms=PATIENCE_MS
+            )
+            if answer.error_code != ErrorCode.NONE:
+                raise KafkaError(ErrorCode.of(answer.error_code), "an id for a producer")
+            producer_id: int = answer.producer_id
+            return producer_id
+
+        return await self.ask_somebody(ask)
 
     # Reading.
 
@@ -322,6 +349,20 @@ async def _metadata(client: RpcClient, partition: TopicPartition) -> MetadataRes
         request, version=METADATA_VERSION, timeout_ms=CONNECT_TIMEOUT_MS
     )
     return answer
+
+
+def _encoded(batch: SentBatch) -> bytes:
+    """What stands before a colon is also a record's key."""
+    assert batch.timestamp is not None, "a batch is made before it is sent"
+    records = [
+        Record(
+            timestamp=batch.timestamp,
+            key=value.partition(":")[0].encode() if ":" in value else None,
+            value=value.encode(),
+        )
+        for value in batch.values
+    ]
+    return encode_batch(records, **({} if batch.sequence is None else attrs.asdict(batch.sequence)))
 
 
 def _records(data: PartitionData) -> list[ReadRecord]:

@@ -1,7 +1,8 @@
 """Machines and the links between them.
 
 A link goes one way. It delays what it carries, by a least time and an exponentially
-distributed rest; it may be cut, alone or together with the one that leads back.
+distributed rest; it may be cut, alone or together with the one that leads back; and it may
+hold up the connections over which one API is asked for, while others pass.
 """
 
 import random
@@ -9,6 +10,7 @@ from collections.abc import Callable
 
 import attrs
 
+from replication.wire.apis import ApiKey
 from scenarios.simulation.clock import SimulatedClock
 
 Received = Callable[[memoryview, "Link"], None]
@@ -38,6 +40,7 @@ class Link:
     least_delay: float  # seconds
     mean_extra_delay: float
     cut: bool = False
+    held: set[ApiKey] = attrs.field(factory=set)
 
     @property
     def down(self) -> bool:

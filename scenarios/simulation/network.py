@@ -3,6 +3,7 @@
     transport(node)          the Transport that the node is handed
     cut(a, b)  heal(a, b)    nothing passes, either way or `one_way`; it waits, as TCP does
     isolate(node)            cut from everybody
+    hold(a, b, api)          what a says to b where that API is asked for waits, until heal
     set_delay(a, b)          from now on, both ways
     reset(a, b)              their connections are lost, both ends know
     power_off, power_on      no goodbye; who sends after the restart is told of it
@@ -26,10 +27,11 @@ import trio
 
 from replication.errors import PeerUnavailableError
 from replication.events import EventSink, ignore
+from replication.wire.apis import ApiKey
 from scenarios.simulation.clock import SimulatedClock
 from scenarios.simulation.links import Host, Link, Received
 from scenarios.simulation.streams import Pipe, SimulatedConnection, Tap
-from scenarios.simulation.trace import ConnectionsReset, LinkCut, LinkHealed
+from scenarios.simulation.trace import ConnectionsReset, LinkCut, LinkHealed, LinkHeld
 
 LOCAL = {"", "0.0.0.0", "::", "127.0.0.1", "::1", "localhost"}  # noqa: S104  names, not a bind
 FIRST_EPHEMERAL_PORT = 30_000
@@ -122,10 +124,18 @@ class SimulatedNetwork:
                 link.cut = True
                 self.sink(LinkCut(source=link.source.name, target=link.target.name))
 
+    def hold(self, a: str, b: str, api: ApiKey) -> None:
+        """As a cut from `a` to `b`, of the connections over which one asks the other for `api`."""
+        for link in self._between(a, b, one_way=True):
+            self._settle([link])
+            link.held.add(api)
+            self.sink(LinkHeld(source=a, target=b, api=api.name))
+
     def heal(self, a: str, b: str, *, one_way: bool = False) -> None:
         for link in self._between(a, b, one_way=one_way):
-            if link.cut:
+            if link.cut or link.held:
                 link.cut = False
+                link.held.clear()
                 self.sink(LinkHealed(source=link.source.name, target=link.target.name))
                 self._send_anew(link)
 
@@ -217,6 +227,7 @@ class SimulatedNetwork:
         other = SimulatedConnection(
             outgoing, incoming, f"{there.source.name}:{port}", self.on_received, self.tap
         )
+        here.asks = True
         if self.tap is not None:
             self.tap.opened(requests=outgoing, responses=incoming)
         here.other, other.other = other, here

@@ -12,7 +12,10 @@ arrived, and sleeps until the next chunk is due or something changes.
 Rule 3: closing tells the peer, behind the bytes already sent. A peer that cannot be told
 (the link is cut, the machine has lost its power) is left with half a connection.
 
-Rule 4: a pipe holds `WINDOW_BYTES` that were not yet received; then its sender waits.
+Rule 4: what a connection is for is what its client last asked over it. A link that holds up an
+API holds up such a connection, and all that is behind in it, until it heals.
+
+Rule 5: a pipe holds `WINDOW_BYTES` that were not yet received; then its sender waits.
 Bytes are copied on their way in, as a kernel would.
 """
 
@@ -49,6 +52,7 @@ class Pipe:
     link: Link
     held: int = 0
     end: End | None = None  # as far as the receiver can know
+    api: int | None = None  # what is asked for over its connection
     _on_their_way: deque[tuple[float, memoryview | End]] = attrs.field(factory=deque)
     _arrived: deque[memoryview] = attrs.field(factory=deque)
 
@@ -68,7 +72,7 @@ class Pipe:
                 self.end = chunk
 
     def next_arrival(self) -> float:
-        if self.link.down or not self._on_their_way:
+        if self.link.down or self.api in self.link.held or not self._on_their_way:
             return math.inf
         return self._on_their_way[0][0]
 
@@ -122,6 +126,8 @@ class SimulatedConnection:
     peer: str
     on_received: Received
     tap: Tap | None = None
+    asks: bool = False
+    """Whether it is the client's end."""
     other: "SimulatedConnection | None" = attrs.field(default=None, init=False)
     closed: bool = attrs.field(default=False, init=False)
     _changed: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
@@ -160,6 +166,8 @@ class SimulatedConnection:
     async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
         with self._whole_or_closed():
             await trio.lowlevel.checkpoint()
+            if self.asks:
+                self.incoming.api = self.outgoing.api = _api_key(buffers[0])
             for buffer in buffers:
                 await self._send(memoryview(buffer))
 
@@ -245,3 +253,8 @@ class SimulatedConnection:
             raise
         finally:
             self._sending = False
+
+
+def _api_key(request: Buffer) -> int:
+    """Of a request whose first bytes these are: length, API key, version."""
+    return int.from_bytes(memoryview(request)[4:6], "big")

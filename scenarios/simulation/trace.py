@@ -80,6 +80,16 @@ class LinkCut(Event):
 
 
 @attrs.frozen(kw_only=True)
+class LinkHeld(Event):
+    """Only where that API is asked for."""
+
+    name: ClassVar[str] = "link_held"
+    source: str
+    target: str
+    api: str
+
+
+@attrs.frozen(kw_only=True)
 class LinkHealed(Event):
     name: ClassVar[str] = "link_healed"
     source: str

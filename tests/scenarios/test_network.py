@@ -9,6 +9,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from replication.errors import PeerUnavailableError
 from replication.net.seams import Connection, Seams
+from replication.wire.apis import ApiKey
 from scenarios.simulation.streams import WINDOW_BYTES
 from scenarios.simulation.world import StuckError, World
 from storage.file_region import FileRegion
@@ -180,6 +181,32 @@ def test_a_link_cut_one_way_still_carries_the_other() -> None:
         assert scope.cancelled_caught
         world.network.heal_all()
         assert await receive(there, 12) == b"lost for now"
+
+    run(story)
+
+
+def test_what_is_held_up_is_one_api_in_one_direction() -> None:
+    def request(api: ApiKey) -> bytes:
+        return bytes(4) + api.to_bytes(2, "big") + bytes(2)
+
+    async def story(world: World) -> None:
+        a, b = world.node("a"), world.node("b")
+        asks, answers = await connect(a, b)
+        fetches, gives = await connect(a, b)
+        for connection, api in ((asks, ApiKey.ALTER_PARTITION), (fetches, ApiKey.FETCH)):
+            await connection.send_buffers([request(api)])
+        assert await receive(answers, 8) == request(ApiKey.ALTER_PARTITION)
+        world.network.hold("b", "a", ApiKey.ALTER_PARTITION)
+        await answers.send_buffers([b"yes"])
+        await gives.send_buffers([b"records"])
+        assert await receive(fetches, 7) == b"records"
+        await asks.send_buffers([request(ApiKey.ALTER_PARTITION)])
+        assert await receive(answers, 8) == request(ApiKey.ALTER_PARTITION)
+        with world.clock("a").move_on_after(50) as scope:
+            await receive(asks, 1)
+        assert scope.cancelled_caught
+        world.network.heal_all()
+        assert await receive(asks, 3) == b"yes"
 
     run(story)
 

@@ -69,6 +69,36 @@ def test_the_stories_are_listed() -> None:
     assert listed[0]["shows"]
 
 
+def test_a_batch_is_sent_again_as_what_it_was() -> None:
+    story = """
+cluster brokers=1
+topic t replicas=b1
+produce t-0 as=p1 one
+produce t-0 as=p1 two three
+again one
+produce t-0 as=p1 sequence=7 four
+produce t-0 as=p1 epoch=1 five
+produce t-0 six
+again six
+ledger t-0
+----
+c b1 are up
+t-0: b1 leads in epoch 0, isr b1
+one: acked at 0
+two three: acked at 1-2
+one: acked at 0
+four: refused, OUT_OF_ORDER_SEQUENCE_NUMBER
+five: acked at 3
+six: acked at 4
+six: acked at 5
+acked and committed  5  one two three five six
+acked and lost       0
+never acked          1  four
+duplicated           1  six
+"""
+    tell(parse(story)).check()
+
+
 @pytest.mark.parametrize(
     ("story", "complaint"),
     [
@@ -89,6 +119,9 @@ def test_the_stories_are_listed() -> None:
         ("cluster brokers=1\nproduce t-0 acks=2 one", "produce PARTITION acks="),
         ("cluster brokers=1\nproduce", "produce PARTITION acks="),
         ("cluster brokers=1\nproduce t-0 ack=all one", "does not take ack"),
+        ("cluster brokers=1\nproduce t-0 sequence=1 one", "epoch= and sequence= with as="),
+        ("cluster brokers=1\nagain one", "nobody has sent 'one'"),
+        ("cluster brokers=1\nhold b1 c DANCE", "there is no API 'DANCE'"),
         ("cluster brokers=1\nwait t-0", "wait leader, moved or equal"),
         ("cluster brokers=1\nwipe b1", "b1 is up: nobody takes its disk"),
         ("cluster brokers=1\nkill b1\nrestore b1 old", "there is no image 'old'"),
