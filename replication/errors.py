@@ -223,6 +223,11 @@ class KafkaError(UnderstudyError):
         self.code = code
         self.detail = message
 
+    @property
+    def retriable(self) -> bool:
+        """Whether asking again may help (RetriableException in Kafka)."""
+        return self.code.retriable
+
 
 class MetadataError(UnderstudyError):
     """A record of the metadata log that this version does not know, or that fits nothing."""

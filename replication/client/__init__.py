@@ -1,0 +1,15 @@
+"""A trio-native Kafka client, after the parts that readers of Kafka's know.
+
+    config  errors              Kafka's keys and Kafka's errors
+    backoff                     how long to wait before the next attempt
+    connection  requests        one connection, and what is asked over it
+    network_client  nodes       all connections: versions, back-off, time limits
+    cluster_view  metadata      who leads what, and keeping that fresh
+
+Everything that differs between two runs comes in through `replication.net.seams`, so a
+client runs over TCP and in the simulator alike. asyncio is nowhere.
+"""
+
+from replication.client.config import ClientConfig
+
+__all__ = ["ClientConfig"]

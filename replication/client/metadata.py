@@ -1,0 +1,219 @@
+"""Keeping the view of the cluster fresh (Metadata, NetworkClient.DefaultMetadataUpdater).
+
+    asked for: request_update()      a leader that is not one, a topic that is not known
+    or too old: metadata.max.age.ms
+         │
+         v   not before retry.backoff.ms, doubled with each failure in a row
+    the least loaded node ── Metadata ──> the view, and everybody who waits for it
+         │
+         └ none can be asked: the bootstrap servers again (KIP-899)
+
+Rule 1: one request at a time. What is asked for while one is under way is asked again, for
+the answer may be older than the question.
+
+Rule 2: an answer that is partly an error (a leader that is being elected, a topic that is
+being made) is taken in, and asked again after the back-off.
+
+Rule 3: which topics are asked for is the caller's to say, each time.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+
+import attrs
+import trio
+
+from replication.client.backoff import ExponentialBackoff
+from replication.client.cluster_view import ClusterView
+from replication.client.config import ClientConfig
+from replication.client.errors import (
+    NO_ANSWER,
+    InvalidTopicError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+)
+from replication.client.network_client import NetworkClient
+from replication.client.nodes import Node, bootstrap_node
+from replication.client.requests import ask
+from replication.errors import ErrorCode, KafkaError
+from replication.net.seams import NodeClock
+from replication.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+REBOOTSTRAP = "rebootstrap"
+
+
+@attrs.define(eq=False, kw_only=True)
+class Metadata:
+    """The view, and the task that keeps it; start `run` in a nursery."""
+
+    config: ClientConfig
+    network: NetworkClient
+    clock: NodeClock
+    chance: random.Random
+    topics_wanted: Callable[[], Sequence[str] | None] = lambda: ()
+    """Which topics to ask about; None for all of them."""
+    allow_auto_topic_creation: bool = False
+    view: ClusterView = attrs.field(factory=ClusterView)
+    last_error: Exception | None = attrs.field(init=False, default=None)
+    _bootstrap: tuple[Node, ...] = attrs.field(init=False)
+    _asking_bootstrap: bool = attrs.field(init=False, default=True)
+    _wanted: bool = attrs.field(init=False, default=False)
+    _failures: int = attrs.field(init=False, default=0)
+    _asked_at: float | None = attrs.field(init=False, default=None)
+    _backoff_ms: float = attrs.field(init=False, default=0.0)
+    _updated_at: float | None = attrs.field(init=False, default=None)
+    _trying_since: float | None = attrs.field(init=False, default=None)
+    _wake: trio.Event = attrs.field(init=False, factory=trio.Event)
+    _news: trio.Event = attrs.field(init=False, factory=trio.Event)
+
+    def __attrs_post_init__(self) -> None:
+        self._bootstrap = tuple(
+            bootstrap_node(index, each.host, each.port)
+            for index, each in enumerate(self.config.bootstrap_servers)
+        )
+
+    # -- asking for news
+
+    @property
+    def update_requested(self) -> bool:
+        return self._wanted
+
+    def request_update(self) -> None:
+        """The view is stale; a new one is asked for when the back-off allows."""
+        self._wanted = True
+        self._wake.set()
+
+    async def wait_for_news(self) -> None:
+        """Until the next answer, or the next failure to get one."""
+        await self._news.wait()
+
+    async def update(self, *, timeout_ms: float) -> None:
+        """A view that is newer than now; KafkaTimeoutError where none comes in time."""
+        self.request_update()
+        version = self.view.version
+        with self.clock.move_on_after(timeout_ms / 1000):
+            while self.view.version == version:
+                await self.wait_for_news()
+            return
+        raise KafkaTimeoutError(f"no metadata within {timeout_ms:.0f} ms") from self.last_error
+
+    def raise_for_topics(self, topics: Sequence[str] | None = None) -> None:
+        """What no waiting would mend: topics that may not be seen, or cannot be."""
+        named = None if topics is None else frozenset(topics)
+
+        def relevant(found: list[str]) -> list[str]:
+            return [name for name in found if named is None or name in named]
+
+        if unauthorized := relevant(self.view.unauthorized()):
+            raise TopicAuthorizationFailedError(unauthorized)
+        if invalid := relevant(self.view.invalid()):
+            raise InvalidTopicError(invalid)
+
+    # -- whom to ask
+
+    def nodes_to_ask(self) -> tuple[Node, ...]:
+        """Brokers that are known, or the bootstrap servers."""
+        known = tuple(self.view.nodes.values())
+        return self._bootstrap if self._asking_bootstrap or not known else known
+
+    def any_node(self) -> Node | None:
+        """One that could be asked anything now; None where all are in back-off."""
+        return self.network.least_loaded(self.nodes_to_ask())
+
+    def rebootstrap(self) -> None:
+        """Begin again with the servers that were configured."""
+        self._asking_bootstrap = True
+        self._trying_since = self.clock.now()
+
+    # -- the task
+
+    async def run(self) -> None:
+        """Ask whenever it is time, until cancelled."""
+        while True:
+            await self._until_due()
+            await self._ask_once()
+
+    async def _until_due(self) -> None:
+        while (wait_ms := self.due_in_ms()) > 0:
+            self._wake = trio.Event()
+            with self.clock.move_on_after(wait_ms / 1000):
+                await self._wake.wait()
+
+    def due_in_ms(self) -> float:
+        """How long until the next question (Metadata.timeToNextUpdate)."""
+        now = self.clock.now()
+        expired_in = 0.0
+        if self._updated_at is not None and not self._wanted:
+            expired_in = self._updated_at + self.config.metadata_max_age_ms / 1000 - now
+        allowed_in = 0.0
+        if self._asked_at is not None:
+            allowed_in = self._asked_at + self._backoff_ms / 1000 - now
+        return max(expired_in, allowed_in, 0) * 1000
+
+    async def _ask_once(self) -> None:
+        self._asked_at = self.clock.now()
+        if self._trying_since is None:
+            self._trying_since = self._asked_at
+        node = self._choose()
+        self._wanted = False
+        try:
+            self._take_in(await self._answer_of(node))
+        except (*NO_ANSWER, KafkaError) as error:
+            self._failed(error)
+        backoff = ExponentialBackoff(
+            first_ms=self.config.retry_backoff_ms, most_ms=self.config.retry_backoff_max_ms
+        )
+        # Kafka pauses after a success too: nobody may ask in a tight loop.
+        self._backoff_ms = backoff.wait_ms(max(self._failures, 1), self.chance)
+        self._asked_at = self.clock.now()
+        news, self._news = self._news, trio.Event()
+        news.set()
+
+    async def _answer_of(self, node: Node | None) -> MetadataResponse:
+        if node is None:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "every broker is in back-off")
+        response = await self.network.call(node, ask(self._request()))
+        assert isinstance(response, MetadataResponse)
+        return response
+
+    def _choose(self) -> Node | None:
+        node = self.any_node()
+        if self.config.metadata_recovery_strategy != REBOOTSTRAP or self._asking_bootstrap:
+            return node
+        trigger = self.config.metadata_recovery_rebootstrap_trigger_ms / 1000
+        assert self._trying_since is not None, "it is being tried"
+        if node is None or self.clock.now() >= self._trying_since + trigger:
+            self.rebootstrap()
+            return self.any_node()
+        return node
+
+    def _request(self) -> MetadataRequest:
+        topics = self.topics_wanted()
+        return MetadataRequest(
+            topics=None
+            if topics is None
+            else [MetadataRequestTopic(name=topic) for topic in topics],
+            allow_auto_topic_creation=self.allow_auto_topic_creation,
+        )
+
+    def _take_in(self, response: MetadataResponse) -> None:
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            self.rebootstrap()
+        if response.error_code != ErrorCode.NONE:
+            raise KafkaError(ErrorCode.of(response.error_code), "metadata")
+        if not response.brokers:
+            # A broker that has just begun knows of nobody, not even itself.
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "metadata without a broker")
+        wanted = self.topics_wanted()
+        again = self.view.update(response, retain=lambda topic: wanted is None or topic in wanted)
+        self._asking_bootstrap = False
+        self._trying_since = None
+        self._updated_at = self.clock.now()
+        self._failures = self._failures + 1 if again else 0
+        self._wanted = self._wanted or again
+        self.last_error = None
+
+    def _failed(self, error: Exception) -> None:
+        self.last_error = error
+        self._failures += 1
+        self._wanted = True

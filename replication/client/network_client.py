@@ -1,0 +1,193 @@
+"""All connections of one client (NetworkClient, ClusterConnectionStates).
+
+    no connection ── send ──> connecting ──> ready ──┐
+         ^                        │                  │ lost
+         └── backoff is over ── backing off <────────┘
+
+Rule 1: a connection is made when something is to be sent, and by nothing else. A node in
+back-off takes nothing: who asks is told at once, and pauses (`retry.backoff.ms`).
+
+Rule 2: the back-off of a node grows with each failure in a row, from `reconnect.backoff.ms`
+to its `.max.ms`, and is forgotten when a connection is ready.
+
+Rule 3: this holds no metadata. Whoever asks says which node, and where it is.
+
+    pending = client.send(node, ask(request))            at once; raises nothing
+    response = await client.call(node, ask(request))     the same, and waits
+"""
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+import trio
+
+from replication.client.backoff import ExponentialBackoff
+from replication.client.config import ClientConfig
+from replication.client.connection import BrokerConnection, ConnectionSettings, Versions
+from replication.client.nodes import Node
+from replication.client.requests import ClientRequest, PendingResponse
+from replication.errors import PeerUnavailableError
+from replication.net.framing import DEFAULT_MAX_FRAME_BYTES
+from replication.net.seams import NodeClock, Transport
+
+MAX_IN_FLIGHT = 100  # ConsumerNetworkClient's; producers take theirs from their configuration
+
+
+@attrs.define(eq=False)
+class _NodeState:
+    """What is remembered of a node between its connections."""
+
+    failures: int = 0
+    setup_failures: int = 0
+    retry_at: float = 0.0
+    connection: BrokerConnection | None = None
+    versions: Versions | None = None
+    last_error: Exception | None = None
+
+
+@attrs.define(eq=False, kw_only=True)
+class NetworkClient:
+    """Connections by node; their tasks are in `nursery`, and `close` ends them."""
+
+    config: ClientConfig
+    transport: Transport
+    clock: NodeClock
+    chance: random.Random
+    nursery: trio.Nursery
+    max_in_flight: int = MAX_IN_FLIGHT
+    max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
+    _closed: bool = attrs.field(init=False, default=False)
+    _nodes: dict[int, _NodeState] = attrs.field(init=False, factory=dict)
+
+    # -- asking
+
+    def send(
+        self, node: Node, request: ClientRequest, *, timeout_ms: float | None = None
+    ) -> PendingResponse:
+        """Queue `request`; what comes of it is in what is returned, failures too."""
+        if timeout_ms is None:
+            timeout_ms = self.config.request_timeout_ms
+        pending = PendingResponse(request, deadline=self.clock.now() + timeout_ms / 1000)
+        state = self._state(node.id)
+        if self._closed:
+            pending.fail(PeerUnavailableError("this client is closed"))
+        elif self.is_backing_off(node.id):
+            pending.fail(PeerUnavailableError(f"{node} was lost a moment ago: {state.last_error}"))
+        else:
+            self._connection(node, state).send(pending)
+        return pending
+
+    async def call(
+        self, node: Node, request: ClientRequest, *, timeout_ms: float | None = None
+    ) -> Any:
+        """The response; PeerUnavailableError, ProtocolError or UnsupportedVersionError."""
+        return await self.send(node, request, timeout_ms=timeout_ms).wait()
+
+    # -- who can be asked
+
+    def is_backing_off(self, node_id: int) -> bool:
+        """Lost, and not yet to be tried again."""
+        state = self._nodes.get(node_id)
+        return state is not None and state.connection is None and not self._may_retry(state)
+
+    def backoff_ms(self, node_id: int) -> float:
+        """How long it is still left alone."""
+        if not self.is_backing_off(node_id):
+            return 0
+        return max(self._nodes[node_id].retry_at - self.clock.now(), 0) * 1000
+
+    def is_ready(self, node_id: int) -> bool:
+        state = self._nodes.get(node_id)
+        return state is not None and state.connection is not None and state.connection.ready
+
+    def versions(self, node_id: int) -> Versions | None:
+        """What the node served when it was last connected; None where it never was."""
+        state = self._nodes.get(node_id)
+        return None if state is None else state.versions
+
+    def in_flight(self, node_id: int) -> int:
+        state = self._nodes.get(node_id)
+        return 0 if state is None or state.connection is None else state.connection.load
+
+    def least_loaded(self, nodes: Iterable[Node]) -> Node | None:
+        """Ready ones first, those with the fewest requests; None where all are in back-off."""
+        able = [node for node in nodes if not self.is_backing_off(node.id)]
+        if not able:
+            return None
+        self.chance.shuffle(able)
+        return min(able, key=lambda node: (not self.is_ready(node.id), self.in_flight(node.id)))
+
+    # -- ending
+
+    def disconnect(self, node_id: int, why: str) -> None:
+        """Lose the connection now, as if the node had."""
+        state = self._nodes.get(node_id)
+        if state is not None and state.connection is not None:
+            state.connection.close(PeerUnavailableError(why))
+
+    def close(self) -> None:
+        """Take nothing more, and lose every connection. Twice is harmless."""
+        self._closed = True
+        for node_id in list(self._nodes):
+            self.disconnect(node_id, "this client was closed")
+
+    # -- connections
+
+    def _state(self, node_id: int) -> _NodeState:
+        return self._nodes.setdefault(node_id, _NodeState())
+
+    def _may_retry(self, state: _NodeState) -> bool:
+        return self.clock.now() >= state.retry_at
+
+    def _connection(self, node: Node, state: _NodeState) -> BrokerConnection:
+        if state.connection is None or state.connection.lost is not None:
+            state.connection = self._make_connection(node, state)
+            self.nursery.start_soon(self._own, state, state.connection)
+        return state.connection
+
+    def _make_connection(self, node: Node, state: _NodeState) -> BrokerConnection:
+        config = self.config
+
+        def on_ready() -> None:
+            state.failures = state.setup_failures = 0
+            state.versions = connection.versions
+
+        setup = ExponentialBackoff(
+            first_ms=config.socket_connection_setup_timeout_ms,
+            most_ms=config.socket_connection_setup_timeout_max_ms,
+        )
+        connection = BrokerConnection(
+            node.host,
+            node.port,
+            settings=ConnectionSettings(
+                client_id=config.client_id,
+                transport=self.transport,
+                clock=self.clock,
+                max_in_flight=self.max_in_flight,
+                max_frame_bytes=self.max_frame_bytes,
+                request_timeout_ms=config.request_timeout_ms,
+                max_idle_ms=config.connections_max_idle_ms,
+            ),
+            connect_timeout_ms=setup.wait_ms(state.setup_failures + 1, self.chance),
+            on_ready=on_ready,
+        )
+        return connection
+
+    async def _own(self, state: _NodeState, connection: BrokerConnection) -> None:
+        """The task of one connection."""
+        try:
+            await connection.run()
+        finally:
+            state.failures += 1
+            state.setup_failures += not connection.ready
+            backoff = ExponentialBackoff(
+                first_ms=self.config.reconnect_backoff_ms,
+                most_ms=self.config.reconnect_backoff_max_ms,
+            )
+            wait_ms = backoff.wait_ms(state.failures, self.chance)
+            state.retry_at = self.clock.now() + wait_ms / 1000
+            state.last_error = connection.lost
+            if state.connection is connection:
+                state.connection = None
