@@ -13,7 +13,7 @@ from storage.types import TopicPartition
 Words: TypeAlias = list[str]
 Options: TypeAlias = dict[str, str]
 
-_OPTION = re.compile(r"([a-z][a-z.]*)=(.*)")
+_OPTION = re.compile(r"([a-z][a-z0-9.]*)=(.*)")
 _DURATION = re.compile(r"(\d+)(ms|s)")
 
 

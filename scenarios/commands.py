@@ -1,6 +1,7 @@
 """The words that stories are written in.
 
-    cluster brokers=3 min.insync.replicas=2     first; further keys as in server.properties
+    cluster brokers=3 min.insync.replicas=2     first; further keys as in server.properties,
+                                                one node's with its name: b2.broker.rack=r2
     topic t replicas=b1,b2,b3 retention.ms=-1   t-0, led by b1; `/` begins another partition
     produce t-0 acks=1 one two                  one batch, and what it was told
     produce t-0 acks=all three &                the same, without waiting for the answer
@@ -13,12 +14,14 @@
     alter t retention.ms=60000      delete-topic t      delete-records t-0 5      offsets t-0
     reassign t-0 b2,b3 (or: back)   elect t-0 preferred (or: unclean)
 
-    kill b1        power-cut b1     stop b1 (in good order)      start b1 (or: start b1 &)
+    kill b1        stop b1 (in good order)      start b1 (or: start b1 &)
+    power-cut b1   power-cut b1 leaving=nothing (of what was not synced)
     pause b1       resume b1        cut b1 b2 b3 (b1 from both)   heal
     mute b1 b2 (b2 no longer hears b1)        slow b1 disk=500ms network=200ms
     hold b1 c ALTER_PARTITION                 mute b1 to c, where it is asked for that
     wipe b1   image b1 old   restore b1 old   swap b2 b3      disks, while their nodes are down
     lie b1    fail b1 write names=*.log error=ENOSPC   rot b1 t-0 17   jump b1 600s
+    spoil b1 t-0/leader-epoch-checkpoint   drift b1 100ms
     recover                         heal, resume and speed up all, start whoever is down
 
     wait leader t-0                 until somebody who is up leads it
@@ -27,8 +30,9 @@
     wait equal t-0                  until those in sync have all records, and know them committed
 
     show t-0                        each replica's log, high watermark (HW), log end (LEO)
-    events leader_elected ...       those of these kinds, since events were last asked for
+    events leader_elected t-0       those of these kinds (of t-0), since events were last asked for
     read t-0                        what a consumer is given now, from the beginning
+    fetch t-0 at=5 from=b3 rack=r2  what one fetch is given, from whoever leads or from that one
     poll t-0 (or: poll t-0 &)       what the same consumer is given next
     ledger t-0                      what was acked, and what a consumer reads
     verify t-0                      the disks compared, byte for byte
@@ -37,6 +41,7 @@
 Whatever the seed decides is left out of answers: times, drawn ids.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeAlias
 
@@ -45,11 +50,10 @@ import attrs
 from replication.events import Event
 from replication.partition import PartitionSnapshot
 from replication.reassignment import is_reassigned
-from scenarios import disks, faults, producing, promises, requests
+from scenarios import disks, faults, producing, promises, reading, requests
 from scenarios.arguments import (
     Options,
     Words,
-    background,
     broker_id_of,
     exactly,
     number_of,
@@ -220,7 +224,13 @@ async def events(stage: Stage, words: Words, options: Options) -> list[str]:
     refuse_any([], options)
     entries = stage.world.trace.entries[stage.events_shown :]
     stage.events_shown += len(entries)
-    return [f"{entry.node}: {_told(entry.event)}" for entry in entries if entry.event.name in words]
+    named = [entry for entry in entries if entry.event.name in words]
+    partitions = [word for word in words if re.search(r"-\d+$", word)]
+    return [
+        f"{entry.node}: {_told(entry.event)}"
+        for entry in named
+        if not partitions or str(getattr(entry.event, "partition", "")) in partitions
+    ]
 
 
 def _told(event: Event) -> str:
@@ -232,22 +242,6 @@ def _told(event: Event) -> str:
         if not isinstance(value, bytes) and not name.endswith(("_ms", "broker_epoch"))
     ]
     return " ".join([event.name, *shown])
-
-
-async def read(stage: Stage, words: Words, options: Options) -> list[str]:
-    (where,) = exactly(words, 1, options)
-    records = await stage.client.read(partition_of(where))
-    return [" ".join(["read:", *(record.value for record in records)])]
-
-
-async def poll(stage: Stage, words: Words, options: Options) -> list[str]:
-    words, in_background = background(words)
-    (where,) = exactly(words, 1, options)
-    consumer = stage.consumer(partition_of(where))
-    if in_background:
-        stage.ask_in_background(consumer.poll)
-        return []
-    return [" ".join(["polled:", *(value for _, value in await consumer.poll())])]
 
 
 async def ledger(stage: Stage, words: Words, options: Options) -> list[str]:
@@ -295,13 +289,16 @@ COMMANDS: Mapping[str, Command] = {
     "lie": disks.lie,
     "fail": disks.fail,
     "rot": disks.rot,
+    "spoil": disks.spoil,
     "jump": disks.jump,
+    "drift": disks.drift,
     "recover": faults.recover,
     "wait": wait,
     "show": show,
     "events": events,
-    "read": read,
-    "poll": poll,
+    "read": reading.read,
+    "fetch": reading.fetch,
+    "poll": reading.poll,
     "ledger": ledger,
     "verify": verify,
     "judge": promises.judge,

@@ -8,13 +8,17 @@
     lie b1                        from now on a sync does nothing and says that it was done
     fail b1 write names=*.log error=ENOSPC times=1      the next such operation fails
     rot b1 t-0 17                 one bit of the batch that holds offset 17 is another
+    spoil b1 t-0/leader-epoch-checkpoint  of its files of that name the second half is gone
     jump b1 600s                  its wall clock; -300s jumps back
+    drift b1 100ms                it gains so much in a second
 
 Whoever's disk is taken away is down. `recover` ends lies and failures; what is lost is lost.
 """
 
 import copy
 import errno
+import fnmatch
+from collections.abc import Iterator
 
 from scenarios.arguments import (
     Options,
@@ -30,7 +34,7 @@ from scenarios.simulation.cluster import partition_directory
 from scenarios.stage import Stage
 from storage.batch_stream import BatchStream
 from storage.testing import Fault
-from storage.testing.disk import DirectoryNode, Node
+from storage.testing.disk import DirectoryNode, FileNode, Node
 
 ALWAYS = "always"
 OPERATIONS = ("open", "read", "write", "truncate", "sync", "rename", "remove")
@@ -127,6 +131,34 @@ async def rot(stage: Stage, words: Words, options: Options) -> list[str]:
         stream.close()
     disk = stage.world.disk(name)
     disk.corrupt(path, last, bytes([disk.file(path).content[last] ^ 1]))
+    return []
+
+
+async def spoil(stage: Stage, words: Words, options: Options) -> list[str]:
+    name, pattern = exactly(words, 2, options)
+    _nodes_down(stage, [name], {})
+    files = _files(_contents(stage, name), f"/{name}")
+    found = [node for path, node in files if fnmatch.fnmatch(path, f"*/{pattern}")]
+    if not found:
+        raise ScriptError(f"{name} has no file {pattern!r}")
+    for node in found:
+        node.content = node.durable = node.content[: len(node.content) // 2]
+        node.unsynced.clear()
+    return []
+
+
+def _files(node: Node, path: str) -> Iterator[tuple[str, FileNode]]:
+    if isinstance(node, FileNode):
+        yield path, node
+        return
+    for name, entry in node.entries.items():
+        yield from _files(entry, f"{path}/{name}")
+
+
+async def drift(stage: Stage, words: Words, options: Options) -> list[str]:
+    name, gained = exactly(words, 2, options)
+    nodes(stage, [name], {})
+    stage.world.clock(name).drift_wall(seconds_of(gained))
     return []
 
 

@@ -22,6 +22,9 @@ from scenarios.simulation.cluster import CONTROLLER
 from scenarios.stage import Stage
 from storage.errors import StorageError
 from storage.testing import DiskCosts
+from storage.testing.disk import Fate
+
+_FATES = {fate.name.lower().replace("_", "-"): fate for fate in Fate}
 
 
 async def kill(stage: Stage, words: Words, options: Options) -> list[str]:
@@ -31,8 +34,11 @@ async def kill(stage: Stage, words: Words, options: Options) -> list[str]:
 
 
 async def power_cut(stage: Stage, words: Words, options: Options) -> list[str]:
+    leaving = options.pop("leaving", None)
+    if leaving not in (None, *_FATES):
+        raise ScriptError(f"power-cut NODE... leaving={'|'.join(_FATES)}")
     for name in nodes(stage, words, options):
-        await stage.cluster.cut_power(name)
+        await stage.cluster.cut_power(name, None if leaving is None else _FATES[leaving])
     return []
 
 

@@ -60,6 +60,12 @@ class SimulatedClock:
     def jump_wall(self, milliseconds: int) -> None:
         self.wall_offset_ms += milliseconds
 
+    def drift_wall(self, gained: float) -> None:
+        """From now on it gains so many seconds in a second; what it shows now, it shows still."""
+        shown = self.wall_ms()
+        self.wall_drift = gained
+        self.wall_offset_ms += shown - self.wall_ms()
+
     def pause(self) -> None:
         self.paused = True
         for scope in self._deadlines:

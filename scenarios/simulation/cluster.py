@@ -38,7 +38,7 @@ from scenarios.simulation.trace import DiskReplaced, PowerCut
 from scenarios.simulation.world import World
 from storage.errors import KafkaStorageError
 from storage.testing import FaultyFileSystem, SimulatedDisk
-from storage.testing.disk import DirectoryNode
+from storage.testing.disk import DirectoryNode, Fate
 from storage.types import TopicPartition
 
 CONTROLLER = "c"
@@ -212,12 +212,12 @@ class SimulatedCluster:
         self.world.kill(name)
         await self._end(incarnation)
 
-    async def cut_power(self, name: str) -> None:
+    async def cut_power(self, name: str, fate: Fate | None = None) -> None:
         """What was not synced may be gone, whole or in part, and nobody is told."""
         incarnation = self._alive.pop(name, None)
         if incarnation is not None:
             incarnation.killed = True
-        self.world.crash_disk(name)
+        self.world.crash_disk(name, fate)
         self.watcher(PowerCut(node=name))
         if incarnation is not None:
             await self._end(incarnation)
@@ -280,7 +280,8 @@ async def open_simulated_cluster(
 
     Kafka's defaults apply, session and lag times included: virtual seconds cost nothing. Only
     indexes are small.
-    `properties` are further `server.properties` entries, for every node.
+    `properties` are further `server.properties` entries, for every node; those that begin with
+    the name of one, as `b2.broker.rack`, for that one.
     """
     with raising_only_one():
         async with trio.open_nursery() as nursery:
@@ -321,12 +322,15 @@ def node_configs(brokers: int, properties: Mapping[str, str]) -> dict[str, Broke
             "process.roles": "broker",
             "listeners": f"{LISTENER}://{name}:{BROKER_PORT}",
         }
+    for key, value in properties.items():
+        name, _, rest = key.partition(".")
+        if name in own:
+            own[name][rest] = value
+        else:
+            common[key] = value
     return {
         name: BrokerConfig.from_properties(
-            common
-            | {"node.id": str(node_id), "log.dirs": log_directory(name)}
-            | own[name]
-            | dict(properties)
+            common | {"node.id": str(node_id), "log.dirs": log_directory(name)} | own[name]
         )
         for node_id, name in enumerate(own)
     }

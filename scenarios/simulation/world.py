@@ -47,7 +47,7 @@ from scenarios.simulation.trace import (
     Trace,
 )
 from storage.testing import FaultyFileSystem, SimulatedDisk
-from storage.testing.disk import DirectoryNode
+from storage.testing.disk import DirectoryNode, Fate
 
 T = TypeVar("T")
 
@@ -143,14 +143,14 @@ class World:
         self.sink(SIMULATOR)(NodeStopped(node=name))
         self._detach(node)
 
-    def crash_disk(self, name: str) -> None:
+    def crash_disk(self, name: str, fate: Fate | None = None) -> None:
         """The power fails: what was not synced is at the mercy of chance, peers hear nothing."""
         node = self._nodes[name]
         self.sink(SIMULATOR)(PowerCut(node=name))
         self.network.power_off(name)
         node.powered = False
         self._detach(node)
-        node.disk.power_cut()
+        node.disk.power_cut(fate)
 
     def pause(self, name: str) -> None:
         """SIGSTOP: its timers and its bytes are withheld."""
