@@ -14,11 +14,15 @@
     alter t retention.ms=60000      delete-topic t      delete-records t-0 5      offsets t-0
     reassign t-0 b2,b3 (or: back)   elect t-0 preferred (or: unclean)
 
+    fetch t-0 3 to=b1 epoch=2 last=1 as=b2      epoch-end t-0 1 to=b1 epoch=2        by hand
+
     kill b1        stop b1 (in good order)      start b1 (or: start b1 &)
     power-cut b1   power-cut b1 leaving=nothing (of what was not synced)
     pause b1       resume b1        cut b1 b2 b3 (b1 from both)   heal
     mute b1 b2 (b2 no longer hears b1)        slow b1 disk=500ms network=200ms
     hold b1 c ALTER_PARTITION                 mute b1 to c, where it is asked for that
+    hold b1 b2 FETCH after=1                  the same, once one more message has passed
+    heal b1 b2 c                              b1 and these two again, the others not
     wipe b1   image b1 old   restore b1 old   swap b2 b3      disks, while their nodes are down
     lie b1    fail b1 write names=*.log error=ENOSPC   rot b1 t-0 17   jump b1 600s
     spoil b1 t-0/leader-epoch-checkpoint   drift b1 100ms
@@ -50,7 +54,7 @@ import attrs
 from replication.events import Event
 from replication.partition import PartitionSnapshot
 from replication.reassignment import is_reassigned
-from scenarios import disks, faults, producing, promises, reading, requests
+from scenarios import asking, disks, faults, producing, promises, reading, requests
 from scenarios.arguments import (
     Options,
     Words,
@@ -271,6 +275,8 @@ COMMANDS: Mapping[str, Command] = {
     "reassign": requests.reassign,
     "elect": requests.elect,
     "offsets": requests.offsets,
+    "fetch": asking.fetch,
+    "epoch-end": asking.epoch_end,
     "kill": faults.kill,
     "power-cut": faults.power_cut,
     "stop": faults.stop,

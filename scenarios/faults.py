@@ -12,6 +12,7 @@ from scenarios.arguments import (
     background,
     exactly,
     nodes,
+    number_of,
     refuse_any,
     running_nodes,
     seconds_of,
@@ -95,17 +96,26 @@ async def mute(stage: Stage, words: Words, options: Options) -> list[str]:
 
 
 async def hold(stage: Stage, words: Words, options: Options) -> list[str]:
+    after = number_of(options.pop("after", "0"))
     name, other, api = exactly(words, 3, options)
     if api not in ApiKey.__members__:
         raise ScriptError(f"there is no API {api!r}: FETCH is one")
     nodes(stage, [node for node in (name, other) if node != CLIENT], {})
-    stage.world.network.hold(name, other, ApiKey[api])
+    stage.world.network.hold(name, other, ApiKey[api], after=after)
     return []
 
 
 async def heal(stage: Stage, words: Words, options: Options) -> list[str]:
-    refuse_any(words, options)
-    stage.world.network.heal_all()
+    network = stage.world.network
+    if not words:
+        refuse_any(words, options)
+        network.heal_all()
+        return []
+    name, *others = nodes(stage, words, options)
+    if not others:
+        raise ScriptError("heal, or heal NODE OTHER...")
+    for other in others:
+        network.heal(name, other)
     return []
 
 

@@ -213,8 +213,7 @@ class StoryClient:
             topic_data=[TopicProduceData(name=batch.partition.topic, partition_data=[data])],
         )
         try:
-            connecting = self._connect(to) if to else self.connect_to_leader(batch.partition)
-            async with closing(await connecting) as client:
+            async with closing(await self.connect(batch.partition, to)) as client:
                 patience_ms = timeout_ms + CONNECT_TIMEOUT_MS
                 if batch.acks == 0:
                     await client.tell(request, version=PRODUCE_VERSION, timeout_ms=patience_ms)
@@ -252,7 +251,7 @@ class StoryClient:
         async with closing(await self.connect_to_leader(partition)) as client:
             while True:
                 data = await self._fetch(client, partition, position)
-                found = [record for record in _records(data) if record.offset >= position]
+                found = [record for record in records_of(data) if record.offset >= position]
                 if not found:
                     return records
                 records += found
@@ -262,7 +261,7 @@ class StoryClient:
         """What one fetch gives, from `position`; KafkaError where it gives an error."""
         async with closing(await self.connect_to_leader(partition)) as client:
             data = await self._fetch(client, partition, position)
-        return [record for record in _records(data) if record.offset >= position]
+        return [record for record in records_of(data) if record.offset >= position]
 
     async def fetch_from(
         self, address: Address | None, partition: TopicPartition, position: Offset, *, rack: str
@@ -307,6 +306,10 @@ class StoryClient:
         return data
 
     # Whom to ask.
+
+    async def connect(self, partition: TopicPartition, to: Address | None) -> RpcClient:
+        """To that broker, or to whoever leads."""
+        return await (self._connect(to) if to else self.connect_to_leader(partition))
 
     async def connect_to_leader(self, partition: TopicPartition) -> RpcClient:
         """A connection to whoever leads, asked for again while there is none."""
@@ -384,7 +387,7 @@ def _encoded(batch: SentBatch) -> bytes:
     return encode_batch(records, **({} if batch.sequence is None else attrs.asdict(batch.sequence)))
 
 
-def _records(data: PartitionData) -> list[ReadRecord]:
+def records_of(data: PartitionData) -> list[ReadRecord]:
     records = data.records
     assert isinstance(records, memoryview | None | bytes), "an answer has its records in memory"
     view = memoryview(records or b"")

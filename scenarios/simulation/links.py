@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import attrs
 
-from replication.wire.apis import ApiKey
 from scenarios.simulation.clock import SimulatedClock
 
 Received = Callable[[memoryview, "Link"], None]
@@ -40,11 +39,30 @@ class Link:
     least_delay: float  # seconds
     mean_extra_delay: float
     cut: bool = False
-    held: set[ApiKey] = attrs.field(factory=set)
+    # How many more messages about an API pass before it holds them: below zero it does.
+    _passing: dict[int, int] = attrs.field(factory=dict)
 
     @property
     def down(self) -> bool:
         return self.cut or not self.source.up or not self.target.up
+
+    @property
+    def holds_any(self) -> bool:
+        return bool(self._passing)
+
+    def hold(self, api: int, *, after: int = 0) -> None:
+        self._passing[api] = after or -1
+
+    def let_go(self) -> None:
+        self._passing.clear()
+
+    def holds(self, api: int | None) -> bool:
+        return api is not None and self._passing.get(api, 0) < 0
+
+    def count(self, api: int | None) -> None:
+        """Another message about `api` begins."""
+        if api is not None and api in self._passing:
+            self._passing[api] -= 1
 
     def delay(self) -> float:
         """How long the next chunk takes."""

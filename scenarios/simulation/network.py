@@ -124,18 +124,21 @@ class SimulatedNetwork:
                 link.cut = True
                 self.sink(LinkCut(source=link.source.name, target=link.target.name))
 
-    def hold(self, a: str, b: str, api: ApiKey) -> None:
-        """As a cut from `a` to `b`, of the connections over which one asks the other for `api`."""
+    def hold(self, a: str, b: str, api: ApiKey, *, after: int = 0) -> None:
+        """As a cut from `a` to `b`, of the connections over which one asks the other for `api`.
+
+        `after` so many more messages: each is a question, or an answer, of whatever length.
+        """
         for link in self._between(a, b, one_way=True):
             self._settle([link])
-            link.held.add(api)
+            link.hold(api, after=after)
             self.sink(LinkHeld(source=a, target=b, api=api.name))
 
     def heal(self, a: str, b: str, *, one_way: bool = False) -> None:
         for link in self._between(a, b, one_way=one_way):
-            if link.cut or link.held:
+            if link.cut or link.holds_any:
                 link.cut = False
-                link.held.clear()
+                link.let_go()
                 self.sink(LinkHealed(source=link.source.name, target=link.target.name))
                 self._send_anew(link)
 

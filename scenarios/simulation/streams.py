@@ -30,6 +30,7 @@ import attrs
 import trio
 
 from replication.errors import PeerUnavailableError
+from replication.net.framing import LENGTH_SIZE
 from replication.net.regions import region_chunks
 from scenarios.simulation.links import Host, Link, Received
 from storage.file_region import FileRegion
@@ -54,6 +55,7 @@ class Pipe:
     end: End | None = None  # as far as the receiver can know
     api: int | None = None  # what is asked for over its connection
     _on_their_way: deque[tuple[float, memoryview | End]] = attrs.field(factory=deque)
+    _frame_left: int = 0
     _arrived: deque[memoryview] = attrs.field(factory=deque)
 
     def push(self, chunk: memoryview | End, *, now: float) -> None:
@@ -61,6 +63,10 @@ class Pipe:
         self._on_their_way.append((max(last, now + self.link.delay()), chunk))
         if isinstance(chunk, memoryview):
             self.held += len(chunk)
+            if self._frame_left <= 0:
+                self.link.count(self.api)
+                self._frame_left = LENGTH_SIZE + int.from_bytes(chunk[:LENGTH_SIZE], "big")
+            self._frame_left -= len(chunk)
 
     def settle(self, now: float) -> None:
         """Let arrive what is due; nothing does while the link is cut."""
@@ -72,7 +78,7 @@ class Pipe:
                 self.end = chunk
 
     def next_arrival(self) -> float:
-        if self.link.down or self.api in self.link.held or not self._on_their_way:
+        if self.link.down or self.link.holds(self.api) or not self._on_their_way:
             return math.inf
         return self._on_their_way[0][0]
 

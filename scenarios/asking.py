@@ -1,0 +1,93 @@
+"""The commands by which a story asks one broker by hand, and says itself what it knows.
+
+    fetch t-0 3                             from the leader, as a consumer that knows no epochs
+    fetch t-0 3 to=b1 epoch=2 last=1        current leader epoch 2, last fetched epoch 1 (KIP-320)
+    fetch t-0 3 to=b1 as=b2                 as that follower, which b1 then takes it for
+    epoch-end t-0 1 to=b1 epoch=2           where epoch 1 ends in its log (OffsetForLeaderEpoch)
+
+What is fetched is looked at, and kept by nobody.
+"""
+
+from replication.errors import ErrorCode
+from replication.wire.fetch import CONSUMER, FetchPartition, FetchRequest, FetchTopic, PartitionData
+from replication.wire.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from scenarios.arguments import Options, Words, broker_id_of, exactly, number_of, partition_of
+from scenarios.simulation.client import FETCH_VERSION, READ_BYTES, closing, records_of
+from scenarios.simulation.cluster import BROKER_PORT
+from scenarios.stage import Stage
+from storage.types import TopicPartition
+
+EPOCH_END_VERSION = 4
+ASKING_MS = 2_000
+
+
+async def fetch(stage: Stage, words: Words, options: Options) -> list[str]:
+    replica = broker_id_of(stage, options.pop("as")) if "as" in options else CONSUMER
+    last = number_of(options.pop("last")) if "last" in options else -1
+    broker, epoch = _whom(stage, options)
+    where, offset = exactly(words, 2, options)
+    partition, position = partition_of(where), number_of(offset)
+    wanted = FetchPartition(
+        partition=partition.partition,
+        current_leader_epoch=epoch,
+        fetch_offset=position,
+        last_fetched_epoch=last,
+        partition_max_bytes=READ_BYTES,
+    )
+    request = FetchRequest(
+        replica_id=replica, topics=[FetchTopic(topic=partition.topic, partitions=[wanted])]
+    )
+    response = await _ask(stage, partition, broker, request, FETCH_VERSION)
+    return [_fetched(response.responses[0].partitions[0], position)]
+
+
+def _fetched(data: PartitionData, position: int) -> str:
+    if data.error_code != ErrorCode.NONE:
+        return f"refused, {ErrorCode.of(data.error_code).name}"
+    if data.diverging_epoch.epoch >= 0:
+        diverging = data.diverging_epoch
+        return f"diverges: epoch {diverging.epoch} ends at {diverging.end_offset}"
+    values = [record.value for record in records_of(data) if record.offset >= position]
+    return f"fetched: {' '.join(values) or 'nothing'}, HW {data.high_watermark}"
+
+
+async def epoch_end(stage: Stage, words: Words, options: Options) -> list[str]:
+    broker, current = _whom(stage, options)
+    where, epoch = exactly(words, 2, options)
+    partition = partition_of(where)
+    wanted = OffsetForLeaderPartition(
+        partition=partition.partition, current_leader_epoch=current, leader_epoch=number_of(epoch)
+    )
+    request = OffsetForLeaderEpochRequest(
+        replica_id=CONSUMER,
+        topics=[OffsetForLeaderTopic(topic=partition.topic, partitions=[wanted])],
+    )
+    response = await _ask(stage, partition, broker, request, EPOCH_END_VERSION)
+    return [_ended(response.topics[0].partitions[0])]
+
+
+def _ended(answer: EpochEndOffset) -> str:
+    if answer.error_code != ErrorCode.NONE:
+        return f"refused, {ErrorCode.of(answer.error_code).name}"
+    return f"epoch {answer.leader_epoch} ends at {answer.end_offset}"
+
+
+def _whom(stage: Stage, options: Options) -> tuple[str | None, int]:
+    """Which broker, if not the leader; and which leader epoch the asker knows."""
+    broker = options.pop("to", None)
+    if broker is not None:
+        broker_id_of(stage, broker)
+    return broker, number_of(options.pop("epoch")) if "epoch" in options else -1
+
+
+async def _ask(
+    stage: Stage, partition: TopicPartition, broker: str | None, request: object, version: int
+) -> object:
+    to = None if broker is None else (broker, BROKER_PORT)
+    async with closing(await stage.client.connect(partition, to)) as client:
+        return await client.call(request, version=version, timeout_ms=ASKING_MS)
