@@ -8,6 +8,8 @@
 What is fetched is looked at, and kept by nobody.
 """
 
+from typing import Any
+
 from replication.errors import ErrorCode
 from replication.wire.fetch import CONSUMER, FetchPartition, FetchRequest, FetchTopic, PartitionData
 from replication.wire.offset_for_leader_epoch import (
@@ -87,7 +89,7 @@ def _whom(stage: Stage, options: Options) -> tuple[str | None, int]:
 
 async def _ask(
     stage: Stage, partition: TopicPartition, broker: str | None, request: object, version: int
-) -> object:
+) -> Any:
     to = None if broker is None else (broker, BROKER_PORT)
     async with closing(await stage.client.connect(partition, to)) as client:
         return await client.call(request, version=version, timeout_ms=ASKING_MS)

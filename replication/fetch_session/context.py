@@ -102,13 +102,11 @@ class FullContext:
     def response(self, answers: Answers) -> SessionResponse:
         """Everything, and a session from here on if there is a slot for one."""
         infos = {partition_key(partition): info for partition, info in self.requested}
-        partitions = {
-            key: CachedPartition(
-                (partition, infos[key]), answer.high_watermark, answer.log_start_offset
-            )
-            for partition, answer in answers
-            for key in (partition_key(partition),)
-        }
+        partitions = {}
+        for partition, answer in answers:
+            key = partition_key(partition)
+            partitions[key] = CachedPartition((partition, infos[key]))
+            partitions[key].remember(answer)
         session = self.cache.next_shard().maybe_create(
             partitions,
             privileged=self.is_follower,

@@ -92,12 +92,16 @@ class CachedPartition:
             or answer.error is not ErrorCode.NONE
         )
         if changed:
-            self.high_watermark = answer.high_watermark
-            self.log_start_offset = answer.log_start_offset
-            if answer.error is not ErrorCode.NONE:
-                # So that the first answer after the error is told, whatever it says.
-                self.high_watermark = NO_OFFSET
+            self.remember(answer)
         return changed
+
+    def remember(self, answer: FetchPartitionData) -> None:
+        """As what was told last."""
+        self.high_watermark = answer.high_watermark
+        self.log_start_offset = answer.log_start_offset
+        if answer.error is not ErrorCode.NONE or answer.diverging_epoch is not None:
+            # Beside these it is not taken: the next answer is told, whatever it says.
+            self.high_watermark = NO_OFFSET
 
 
 @attrs.define(eq=False, kw_only=True)

@@ -3,6 +3,7 @@
 import itertools
 import random
 
+import attrs
 import pytest
 
 from replication.errors import ErrorCode
@@ -365,6 +366,19 @@ def test_what_follows_an_error_is_told_even_if_it_was_told_before_it() -> None:
     leader.ask(session, 1).response([(FOO_0, failed(ErrorCode.NOT_LEADER_OR_FOLLOWER))])
     assert names_of(leader.ask(session, 2).response([(FOO_0, data())]).partitions) == ["foo0"]
     assert leader.ask(session, 3).response([(FOO_0, data())]).partitions == []
+
+
+def test_what_a_divergence_has_kept_its_follower_from_taking_is_told_again() -> None:
+    leader = Leader()
+    diverging = attrs.evolve(data(), diverging_epoch=OffsetAndEpoch(offset=9, leader_epoch=4))
+    in_full = leader.ask(INVALID_SESSION_ID, INITIAL_EPOCH, wants(FOO_0, FOO_1))
+    session = in_full.response([(FOO_0, diverging), (FOO_1, data())]).session_id
+    cut = leader.ask(session, 1).response([(FOO_0, data()), (FOO_1, diverging)])
+    assert names_of(cut.partitions) == ["foo0", "foo1"]
+    assert names_of(
+        leader.ask(session, 2).response([(FOO_0, data()), (FOO_1, data())]).partitions
+    ) == ["foo1"]
+    assert leader.ask(session, 3).response([(FOO_0, data()), (FOO_1, data())]).partitions == []
 
 
 @pytest.mark.conformance("FS-26")

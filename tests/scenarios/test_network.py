@@ -211,6 +211,30 @@ def test_what_is_held_up_is_one_api_in_one_direction() -> None:
     run(story)
 
 
+def test_a_link_holds_up_what_is_said_after_so_many_messages() -> None:
+    def framed(said: bytes) -> bytes:
+        return len(said).to_bytes(4, "big") + said
+
+    async def story(world: World) -> None:
+        asks, answers = await connect(world.node("a"), world.node("b"))
+        world.network.hold("b", "a", ApiKey.FETCH, after=2)
+        asked = framed(ApiKey.FETCH.to_bytes(2, "big") + bytes(2))
+        for said in (b"one", b"two", b"three"):
+            await asks.send_buffers([asked])
+            assert await receive(answers, len(asked)) == asked
+            head, rest = framed(said)[:5], framed(said)[5:]
+            await answers.send_buffers([head, rest])  # one message, however it is sent
+            if said != b"three":
+                assert await receive(asks, 4 + len(said)) == framed(said)
+        with world.clock("a").move_on_after(50) as scope:
+            await receive(asks, 1)
+        assert scope.cancelled_caught
+        world.network.heal("a", "b")
+        assert await receive(asks, 9) == framed(b"three")
+
+    run(story)
+
+
 def test_connecting_over_a_cut_link_waits_until_it_heals() -> None:
     async def story(world: World) -> None:
         a, b = world.node("a"), world.node("b")

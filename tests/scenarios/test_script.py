@@ -91,11 +91,7 @@ def test_a_story_is_found_by_name_beginning_scenario_or_file(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("path", stories().values(), ids=lambda path: path.stem)
-def test_a_story_says_what_it_shows_and_is_written_as_it_would_be_recorded(path: Path) -> None:
+def test_a_story_is_called_as_its_file_and_written_as_it_would_be_recorded(path: Path) -> None:
     story = read_story(path)
-    page = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text()
-    assert story.shows
-    assert all(f"\n| {scenario} |" in page for scenario in story.shows)
-    assert story.fields["rules"]
     assert path.stem == story.title.lower().replace(" ", "-").replace(",", "")
     assert str(story) == path.read_text()
