@@ -1,9 +1,10 @@
 """The commands by which a story asks one broker by hand, and says itself what it knows.
 
-    fetch t-0 3                             from the leader, as a consumer that knows no epochs
-    fetch t-0 3 to=b1 epoch=2 last=1        current leader epoch 2, last fetched epoch 1 (KIP-320)
-    fetch t-0 3 to=b1 as=b2                 as that follower, which b1 then takes it for
-    epoch-end t-0 1 to=b1 epoch=2           where epoch 1 ends in its log (OffsetForLeaderEpoch)
+    fetch t-0 at=3                          from the leader, as a consumer that knows no epochs
+    fetch t-0 at=3 from=b3 rack=r2          from that broker, as a consumer in that rack (KIP-392)
+    fetch t-0 at=3 epoch=2 last=1           current leader epoch 2, last fetched epoch 1 (KIP-320)
+    fetch t-0 at=3 as=b2                    as that follower, which it is then taken for
+    epoch-end t-0 1 from=b1 epoch=2         where epoch 1 ends in its log (OffsetForLeaderEpoch)
 
 What is fetched is looked at, and kept by nobody.
 """
@@ -20,7 +21,7 @@ from replication.wire.offset_for_leader_epoch import (
 )
 from scenarios.arguments import Options, Words, broker_id_of, exactly, number_of, partition_of
 from scenarios.simulation.client import FETCH_VERSION, READ_BYTES, closing, records_of
-from scenarios.simulation.cluster import BROKER_PORT
+from scenarios.simulation.cluster import BROKER_PORT, node_name
 from scenarios.stage import Stage
 from storage.types import TopicPartition
 
@@ -30,10 +31,11 @@ ASKING_MS = 2_000
 
 async def fetch(stage: Stage, words: Words, options: Options) -> list[str]:
     replica = broker_id_of(stage, options.pop("as")) if "as" in options else CONSUMER
-    last = number_of(options.pop("last")) if "last" in options else -1
+    position, last = _number(options, "at", 0), _number(options, "last", -1)
+    rack = options.pop("rack", "")
     broker, epoch = _whom(stage, options)
-    where, offset = exactly(words, 2, options)
-    partition, position = partition_of(where), number_of(offset)
+    (where,) = exactly(words, 1, options)
+    partition = partition_of(where)
     wanted = FetchPartition(
         partition=partition.partition,
         current_leader_epoch=epoch,
@@ -42,7 +44,9 @@ async def fetch(stage: Stage, words: Words, options: Options) -> list[str]:
         partition_max_bytes=READ_BYTES,
     )
     request = FetchRequest(
-        replica_id=replica, topics=[FetchTopic(topic=partition.topic, partitions=[wanted])]
+        replica_id=replica,
+        rack_id=rack,
+        topics=[FetchTopic(topic=partition.topic, partitions=[wanted])],
     )
     response = await _ask(stage, partition, broker, request, FETCH_VERSION)
     return [_fetched(response.responses[0].partitions[0], position)]
@@ -54,8 +58,10 @@ def _fetched(data: PartitionData, position: int) -> str:
     if data.diverging_epoch.epoch >= 0:
         diverging = data.diverging_epoch
         return f"diverges: epoch {diverging.epoch} ends at {diverging.end_offset}"
+    if data.preferred_read_replica >= 0:
+        return f"{node_name(data.preferred_read_replica)} is to be asked"
     values = [record.value for record in records_of(data) if record.offset >= position]
-    return f"fetched: {' '.join(values) or 'nothing'}, HW {data.high_watermark}"
+    return " ".join(["fetched:", *values])
 
 
 async def epoch_end(stage: Stage, words: Words, options: Options) -> list[str]:
@@ -81,10 +87,14 @@ def _ended(answer: EpochEndOffset) -> str:
 
 def _whom(stage: Stage, options: Options) -> tuple[str | None, int]:
     """Which broker, if not the leader; and which leader epoch the asker knows."""
-    broker = options.pop("to", None)
+    broker = options.pop("from", None)
     if broker is not None:
         broker_id_of(stage, broker)
-    return broker, number_of(options.pop("epoch")) if "epoch" in options else -1
+    return broker, _number(options, "epoch", -1)
+
+
+def _number(options: Options, key: str, default: int) -> int:
+    return number_of(options.pop(key)) if key in options else default
 
 
 async def _ask(

@@ -14,7 +14,8 @@
     alter t retention.ms=60000      delete-topic t      delete-records t-0 5      offsets t-0
     reassign t-0 b2,b3 (or: back)   elect t-0 preferred (or: unclean)
 
-    fetch t-0 3 to=b1 epoch=2 last=1 as=b2      epoch-end t-0 1 to=b1 epoch=2        by hand
+    fetch t-0 at=3 from=b1 rack=r1 epoch=2 last=1 as=b2      one fetch, and what was told
+    epoch-end t-0 1 from=b1 epoch=2             where epoch 1 ends in its log
 
     kill b1        stop b1 (in good order)      start b1 (or: start b1 &)
     power-cut b1   power-cut b1 leaving=nothing (of what was not synced)
@@ -36,7 +37,6 @@
     show t-0                        each replica's log, high watermark (HW), log end (LEO)
     events leader_elected t-0       those of these kinds (of t-0), since events were last asked for
     read t-0                        what a consumer is given now, from the beginning
-    fetch t-0 at=5 from=b3 rack=r2  what one fetch is given, from whoever leads or from that one
     poll t-0 (or: poll t-0 &)       what the same consumer is given next
     ledger t-0                      what was acked, and what a consumer reads
     verify t-0                      the disks compared, byte for byte
@@ -303,7 +303,6 @@ COMMANDS: Mapping[str, Command] = {
     "show": show,
     "events": events,
     "read": reading.read,
-    "fetch": reading.fetch,
     "poll": reading.poll,
     "ledger": ledger,
     "verify": verify,

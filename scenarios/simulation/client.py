@@ -134,14 +134,6 @@ class ReadRecord:
     value: str
 
 
-@attrs.frozen
-class Fetched:
-    """An answer without an error; `preferred` is the replica to ask instead, or -1 (KIP-392)."""
-
-    preferred: int
-    records: list[ReadRecord]
-
-
 @attrs.define(eq=False, kw_only=True)
 class StoryClient:
     """Whoever produces and consumes in a story."""
@@ -263,16 +255,6 @@ class StoryClient:
             data = await self._fetch(client, partition, position)
         return [record for record in records_of(data) if record.offset >= position]
 
-    async def fetch_from(
-        self, address: Address | None, partition: TopicPartition, position: Offset, *, rack: str
-    ) -> Fetched:
-        """What one fetch of a consumer in `rack` gives, from whoever leads or from `address`."""
-        connecting = self._connect(address) if address else self.connect_to_leader(partition)
-        async with closing(await connecting) as client:
-            data = await self._fetch(client, partition, position, rack=rack)
-        records = [record for record in _records(data) if record.offset >= position]
-        return Fetched(data.preferred_read_replica, records)
-
     async def list_offset(
         self, partition: TopicPartition, timestamp: int
     ) -> tuple[ErrorCode, Offset]:
@@ -289,14 +271,13 @@ class StoryClient:
         return ErrorCode.of(answer.error_code), answer.offset
 
     async def _fetch(
-        self, client: RpcClient, partition: TopicPartition, position: Offset, *, rack: str = ""
+        self, client: RpcClient, partition: TopicPartition, position: Offset
     ) -> PartitionData:
         wanted = FetchPartition(
             partition=partition.partition, fetch_offset=position, partition_max_bytes=READ_BYTES
         )
         request = FetchRequest(
             max_bytes=READ_BYTES,
-            rack_id=rack,
             topics=[FetchTopic(topic=partition.topic, partitions=[wanted])],
         )
         response = await client.call(request, version=FETCH_VERSION, timeout_ms=PATIENCE_MS)
