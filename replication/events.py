@@ -227,6 +227,17 @@ class PartitionFailed(Event):
 
 
 @attrs.frozen(kw_only=True)
+class FetchRefused(Event):
+    """The leader answered with an error, and is asked again after a while."""
+
+    name: ClassVar[str] = "fetch_refused"
+    partition: TopicPartition
+    leader: int
+    leader_epoch: LeaderEpoch
+    error: str
+
+
+@attrs.frozen(kw_only=True)
 class LogTruncated(Event):
     name: ClassVar[str] = "log_truncated"
     partition: TopicPartition
@@ -246,6 +257,22 @@ class HighWatermarkAdvanced(Event):
     high_watermark: Offset
     log_end_offset: Offset
     leader_epoch: LeaderEpoch
+
+
+# -- producing
+
+
+@attrs.frozen(kw_only=True)
+class DuplicateRecognised(Event):
+    """An idempotent producer sent again what is in the log: it hears where, and nothing is
+    written.
+    """
+
+    name: ClassVar[str] = "duplicate_recognised"
+    partition: TopicPartition
+    leader_epoch: LeaderEpoch
+    base_offset: Offset
+    last_offset: Offset
 
 
 # -- in-sync replicas
@@ -443,8 +470,10 @@ EVENTS: tuple[type[Event], ...] = (
     FetcherStopped,
     FollowerFetching,
     PartitionFailed,
+    FetchRefused,
     LogTruncated,
     HighWatermarkAdvanced,
+    DuplicateRecognised,
     IsrChangeProposed,
     IsrChangeRefused,
     IsrChanged,

@@ -102,6 +102,7 @@ class AnswerProcessor:
             case _:
                 # A leader that has not heard of us, or of itself, yet; one that has moved; a
                 # broken disk over there: all of it may be different after a while.
+                self.partitions.tell_refused(tp, state.current_leader_epoch, data.error_code)
                 aftermath.errors.append(tp)
 
     def _tells_divergence(self, data: PartitionData) -> bool:

@@ -13,8 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
-from replication.errors import UnderstudyError
-from replication.events import EventSink, FollowerFetching, PartitionFailed, ignore
+from replication.errors import ErrorCode, UnderstudyError
+from replication.events import (
+    EventSink,
+    FetchRefused,
+    FollowerFetching,
+    PartitionFailed,
+    ignore,
+)
 from replication.fetch_state import (
     BrokerEndPoint,
     FailedPartitions,
@@ -123,6 +129,18 @@ class FollowedPartitions:
             self.mark_failed(partition, f"fenced at leader epoch {request_epoch}")
             return False
         return True
+
+    def tell_refused(
+        self, partition: TopicPartition, leader_epoch: LeaderEpoch, error_code: int
+    ) -> None:
+        self.sink(
+            FetchRefused(
+                partition=partition,
+                leader=self.leader.id,
+                leader_epoch=leader_epoch,
+                error=ErrorCode.of(error_code).name,
+            )
+        )
 
     def tell_if_fetching(self, partition: TopicPartition, state: PartitionFetchState) -> None:
         if state.state is ReplicaState.FETCHING:

@@ -14,8 +14,11 @@ from replication.events import (
     BecameFollower,
     BecameLeader,
     BrokerStarted,
+    DuplicateRecognised,
     Event,
+    FetchRefused,
     FetchSessionEvicted,
+    FetchSessionOpened,
     IsrChanged,
     IsrChangeProposed,
     IsrChangeRefused,
@@ -27,6 +30,7 @@ from replication.events import (
     PartitionOffline,
     SegmentsDeleted,
 )
+from replication.verify.directories import IGNORED_TOPICS
 from scenarios.simulation.client import BatchAnswered
 from scenarios.simulation.cluster import CONTROLLER
 from scenarios.simulation.trace import (
@@ -58,15 +62,23 @@ MARKERS = (
     "a log directory failed",
     "a disk was replaced",
     "segments were deleted",
+    "a session was evicted",
+    "a follower's session was evicted",
+    "a fetch came before its leader knew the epoch",
+    "a fetch came to a broker that did not lead",
 )
 SELDOM = (
     "cut twice in one epoch",
     "refused with NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-    "a session was evicted",  # once it has been idle for two minutes, longer than most runs
+    "a duplicate was recognised by its sequence",
 )
 """Counted, and not waited for: 150 runs came by none of them."""
 
 _REFUSAL = re.compile(r"\bNOT_ENOUGH_REPLICAS\w*")
+_REFUSED = {
+    "UNKNOWN_LEADER_EPOCH": "a fetch came before its leader knew the epoch",
+    "NOT_LEADER_OR_FOLLOWER": "a fetch came to a broker that did not lead",
+}
 _ELECTIONS = {
     "eligible": "an eligible replica was elected",
     "last known": "the last known leader was elected",
@@ -90,12 +102,14 @@ class _Reading:
     _leads: dict[tuple[str, TopicPartition], LeaderEpoch] = attrs.field(factory=dict)
     _cut: dict[tuple[str, TopicPartition], LeaderEpoch] = attrs.field(factory=dict)
     _starting: set[str] = attrs.field(factory=set)
+    _followers_sessions: set[tuple[str, int]] = attrs.field(factory=set)
 
     def of(self, entry: TraceEntry) -> Iterator[str]:
         yield from self._plain(entry.event)
         yield from self._of_the_isr(entry.event)
         yield from self._of_a_node(entry.event)
         yield from self._of_a_replica(entry.node, entry.event)
+        yield from self._of_a_session(entry.node, entry.event)
 
     def _plain(self, event: Event) -> Iterator[str]:
         match event:
@@ -105,15 +119,17 @@ class _Reading:
                 yield "nobody could lead"
             case PartitionFailed(cause=cause) if cause.startswith("fenced"):
                 yield "a fetch was fenced by its leader epoch"
-            case FetchSessionEvicted():
-                yield "a session was evicted"
+            case FetchRefused(error=error) if error in _REFUSED:
+                yield _REFUSED[error]
+            case DuplicateRecognised():
+                yield "a duplicate was recognised by its sequence"
             case BatchAnswered(answer=answer) if found := _REFUSAL.search(answer):
                 yield f"refused with {found[0]}"
             case LogRecovered(truncated_bytes=cut) if cut > 0:
                 yield "a log was recovered with a cut"
             case LogDirectoryFailed():
                 yield "a log directory failed"
-            case SegmentsDeleted():
+            case SegmentsDeleted(partition=partition) if partition.topic not in IGNORED_TOPICS:
                 yield "segments were deleted"
             case DiskReplaced():
                 yield "a disk was replaced"
@@ -169,5 +185,16 @@ class _Reading:
                 if self._cut.get((node, partition)) == leader_epoch:
                     yield "cut twice in one epoch"
                 self._cut[node, partition] = leader_epoch
+            case _:
+                pass
+
+    def _of_a_session(self, node: str, event: Event) -> Iterator[str]:
+        match event:
+            case FetchSessionOpened(session_id=session_id, privileged=True):
+                self._followers_sessions.add((node, session_id))
+            case FetchSessionEvicted(session_id=session_id):
+                yield "a session was evicted"
+                if (node, session_id) in self._followers_sessions:
+                    yield "a follower's session was evicted"
             case _:
                 pass

@@ -1,6 +1,6 @@
 """What befalls the cluster of one run: drawn line by line, in the words of stories.
 
-    cluster ...  topic ...          who there is, and with which settings
+    cluster ...  topic ...          who there is, and with which settings (`settings`)
     run 500ms    kill b2    ...     chosen by what is up, down, cut or paused by then
     recover  wait isr  ...          all is well again: then everybody catches up
 
@@ -11,27 +11,18 @@ of a run are also a story: told from the same seed it is the same run.
 """
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 
 from scenarios.harm import Harm
+from scenarios.settings import cast, options
 from scenarios.stage import Stage
 from storage.types import TopicPartition
 
 # Most of what goes wrong does so within some round trips; sessions and lag take seconds.
-WAITS = ("1ms", "5ms", "5ms", "20ms", "20ms", "100ms", "500ms", "2s", "7s", "20s")
+WAITS = ("1ms", "5ms", "5ms", "20ms", "20ms", "100ms", "500ms", "1s", "2s", "4s", "10s")
 SLOWNESS = ("1ms", "50ms", "500ms")
-SETTINGS = {
-    "broker.session.timeout.ms": (3000, 9000),
-    "replica.lag.time.max.ms": (1000, 5000, 30_000),
-    "log.segment.bytes": (200, 1000, 1 << 30),
-    "num.replica.fetchers": (1, 2, 3),
-    "replica.fetch.max.bytes": (100, 1 << 20),
-    "max.incremental.fetch.session.cache.slots": (0, 1, 1000),
-    "understudy.inter.broker.fetch.version": (17, 17, 17, 12, 11, 6),
-    "unclean.leader.election.enable": ("false",) * 7 + ("true",),
-}
 # How a run may come by it, and how often beside others.
 BEFALLS = ("kill", "power-cut", "stop", "pause", "cut", "mute", "isolate", "slow")
 CONTROLLER_TOO = 0.4
@@ -80,17 +71,13 @@ class Misfortune:
             verb: chance.randint(1, 4) for verb in BEFALLS if chance.random() < MAY_BEFALL
         }
         self._acks = chance.choice((("all",), ("all", "1"), ("all", "all", "1", "0")))
-        brokers = chance.choice((1, 2, 3, 3, 3, 4, 5))
-        copies = chance.randint(min(2, brokers), min(3, brokers))
-        settings = {key: chance.choice(choices) for key, choices in SETTINGS.items()}
-        settings["min.insync.replicas"] = chance.randint(1, copies)
-        settings |= self.harm.settings()
-        yield f"cluster brokers={brokers} {_options(settings)}"
+        drawn = cast(self.stage.world.chance)
+        yield drawn.cluster(self.harm.settings())
         names = self.stage.cluster.broker_names
         self._victims = names + ["c"] * (chance.random() < CONTROLLER_TOO)
-        assigned = [chance.sample(names, copies) for _ in range(chance.choice((1, 1, 2, 3)))]
+        assigned = [chance.sample(names, drawn.copies) for _ in range(drawn.partitions)]
         self.partitions += [TopicPartition("t", number) for number in range(len(assigned))]
-        yield f"topic t replicas={'/'.join(map(','.join, assigned))}"
+        yield drawn.topic("t", assigned, {})
 
     def _next(self) -> str:
         """Something that may happen now."""
@@ -144,11 +131,11 @@ class Misfortune:
     def _produce(self, partition: str, *, acks: str | None = None) -> str:
         values = [f"v{self._values + each}" for each in range(self.chance.randint(1, 3))]
         self._values += len(values)
-        options = {
+        settings = {
             "acks": acks or self.chance.choice(self._acks),
             "timeout.ms": self.chance.choice((2000, 30_000)),
         }
-        return f"produce {partition} {_options(options)} {' '.join(values)} &"
+        return f"produce {partition} {options(settings)} {' '.join(values)} &"
 
     def _operation(self) -> str:
         """What an operator may ask for, in time or not."""
@@ -183,7 +170,3 @@ class Misfortune:
             yield f"verify {partition}"
             yield f"poll {partition}"
             yield f"judge {partition}"
-
-
-def _options(values: Mapping[str, object]) -> str:
-    return " ".join(f"{key}={value}" for key, value in values.items())

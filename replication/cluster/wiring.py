@@ -108,6 +108,7 @@ class Wiring:
         sessions = FetchSessionCache(
             chance=self.seams.chance,
             slots=config.max_incremental_fetch_session_cache_slots,
+            eviction_ms=config.understudy_incremental_fetch_session_eviction_ms,
             sink=self.sink,
         )
         sessions.register(self.metrics)

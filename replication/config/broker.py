@@ -178,6 +178,11 @@ class BrokerConfig:
     replication_quota_window_num: int = whole(11, "Samples that a rate is measured by.", at_least=1)
     replication_quota_window_size_seconds: int = whole(1, "How long a sample is.", at_least=1)
     max_incremental_fetch_session_cache_slots: int = whole(1000, "Fetch sessions.", at_least=0)
+    understudy_incremental_fetch_session_eviction_ms: int = long(
+        120_000,
+        "How long a fetch session is idle, or old, before another may have its slot; fixed in Kafka.",
+        at_least=0,
+    )
     understudy_inter_broker_fetch_version: int = whole(
         17, "The Fetch version that followers speak.", at_least=4, at_most=17
     )

@@ -150,6 +150,7 @@ class ReplicaManager:
             meters=self._topic_meters,
             flush_to=self._log_jobs.flush_to,
             on_storage_failure=self._on_log_failure,
+            sink=sink,
         )
         self._delete_records = DeleteRecordsPath(
             hosted=self._hosted,

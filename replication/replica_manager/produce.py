@@ -17,6 +17,7 @@ import attrs
 import trio
 
 from replication.errors import ErrorCode, KafkaError
+from replication.events import DuplicateRecognised, EventSink, ignore
 from replication.net.seams import NodeClock
 from replication.partition import Partition
 from replication.purgatory import Purgatory
@@ -24,6 +25,7 @@ from replication.replica_manager.delayed import DelayedOutcomes
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import INTERNAL_TOPICS, ProduceResult, code_of
 from replication.replica_manager.topic_meters import TopicMeters
+from storage.append import LogAppendInfo
 from storage.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -50,6 +52,7 @@ class ProducePath:
     meters: TopicMeters
     flush_to: Callable[[Log, Offset], Awaitable[None]]
     on_storage_failure: Callable[[Partition, KafkaStorageError], None]
+    sink: EventSink = ignore
 
     async def append(
         self,
@@ -114,6 +117,8 @@ class ProducePath:
             assert partition is not None, "only a partition that is here refuses records"
             return _refused(partition, error)
         assert partition is not None, "just appended to"
+        if info.duplicate:
+            self._tell_duplicate(partition, info)
         if partition.log.flush_is_due:
             unflushed.append(partition)
         required[topic_partition] = info.last_offset + 1
@@ -121,6 +126,17 @@ class ProducePath:
             base_offset=info.last_offset if info.first_offset is None else info.first_offset,
             log_append_time_ms=info.log_append_time,
             log_start_offset=info.log_start_offset,
+        )
+
+    def _tell_duplicate(self, partition: Partition, info: LogAppendInfo) -> None:
+        assert info.first_offset is not None, "a duplicate is told where its first one is"
+        self.sink(
+            DuplicateRecognised(
+                partition=partition.topic_partition,
+                leader_epoch=partition.leader_epoch,
+                base_offset=info.first_offset,
+                last_offset=info.last_offset,
+            )
         )
 
     async def _flush(

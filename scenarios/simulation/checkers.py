@@ -14,7 +14,8 @@ each batch, noted once and never changed. So also:
 Two kinds of elections may lose what was committed, and a partition that has seen one is let
 off: an unclean one; and that of the last known leader, where nobody else is known to hold
 all (KIP-966), if it has lost its power since it led, and with it what it had not synced, or
-its disk was replaced. Who is elected from the ISR or the ELR is never let off, power or not.
+its disk was replaced. Who is elected from the ISR or the ELR is never let off, power or not;
+but without ELRs (version 0) the last member stays in the ISR, and is the last known one.
 
 Once a partition is at rest, its replicas are equal byte for byte (`replication.verify`).
 
@@ -36,7 +37,12 @@ from replication.events import (
 )
 from replication.partition import PartitionSnapshot
 from scenarios.drawing import batches_of
-from scenarios.simulation.cluster import SimulatedCluster, node_name, partition_directory
+from scenarios.simulation.cluster import (
+    CONTROLLER,
+    SimulatedCluster,
+    node_name,
+    partition_directory,
+)
 from scenarios.simulation.trace import DiskReplaced, PowerCut
 from storage.record_batch import BatchHeader
 from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
@@ -110,7 +116,7 @@ class Checkers:
                 self._unsure.get(partition, set()).difference_update(joined)
             case LeaderElected(partition=partition):
                 unsure = node_name(event.leader) in self._unsure.get(partition, ())
-                if event.cause == "unclean" or (event.cause == "last known" and unsure):
+                if event.cause == "unclean" or (unsure and self._may_be_unsure(event)):
                     self._may_have_lost.add(partition)
             case LogTruncated(partition=partition) if partition not in self._may_have_lost:
                 self._check(
@@ -123,6 +129,12 @@ class Checkers:
                 self._check_complete(partition, event.leader_epoch)
             case _:
                 pass
+
+    def _may_be_unsure(self, event: LeaderElected) -> bool:
+        """Whoever is elected may have lost what it had not synced."""
+        assert self.cluster is not None, "only a cluster elects"
+        version = self.cluster.configs[CONTROLLER].understudy_eligible_leader_replicas_version
+        return event.cause == "last known" or version == 0
 
     def look(self) -> None:
         """Compare every replica that is online with what must hold; once more at the end."""

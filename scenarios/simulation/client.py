@@ -22,6 +22,7 @@ import attrs
 
 from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
 from replication.events import Event, EventSink, ignore
+from replication.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
 from replication.net.rpc import RpcClient
 from replication.net.seams import Seams
 from replication.wire.create_topics import (
@@ -252,7 +253,8 @@ class StoryClient:
     async def poll(self, partition: TopicPartition, position: Offset) -> list[ReadRecord]:
         """What one fetch gives, from `position`; KafkaError where it gives an error."""
         async with closing(await self.connect_to_leader(partition)) as client:
-            data = await self._fetch(client, partition, position)
+            # As consumers do, it begins a session each time; it never comes back to one.
+            data = await self._fetch(client, partition, position, session_epoch=INITIAL_EPOCH)
         return [record for record in records_of(data) if record.offset >= position]
 
     async def list_offset(
@@ -271,13 +273,19 @@ class StoryClient:
         return ErrorCode.of(answer.error_code), answer.offset
 
     async def _fetch(
-        self, client: RpcClient, partition: TopicPartition, position: Offset
+        self,
+        client: RpcClient,
+        partition: TopicPartition,
+        position: Offset,
+        *,
+        session_epoch: int = FINAL_EPOCH,
     ) -> PartitionData:
         wanted = FetchPartition(
             partition=partition.partition, fetch_offset=position, partition_max_bytes=READ_BYTES
         )
         request = FetchRequest(
             max_bytes=READ_BYTES,
+            session_epoch=session_epoch,
             topics=[FetchTopic(topic=partition.topic, partitions=[wanted])],
         )
         response = await client.call(request, version=FETCH_VERSION, timeout_ms=PATIENCE_MS)

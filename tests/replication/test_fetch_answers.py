@@ -4,6 +4,7 @@ import pytest
 from trio.testing import MockClock
 
 from replication.errors import ErrorCode
+from replication.events import FetchRefused
 from replication.wire.fetch import FetchResponse, PartitionData
 from storage.types import TopicPartition
 from tests.replication.following import (
@@ -92,6 +93,8 @@ async def test_what_the_leader_may_get_over_is_asked_again_after_a_backoff(
     it.leader.change_data = refuse_once
     await it.work()
     assert it.state().delayed_until == autojump_clock.current_time() + 1
+    (told,) = [event for event in it.events if isinstance(event, FetchRefused)]
+    assert (told.partition, told.error) == (T0, ErrorCode.of(error).name)
     assert T0 not in it.failed
     await it.work(2)
     assert autojump_clock.current_time() == 1

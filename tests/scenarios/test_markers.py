@@ -2,6 +2,7 @@
 
 import re
 
+import attrs
 import pytest
 from click.testing import CliRunner
 
@@ -11,6 +12,9 @@ from replication.events import (
     BecameLeader,
     BrokerStarted,
     Event,
+    FetchRefused,
+    FetchSessionEvicted,
+    FetchSessionOpened,
     IsrChanged,
     IsrChangeProposed,
     IsrChangeRefused,
@@ -50,6 +54,12 @@ FOLLOWS = BecameFollower(partition=PARTITION, leader=2, leader_epoch=4, log_end_
 B1_STARTED = BrokerStarted(broker=1, host="b1", port=9092)
 B1_STARTS, B1_KILLED = NodeStarted(node="b1", incarnation=1), NodeKilled(node="b1")
 
+OPENED = FetchSessionOpened(session_id=5, partitions=1, privileged=True)
+EVICTED = FetchSessionEvicted(session_id=5, cause="idle")
+TOO_EARLY = FetchRefused(
+    partition=PARTITION, leader=2, leader_epoch=4, error="UNKNOWN_LEADER_EPOCH"
+)
+
 
 def cut(start: int, *, epoch: int = 4) -> LogTruncated:
     return LogTruncated(
@@ -82,6 +92,10 @@ def cut(start: int, *, epoch: int = 4) -> LogTruncated:
         ([cut(5), cut(3)], ["a log was cut where it diverged", "cut twice in one epoch"]),
         ([cut(5), cut(3, epoch=5)], ["a log was cut where it diverged"]),
         ([cut(20)], ["a log began anew, out of range"]),
+        ([OPENED, EVICTED], ["a follower's session was evicted", "a session was evicted"]),
+        ([attrs.evolve(OPENED, privileged=False), EVICTED], ["a session was evicted"]),
+        ([TOO_EARLY], ["a fetch came before its leader knew the epoch"]),
+        ([attrs.evolve(TOO_EARLY, error="KAFKA_STORAGE_ERROR")], []),
     ],
 )
 def test_a_situation_is_told_from_its_events(events: list[Event], reached: list[str]) -> None:
