@@ -1,0 +1,335 @@
+"""What has been sent for and is not there yet: batches that fill, wait, travel, come back.
+
+    append ─> queue of its partition ─> drain ─> a request for each leader that is ready
+                      ^                             │
+                      └────────── retried ──────────┤
+                                          outcome <─┘   acked, failed, in parts
+
+A batch goes out when one of these is so, and not before its back-off is over:
+
+    it is full, or another one waits behind it       linger.ms has passed since it began
+    somebody waits for room                          somebody flushes, or all is being closed
+
+Rule 1: room is counted in bytes, from the moment a record is appended to its outcome. Who finds
+none waits (`buffer.memory`): that is how a slow cluster slows its producers down.
+
+Rule 2: in each request one batch of a partition, and partitions take turns.
+
+Rule 3: time and patience end here. A batch that is neither there nor refused when
+`delivery.timeout.ms` have passed since its first record came has failed; one that is on its way
+then has failed too, and whatever its answer will be only tells which sequence is next.
+
+(Kafka: RecordAccumulator, Sender, TransactionManager of a producer without transactions.)
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+import attrs
+
+from replication.client.producer.batch import (
+    NOBODY,
+    Acked,
+    Failed,
+    InParts,
+    Outcome,
+    ProducerBatch,
+    ProducerIdentity,
+    Stamp,
+)
+from replication.client.producer.partition_queue import PartitionQueue
+from replication.client.producer.verdict import Verdict, judge
+from replication.errors import ErrorCode, KafkaError
+from storage.compression import Codec
+from storage.record_batch import HEADER_SIZE
+from storage.records import Record
+from storage.types import NO_OFFSET, Offset, TopicPartition
+
+MAX_PRODUCER_EPOCH = 2**15 - 1
+NEVER = float("inf")
+
+
+class SentBatch(NamedTuple):
+    """A batch of a request, and what it was sent as."""
+
+    batch: ProducerBatch
+    stamp: Stamp
+
+
+class Drained(NamedTuple):
+    """What can be sent by now."""
+
+    requests: dict[int, list[SentBatch]]
+    """By the node that leads."""
+    next_at: float
+    """When to look again, if nothing happens before."""
+    leaderless: set[str]
+    """Topics of partitions that nobody is known to lead, and that something waits for."""
+
+
+@attrs.frozen(kw_only=True)
+class Answer:
+    """What a broker said of a batch; or what it would have said, had it been heard."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    base_offset: Offset = NO_OFFSET
+    log_append_time_ms: int = -1
+    log_start_offset: Offset = NO_OFFSET
+    record_errors: dict[int, str] = attrs.field(factory=dict)
+
+
+@attrs.define(eq=False, kw_only=True)
+class RecordAccumulator:
+    """Times in seconds of the node's clock, sizes in bytes."""
+
+    batch_size: int
+    linger: float
+    buffer_memory: int
+    max_request_size: int
+    delivery_timeout: float
+    retries: int
+    backoff: Callable[[int], float]
+    """How long to wait after so many attempts."""
+    idempotent: bool
+    transactional: bool = False
+    one_at_a_time: bool = False
+    codec: Codec = Codec.NONE
+    identity: ProducerIdentity = NOBODY
+    flushing: int = 0
+    """How many wait until everything is out."""
+    waiting_for_room: int = 0
+    closing: bool = False
+    used: int = attrs.field(default=0, init=False)
+    _queues: dict[TopicPartition, PartitionQueue] = attrs.field(factory=dict, init=False)
+    # Those with something that waits, in the order in which it is their turn.
+    _turns: dict[TopicPartition, PartitionQueue] = attrs.field(factory=dict, init=False)
+    # Those that may have no outcome yet, the first that runs out of time first.
+    _by_age: deque[ProducerBatch] = attrs.field(factory=deque, init=False)
+    # Whose sequences begin anew once there is a producer id again.
+    _to_restart: set[TopicPartition] = attrs.field(factory=set, init=False)
+
+    # Filling.
+
+    def has_room(self, size: int) -> bool:
+        """Whether a record of that size may be appended. The first always may."""
+        return not self.used or self.used + size <= self.buffer_memory
+
+    def append(
+        self, partition: TopicPartition, record: Record, size: int, *, now: float
+    ) -> tuple[ProducerBatch, int]:
+        """The batch that it is in now, and its place there."""
+        queue = self._queue(partition)
+        batch = queue.last
+        if batch is not None and batch.size + size > self.batch_size:
+            batch.is_closed = True
+            batch = None
+        if batch is None:
+            batch = ProducerBatch(
+                partition=partition, created_at=now, transactional=self.transactional
+            )
+            queue.waiting.append(batch)
+            self._by_age.append(batch)
+            self._turns.setdefault(partition, queue)
+        index = batch.append(record, size)
+        batch.is_closed = batch.size >= self.batch_size
+        self.used += size
+        return batch, index
+
+    def waiting_batches(self, partition: TopicPartition) -> int:
+        queue = self._queues.get(partition)
+        return 0 if queue is None else len(queue.waiting)
+
+    @property
+    def is_empty(self) -> bool:
+        return all(queue.is_idle for queue in self._queues.values())
+
+    def unfinished(self) -> list[ProducerBatch]:
+        """All that have no outcome yet, the oldest first."""
+        return [batch for batch in self._by_age if batch.outcome is None]
+
+    # Sending.
+
+    def drain(
+        self,
+        leader: Callable[[TopicPartition], int | None],
+        may_send_to: Callable[[int], bool],
+        *,
+        now: float,
+    ) -> Drained:
+        """Take what is ready off the queues, a request for each node that may be sent one."""
+        requests: dict[int, list[SentBatch]] = {}
+        sizes: dict[int, int] = {}
+        next_at, leaderless = NEVER, set()
+        for partition, queue in list(self._turns.items()):
+            batch = queue.next_batch(self._sends_as, one_at_a_time=self.one_at_a_time)
+            if batch is None:
+                continue
+            ready_at = self._ready_at(batch, queue)
+            if ready_at > now:
+                next_at = min(next_at, ready_at)
+                continue
+            node = leader(partition)
+            if node is None:
+                leaderless.add(partition.topic)
+            elif may_send_to(node):
+                size = sizes.get(node, 0) + batch.size
+                if node in requests and size > self.max_request_size:
+                    continue
+                sizes[node] = size
+                queue.take(batch, self._sends_as)
+                requests.setdefault(node, []).append(SentBatch(batch, batch.stamped))
+                self._its_turn_again(queue)
+        return Drained(requests, min(next_at, self.next_timeout), leaderless)
+
+    @property
+    def _sends_as(self) -> ProducerIdentity | None:
+        return self.identity if self.idempotent else None
+
+    def _ready_at(self, batch: ProducerBatch, queue: PartitionQueue) -> float:
+        hurry = self.flushing or self.waiting_for_room or self.closing
+        if batch.is_closed or len(queue.waiting) > 1 or hurry:
+            return batch.not_before
+        return max(batch.not_before, batch.created_at + self.linger)
+
+    def _its_turn_again(self, queue: PartitionQueue) -> None:
+        """After all others, if there is more."""
+        self._turns.pop(queue.partition, None)
+        if queue.waiting:
+            self._turns[queue.partition] = queue
+
+    # Answers.
+
+    def answered(self, sent: SentBatch, answer: Answer, *, now: float) -> Verdict:
+        """What became of a batch that was on its way: for whoever asks for metadata anew, or
+        ends a transaction.
+        """
+        batch, queue = sent.batch, self._queues[sent.batch.partition]
+        verdict = judge(answer.error, batch, queue, log_start_offset=answer.log_start_offset)
+        if verdict is Verdict.ACKED:
+            if not queue.acked(batch, sent.stamp, base_offset=answer.base_offset):
+                self._bump_epoch(queue)
+            self._resolve(
+                batch,
+                Acked(answer.base_offset, answer.log_append_time_ms, answer.log_start_offset),
+            )
+        elif verdict is Verdict.FAILED:
+            queue.refused(batch)
+            self._resolve(batch, self._failed(answer))
+        elif not self._has_patience(batch, now=now):
+            queue.gave_up(batch)
+            self._resolve(batch, self._failed(answer))
+            verdict = Verdict.FAILED
+        elif verdict is Verdict.SPLIT:
+            self._split(batch, queue)
+        else:
+            self._retry(batch, queue, verdict, now=now)
+        self._settle(queue)
+        return verdict
+
+    def _retry(
+        self, batch: ProducerBatch, queue: PartitionQueue, verdict: Verdict, *, now: float
+    ) -> None:
+        queue.put_back(batch, not_before=now + self.backoff(batch.attempts))
+        if verdict is Verdict.BUMP_AND_RETRY:
+            self._bump_epoch(queue)
+        elif verdict is Verdict.RESTART_AND_RETRY:
+            queue.start_sequences_at_beginning(self.identity)
+
+    def _split(self, batch: ProducerBatch, queue: PartitionQueue) -> None:
+        halves = tuple(batch.halves())
+        queue.put_parts(batch, [half for _, half in halves])
+        self._by_age.extendleft(half for _, half in halves)
+        batch.resolve(InParts(halves))  # the room that it took is that of its halves now
+
+    def _has_patience(self, batch: ProducerBatch, *, now: float) -> bool:
+        in_time = batch.outcome is None and now < batch.created_at + self.delivery_timeout
+        return in_time and batch.attempts <= self.retries
+
+    def _failed(self, answer: Answer) -> Failed:
+        error = KafkaError(answer.error, answer.message)
+        of_records: dict[int, Exception] = {
+            index: KafkaError(
+                answer.error if len(answer.record_errors) == 1 else ErrorCode.INVALID_RECORD,
+                message or answer.message,
+            )
+            for index, message in answer.record_errors.items()
+        }
+        return Failed(error, of_records)
+
+    def _resolve(self, batch: ProducerBatch, outcome: Outcome) -> None:
+        """Its outcome, unless it ran out of time before."""
+        if batch.outcome is None:
+            self.used -= batch.size - HEADER_SIZE
+            batch.resolve(outcome)
+
+    # Time.
+
+    @property
+    def next_timeout(self) -> float:
+        """When the oldest runs out of time."""
+        while self._by_age and self._by_age[0].outcome is not None:
+            self._by_age.popleft()
+        return self._by_age[0].created_at + self.delivery_timeout if self._by_age else NEVER
+
+    def expire(self, *, now: float) -> list[ProducerBatch]:
+        """Those that have just failed, because their time is up."""
+        expired = []
+        while self.next_timeout <= now:
+            batch = self._by_age.popleft()
+            queue = self._queues[batch.partition]
+            if batch in queue.waiting:
+                queue.gave_up(batch)
+                self._settle(queue)
+            self._resolve(batch, Failed(_out_of_time(batch, self.delivery_timeout)))
+            expired.append(batch)
+        return expired
+
+    def give_up(self, error: Exception) -> None:
+        """All that has no outcome yet fails, and nothing more is sent."""
+        for batch in self.unfinished():
+            self._resolve(batch, Failed(error))
+        for queue in self._queues.values():
+            queue.waiting.clear()
+        self._turns.clear()
+
+    # Producer ids and epochs.
+
+    def became(self, identity: ProducerIdentity) -> None:
+        """The producer has got this id and epoch from a broker."""
+        self.identity = identity
+        for partition in self._to_restart:
+            self._queues[partition].start_sequences_at_beginning(identity)
+        self._to_restart.clear()
+
+    def _bump_epoch(self, queue: PartitionQueue) -> None:
+        """Its sequences begin anew; those of others once nothing of theirs is on its way."""
+        producer_id, epoch = self.identity
+        if self.identity == NOBODY or epoch == MAX_PRODUCER_EPOCH:
+            self.identity = NOBODY  # another id is asked for
+            self._to_restart.add(queue.partition)
+            return
+        self.identity = ProducerIdentity(producer_id, epoch + 1)
+        queue.start_sequences_at_beginning(self.identity)
+
+    def _settle(self, queue: PartitionQueue) -> None:
+        if queue.must_begin_anew():
+            self._bump_epoch(queue)
+        if queue.waiting:
+            self._turns.setdefault(queue.partition, queue)
+        else:
+            self._turns.pop(queue.partition, None)
+
+    def _queue(self, partition: TopicPartition) -> PartitionQueue:
+        queue = self._queues.get(partition)
+        if queue is None:
+            queue = self._queues[partition] = PartitionQueue(partition)
+        return queue
+
+
+def _out_of_time(batch: ProducerBatch, seconds: float) -> KafkaError:
+    return KafkaError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"{batch.count} records for {batch.partition} were not delivered within {seconds:g} s",
+    )
