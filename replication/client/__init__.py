@@ -5,11 +5,13 @@
     connection  requests        one connection, and what is asked over it
     network_client  nodes       all connections: versions, back-off, time limits
     cluster_view  metadata      who leads what, and keeping that fresh
+    producer/                   records are batched, sent once, and acked or given up
 
 Everything that differs between two runs comes in through `replication.net.seams`, so a
 client runs over TCP and in the simulator alike. asyncio is nowhere.
 """
 
 from replication.client.config import ClientConfig
+from replication.client.producer import Producer
 
-__all__ = ["ClientConfig"]
+__all__ = ["ClientConfig", "Producer"]

@@ -51,10 +51,11 @@ NEVER = float("inf")
 
 
 class SentBatch(NamedTuple):
-    """A batch of a request, and what it was sent as."""
+    """A batch of a request: what it was sent as, and to whom."""
 
     batch: ProducerBatch
     stamp: Stamp
+    node: int
 
 
 class Drained(NamedTuple):
@@ -179,7 +180,7 @@ class RecordAccumulator:
                     continue
                 sizes[node] = size
                 queue.take(batch, self._sends_as)
-                requests.setdefault(node, []).append(SentBatch(batch, batch.stamped))
+                requests.setdefault(node, []).append(SentBatch(batch, batch.stamped, node))
                 self._its_turn_again(queue)
         return Drained(requests, min(next_at, self.next_timeout), leaderless)
 

@@ -152,11 +152,11 @@ class PartitionQueue:
     def refused(self, batch: ProducerBatch) -> None:
         """A broker has said that it is not there, and never will be."""
         self._remove(batch)
+        first, gap = batch.base_sequence, self.gap
         if batch.transactional:
             self._close_gap(batch)
-        elif batch.has_sequence:
-            if self.gap is None or sequence_before(batch.base_sequence, self.gap):
-                self.gap = batch.base_sequence
+        elif batch.has_sequence and (gap is None or sequence_before(first, gap)):
+            self.gap = first
 
     def must_begin_anew(self) -> bool:
         """Whether sequences have to: there is a gap, and all before it have been answered."""

@@ -208,7 +208,7 @@ def test_in_a_transaction_those_behind_a_refused_batch_move_up() -> None:
 def test_a_batch_that_is_too_large_is_sent_in_halves() -> None:
     buffer = accumulator(batch_records=3)
     for number in range(3):
-        batch = append(buffer, number)
+        append(buffer, number)
     (sent,) = drain(buffer)
     assert buffer.answered(sent, refused(ErrorCode.MESSAGE_TOO_LARGE), now=0.0) is Verdict.SPLIT
     (first,) = drain(buffer)
@@ -217,7 +217,7 @@ def test_a_batch_that_is_too_large_is_sent_in_halves() -> None:
     buffer.answered(first, Answer(base_offset=0), now=0.0)
     (second,) = drain(buffer)
     assert (values(second.batch), second.stamp.base_sequence) == ([1, 2], 1)
-    assert batch.outcome == InParts(((0, first.batch), (1, second.batch)))
+    assert sent.batch.outcome == InParts(((0, first.batch), (1, second.batch)))
 
 
 def test_one_record_that_is_too_large_fails() -> None:
@@ -428,7 +428,7 @@ def happen(cluster: Cluster, chance: random.Random) -> None:
                 cluster.answer(node)
             case "cut":
                 cluster.cut(node)
-            case "wait":
+            case _:
                 cluster.wait(chance.choice((0.05, 0.2, 0.2, 3.0)))
 
 

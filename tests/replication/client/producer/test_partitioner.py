@@ -3,8 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 
 from replication.client.producer.partitioner import (
@@ -72,10 +71,12 @@ def test_a_partition_that_cannot_be_sent_to_is_left() -> None:
 
 
 def test_the_less_waits_for_a_partition_the_likelier_it_is() -> None:
-    # Of the issue that brought it: queues of 0, 3 and 1 batches weigh 4, 1 and 3 (KIP-794).
-    waiting = [(0, 0), (1, 3), (2, 1)]
-    assert Counter(draw_partition(waiting, lambda _, n=n: n) for n in range(8)) == {
-        0: 4,
-        1: 1,
-        2: 3,
-    }
+    # Queues of 0, 3 and 1 batches weigh 4, 1 and 3.
+    numbers = iter(range(8))
+
+    def draw(below: int) -> int:
+        assert below == 8
+        return next(numbers)
+
+    chosen = Counter(draw_partition([(0, 0), (1, 3), (2, 1)], draw) for _ in range(8))
+    assert chosen == {0: 4, 1: 1, 2: 3}

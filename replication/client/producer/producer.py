@@ -1,0 +1,392 @@
+"""A producer for trio, after KafkaProducer.
+
+    async with Producer("localhost:9092") as producer:
+        metadata = await producer.send("t", b"value", key=b"k")         there: where, and when
+        delivery = await producer.send_soon("t", b"value")              on its way
+        metadata = await delivery.wait()
+
+Rule 1: `send` waits until the record is acked, `send_soon` only until there is room for it
+(`buffer.memory`), and until the topic has been heard of (`max.block.ms` for both).
+
+Rule 2: what is sent to one partition by one task is there in that order, once (KIP-98),
+whatever becomes of connections and leaders in between.
+
+Rule 3: leaving the block waits for what is on its way. Left by an exception or cancelled, it
+does not: what has no outcome by then fails, and may or may not be there.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Generic, Self, TypeAlias, TypeVar
+
+import attrs
+import trio
+
+from replication.client.backoff import ExponentialBackoff
+from replication.client.errors import (
+    IllegalStateError,
+    KafkaTimeoutError,
+    RecordTooLargeError,
+)
+from replication.client.metadata import Metadata
+from replication.client.network_client import NetworkClient
+from replication.client.producer.accumulator import RecordAccumulator
+from replication.client.producer.batch import record_size
+from replication.client.producer.config import ProducerConfig
+from replication.client.producer.delivery import Delivery, RecordMetadata, wait_until_settled
+from replication.client.producer.partitioner import StickyPartitioner, partition_of_key
+from replication.client.producer.sender import Sender
+from replication.errors import PeerUnavailableError
+from replication.net import production_seams
+from replication.net.seams import NodeClock, Seams
+from storage.compression import Codec
+from storage.records import Header, Record
+from storage.types import TopicPartition
+
+K = TypeVar("K")
+V = TypeVar("V")
+Serializer: TypeAlias = Callable[[V], bytes | None]
+Partitioner: TypeAlias = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
+"""Of a key, all partitions, and those that somebody leads: the one to send to."""
+
+# One task may send so many bytes before it lets others run.
+_YIELD_BYTES = 1 << 16
+
+
+def _as_it_is(value: Any) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    raise TypeError(
+        f"{type(value).__name__} is not bytes: name a serializer, as in"
+        " Producer(..., value_serializer=str.encode)"
+    )
+
+
+@attrs.define(eq=False)
+class _Room:
+    """Where those wait for whom the buffer is full; first come, first served."""
+
+    accumulator: RecordAccumulator
+    clock: NodeClock
+    on_wait: Callable[[], None] = lambda: None
+    _line: trio.Lock = attrs.field(factory=trio.Lock)
+    _freed: trio.Event = attrs.field(factory=trio.Event)
+
+    def freed(self) -> None:
+        self._freed.set()
+
+    async def wait(self, size: int, *, timeout_ms: float) -> None:
+        self.accumulator.waiting_for_room += 1
+        self.on_wait()
+        try:
+            with self.clock.move_on_after(timeout_ms / 1000):
+                async with self._line:
+                    while not self.accumulator.has_room(size):
+                        self._freed = trio.Event()
+                        await self._freed.wait()
+                return
+        finally:
+            self.accumulator.waiting_for_room -= 1
+        raise KafkaTimeoutError(
+            f"no room for {size} bytes within {timeout_ms:.0f} ms: {self.accumulator.used} of"
+            f" {self.accumulator.buffer_memory} are on their way"
+        )
+
+
+@attrs.define(eq=False, init=False)
+class Producer(Generic[K, V]):
+    """Keys and values are bytes, or what the serializers make bytes of.
+
+    `config` are Kafka's words, underscored: `linger_ms=20`, `acks="1"`,
+    `compression_type="zstd"`. ConfigError where one is wrong.
+    """
+
+    config: ProducerConfig
+    _key_serializer: Serializer[K]
+    _value_serializer: Serializer[V]
+    _partitioner: Partitioner | None
+    _seams: Seams
+    _stack: AsyncExitStack
+    _accumulator: RecordAccumulator
+    _metadata: Metadata
+    _sender: Sender
+    _room: _Room
+    _draw: random.Random
+    _opened: bool
+    _closed: bool
+    # When something was last sent to it.
+    _topics: dict[str, float]
+    _sticky: dict[str, StickyPartitioner]
+    # As of which version of the view.
+    _partitions: dict[str, tuple[int, list[int]]]
+    _sent_since_yield: int
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str] = "localhost:9092",
+        *,
+        key_serializer: Serializer[K] = _as_it_is,
+        value_serializer: Serializer[V] = _as_it_is,
+        partitioner: Partitioner | None = None,
+        seams: Seams | None = None,
+        **config: Any,
+    ) -> None:
+        self.config = ProducerConfig.of(bootstrap_servers=bootstrap_servers, **config)
+        self._key_serializer, self._value_serializer = key_serializer, value_serializer
+        self._partitioner = partitioner
+        self._seams = production_seams() if seams is None else seams
+        self._draw = self._seams.chance
+        self._opened = self._closed = False
+        self._topics, self._sticky, self._partitions = {}, {}, {}
+        self._sent_since_yield = 0
+
+    # Opening and closing.
+
+    async def __aenter__(self) -> Self:
+        if self._opened:
+            raise IllegalStateError("a producer is opened once")
+        self._opened = True
+        async with AsyncExitStack() as stack:
+            nursery = await stack.enter_async_context(trio.open_nursery())
+            self._assemble(nursery)
+            nursery.start_soon(self._metadata.run)
+            nursery.start_soon(self._sender.run)
+            stack.callback(nursery.cancel_scope.cancel)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None:
+                await self.flush()
+        finally:
+            self._closed = True
+            self._accumulator.give_up(PeerUnavailableError("the producer was closed"))
+            self._room.freed()
+            # What was raised in the block is its own, and none of the nursery's.
+            await self._stack.__aexit__(None, None, None)
+
+    def _assemble(self, nursery: trio.Nursery) -> None:
+        config, seams = self.config, self._seams
+        network = NetworkClient(
+            config=config,
+            transport=seams.transport,
+            clock=seams.clock,
+            chance=seams.chance,
+            nursery=nursery,
+            max_in_flight=config.max_in_flight_requests_per_connection,
+        )
+        self._metadata = Metadata(
+            config=config,
+            network=network,
+            clock=seams.clock,
+            chance=seams.chance,
+            topics_wanted=self._topics_in_use,
+            allow_auto_topic_creation=True,
+        )
+        self._accumulator = self._make_accumulator()
+        self._room = _Room(self._accumulator, seams.clock)
+        self._sender = Sender(
+            config=config,
+            accumulator=self._accumulator,
+            network=network,
+            metadata=self._metadata,
+            clock=seams.clock,
+            chance=seams.chance,
+            codec=Codec.named(config.compression_type),
+            on_room=self._room.freed,
+        )
+        self._room.on_wait = self._sender.wake
+
+    def _make_accumulator(self) -> RecordAccumulator:
+        config = self.config
+        backoff = ExponentialBackoff(
+            first_ms=config.retry_backoff_ms, most_ms=config.retry_backoff_max_ms
+        )
+        return RecordAccumulator(
+            batch_size=config.batch_size,
+            linger=config.linger_ms / 1000,
+            buffer_memory=config.buffer_memory,
+            max_request_size=config.max_request_size,
+            delivery_timeout=config.delivery_timeout_ms / 1000,
+            retries=config.retries,
+            backoff=lambda attempts: backoff.wait_ms(attempts, self._seams.chance) / 1000,
+            idempotent=config.enable_idempotence,
+            one_at_a_time=config.max_in_flight_requests_per_connection == 1,
+        )
+
+    # Sending.
+
+    async def send(
+        self,
+        topic: str,
+        value: V | None = None,
+        key: K | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[Header] = (),
+    ) -> RecordMetadata:
+        """Send a record and wait until it is acked.
+
+        KafkaError, under a name of its own or with its code, where it was not delivered within
+        `delivery.timeout.ms`, or cannot be; KafkaTimeoutError where there was no room for it,
+        or its topic was not heard of, within `max.block.ms`. Cancelled, it may be there or not.
+        """
+        delivery = await self.send_soon(
+            topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+        )
+        return await delivery.wait()
+
+    async def send_soon(
+        self,
+        topic: str,
+        value: V | None = None,
+        key: K | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[Header] = (),
+    ) -> Delivery:
+        """Send a record; `wait` of what it gives tells what becomes of it.
+
+        Cancelled, nothing was sent. It lets other tasks run now and then, not each time.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._check_open()
+        key_bytes = None if key is None else self._key_serializer(key)
+        value_bytes = None if value is None else self._value_serializer(value)
+        record = Record(
+            timestamp=self._seams.clock.wall_ms() if timestamp_ms is None else timestamp_ms,
+            key=key_bytes,
+            value=value_bytes,
+            headers=tuple(headers),
+        )
+        size = record_size(key_bytes, value_bytes, record.headers)
+        self._check_size(size)
+        partitions = await self._partitions_of(topic)
+        if not self._accumulator.has_room(size) or self._accumulator.waiting_for_room:
+            await self._room.wait(size, timeout_ms=self.config.max_block_ms)
+            self._check_open()
+        chosen = self._choose(topic, partitions, key_bytes, partition)
+        delivery = self._append(TopicPartition(topic, chosen), record, size)
+        await self._let_others_run(size)
+        return delivery
+
+    async def flush(self) -> None:
+        """Send at once what lingers, and wait until all that was sent so far has an outcome,
+        whichever it is.
+        """
+        self._accumulator.flushing += 1
+        self._sender.wake()
+        try:
+            for batch in self._accumulator.unfinished():
+                await wait_until_settled(batch)
+        finally:
+            self._accumulator.flushing -= 1
+        await trio.lowlevel.checkpoint()
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """The topic's partitions; KafkaTimeoutError where it is not heard of in time."""
+        self._check_open()
+        return list(await self._partitions_of(topic))
+
+    def _append(self, partition: TopicPartition, record: Record, size: int) -> Delivery:
+        batch, index = self._accumulator.append(
+            partition, record, size, now=self._seams.clock.now()
+        )
+        if index == 0 or batch.is_closed:
+            self._sender.wake()
+        sticky = self._sticky.get(partition.topic)
+        if sticky is not None and sticky.partition == partition.partition:
+            sticky.appended(size, batch_is_full=batch.is_closed)
+        return Delivery(batch, index)
+
+    async def _let_others_run(self, size: int) -> None:
+        self._sent_since_yield += size
+        if self._sent_since_yield >= _YIELD_BYTES:
+            self._sent_since_yield = 0
+            await trio.lowlevel.cancel_shielded_checkpoint()
+
+    def _check_open(self) -> None:
+        if not self._opened:
+            raise IllegalStateError("a producer sends inside `async with`")
+        if self._sender.failed is not None:
+            raise self._sender.failed
+        if self._closed:
+            raise IllegalStateError("the producer is closed")
+
+    def _check_size(self, size: int) -> None:
+        for key, limit in (
+            ("max.request.size", self.config.max_request_size),
+            ("buffer.memory", self.config.buffer_memory),
+        ):
+            if size > limit:
+                raise RecordTooLargeError(f"a record of {size} bytes where {key} is {limit}")
+
+    # Topics and partitions.
+
+    def _topics_in_use(self) -> list[str]:
+        oldest = self._seams.clock.now() - self.config.metadata_max_idle_ms / 1000
+        for topic in [topic for topic, at in self._topics.items() if at < oldest]:
+            del self._topics[topic]
+        return [*self._topics]
+
+    async def _partitions_of(self, topic: str) -> list[int]:
+        self._topics[topic] = self._seams.clock.now()
+        version, partitions = self._partitions.get(topic, (-1, []))
+        if version == self._metadata.view.version:
+            return partitions
+        partitions = await self._hear_of(topic)
+        self._partitions[topic] = self._metadata.view.version, partitions
+        return partitions
+
+    async def _hear_of(self, topic: str) -> list[int]:
+        partitions = self._metadata.view.partitions_of(topic)
+        if partitions is not None:
+            return partitions
+        with self._seams.clock.move_on_after(self.config.max_block_ms / 1000):
+            while partitions is None:
+                self._metadata.request_update()
+                await self._metadata.wait_for_news()
+                self._metadata.raise_for_topics([topic])
+                partitions = self._metadata.view.partitions_of(topic)
+            return partitions
+        raise KafkaTimeoutError(
+            f"topic {topic} was not heard of within {self.config.max_block_ms} ms"
+        ) from self._metadata.last_error
+
+    def _choose(
+        self, topic: str, partitions: Sequence[int], key: bytes | None, given: int | None
+    ) -> int:
+        if given is not None:
+            if given not in partitions:
+                raise IllegalStateError(f"topic {topic} has no partition {given}")
+            return given
+        if self._partitioner is not None:
+            return self._partitioner(key, partitions, self._led(topic, partitions))
+        if key is not None and not self.config.partitioner_ignore_keys:
+            return partition_of_key(key, len(partitions))
+        sticky = self._sticky.get(topic)
+        if sticky is None:
+            sticky = StickyPartitioner(max(self.config.batch_size, 1), self._draw.randrange)
+            self._sticky[topic] = sticky
+        return sticky.choose(lambda: self._waiting(topic, partitions))
+
+    def _waiting(self, topic: str, partitions: Sequence[int]) -> list[tuple[int, int]]:
+        adaptive = self.config.partitioner_adaptive_partitioning_enable
+        return [
+            (each, self._accumulator.waiting_batches(TopicPartition(topic, each)) * adaptive)
+            for each in self._led(topic, partitions) or partitions
+        ]
+
+    def _led(self, topic: str, partitions: Sequence[int]) -> list[int]:
+        leader = self._metadata.view.leader
+        return [each for each in partitions if leader(TopicPartition(topic, each)).node is not None]

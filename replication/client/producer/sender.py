@@ -1,0 +1,258 @@
+"""The task that takes what the accumulator has to the brokers (Sender in Kafka).
+
+    wake: a batch is full, an answer came, metadata changed, somebody waits, or time has passed
+      │
+      v  no producer id yet? one is asked for
+    drain ─> for each leader that may be asked one more: Produce ─┐ a task waits for each answer
+      ^                                                           │
+      └───────── acked, put back, failed ─────────────────────────┘
+
+Rule 1: requests to a broker go out in the order in which they were drained; one connection,
+which answers in order.
+
+Rule 2: each request ends in an answer for each of its batches. One that none came for, for
+whatever reason, is NETWORK_EXCEPTION: whether it is there is not known.
+
+Rule 3: a batch whose leader has changed since it was sent does not wait for its back-off
+(KIP-951): that was to spare the old one.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+import trio
+
+from replication.client.backoff import ExponentialBackoff
+from replication.client.errors import NO_ANSWER, UnsupportedVersionError
+from replication.client.metadata import Metadata
+from replication.client.network_client import NetworkClient
+from replication.client.nodes import Node
+from replication.client.producer.accumulator import Answer, RecordAccumulator, SentBatch
+from replication.client.producer.batch import NOBODY, ProducerIdentity
+from replication.client.producer.config import ProducerConfig
+from replication.client.producer.verdict import Verdict
+from replication.client.requests import PendingResponse, ask
+from replication.errors import ErrorCode, KafkaError
+from replication.net.seams import NodeClock
+from replication.wire.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from replication.wire.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from storage.compression import Codec
+from storage.types import TopicPartition
+
+NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
+# Refused because of who leads: where the leader is has to be asked anew.
+_OF_STALE_METADATA: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+
+
+@attrs.define(eq=False, kw_only=True)
+class Sender:
+    """Start `run` in a nursery; `failed` is what makes all further sending vain."""
+
+    config: ProducerConfig
+    accumulator: RecordAccumulator
+    network: NetworkClient
+    metadata: Metadata
+    clock: NodeClock
+    chance: random.Random
+    codec: Codec
+    on_room: Callable[[], None]
+    """Told when batches may have got an outcome, and their room back."""
+    failed: Exception | None = attrs.field(default=None, init=False)
+    _wake: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _asks_for_id: bool = attrs.field(default=False, init=False)
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch_metadata)
+            while True:
+                self._wake = trio.Event()
+                next_at = self._send_what_is_ready(nursery)
+                with self.clock.move_on_after(max(next_at - self.clock.now(), 0)):
+                    await self._wake.wait()
+
+    async def _watch_metadata(self) -> None:
+        while True:
+            await self.metadata.wait_for_news()
+            self.wake()
+
+    def _send_what_is_ready(self, nursery: trio.Nursery) -> float:
+        """When to look again."""
+        now = self.clock.now()
+        if self.accumulator.expire(now=now):
+            self.on_room()
+        self._ensure_identity(nursery)
+        backing_off: list[float] = []
+
+        def may_send_to(node_id: int) -> bool:
+            if self.network.is_backing_off(node_id):
+                backing_off.append(now + self.network.backoff_ms(node_id) / 1000)
+                return False
+            limit = self.config.max_in_flight_requests_per_connection
+            return self.network.in_flight(node_id) < limit
+
+        drained = self.accumulator.drain(self._leader, may_send_to, now=now)
+        for node_id, batches in drained.requests.items():
+            node = self.metadata.view.nodes[node_id]
+            nursery.start_soon(self._answered, self._produce(node, batches), batches)
+        if drained.leaderless:
+            self.metadata.request_update()
+        more = [now] if drained.requests else []
+        return min([drained.next_at, *backing_off, *more])
+
+    def _leader(self, partition: TopicPartition) -> int | None:
+        node = self.metadata.view.leader(partition).node
+        return None if node is None else node.id
+
+    # Asking.
+
+    def _produce(self, node: Node, batches: Sequence[SentBatch]) -> PendingResponse:
+        by_topic: dict[str, list[PartitionProduceData]] = {}
+        for batch, _, _ in batches:
+            topic, partition = batch.partition
+            data = PartitionProduceData(index=partition, records=batch.encoded(self.codec))
+            by_topic.setdefault(topic, []).append(data)
+        request = ProduceRequest(
+            acks=self.config.required_acks,
+            timeout_ms=self.config.request_timeout_ms,
+            topic_data=[
+                TopicProduceData(name=topic, partition_data=data)
+                for topic, data in by_topic.items()
+            ],
+        )
+        return self.network.send(node, ask(request, answered=request.acks != 0))
+
+    # Answers.
+
+    async def _answered(self, pending: PendingResponse, batches: Sequence[SentBatch]) -> None:
+        answers: dict[TopicPartition, Answer] = {}
+        otherwise = Answer(
+            error=ErrorCode.NETWORK_EXCEPTION, message="the answer does not name its partition"
+        )
+        try:
+            response: ProduceResponse | None = await pending.wait()
+        except NO_ANSWER as error:
+            otherwise = Answer(error=ErrorCode.NETWORK_EXCEPTION, message=str(error))
+        except UnsupportedVersionError as error:
+            otherwise = Answer(error=error.code, message=error.detail)
+        else:
+            if response is None:  # acks=0: there is none
+                otherwise = Answer()
+            else:
+                answers = _answers(response)
+                self._note_leaders(response)
+        for sent in batches:
+            self._take_in(sent, answers.get(sent.batch.partition, otherwise))
+        self.on_room()
+        self.wake()
+
+    def _take_in(self, sent: SentBatch, answer: Answer) -> None:
+        now = self.clock.now()
+        verdict = self.accumulator.answered(sent, answer, now=now)
+        if answer.error in _OF_STALE_METADATA:
+            if self._leader(sent.batch.partition) in (sent.node, None):
+                self.metadata.request_update()
+            elif verdict is not Verdict.FAILED:
+                sent.batch.not_before = now
+
+    def _note_leaders(self, response: ProduceResponse) -> None:
+        """KIP-951: who leads instead."""
+        leaders = {
+            TopicPartition(topic.name, each.index): (
+                each.current_leader.leader_id,
+                each.current_leader.leader_epoch,
+            )
+            for topic in response.responses
+            for each in topic.partition_responses
+            if each.current_leader.leader_id >= 0
+        }
+        if leaders:
+            nodes = [
+                Node(each.node_id, each.host, each.port, each.rack)
+                for each in response.node_endpoints
+            ]
+            self.metadata.view.update_leaders(leaders, nodes)
+
+    # The producer id.
+
+    def _ensure_identity(self, nursery: trio.Nursery) -> None:
+        wanted = self.config.enable_idempotence and self.accumulator.identity == NOBODY
+        if wanted and not self._asks_for_id and self.failed is None:
+            self._asks_for_id = True
+            nursery.start_soon(self._ask_for_id)
+
+    async def _ask_for_id(self) -> None:
+        backoff = ExponentialBackoff(
+            first_ms=self.config.retry_backoff_ms, most_ms=self.config.retry_backoff_max_ms
+        )
+        failures = 0
+        while self.failed is None and self.accumulator.identity == NOBODY:
+            try:
+                self.accumulator.became(await self._new_identity())
+            except (*NO_ANSWER, KafkaError) as error:
+                if isinstance(error, KafkaError) and not error.code.retriable:
+                    self.fail(error)
+                failures += 1
+                await self.clock.sleep(backoff.wait_ms(failures, self.chance) / 1000)
+        self._asks_for_id = False
+        self.wake()
+
+    async def _new_identity(self) -> ProducerIdentity:
+        node = self.metadata.any_node()
+        if node is None:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "every broker is in back-off")
+        request = InitProducerIdRequest(transaction_timeout_ms=NO_TRANSACTION_TIMEOUT_MS)
+        response: InitProducerIdResponse = await self.network.call(node, ask(request))
+        if response.error_code != ErrorCode.NONE:
+            raise KafkaError(ErrorCode.of(response.error_code), "no producer id")
+        return ProducerIdentity(response.producer_id, response.producer_epoch)
+
+    def fail(self, error: Exception) -> None:
+        """Nothing can be sent any more."""
+        self.failed = error
+        self.accumulator.give_up(error)
+        self.on_room()
+
+
+def _answers(response: ProduceResponse) -> dict[TopicPartition, Answer]:
+    return {
+        TopicPartition(topic.name, each.index): _answer(each)
+        for topic in response.responses
+        for each in topic.partition_responses
+    }
+
+
+def _answer(told: PartitionProduceResponse) -> Answer:
+    return Answer(
+        error=ErrorCode.of(told.error_code),
+        message=told.error_message or "",
+        base_offset=told.base_offset,
+        log_append_time_ms=told.log_append_time_ms,
+        log_start_offset=told.log_start_offset,
+        record_errors={
+            each.batch_index: each.batch_index_error_message or "" for each in told.record_errors
+        },
+    )
