@@ -59,6 +59,9 @@ class Leader:
     epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
+UNKNOWN_LEADER = Leader()
+
+
 @attrs.define(eq=False)
 class ClusterView:
     """What has been heard so far."""

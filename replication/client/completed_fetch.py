@@ -1,0 +1,233 @@
+"""One partition's part of a fetch response, read as far as its records were taken.
+
+    position 3:   [batch 0-4][batch 5-9 of an aborted transaction][control 10][batch 11-19
+                        └ 3, 4 are taken                              cut off: not there ┘
+                   next_fetch_offset: 3 ... 5 ... 10 ... 11
+
+Rule 1: a batch is decoded when its first record is wanted, and not before.
+
+Rule 2: `next_fetch_offset` is where the consumer stands when what was taken has been handed
+over. It also moves over what is never handed over: control records, aborted data, and the
+tail of a batch that compaction has cut.
+
+Rule 3: with read_committed a producer is in abort from the first offset that the leader
+lists for it until its abort marker. What it wrote meanwhile is passed over.
+
+Rule 4: what cannot be read is raised when there is nothing sound before it to hand over,
+again and again, until the program seeks elsewhere.
+
+(Kafka: CompletedFetch.)
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from replication.client.consumer_errors import CorruptRecordsError, RecordDeserializationError
+from replication.client.records import ConsumerRecord, Deserialize
+from replication.errors import KafkaError
+from replication.wire.fetch import AbortedTransaction, PartitionData
+from storage.errors import CorruptRecordError, StorageError
+from storage.record_batch import BatchHeader, check_crc, walk
+from storage.records import ControlRecordType, Record, decode_batch, read_marker
+from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
+
+Drained = Callable[["CompletedFetch"], None]
+
+
+@attrs.frozen(kw_only=True)
+class ReadSettings:
+    """How records are read, the same for all."""
+
+    check_crcs: bool = True
+    read_committed: bool = False
+    key_deserializer: Deserialize | None = None
+    value_deserializer: Deserialize | None = None
+
+
+@attrs.define(eq=False, kw_only=True)
+class CompletedFetch:
+    """Made for every partition of a response; `initialized` once its position was found right."""
+
+    partition: TopicPartition
+    fetch_offset: Offset
+    data: PartitionData
+    settings: ReadSettings
+    on_drained: Drained = lambda _: None
+    initialized: bool = False
+    consumed: bool = False
+    next_fetch_offset: Offset = attrs.field(init=False)
+    last_epoch: LeaderEpoch = attrs.field(init=False, default=NO_LEADER_EPOCH)
+    records_read: int = attrs.field(init=False, default=0)
+    bytes_read: float = attrs.field(init=False, default=0.0)
+    """A record counts as its part of the batch it travelled in."""
+    _view: memoryview = attrs.field(init=False)
+    _batches: Iterator[tuple[int, BatchHeader]] = attrs.field(init=False)
+    _batch: BatchHeader | None = attrs.field(init=False, default=None)
+    _batch_end: int = attrs.field(init=False, default=0)
+    _records: list[Record] = attrs.field(init=False, factory=list)
+    _index: int = attrs.field(init=False, default=0)
+    _corrupt: str | None = attrs.field(init=False, default=None)
+    _aborted: deque[AbortedTransaction] = attrs.field(init=False)
+    _in_abort: set[int] = attrs.field(init=False, factory=set)
+
+    def __attrs_post_init__(self) -> None:
+        self.next_fetch_offset = self.fetch_offset
+        records = self.data.records or b""
+        assert isinstance(records, bytes | bytearray | memoryview), "off the wire come bytes"
+        self._view = memoryview(records)
+        self._batches = walk(self._view)
+        listed = self.data.aborted_transactions or []
+        self._aborted = deque(sorted(listed, key=lambda each: each.first_offset))
+
+    @property
+    def size(self) -> int:
+        return len(self._view)
+
+    def has_whole_batch(self) -> bool:
+        """Whether there is anything that reading could move over."""
+        try:
+            return next(walk(self._view), None) is not None
+        except CorruptRecordError:
+            return True  # it is there, and will be raised when it is read
+
+    def drain(self) -> None:
+        """Nothing more is taken from it."""
+        if not self.consumed:
+            self.consumed = True
+            self._records = []
+            self.on_drained(self)
+
+    # -- taking records
+
+    def take(self, most: int) -> list[ConsumerRecord]:
+        """Up to `most`, in order; RecordDeserializationError or CorruptRecordsError where there
+        is nothing to move over before what cannot be read.
+        """
+        taken: list[ConsumerRecord] = []
+        begin = self.next_fetch_offset
+        try:
+            while len(taken) < most and (record := self._next()) is not None:
+                taken.append(self._parsed(record))
+                self._step_over(record)
+        except KafkaError:
+            if self.next_fetch_offset == begin:
+                raise
+        else:
+            self._drain_at_end()
+        return taken
+
+    def _step_over(self, record: Record) -> None:
+        assert self._batch is not None, "a record comes out of a batch"
+        self._index += 1
+        self.next_fetch_offset = record.offset + 1
+        self.records_read += 1
+        self.bytes_read += self._batch.size / max(self._batch.record_count, 1)
+
+    def _drain_at_end(self) -> None:
+        """As soon as nothing is left: the partition may then be in the next request."""
+        if self.consumed or self._index < len(self._records):
+            return
+        at_end = self._end_of_batches()
+        if at_end and self._batch is not None:
+            self.next_fetch_offset = max(self.next_fetch_offset, self._batch.next_offset)
+        if at_end:
+            self.drain()
+
+    def _end_of_batches(self) -> bool:
+        """Whether the batch that is being read is the last whole one."""
+        if self._batch is None:
+            return False
+        try:
+            return next(walk(self._view, self._batch_end), None) is None
+        except CorruptRecordError:
+            return False
+
+    def _next(self) -> Record | None:
+        """The next record to hand over, not yet stepped over; None at the end."""
+        if self._corrupt is not None:
+            raise CorruptRecordsError(self.partition, self.next_fetch_offset, self._corrupt)
+        while not self.consumed:
+            while self._index < len(self._records):
+                record = self._records[self._index]
+                if record.offset >= self.next_fetch_offset:
+                    return record
+                self._index += 1
+            if not self._next_batch():
+                if self._batch is not None:
+                    self.next_fetch_offset = max(self.next_fetch_offset, self._batch.next_offset)
+                self.drain()
+        return None
+
+    def _next_batch(self) -> bool:
+        """Move to the next batch; False where there is none."""
+        try:
+            found = next(self._batches, None)
+            if found is None:
+                return False
+            start, header = found
+            self._records = self._read(header, self._view[start : start + header.size])
+        except StorageError as error:
+            self._corrupt = str(error)
+            raise CorruptRecordsError(
+                self.partition, self.next_fetch_offset, self._corrupt
+            ) from error
+        self._index = 0
+        self._batch, self._batch_end = header, start + header.size
+        self.last_epoch = header.leader_epoch
+        if not self._records:
+            self.next_fetch_offset = max(self.next_fetch_offset, header.next_offset)
+        return True
+
+    def _read(self, header: BatchHeader, batch: memoryview) -> list[Record]:
+        """The records of `batch` that a program may see."""
+        is_behind = header.last_offset < self.next_fetch_offset
+        if self.settings.check_crcs and not is_behind and not check_crc(batch):
+            raise CorruptRecordError(f"the CRC-32C of the batch at {header.base_offset} is wrong")
+        if self.settings.read_committed and header.has_producer and self._aborts(header, batch):
+            return []
+        return [] if header.is_control or is_behind else decode_batch(batch)
+
+    def _aborts(self, header: BatchHeader, batch: memoryview) -> bool:
+        """Whether a transaction that wrote this was aborted."""
+        while self._aborted and self._aborted[0].first_offset <= header.last_offset:
+            self._in_abort.add(self._aborted.popleft().producer_id)
+        if header.is_control:
+            marker = read_marker(batch)
+            if marker is not None and marker.type is ControlRecordType.ABORT:
+                self._in_abort.discard(header.producer_id)
+            return False
+        return header.is_transactional and header.producer_id in self._in_abort
+
+    # -- what a program sees
+
+    def _parsed(self, record: Record) -> ConsumerRecord:
+        assert self._batch is not None, "a record comes out of a batch"
+        offset, timestamp, key, value, headers, _ = record
+        settings, (topic, partition) = self.settings, self.partition
+        return ConsumerRecord(
+            topic,
+            partition,
+            offset,
+            timestamp,
+            self._batch.timestamp_type,
+            self._of("key", settings.key_deserializer, record, key),
+            self._of("value", settings.value_deserializer, record, value),
+            headers,
+            -1 if key is None else len(key),
+            -1 if value is None else len(value),
+            self._batch.leader_epoch,
+        )
+
+    def _of(
+        self, origin: str, deserialize: Deserialize | None, record: Record, data: bytes | None
+    ) -> object:
+        if deserialize is None or data is None:
+            return data
+        try:
+            return deserialize(self.partition.topic, record.headers, data)
+        except Exception as error:
+            raise RecordDeserializationError(
+                self.partition, record.offset, origin=origin, cause=error
+            ) from error

@@ -1,0 +1,228 @@
+"""A consumer's numbers, under Kafka's names (FetchMetricsManager, FetchMetricsRegistry).
+
+    kafka.consumer:type=consumer-fetch-manager-metrics,name=records-lag-max,client-id=c
+    kafka.consumer:type=consumer-fetch-manager-metrics,name=records-lag,client-id=c,topic=t,partition=0
+
+Rule 1: averages and extremes are those of the last two windows of thirty seconds, as Kafka
+has them (metrics.sample.window.ms, metrics.num.samples). There is none of nothing: NaN.
+
+Rule 2: a fetch is counted when all its partitions have been read to their end, or dropped;
+what was dropped counts as nothing.
+
+Rule 3: `FETCH_METRICS` and `PARTITION_METRICS` declare every name there is.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable
+
+import attrs
+
+from replication.metrics import MetricName, MetricsRegistry
+from storage.types import TopicPartition
+
+GROUP, TYPE = "kafka.consumer", "consumer-fetch-manager-metrics"
+WINDOW_SECONDS = 30.0
+WINDOWS = 2
+
+FETCH_METRICS = {
+    "fetch-size-avg": "The average number of bytes fetched per request.",
+    "fetch-size-max": "The most bytes of one request.",
+    "bytes-consumed-rate": "Bytes per second.",
+    "bytes-consumed-total": "All bytes.",
+    "records-per-request-avg": "The average number of records of a request.",
+    "records-consumed-rate": "Records per second.",
+    "records-consumed-total": "All records.",
+    "fetch-latency-avg": "How long a fetch takes, in milliseconds.",
+    "fetch-latency-max": "The longest.",
+    "fetch-rate": "Fetches per second.",
+    "fetch-total": "All fetches.",
+    "fetch-throttle-time-avg": "For how long brokers throttled, in milliseconds.",
+    "fetch-throttle-time-max": "The longest.",
+    "records-lag-max": "The most records that any partition is behind its end.",
+    "records-lead-min": "The fewest records that any partition is ahead of its start.",
+}
+PARTITION_METRICS = {
+    "records-lag": "Records between the position and the end of what may be read.",
+    "records-lag-avg": "The average of it.",
+    "records-lag-max": "The most of it.",
+    "records-lead": "Records between the start of the log and the position.",
+    "records-lead-avg": "The average of it.",
+    "records-lead-min": "The fewest of it.",
+    "preferred-read-replica": "The replica it is read from; -1 for the leader.",
+}
+
+
+@attrs.define
+class _Window:
+    start: float
+    count: int = 0
+    total: float = 0.0
+    most: float = -math.inf
+    least: float = math.inf
+
+
+@attrs.define(eq=False)
+class Sensor:
+    """What was recorded lately, and how much ever (Kafka's SampledStat)."""
+
+    now: Callable[[], float]
+    count: int = 0
+    total: float = 0.0
+    last: float = math.nan
+    _windows: deque[_Window] = attrs.field(init=False, factory=deque)
+
+    def record(self, value: float) -> None:
+        now = self.now()
+        if not self._windows or now - self._windows[-1].start >= WINDOW_SECONDS:
+            self._windows.append(_Window(now))
+        window = self._windows[-1]
+        window.count += 1
+        window.total += value
+        window.most, window.least = max(window.most, value), min(window.least, value)
+        self.count, self.total, self.last = self.count + 1, self.total + value, value
+
+    def avg(self) -> float:
+        windows = self._recent()
+        count = sum(each.count for each in windows)
+        return sum(each.total for each in windows) / count if count else math.nan
+
+    def max(self) -> float:
+        return max((each.most for each in self._recent()), default=math.nan)
+
+    def min(self) -> float:
+        return min((each.least for each in self._recent()), default=math.nan)
+
+    def rate(self) -> float:
+        """Of the recorded values, per second."""
+        windows = self._recent()
+        # As Kafka: a lone young window is taken for a whole one, or the rate would leap.
+        elapsed = max(
+            self.now() - windows[0].start if windows else 0.0, WINDOW_SECONDS * (WINDOWS - 1)
+        )
+        return sum(each.total for each in windows) / elapsed
+
+    def _recent(self) -> deque[_Window]:
+        horizon = self.now() - WINDOW_SECONDS * WINDOWS
+        while self._windows and self._windows[0].start <= horizon:
+            self._windows.popleft()
+        return self._windows
+
+
+@attrs.define(eq=False)
+class _OfPartition:
+    lag: Sensor
+    lead: Sensor
+    preferred: int = -1
+
+
+@attrs.define(eq=False)
+class FetchMetrics:
+    """One consumer's; read through `registry`."""
+
+    registry: MetricsRegistry
+    now: Callable[[], float]
+    client_id: str = ""
+    fetch_size: Sensor = attrs.field(init=False)
+    records_per_request: Sensor = attrs.field(init=False)
+    latency: Sensor = attrs.field(init=False)
+    fetches: Sensor = attrs.field(init=False)
+    throttle: Sensor = attrs.field(init=False)
+    lag: Sensor = attrs.field(init=False)
+    lead: Sensor = attrs.field(init=False)
+    _partitions: dict[TopicPartition, _OfPartition] = attrs.field(init=False, factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.fetch_size, self.records_per_request = self._sensor(), self._sensor()
+        self.latency, self.fetches, self.throttle = self._sensor(), self._sensor(), self._sensor()
+        self.lag, self.lead = self._sensor(), self._sensor()
+        read = {
+            "fetch-size-avg": self.fetch_size.avg,
+            "fetch-size-max": self.fetch_size.max,
+            "bytes-consumed-rate": self.fetch_size.rate,
+            "bytes-consumed-total": lambda: self.fetch_size.total,
+            "records-per-request-avg": self.records_per_request.avg,
+            "records-consumed-rate": self.records_per_request.rate,
+            "records-consumed-total": lambda: self.records_per_request.total,
+            "fetch-latency-avg": self.latency.avg,
+            "fetch-latency-max": self.latency.max,
+            "fetch-rate": self.fetches.rate,
+            "fetch-total": lambda: self.fetches.total,
+            "fetch-throttle-time-avg": self.throttle.avg,
+            "fetch-throttle-time-max": self.throttle.max,
+            "records-lag-max": self.lag.max,
+            "records-lead-min": self.lead.min,
+        }
+        for name, gauge in read.items():
+            self.registry.gauge(self.name(name), gauge)
+
+    def name(self, name: str, tp: TopicPartition | None = None) -> MetricName:
+        tags: tuple[tuple[str, str], ...] = (("client-id", self.client_id),)
+        if tp is not None:
+            tags = (*tags, ("topic", tp.topic), ("partition", str(tp.partition)))
+        return MetricName(GROUP, TYPE, name, tags)
+
+    def record_response(self, *, latency_ms: float, throttled_ms: int) -> None:
+        self.latency.record(latency_ms)
+        self.fetches.record(1)
+        self.throttle.record(throttled_ms)
+
+    def record_fetch(self, *, size: float, records: int) -> None:
+        """One request, once all of it has been read or dropped."""
+        self.fetch_size.record(size)
+        self.records_per_request.record(records)
+
+    def record_position(self, tp: TopicPartition, *, lag: int | None, lead: int | None) -> None:
+        if lag is not None:
+            self.lag.record(lag)
+            self._partition(tp).lag.record(lag)
+        if lead is not None:
+            self.lead.record(lead)
+            self._partition(tp).lead.record(lead)
+
+    def record_preferred(self, tp: TopicPartition, node_id: int | None) -> None:
+        self._partition(tp).preferred = -1 if node_id is None else node_id
+
+    def retain(self, assigned: Iterable[TopicPartition]) -> None:
+        """Numbers of partitions that are no longer assigned would lie."""
+        for tp in self._partitions.keys() - set(assigned):
+            del self._partitions[tp]
+            for name in PARTITION_METRICS:
+                self.registry.remove(self.name(name, tp))
+
+    def _partition(self, tp: TopicPartition) -> _OfPartition:
+        if (found := self._partitions.get(tp)) is not None:
+            return found
+        made = self._partitions[tp] = _OfPartition(self._sensor(), self._sensor())
+        read: dict[str, Callable[[], float]] = {
+            "records-lag": lambda: made.lag.last,
+            "records-lag-avg": made.lag.avg,
+            "records-lag-max": made.lag.max,
+            "records-lead": lambda: made.lead.last,
+            "records-lead-avg": made.lead.avg,
+            "records-lead-min": made.lead.min,
+            "preferred-read-replica": lambda: made.preferred,
+        }
+        for name, gauge in read.items():
+            self.registry.gauge(self.name(name, tp), gauge)
+        return made
+
+    def _sensor(self) -> Sensor:
+        return Sensor(self.now)
+
+
+@attrs.define(eq=False)
+class FetchTotal:
+    """Sums one response up, and tells when its last partition is done (FetchMetricsAggregator)."""
+
+    metrics: FetchMetrics
+    open_partitions: set[TopicPartition]
+    size: float = 0.0
+    records: int = 0
+
+    def done(self, tp: TopicPartition, *, size: float, records: int) -> None:
+        self.open_partitions.discard(tp)
+        self.size += size
+        self.records += records
+        if not self.open_partitions:
+            self.metrics.record_fetch(size=self.size, records=self.records)

@@ -1,0 +1,67 @@
+"""What has been fetched and not been handed over: a queue, and the one at its head.
+
+    next_in_line ── being read          queue ── [P1 0-3][P2 0-3][P0 4-7]
+
+Rule 1: a partition that is in here is not fetched again, until it is drained or let go. An
+answer without records is no reason to wait: a full one names every partition, and those
+with nothing new would stand still until the others are read.
+
+(Kafka: FetchBuffer.)
+"""
+
+from collections import deque
+from collections.abc import Callable, Container, Iterable
+
+import attrs
+
+from replication.client.completed_fetch import CompletedFetch
+from storage.types import TopicPartition
+
+
+@attrs.define(eq=False)
+class FetchBuffer:
+    """Completed fetches, in the order in which they came."""
+
+    next_in_line: CompletedFetch | None = None
+    _queue: deque[CompletedFetch] = attrs.field(init=False, factory=deque)
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, fetch: CompletedFetch) -> None:
+        self._queue.append(fetch)
+
+    def add_all(self, fetches: Iterable[CompletedFetch]) -> None:
+        self._queue.extend(fetches)
+
+    def peek(self) -> CompletedFetch | None:
+        return self._queue[0] if self._queue else None
+
+    def pop(self) -> None:
+        self._queue.popleft()
+
+    def has_any(self, wanted: Callable[[CompletedFetch], bool] = lambda _: True) -> bool:
+        """Whether something in here, not yet read to its end, is `wanted`."""
+        return any(wanted(fetch) for fetch in self._held())
+
+    def buffered_partitions(self) -> set[TopicPartition]:
+        """Those of which there is something to be read, or to be told."""
+        return {fetch.partition for fetch in self._held() if fetch.size or fetch.data.error_code}
+
+    def retain_all(self, partitions: Container[TopicPartition]) -> None:
+        """Let go of everything about other partitions."""
+        kept = []
+        for fetch in self._queue:
+            if fetch.partition in partitions:
+                kept.append(fetch)
+            else:
+                fetch.drain()
+        self._queue = deque(kept)
+        if self.next_in_line is not None and self.next_in_line.partition not in partitions:
+            self.next_in_line.drain()
+            self.next_in_line = None
+
+    def _held(self) -> Iterable[CompletedFetch]:
+        if self.next_in_line is not None and not self.next_in_line.consumed:
+            yield self.next_in_line
+        yield from self._queue

@@ -1,0 +1,222 @@
+"""From what has been fetched to what is handed over, and what the errors among it mean.
+
+    error of a partition                                  what becomes of it
+    NOT_LEADER_OR_FOLLOWER, REPLICA_NOT_AVAILABLE,        the metadata is stale: asked anew;
+    KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH,             fetched again, from the leader
+    OFFSET_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION,
+    UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID
+    OFFSET_OUT_OF_RANGE                                   of a follower: fetched from the leader
+                                                          of the leader: reset by policy, or raised
+    TOPIC_AUTHORIZATION_FAILED, CORRUPT_MESSAGE           raised
+    UNKNOWN_LEADER_EPOCH, UNKNOWN_SERVER_ERROR            fetched again
+    anything else                                         raised
+
+Rule 1: at most `max.poll.records`, and never fewer while there are more to be had.
+
+Rule 2: the position moves when records are taken, and nothing may fail between that and
+handing them over. What is wrong is raised when nothing was taken; else it waits in the
+buffer for its turn.
+
+Rule 3: what was fetched for another position than the present one is dropped: the program
+has sought elsewhere meanwhile, or lost the partition and got it back.
+
+(Kafka: FetchCollector.)
+"""
+
+from collections.abc import Callable
+
+import attrs
+
+from replication.client.completed_fetch import CompletedFetch
+from replication.client.consumer_errors import CorruptRecordsError, OffsetOutOfRangeError
+from replication.client.consumer_metrics import FetchMetrics
+from replication.client.errors import TopicAuthorizationFailedError
+from replication.client.fetch_buffer import FetchBuffer
+from replication.client.position import FetchPosition
+from replication.client.records import ConsumerRecord, ConsumerRecords, OffsetAndMetadata
+from replication.client.subscription import SubscriptionState
+from replication.errors import ErrorCode, KafkaError
+from storage.types import TopicPartition
+
+_STALE_METADATA = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+_FETCHED_AGAIN = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR})
+
+
+@attrs.define(eq=False)
+class Collected:
+    """What one pass gathered; not empty also where a position moved and no record came."""
+
+    records: dict[TopicPartition, list[ConsumerRecord]] = attrs.field(factory=dict)
+    next_offsets: dict[TopicPartition, OffsetAndMetadata] = attrs.field(factory=dict)
+    position_advanced: bool = False
+    count: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.count and not self.position_advanced
+
+    def add(
+        self,
+        tp: TopicPartition,
+        records: list[ConsumerRecord],
+        position: FetchPosition,
+        *,
+        advanced: bool,
+    ) -> None:
+        self.position_advanced |= advanced
+        if records:
+            self.records.setdefault(tp, []).extend(records)
+            self.count += len(records)
+            self.next_offsets[tp] = OffsetAndMetadata(
+                position.offset, leader_epoch=position.offset_epoch
+            )
+
+    def handed_over(self) -> ConsumerRecords:
+        return ConsumerRecords(self.records, self.next_offsets)
+
+
+@attrs.define(eq=False, kw_only=True)
+class FetchCollector:
+    """Takes out of the buffer; the positions of `subscriptions` are moved here alone."""
+
+    subscriptions: SubscriptionState
+    buffer: FetchBuffer
+    request_metadata: Callable[[], None]
+    now_ms: Callable[[], float]
+    max_poll_records: int
+    metadata_max_age_ms: int
+    read_committed: bool
+    metrics: FetchMetrics
+
+    def collect(self, most: int | None = None) -> Collected:
+        """Everything up to `most` (max.poll.records) that may be handed over now."""
+        collected = Collected()
+        remaining = self.max_poll_records if most is None else most
+        paused: list[CompletedFetch] = []
+        try:
+            while collected.count < remaining:
+                fetch = self.buffer.next_in_line
+                if fetch is None or fetch.consumed:
+                    if not self._line_up(collected):
+                        break
+                elif self.subscriptions.is_paused(fetch.partition):
+                    paused.append(fetch)
+                    self.buffer.next_in_line = None
+                else:
+                    self._take(fetch, collected, remaining - collected.count)
+        except KafkaError:
+            if collected.is_empty:
+                raise
+        finally:
+            self.buffer.add_all(paused)
+        return collected
+
+    def _line_up(self, collected: Collected) -> bool:
+        """Bring the head of the queue to be read; False where the queue is empty."""
+        fetch = self.buffer.peek()
+        if fetch is None:
+            return False
+        try:
+            ready = fetch.initialized or self._initialize(fetch)
+        except KafkaError:
+            # One with records stays, so that it is told again; one without has told all.
+            if collected.is_empty and fetch.size == 0:
+                self.buffer.pop()
+                fetch.drain()
+            raise
+        if not ready:
+            fetch.drain()
+        self.buffer.next_in_line = fetch if ready else None
+        self.buffer.pop()
+        return True
+
+    def _take(self, fetch: CompletedFetch, collected: Collected, most: int) -> None:
+        tp = fetch.partition
+        position = self.subscriptions.valid_position(tp)
+        current = self.subscriptions.is_fetchable(tp) and position is not None
+        if not current or position is None or fetch.next_fetch_offset != position.offset:
+            fetch.drain()
+            return
+        records = fetch.take(most)
+        advanced = fetch.next_fetch_offset > position.offset
+        if advanced:
+            position = FetchPosition(fetch.next_fetch_offset, fetch.last_epoch, position.leader)
+            self.subscriptions.advance(tp, position)
+        lag = self.subscriptions.lag(tp, read_committed=self.read_committed)
+        self.metrics.record_position(tp, lag=lag, lead=self.subscriptions.lead(tp))
+        collected.add(tp, records, position, advanced=advanced)
+
+    # -- the first look at a partition's answer
+
+    def _initialize(self, fetch: CompletedFetch) -> bool:
+        """Whether there is something to be read in it."""
+        tp = fetch.partition
+        if self.subscriptions.valid_position(tp) is None:
+            return False  # it has been revoked, reset or sent to be validated meanwhile
+        error = ErrorCode.of(fetch.data.error_code)
+        if error is ErrorCode.NONE:
+            return self._begin(fetch)
+        # Those that fail go to the end; those of one topic then stay together in requests.
+        self.subscriptions.move_to_end(tp)
+        self._judge(fetch, error)
+        return False
+
+    def _begin(self, fetch: CompletedFetch) -> bool:
+        tp, data = fetch.partition, fetch.data
+        position = self.subscriptions.valid_position(tp)
+        if position is None or position.offset != fetch.fetch_offset:
+            return False
+        if fetch.size and not fetch.has_whole_batch():
+            # Since KIP-74 a broker sends one whole batch, whatever its size.
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"no progress: {fetch.size} bytes of {tp} at {fetch.fetch_offset},"
+                " and no whole batch among them",
+            )
+        self.subscriptions.note_offsets(
+            tp,
+            high_watermark=data.high_watermark,
+            last_stable_offset=data.last_stable_offset,
+            log_start_offset=data.log_start_offset,
+        )
+        if data.preferred_read_replica >= 0:
+            expires_ms = self.now_ms() + self.metadata_max_age_ms
+            self.subscriptions.prefer_read_replica(tp, data.preferred_read_replica, expires_ms)
+        fetch.initialized = True
+        return True
+
+    def _judge(self, fetch: CompletedFetch, error: ErrorCode) -> None:
+        tp = fetch.partition
+        if error in _STALE_METADATA:
+            self.request_metadata()
+            self.subscriptions.clear_preferred_read_replica(tp)
+        elif error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range(fetch)
+        elif error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise TopicAuthorizationFailedError([tp.topic])
+        elif error is ErrorCode.CORRUPT_MESSAGE:
+            raise CorruptRecordsError(tp, fetch.fetch_offset, "the broker finds it corrupt")
+        elif error not in _FETCHED_AGAIN:
+            raise KafkaError(error, f"fetching {tp} at {fetch.fetch_offset}")
+
+    def _out_of_range(self, fetch: CompletedFetch) -> None:
+        tp = fetch.partition
+        if self.subscriptions.clear_preferred_read_replica(tp) is not None:
+            return  # a follower may not have come that far; the leader will know
+        position = self.subscriptions.valid_position(tp)
+        if position is None or position.offset != fetch.fetch_offset:
+            return
+        if self.subscriptions.default_strategy is None:
+            raise OffsetOutOfRangeError({tp: position.offset})
+        self.subscriptions.request_reset(tp)

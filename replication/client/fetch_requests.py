@@ -1,0 +1,243 @@
+"""Which partitions are fetched from whom next, and what becomes of the answers.
+
+    fetchable, and nothing of it buffered
+        │ leader unknown: metadata is asked for
+        v
+    the replica to read from, or the leader
+        │ in back-off, or a fetch to it is under way: not now
+        v
+    that node's session ── request ──> answer ──> a CompletedFetch each, in the buffer
+
+Rule 1: one fetch in flight per node, in an incremental session (KIP-227). What is buffered
+is left out of the next request, so it leaves the session, and joins it again when drained.
+
+Rule 2: an answer to a session that has been closed meanwhile is dropped.
+
+Rule 3: a leader that an answer names beside its error is believed at once (KIP-951); the
+metadata is asked for all the same.
+
+(Kafka: AbstractFetch.)
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import attrs
+
+from replication.client.cluster_view import ClusterView
+from replication.client.completed_fetch import CompletedFetch, ReadSettings
+from replication.client.consumer_metrics import FetchMetrics, FetchTotal
+from replication.client.fetch_buffer import FetchBuffer
+from replication.client.nodes import Node
+from replication.client.position import FetchPosition
+from replication.client.requests import MAX_VERSION, ClientRequest
+from replication.client.subscription import SubscriptionState
+from replication.errors import ErrorCode
+from replication.fetch_session.handler import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    FetchRequestData,
+    FetchRequestParams,
+    FetchSessionHandler,
+    WantedPartition,
+)
+from replication.wire.apis import ApiKey
+from replication.wire.fetch import FetchResponse, PartitionData
+from storage.types import TopicPartition
+
+_LEADERSHIP_CHANGED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+@attrs.define(eq=False, kw_only=True)
+class FetchRequests:
+    """One consumer's sessions with its brokers; knows no time but what it is told."""
+
+    subscriptions: SubscriptionState
+    view: ClusterView
+    buffer: FetchBuffer
+    params: FetchRequestParams
+    max_partition_bytes: int
+    read_settings: ReadSettings
+    metrics: FetchMetrics
+    is_unavailable: Callable[[Node], bool]
+    request_metadata: Callable[[], None]
+    validates: Callable[[Node], bool] = lambda _: True
+    """Whether a broker can validate positions (OffsetsForLeaderEpoch from version 3)."""
+    handlers: dict[int, FetchSessionHandler] = attrs.field(init=False, factory=dict)
+    pending: set[int] = attrs.field(init=False, factory=set)
+    """Nodes to which a fetch is under way."""
+    closed: bool = attrs.field(init=False, default=False)
+    _validated_version: int = attrs.field(init=False, default=-1)
+
+    # -- asking
+
+    def validate_positions(self) -> None:
+        """Metadata may name other leaders now than positions were fetched from."""
+        if self._validated_version == self.view.version:
+            return
+        self._validated_version = self.view.version
+        for tp in self.subscriptions.assigned:
+            self.validate_position(tp)
+
+    def validate_position(self, tp: TopicPartition) -> None:
+        leader = self.view.leader(tp)
+        supported = leader.node is None or self.validates(leader.node)
+        self.subscriptions.maybe_validate(tp, leader, supported=supported)
+
+    def fetchable(self) -> list[TopicPartition]:
+        """What may be fetched now, in order."""
+        buffered = self.buffer.buffered_partitions()
+        return self.subscriptions.fetchable(lambda tp: tp not in buffered)
+
+    def prepare(self, *, now_ms: float) -> list[tuple[Node, FetchRequestData]]:
+        """The requests to send now; each must be answered by `on_response` or `on_failure`."""
+        assert not self.closed, "a consumer that is closed fetches nothing"
+        self.metrics.retain(self.subscriptions.assigned)
+        wanted: dict[Node, dict[TopicPartition, WantedPartition]] = {}
+        for tp in self.fetchable():
+            position = self.subscriptions.valid_position(tp)
+            assert position is not None, "what is fetchable has a position"
+            node = self._node_for(tp, position, now_ms)
+            if node is not None and not self.is_unavailable(node) and node.id not in self.pending:
+                wanted.setdefault(node, {})[tp] = self._wanted(tp, position)
+        requests = []
+        for node, partitions in wanted.items():
+            self.pending.add(node.id)
+            requests.append((node, self._handler(node.id).build(partitions)))
+        return requests
+
+    def request(self, data: FetchRequestData) -> ClientRequest:
+        """The message; without ids of topics where one of them has none (KIP-516)."""
+        newest = MAX_VERSION if data.can_use_topic_ids else FIRST_VERSION_WITH_TOPIC_IDS - 1
+        return ClientRequest(
+            api_key=ApiKey.FETCH,
+            build=lambda version: data.to_wire(self.params, version=version),
+            max_version=newest,
+        )
+
+    def _handler(self, node_id: int) -> FetchSessionHandler:
+        return self.handlers.setdefault(node_id, FetchSessionHandler(node_id))
+
+    def _wanted(self, tp: TopicPartition, position: FetchPosition) -> WantedPartition:
+        return WantedPartition(
+            self.view.topic_id(tp.topic),
+            position.offset,
+            max_bytes=self.max_partition_bytes,
+            current_leader_epoch=position.leader.epoch,
+        )
+
+    def _node_for(self, tp: TopicPartition, position: FetchPosition, now_ms: float) -> Node | None:
+        """Whom to read `tp` from; None where that is not known."""
+        leader = position.leader.node
+        if leader is None:
+            self.request_metadata()
+            return None
+        preferred = self.subscriptions.preferred_read_replica(tp, now_ms)
+        self.metrics.record_preferred(tp, preferred)
+        if preferred is None:
+            return leader
+        partition, node = self.view.partition(tp), self.view.node(preferred)
+        offline = partition is not None and preferred in partition.offline_replicas
+        if node is not None and not offline:
+            return node
+        self.request_metadata()
+        self.subscriptions.clear_preferred_read_replica(tp)
+        return leader
+
+    # -- being answered
+
+    def on_response(
+        self,
+        node: Node,
+        data: FetchRequestData,
+        response: FetchResponse,
+        *,
+        version: int,
+        latency_ms: float = 0.0,
+    ) -> None:
+        """Put what came into the buffer, in the broker's order."""
+        with self._no_longer_pending(node):
+            self.metrics.record_response(
+                latency_ms=latency_ms, throttled_ms=response.throttle_time_ms
+            )
+            handler = self.handlers.get(node.id)
+            if handler is None or self.closed:
+                return
+            answers = handler.handle_response(response, version=version)
+            if answers is None:
+                if response.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR:
+                    self.request_metadata()
+                return
+            self._buffer(data, answers)
+            self._believe(response, answers)
+
+    def _buffer(self, data: FetchRequestData, answers: dict[TopicPartition, PartitionData]) -> None:
+        total = FetchTotal(self.metrics, set(answers))
+
+        def drained(fetch: CompletedFetch) -> None:
+            total.done(fetch.partition, size=fetch.bytes_read, records=fetch.records_read)
+            if fetch.bytes_read:
+                self.subscriptions.move_to_end(fetch.partition)
+
+        for tp, answer in answers.items():
+            asked = data.session_partitions.get(tp)
+            assert asked is not None, "the handler lets through what is in the session alone"
+            self.buffer.add(
+                CompletedFetch(
+                    partition=tp,
+                    fetch_offset=asked.fetch_offset,
+                    data=answer,
+                    settings=self.read_settings,
+                    on_drained=drained,
+                )
+            )
+
+    def _believe(
+        self, response: FetchResponse, answers: dict[TopicPartition, PartitionData]
+    ) -> None:
+        leaders = {
+            tp: (answer.current_leader.leader_id, answer.current_leader.leader_epoch)
+            for tp, answer in answers.items()
+            if answer.error_code in _LEADERSHIP_CHANGED
+            and answer.current_leader.leader_id >= 0
+            and answer.current_leader.leader_epoch >= 0
+        }
+        nodes = [
+            Node(each.node_id, each.host, each.port, each.rack) for each in response.node_endpoints
+        ]
+        for tp in self.view.update_leaders(leaders, nodes):
+            self.validate_position(tp)
+
+    def on_failure(self, node: Node) -> None:
+        """No answer came; whether the broker has seen the request is not known."""
+        with self._no_longer_pending(node):
+            handler = self.handlers.get(node.id)
+            if handler is None or self.closed:
+                return
+            handler.handle_error()
+            for tp in handler.session_partitions:
+                self.subscriptions.clear_preferred_read_replica(tp)
+
+    @contextmanager
+    def _no_longer_pending(self, node: Node) -> Iterator[None]:
+        """Whatever happens, it may be asked again."""
+        try:
+            yield
+        finally:
+            self.pending.discard(node.id)
+
+    # -- ending
+
+    def close(self) -> list[tuple[Node, FetchRequestData]]:
+        """The last request of each session (epoch -1, no partitions); once."""
+        if self.closed:
+            return []
+        self.closed = True
+        last = []
+        for node_id, handler in self.handlers.items():
+            handler.notify_close()
+            node = self.view.node(node_id)
+            has_session = handler.next_metadata.session_id != 0
+            if node is not None and has_session and not self.is_unavailable(node):
+                last.append((node, handler.build({})))
+        self.buffer.retain_all(frozenset())
+        return last

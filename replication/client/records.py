@@ -1,0 +1,114 @@
+"""What a consumer hands over: records, and what a poll gathered of them (ConsumerRecord(s)).
+
+for record in records:                      all, partition by partition
+records.partitions                          which there are
+records[TopicPartition("t", 0)]             those of one
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, TypeAlias
+
+import attrs
+
+from storage.record_batch import TimestampType
+from storage.records import Header
+from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
+
+
+@attrs.frozen
+class ConsumerRecord:
+    """One record, its key and value as the deserialisers made them."""
+
+    topic: str
+    partition: int
+    offset: Offset
+    timestamp: int
+    timestamp_type: TimestampType
+    key: Any
+    value: Any
+    headers: tuple[Header, ...] = ()
+    serialized_key_size: int = -1
+    serialized_value_size: int = -1
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    """The reign in which it was appended."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    def header(self, name: str) -> bytes | None:
+        """The value of the last header of that name (Headers.lastHeader)."""
+        return next((value for key, value in reversed(self.headers) if key == name), None)
+
+
+@attrs.frozen
+class OffsetAndMetadata:
+    """What is committed of a partition: the next offset to read, and a word of one's own."""
+
+    offset: Offset
+    metadata: str = ""
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+
+
+@attrs.frozen
+class OffsetAndTimestamp:
+    """The first record at or after a time."""
+
+    offset: Offset
+    timestamp: int
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+
+
+@attrs.frozen
+class ConsumerRecords:
+    """What one poll hands over; empty where there was nothing in time."""
+
+    by_partition: Mapping[TopicPartition, list[ConsumerRecord]] = attrs.field(factory=dict)
+    next_offsets: Mapping[TopicPartition, OffsetAndMetadata] = attrs.field(factory=dict)
+    """What to commit once these have been dealt with."""
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        return list(self.by_partition)
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.by_partition.values()))
+
+    def records(self, topic: str) -> list[ConsumerRecord]:
+        return [record for record in self if record.topic == topic]
+
+    def __getitem__(self, tp: TopicPartition) -> list[ConsumerRecord]:
+        return self.by_partition.get(tp, [])
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        for records in self.by_partition.values():
+            yield from records
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+
+class Deserializer(Protocol):
+    """Bytes of a topic to whatever a program wants of them."""
+
+    def deserialize(self, topic: str, headers: tuple[Header, ...], data: bytes, /) -> Any: ...
+
+
+AnyDeserializer: TypeAlias = Callable[[bytes], Any] | Deserializer | None
+Deserialize: TypeAlias = Callable[[str, tuple[Header, ...], bytes], Any]
+
+
+def deserialize_function(given: AnyDeserializer) -> Deserialize | None:
+    """One form for both: a function of the bytes, or an object with `deserialize`."""
+    if given is None:
+        return None
+    if callable(method := getattr(given, "deserialize", None)):
+        found: Deserialize = method
+        return found
+    assert callable(given), "a deserialiser is a function or has `deserialize`"
+    function: Callable[[bytes], Any] = given
+    return lambda _topic, _headers, data: function(data)

@@ -1,0 +1,384 @@
+"""Which partitions a consumer reads, how it came by them, and where it stands in each.
+
+    assign(...)                        by hand: no group
+    subscribe([...])                   topics; the group says which partitions of them
+    subscribe(pattern)                 topics whose names match, as they come and go
+
+Rule 1: the three exclude each other until `unsubscribe`.
+
+Rule 2: what is assigned stands in an order, in which it is fetched. One that has handed
+over records, or failed, goes to the end of it, so that none is starved.
+
+Rule 3: what is about a partition that is no longer assigned comes too late: asking is an
+error of the program, being told is ignored.
+
+(Kafka: SubscriptionState.)
+"""
+
+import enum
+import re
+from collections.abc import Callable, Collection, Iterable
+
+import attrs
+
+from replication.client.cluster_view import Leader
+from replication.client.consumer_errors import LogTruncationError, NoOffsetForPartitionError
+from replication.client.errors import IllegalStateError
+from replication.client.position import (
+    FetchPosition,
+    FetchState,
+    OffsetResetStrategy,
+    PartitionState,
+    PreferredReadReplica,
+)
+from storage.types import NO_LEADER_EPOCH, NO_OFFSET, Offset, OffsetAndEpoch, TopicPartition
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+class SubscriptionType(enum.Enum):
+    """How partitions are come by."""
+
+    NONE = "nothing"
+    AUTO_TOPICS = "topics"
+    AUTO_PATTERN = "a pattern"
+    USER_ASSIGNED = "partitions assigned by hand"
+
+
+@attrs.define(eq=False)
+class SubscriptionState:
+    """One consumer's; `default_strategy` is `auto.offset.reset`, None where that is none."""
+
+    default_strategy: OffsetResetStrategy | None
+    exclude_internal_topics: bool = True
+    type: SubscriptionType = SubscriptionType.NONE
+    topics: frozenset[str] = frozenset()
+    pattern: re.Pattern[str] | None = None
+    group_topics: frozenset[str] = frozenset()
+    """What the whole group subscribes to: its leader needs metadata of all of it."""
+    assignment_id: int = 0
+    """Moves when the assignment does."""
+    _assigned: dict[TopicPartition, PartitionState] = attrs.field(init=False, factory=dict)
+
+    # -- subscribing
+
+    def subscribe(self, topics: Iterable[str]) -> bool:
+        """Whether that is another set than before."""
+        self._set_type(SubscriptionType.AUTO_TOPICS)
+        return self._change_topics(topics)
+
+    def subscribe_pattern(self, pattern: re.Pattern[str]) -> None:
+        self._set_type(SubscriptionType.AUTO_PATTERN)
+        self.pattern = pattern
+
+    def subscribe_from_pattern(self, topics: Iterable[str]) -> bool:
+        """Of `topics`, all there are, take those that match; whether that changes anything."""
+        return self._change_topics(topic for topic in topics if self.matches(topic))
+
+    def matches(self, topic: str) -> bool:
+        if self.pattern is None or (self.exclude_internal_topics and topic in INTERNAL_TOPICS):
+            return False
+        return self.pattern.fullmatch(topic) is not None
+
+    def assign_from_user(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether that is another set than before. Positions of those that stay are kept."""
+        self._set_type(SubscriptionType.USER_ASSIGNED)
+        wanted = dict.fromkeys(partitions)
+        if self._assigned.keys() == wanted.keys():
+            return False
+        self._take(wanted)
+        return True
+
+    def assign_from_subscribed(self, partitions: Iterable[TopicPartition]) -> None:
+        """What the group has given us."""
+        assert self.uses_group, "only a group gives partitions"
+        self._take(dict.fromkeys(partitions))
+
+    def fits_subscription(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether we asked for what we are given (checkAssignmentMatchedSubscription)."""
+        if self.type is SubscriptionType.AUTO_PATTERN:
+            return all(self.matches(tp.topic) for tp in partitions)
+        return all(tp.topic in self.topics for tp in partitions)
+
+    def unsubscribe(self) -> None:
+        self._take({})
+        self.type = SubscriptionType.NONE
+        self.topics = self.group_topics = frozenset()
+        self.pattern = None
+
+    def group_subscribe(self, topics: Iterable[str]) -> bool:
+        """We lead a group that reads `topics`; whether metadata of more is needed now."""
+        assert self.uses_group, "only members of a group lead one"
+        before, self.group_topics = self.metadata_topics, frozenset(topics)
+        return not self.metadata_topics <= before
+
+    def reset_group_subscription(self) -> None:
+        self.group_topics = frozenset()
+
+    @property
+    def uses_group(self) -> bool:
+        return self.type in (SubscriptionType.AUTO_TOPICS, SubscriptionType.AUTO_PATTERN)
+
+    @property
+    def has_none(self) -> bool:
+        return self.type is SubscriptionType.NONE
+
+    @property
+    def metadata_topics(self) -> frozenset[str]:
+        if self.type is SubscriptionType.USER_ASSIGNED:
+            return frozenset(tp.topic for tp in self._assigned)
+        return self.topics | self.group_topics
+
+    def _set_type(self, wanted: SubscriptionType) -> None:
+        if self.type not in (SubscriptionType.NONE, wanted):
+            raise IllegalStateError(
+                f"subscribed to {self.type.value}: unsubscribe before subscribing to {wanted.value}"
+            )
+        self.type = wanted
+
+    def _change_topics(self, topics: Iterable[str]) -> bool:
+        before, self.topics = self.topics, frozenset(topics)
+        return before != self.topics
+
+    def _take(self, partitions: Iterable[TopicPartition]) -> None:
+        self.assignment_id += 1
+        before = self._assigned
+        self._assigned = {tp: before.get(tp) or PartitionState() for tp in partitions}
+
+    # -- what is assigned
+
+    @property
+    def assigned(self) -> list[TopicPartition]:
+        """In the order in which they are fetched."""
+        return list(self._assigned)
+
+    def is_assigned(self, tp: TopicPartition) -> bool:
+        return tp in self._assigned
+
+    def state(self, tp: TopicPartition) -> PartitionState:
+        found = self._assigned.get(tp)
+        if found is None:
+            raise IllegalStateError(f"no current assignment for partition {tp}")
+        return found
+
+    def state_or_none(self, tp: TopicPartition) -> PartitionState | None:
+        return self._assigned.get(tp)
+
+    def fetchable(self, is_available: Callable[[TopicPartition], bool]) -> list[TopicPartition]:
+        return [
+            tp for tp, state in self._assigned.items() if state.is_fetchable and is_available(tp)
+        ]
+
+    def is_fetchable(self, tp: TopicPartition) -> bool:
+        state = self._assigned.get(tp)
+        return state is not None and state.is_fetchable
+
+    def is_paused(self, tp: TopicPartition) -> bool:
+        state = self._assigned.get(tp)
+        return state is not None and state.paused
+
+    @property
+    def paused(self) -> set[TopicPartition]:
+        return {tp for tp, state in self._assigned.items() if state.paused}
+
+    def pause(self, tp: TopicPartition) -> None:
+        self.state(tp).paused = True
+
+    def resume(self, tp: TopicPartition) -> None:
+        self.state(tp).paused = False
+
+    def mark_pending_revocation(self, partitions: Iterable[TopicPartition]) -> None:
+        """They are about to be given back: nothing of them is handed over any more."""
+        for tp in partitions:
+            self.state(tp).pending_revocation = True
+
+    def move_to_end(self, tp: TopicPartition) -> None:
+        if tp in self._assigned:
+            self._assigned[tp] = self._assigned.pop(tp)
+
+    # -- positions
+
+    def position(self, tp: TopicPartition) -> FetchPosition | None:
+        return self.state(tp).position
+
+    def valid_position(self, tp: TopicPartition) -> FetchPosition | None:
+        """Where it may be read right now."""
+        state = self._assigned.get(tp)
+        return state.position if state is not None and state.has_valid_position else None
+
+    def advance(self, tp: TopicPartition, position: FetchPosition) -> None:
+        """Records up to there have been handed over, or there was nothing to hand over."""
+        state = self.state(tp)
+        assert state.has_valid_position, "only what is fetched moves on"
+        state.position = position
+
+    def seek(self, tp: TopicPartition, position: FetchPosition) -> None:
+        self.state(tp).seek_unvalidated(position)
+
+    def has_all_positions(self) -> bool:
+        return all(state.has_valid_position for state in self._assigned.values())
+
+    def initializing(self) -> list[TopicPartition]:
+        """Those about which committed offsets are still to be asked."""
+        return self._in(FetchState.INITIALIZING)
+
+    def _in(self, wanted: FetchState) -> list[TopicPartition]:
+        return [
+            tp
+            for tp, state in self._assigned.items()
+            if state.state is wanted and not state.pending_on_assigned
+        ]
+
+    def consumed(self) -> dict[TopicPartition, FetchPosition]:
+        """What a commit of everything would commit."""
+        return {
+            tp: state.position for tp, state in self._assigned.items() if state.position is not None
+        }
+
+    # -- resets
+
+    def request_reset(
+        self, tp: TopicPartition, strategy: OffsetResetStrategy | None = None
+    ) -> None:
+        strategy = strategy or self.default_strategy
+        assert strategy is not None, "somebody must say where to begin"
+        self.state(tp).reset(strategy)
+
+    def reset_initializing(self) -> None:
+        """Nothing is committed for them: the policy decides. NoOffsetForPartitionError if none."""
+        without = self.initializing()
+        if without and self.default_strategy is None:
+            raise NoOffsetForPartitionError(without)
+        for tp in without:
+            self.request_reset(tp)
+
+    def needing_reset(self, now_ms: float) -> dict[TopicPartition, OffsetResetStrategy]:
+        found = {}
+        for tp in self._in(FetchState.AWAIT_RESET):
+            state = self._assigned[tp]
+            if state.is_due(now_ms):
+                assert state.reset_strategy is not None, "a reset has a strategy"
+                found[tp] = state.reset_strategy
+        return found
+
+    def complete_reset(
+        self, tp: TopicPartition, position: FetchPosition, strategy: OffsetResetStrategy
+    ) -> None:
+        """An answer to a reset; ignored where it is about something else by now."""
+        state = self._assigned.get(tp)
+        if (
+            state is not None
+            and state.state is FetchState.AWAIT_RESET
+            and state.reset_strategy == strategy
+        ):
+            state.seek_unvalidated(position)
+
+    def retry_at(self, partitions: Iterable[TopicPartition], at_ms: float) -> None:
+        for tp in partitions:
+            if (state := self._assigned.get(tp)) is not None:
+                state.next_retry_ms = at_ms
+
+    # -- validation (KIP-320)
+
+    def maybe_validate(self, tp: TopicPartition, leader: Leader, *, supported: bool) -> bool:
+        """`leader` is who leads now; whether that has to be looked into before reading on."""
+        state = self._assigned.get(tp)
+        if state is None:
+            return False
+        if supported or leader.node is None:
+            return state.maybe_validate(leader)
+        state.take_leader(leader)
+        return False
+
+    def needing_validation(self, now_ms: float) -> dict[TopicPartition, FetchPosition]:
+        return {
+            tp: position
+            for tp in self._in(FetchState.AWAIT_VALIDATION)
+            if self._assigned[tp].is_due(now_ms)
+            and (position := self._assigned[tp].position) is not None
+        }
+
+    def complete_validation(
+        self, tp: TopicPartition, asked: FetchPosition, end: OffsetAndEpoch
+    ) -> LogTruncationError | None:
+        """What the leader says about the epoch of `asked`: where it ends.
+
+        The error is for the program where no policy says how to go on.
+        """
+        state = self._assigned.get(tp)
+        if state is None or state.state is not FetchState.AWAIT_VALIDATION:
+            return None
+        if state.position != asked:
+            return None
+        unknown = end.offset == NO_OFFSET or end.leader_epoch == NO_LEADER_EPOCH
+        if not unknown and end.offset >= asked.offset:
+            state.complete_validation()
+            return None
+        if self.default_strategy is None:
+            return LogTruncationError({tp: asked}, {} if unknown else {tp: end})
+        if unknown:
+            self.request_reset(tp)
+        else:
+            state.seek_validated(FetchPosition(end.offset, end.leader_epoch, asked.leader))
+        return None
+
+    # -- what fetches tell
+
+    def note_offsets(
+        self,
+        tp: TopicPartition,
+        *,
+        high_watermark: Offset,
+        last_stable_offset: Offset,
+        log_start_offset: Offset,
+    ) -> None:
+        """A negative one says nothing."""
+        state = self.state(tp)
+        if high_watermark >= 0:
+            state.high_watermark = high_watermark
+        if last_stable_offset >= 0:
+            state.last_stable_offset = last_stable_offset
+        if log_start_offset >= 0:
+            state.log_start_offset = log_start_offset
+
+    def lag(self, tp: TopicPartition, *, read_committed: bool) -> int | None:
+        """Records between the position and what may be read; None where either is unknown."""
+        state = self.state(tp)
+        end = state.last_stable_offset if read_committed else state.high_watermark
+        return None if end is None or state.position is None else end - state.position.offset
+
+    def lead(self, tp: TopicPartition) -> int | None:
+        """Records between the start of the log and the position."""
+        state = self.state(tp)
+        start = state.log_start_offset
+        return None if start is None or state.position is None else state.position.offset - start
+
+    # -- reading from another replica (KIP-392)
+
+    def preferred_read_replica(self, tp: TopicPartition, now_ms: float) -> int | None:
+        state = self._assigned.get(tp)
+        if state is None or state.preferred is None:
+            return None
+        if now_ms > state.preferred.expires_ms:
+            state.preferred = None
+            return None
+        return state.preferred.node_id
+
+    def prefer_read_replica(self, tp: TopicPartition, node_id: int, expires_ms: float) -> None:
+        """Told again of the same one, the old time stands."""
+        state = self.state(tp)
+        if state.preferred is None or state.preferred.node_id != node_id:
+            state.preferred = PreferredReadReplica(node_id, expires_ms)
+
+    def clear_preferred_read_replica(self, tp: TopicPartition) -> int | None:
+        """The one there was."""
+        state = self._assigned.get(tp)
+        if state is None or state.preferred is None:
+            return None
+        cleared, state.preferred = state.preferred, None
+        return cleared.node_id
+
+
+def as_partitions(partitions: Collection[TopicPartition | tuple[str, int]]) -> list[TopicPartition]:
+    """Pairs of a topic and a number are partitions too."""
+    return [TopicPartition(*each) for each in partitions]
