@@ -6,16 +6,7 @@
     network_client  nodes       all connections: versions, back-off, time limits
     cluster_view  metadata      who leads what, and keeping that fresh
     producer/                   records are batched, sent once, and acked or given up
-
-of a consumer, without a network:
-
-    position  subscription      what is read, and where in it (KIP-320)
-    offset_reset                auto.offset.reset
-    fetch_requests              which partitions are fetched from whom next (KIP-227, KIP-392)
-    completed_fetch  records    an answer, read as far as its records were taken
-    fetch_buffer                what was fetched and not handed over
-    fetch_collector             what is handed over, and what errors mean
-    consumer_metrics  consumer_errors
+    consumer/                   records are fetched ahead, handed over in order, and committed
 
 Everything that differs between two runs comes in through `replication.net.seams`, so a
 client runs over TCP and in the simulator alike. asyncio is nowhere.

@@ -10,7 +10,7 @@ from replication.wire.fetch import FetchRequest, LeaderIdAndEpoch, NodeEndpoint
 from storage.record_batch import TimestampType
 from storage.records import Record
 from storage.types import TopicPartition
-from tests.replication.client.fetching import (
+from tests.replication.client.consumer.fetching import (
     SESSION,
     T0,
     T1,

@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 import attrs
 
 from replication.client.cluster_view import ClusterView
-from replication.client.completed_fetch import ReadSettings
-from replication.client.consumer_metrics import FetchMetrics
-from replication.client.fetch_buffer import FetchBuffer
-from replication.client.fetch_collector import FetchCollector
-from replication.client.fetch_requests import FetchRequests
+from replication.client.consumer.completed_fetch import ReadSettings
+from replication.client.consumer.fetch_buffer import FetchBuffer
+from replication.client.consumer.fetch_collector import FetchCollector
+from replication.client.consumer.fetch_requests import FetchRequests
+from replication.client.consumer.metrics import FetchMetrics
+from replication.client.consumer.offset_reset import EARLIEST
+from replication.client.consumer.position import FetchPosition, OffsetResetStrategy
+from replication.client.consumer.records import ConsumerRecord, deserialize_function
+from replication.client.consumer.subscription import SubscriptionState
 from replication.client.nodes import Node
-from replication.client.offset_reset import EARLIEST
-from replication.client.position import FetchPosition, OffsetResetStrategy
-from replication.client.records import ConsumerRecord, deserialize_function
-from replication.client.subscription import SubscriptionState
 from replication.errors import ErrorCode
 from replication.fetch_session.handler import FetchRequestData, FetchRequestParams
 from replication.metrics import MetricsRegistry

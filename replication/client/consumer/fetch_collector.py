@@ -27,14 +27,14 @@ from collections.abc import Callable
 
 import attrs
 
-from replication.client.completed_fetch import CompletedFetch
-from replication.client.consumer_errors import CorruptRecordsError, OffsetOutOfRangeError
-from replication.client.consumer_metrics import FetchMetrics
+from replication.client.consumer.completed_fetch import CompletedFetch
+from replication.client.consumer.errors import CorruptRecordsError, OffsetOutOfRangeError
+from replication.client.consumer.fetch_buffer import FetchBuffer
+from replication.client.consumer.metrics import FetchMetrics
+from replication.client.consumer.position import FetchPosition
+from replication.client.consumer.records import ConsumerRecord, ConsumerRecords, OffsetAndMetadata
+from replication.client.consumer.subscription import SubscriptionState
 from replication.client.errors import TopicAuthorizationFailedError
-from replication.client.fetch_buffer import FetchBuffer
-from replication.client.position import FetchPosition
-from replication.client.records import ConsumerRecord, ConsumerRecords, OffsetAndMetadata
-from replication.client.subscription import SubscriptionState
 from replication.errors import ErrorCode, KafkaError
 from storage.types import TopicPartition
 

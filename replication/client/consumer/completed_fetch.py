@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from replication.client.consumer_errors import CorruptRecordsError, RecordDeserializationError
-from replication.client.records import ConsumerRecord, Deserialize
+from replication.client.consumer.errors import CorruptRecordsError, RecordDeserializationError
+from replication.client.consumer.records import ConsumerRecord, Deserialize
 from replication.errors import KafkaError
 from replication.wire.fetch import AbortedTransaction, PartitionData
 from storage.errors import CorruptRecordError, StorageError

@@ -22,15 +22,15 @@ from collections.abc import Callable, Collection, Iterable
 import attrs
 
 from replication.client.cluster_view import Leader
-from replication.client.consumer_errors import LogTruncationError, NoOffsetForPartitionError
-from replication.client.errors import IllegalStateError
-from replication.client.position import (
+from replication.client.consumer.errors import LogTruncationError, NoOffsetForPartitionError
+from replication.client.consumer.position import (
     FetchPosition,
     FetchState,
     OffsetResetStrategy,
     PartitionState,
     PreferredReadReplica,
 )
+from replication.client.errors import IllegalStateError
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, Offset, OffsetAndEpoch, TopicPartition
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})

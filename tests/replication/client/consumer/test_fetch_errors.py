@@ -4,16 +4,16 @@ import random
 
 import pytest
 
-from replication.client.consumer_errors import (
+from replication.client.consumer.errors import (
     CorruptRecordsError,
     LogTruncationError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     RecordDeserializationError,
 )
+from replication.client.consumer.offset_reset import EARLIEST, LATEST
+from replication.client.consumer.position import FetchPosition, FetchState
 from replication.client.errors import TopicAuthorizationFailedError
-from replication.client.offset_reset import EARLIEST, LATEST
-from replication.client.position import FetchPosition, FetchState
 from replication.errors import ErrorCode, KafkaError
 from storage.compression import Codec
 from storage.record_batch import HEADER_SIZE
@@ -25,7 +25,7 @@ from storage.records import (
     encode_control_batch,
 )
 from storage.types import OffsetAndEpoch
-from tests.replication.client.fetching import T0, T1, Rig, aborted, batch_of, data, values
+from tests.replication.client.consumer.fetching import T0, T1, Rig, aborted, batch_of, data, values
 
 
 def transactional(producer_id: int, *records: Record) -> bytes:
@@ -665,7 +665,7 @@ def test_a_partition_that_was_dropped_counts_as_nothing() -> None:
 
 @pytest.mark.conformance("CF-82")
 def test_every_number_is_declared_and_every_declared_one_is_there() -> None:
-    from replication.client.consumer_metrics import FETCH_METRICS, PARTITION_METRICS
+    from replication.client.consumer.metrics import FETCH_METRICS, PARTITION_METRICS
 
     rig = Rig()
     rig.assign(T0, at=0)

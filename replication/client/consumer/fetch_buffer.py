@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterable
 
 import attrs
 
-from replication.client.completed_fetch import CompletedFetch
+from replication.client.consumer.completed_fetch import CompletedFetch
 from storage.types import TopicPartition
 
 

@@ -25,13 +25,13 @@ from contextlib import contextmanager
 import attrs
 
 from replication.client.cluster_view import ClusterView
-from replication.client.completed_fetch import CompletedFetch, ReadSettings
-from replication.client.consumer_metrics import FetchMetrics, FetchTotal
-from replication.client.fetch_buffer import FetchBuffer
+from replication.client.consumer.completed_fetch import CompletedFetch, ReadSettings
+from replication.client.consumer.fetch_buffer import FetchBuffer
+from replication.client.consumer.metrics import FetchMetrics, FetchTotal
+from replication.client.consumer.position import FetchPosition
+from replication.client.consumer.subscription import SubscriptionState
 from replication.client.nodes import Node
-from replication.client.position import FetchPosition
 from replication.client.requests import MAX_VERSION, ClientRequest
-from replication.client.subscription import SubscriptionState
 from replication.errors import ErrorCode
 from replication.fetch_session.handler import (
     FIRST_VERSION_WITH_TOPIC_IDS,

@@ -15,7 +15,7 @@ KafkaError
 
 from collections.abc import Iterable, Mapping
 
-from replication.client.position import FetchPosition
+from replication.client.consumer.position import FetchPosition
 from replication.errors import ErrorCode, KafkaError
 from storage.types import Offset, OffsetAndEpoch, TopicPartition
 

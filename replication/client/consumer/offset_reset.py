@@ -2,7 +2,7 @@
 
 import re
 
-from replication.client.position import OffsetResetStrategy
+from replication.client.consumer.position import OffsetResetStrategy
 from replication.wire import list_offsets
 
 EARLIEST = OffsetResetStrategy("earliest", timestamp=list_offsets.EARLIEST)
