@@ -13,6 +13,8 @@ from types import MappingProxyType, ModuleType
 import attrs
 
 from replication.wire import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     allocate_producer_ids,
     alter_configs,
     alter_partition,
@@ -30,8 +32,11 @@ from replication.wire import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     fetch_snapshot,
     find_coordinator,
@@ -43,6 +48,7 @@ from replication.wire import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -50,6 +56,8 @@ from replication.wire import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 
 
@@ -75,6 +83,11 @@ class ApiKey(enum.IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
@@ -88,8 +101,11 @@ class ApiKey(enum.IntEnum):
     ALTER_PARTITION = 56
     FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
     BROKER_REGISTRATION = 62
     BROKER_HEARTBEAT = 63
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
     ALLOCATE_PRODUCER_IDS = 67
     ASSIGN_REPLICAS_TO_DIRS = 73
     DESCRIBE_TOPIC_PARTITIONS = 75
@@ -157,6 +173,11 @@ _APIS = (
     _api(delete_records, "DeleteRecords", 0, 2, 2),
     _api(init_producer_id, "InitProducerId", 0, 5, 2),
     _api(offset_for_leader_epoch, "OffsetForLeaderEpoch", 2, 4, 4),
+    _api(add_partitions_to_txn, "AddPartitionsToTxn", 0, 5, 3),
+    _api(add_offsets_to_txn, "AddOffsetsToTxn", 0, 4, 3),
+    _api(end_txn, "EndTxn", 0, 5, 3),
+    _api(write_txn_markers, "WriteTxnMarkers", 1, 1, 1),
+    _api(txn_offset_commit, "TxnOffsetCommit", 0, 5, 3),
     _api(describe_configs, "DescribeConfigs", 1, 4, 4),
     _api(alter_configs, "AlterConfigs", 0, 2, 2),
     _api(describe_log_dirs, "DescribeLogDirs", 1, 5, 2),
@@ -170,8 +191,11 @@ _APIS = (
     _api(alter_partition, "AlterPartition", 2, 3, 0),
     _api(fetch_snapshot, "FetchSnapshot", 0, 1, 0),
     _api(describe_cluster, "DescribeCluster", 0, 2, 0),
+    _api(describe_producers, "DescribeProducers", 0, 0, 0),
     _api(broker_registration, "BrokerRegistration", 0, 4, 0),
     _api(broker_heartbeat, "BrokerHeartbeat", 0, 2, 0),
+    _api(describe_transactions, "DescribeTransactions", 0, 0, 0),
+    _api(list_transactions, "ListTransactions", 0, 1, 0),
     _api(allocate_producer_ids, "AllocateProducerIds", 0, 0, 0),
     _api(assign_replicas_to_dirs, "AssignReplicasToDirs", 0, 0, 0),
     _api(describe_topic_partitions, "DescribeTopicPartitions", 0, 0, 0),

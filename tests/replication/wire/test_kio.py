@@ -110,6 +110,8 @@ def test_only_the_versions_we_chose_to_leave_out_are_missing(api: Api) -> None:
         ApiKey.LIST_OFFSETS: {10, 11},
         ApiKey.OFFSET_COMMIT: {10},
         ApiKey.OFFSET_FETCH: {10},
+        ApiKey.WRITE_TXN_MARKERS: {2},
+        ApiKey.LIST_TRANSACTIONS: {2},
         ApiKey.INIT_PRODUCER_ID: {HELD_BACK[ApiKey.INIT_PRODUCER_ID]},
     }
     assert known - served == later.get(api.key, set())

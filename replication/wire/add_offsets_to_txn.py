@@ -1,0 +1,19 @@
+"""AddOffsetsToTxn (KIP-98): a transaction is about to commit offsets of a group."""
+
+import attrs
+
+from replication.wire.schema import int16, int32, int64, string
+
+
+@attrs.define(kw_only=True)
+class AddOffsetsToTxnRequest:
+    transactional_id: str = string()
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    group_id: str = string()
+
+
+@attrs.define(kw_only=True)
+class AddOffsetsToTxnResponse:
+    throttle_time_ms: int = int32()
+    error_code: int = int16()

@@ -1,0 +1,46 @@
+"""DescribeProducers (KIP-664): whom a partition remembers as its producers."""
+
+import attrs
+
+from replication.wire.schema import Kind, array, int16, int32, int64, string
+
+
+@attrs.define(kw_only=True)
+class TopicRequest:
+    name: str = string()
+    partition_indexes: list[int] = array(Kind.INT32)
+
+
+@attrs.define(kw_only=True)
+class DescribeProducersRequest:
+    topics: list[TopicRequest] = array(TopicRequest)
+
+
+@attrs.define(kw_only=True)
+class ProducerState:
+    producer_id: int = int64()
+    producer_epoch: int = int32()
+    last_sequence: int = int32(default=-1)
+    last_timestamp: int = int64(default=-1)
+    coordinator_epoch: int = int32()
+    current_txn_start_offset: int = int64(default=-1)
+
+
+@attrs.define(kw_only=True)
+class PartitionResponse:
+    partition_index: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+    active_producers: list[ProducerState] = array(ProducerState)
+
+
+@attrs.define(kw_only=True)
+class TopicResponse:
+    name: str = string()
+    partitions: list[PartitionResponse] = array(PartitionResponse)
+
+
+@attrs.define(kw_only=True)
+class DescribeProducersResponse:
+    throttle_time_ms: int = int32()
+    topics: list[TopicResponse] = array(TopicResponse)

@@ -1,0 +1,34 @@
+"""DescribeTransactions (KIP-664): where transactions stand, by their ids."""
+
+import attrs
+
+from replication.wire.schema import Kind, array, int16, int32, int64, string
+
+
+@attrs.define(kw_only=True)
+class DescribeTransactionsRequest:
+    transactional_ids: list[str] = array(Kind.STRING)
+
+
+@attrs.define(kw_only=True)
+class TopicData:
+    topic: str = string()
+    partitions: list[int] = array(Kind.INT32)
+
+
+@attrs.define(kw_only=True)
+class TransactionState:
+    error_code: int = int16()
+    transactional_id: str = string()
+    transaction_state: str = string()
+    transaction_timeout_ms: int = int32()
+    transaction_start_time_ms: int = int64()
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    topics: list[TopicData] = array(TopicData)
+
+
+@attrs.define(kw_only=True)
+class DescribeTransactionsResponse:
+    throttle_time_ms: int = int32()
+    transaction_states: list[TransactionState] = array(TransactionState)

@@ -1,0 +1,21 @@
+"""EndTxn (KIP-98, 890): commit or abort. From version 5 on the next epoch is in the answer."""
+
+import attrs
+
+from replication.wire.schema import boolean, int16, int32, int64, string
+
+
+@attrs.define(kw_only=True)
+class EndTxnRequest:
+    transactional_id: str = string()
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    committed: bool = boolean()
+
+
+@attrs.define(kw_only=True)
+class EndTxnResponse:
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    producer_id: int = int64("5+", default=-1)
+    producer_epoch: int = int16("5+", default=-1)

@@ -1,0 +1,27 @@
+"""ListTransactions (KIP-664, 994): the transactions that a broker coordinates."""
+
+import attrs
+
+from replication.wire.schema import Kind, array, int16, int32, int64, string
+
+
+@attrs.define(kw_only=True)
+class ListTransactionsRequest:
+    state_filters: list[str] = array(Kind.STRING)
+    producer_id_filters: list[int] = array(Kind.INT64)
+    duration_filter: int = int64("1+", default=-1)
+
+
+@attrs.define(kw_only=True)
+class TransactionState:
+    transactional_id: str = string()
+    producer_id: int = int64()
+    transaction_state: str = string()
+
+
+@attrs.define(kw_only=True)
+class ListTransactionsResponse:
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    unknown_state_filters: list[str] = array(Kind.STRING)
+    transaction_states: list[TransactionState] = array(TransactionState)

@@ -1,0 +1,49 @@
+"""WriteTxnMarkers (KIP-98): a transaction coordinator has leaders write how it ended."""
+
+import attrs
+
+from replication.wire.schema import Kind, array, boolean, int16, int32, int64, string
+
+
+@attrs.define(kw_only=True)
+class WritableTxnMarkerTopic:
+    name: str = string()
+    partition_indexes: list[int] = array(Kind.INT32)
+
+
+@attrs.define(kw_only=True)
+class WritableTxnMarker:
+    producer_id: int = int64()
+    producer_epoch: int = int16()
+    transaction_result: bool = boolean()
+    """True: committed."""
+    topics: list[WritableTxnMarkerTopic] = array(WritableTxnMarkerTopic)
+    coordinator_epoch: int = int32()
+
+
+@attrs.define(kw_only=True)
+class WriteTxnMarkersRequest:
+    markers: list[WritableTxnMarker] = array(WritableTxnMarker)
+
+
+@attrs.define(kw_only=True)
+class WritableTxnMarkerPartitionResult:
+    partition_index: int = int32()
+    error_code: int = int16()
+
+
+@attrs.define(kw_only=True)
+class WritableTxnMarkerTopicResult:
+    name: str = string()
+    partitions: list[WritableTxnMarkerPartitionResult] = array(WritableTxnMarkerPartitionResult)
+
+
+@attrs.define(kw_only=True)
+class WritableTxnMarkerResult:
+    producer_id: int = int64()
+    topics: list[WritableTxnMarkerTopicResult] = array(WritableTxnMarkerTopicResult)
+
+
+@attrs.define(kw_only=True)
+class WriteTxnMarkersResponse:
+    markers: list[WritableTxnMarkerResult] = array(WritableTxnMarkerResult)
