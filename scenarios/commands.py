@@ -51,7 +51,7 @@ from typing import TypeAlias
 
 import attrs
 
-from replication.events import Event
+from replication.events import BrokerRegistered, Event
 from replication.partition import PartitionSnapshot
 from replication.reassignment import is_reassigned
 from scenarios import asking, disks, faults, producing, promises, reading, requests
@@ -245,6 +245,8 @@ def _told(event: Event) -> str:
         for name, value in facts.items()
         if not isinstance(value, bytes) and not name.endswith(("_ms", "broker_epoch"))
     ]
+    if isinstance(event, BrokerRegistered) and event.broker_epoch == event.previous_broker_epoch:
+        shown.append("broker_epoch=previous_broker_epoch")
     return " ".join([event.name, *shown])
 
 

@@ -19,12 +19,12 @@ FIRST = "a-leader-killed-while-it-holds-an-unreplicated-record"
 @pytest.mark.parametrize("path", stories().values(), ids=lambda path: path.stem)
 def test_a_story_is_told_as_it_was_recorded_and_equal_seeds_are_equal_runs(path: Path) -> None:
     script = read_story(path)
-    first, again, second, third = (tell(script, seed=seed) for seed in (1, 1, 2, 3))
-    for telling in (first, second, third):
+    first, again, second = (tell(script, seed=seed) for seed in (1, 1, 2))
+    for telling in (first, second):
         telling.check()
     assert first.trace.splitlines() == again.trace.splitlines()
     assert first.trace_hash == again.trace_hash
-    assert len({first.trace_hash, second.trace_hash, third.trace_hash}) == 3
+    assert first.trace_hash != second.trace_hash
 
 
 @pytest.mark.parametrize("hash_seed", ["1", "2"])

@@ -1,0 +1,307 @@
+"""Without its rule a story comes out otherwise: each is told once more, the rule taken out.
+
+The mistakes are those that the scenarios are about (docs/stories.md), not any that come to mind.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+
+from replication import isr, leadership, list_offsets
+from replication.cluster import controller, controller_brokers, controller_isr
+from replication.election import ElectionRules
+from replication.errors import ErrorCode
+from replication.fetch_answers import Aftermath, AnswerProcessor
+from replication.isr import FollowerState, PendingExpand, PendingShrink
+from replication.leadership import Leadership
+from replication.log_reader import LogReader
+from replication.partition import Partition
+from replication.replica_manager.followed import LocalReplicas
+from scenarios.script import ScriptError, StoryChangedError, find_story, read_story
+from scenarios.simulation.checkers import InvariantViolatedError
+from scenarios.telling import tell
+from storage.leader_epoch_cache import UNDEFINED, LeaderEpochCache
+from storage.marked_log import MarkedLog
+from storage.types import LeaderEpoch, Offset, OffsetAndEpoch
+
+Mistake = Callable[[pytest.MonkeyPatch], None]
+
+
+def logs_are_cut_to_their_high_watermark(planting: pytest.MonkeyPatch) -> None:
+    """By whoever begins to follow, as before KIP-101."""
+    honest = Partition.make_follower
+
+    def make_follower(self: Partition, registration: Any) -> bool:
+        if self.log.high_watermark < self.log.log_end_offset:
+            self.log.truncate_to(self.log.high_watermark)
+        return honest(self, registration)
+
+    planting.setattr(Partition, "make_follower", make_follower)
+
+
+def nobody_looks_at_epochs(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(LogReader, "diverging", lambda *_: None)
+
+
+def an_unknown_epoch_ends_where_the_next_begins(planting: pytest.MonkeyPatch) -> None:
+    """Under its own name, as before KIP-279."""
+    honest = LeaderEpochCache.end_offset_for
+
+    def end_offset_for(
+        self: LeaderEpochCache, epoch: LeaderEpoch, log_end_offset: Offset
+    ) -> OffsetAndEpoch:
+        end = honest(self, epoch, log_end_offset)
+        return end if end == UNDEFINED else attrs.evolve(end, leader_epoch=epoch)
+
+    planting.setattr(LeaderEpochCache, "end_offset_for", end_offset_for)
+
+
+def any_epoch_is_served(planting: pytest.MonkeyPatch) -> None:
+    honest = Partition.check_access
+
+    def check_access(self: Partition, current_leader_epoch: LeaderEpoch, **how: Any) -> None:
+        honest(self, -1, **how)
+
+    planting.setattr(Partition, "check_access", check_access)
+
+
+def a_reign_begins_with_its_first_record(planting: pytest.MonkeyPatch) -> None:
+    honest = Leadership.begin_reign
+
+    def begin_reign(self: Leadership, *, reelected: bool) -> None:
+        honest(self, reelected=reelected)
+        self.log.leader_epoch_cache.truncate_from_end(self.log.log_end_offset)
+
+    planting.setattr(Leadership, "begin_reign", begin_reign)
+
+
+def a_divergence_counts_as_progress(planting: pytest.MonkeyPatch) -> None:
+    honest = Partition.fetch
+
+    def fetch(self: Partition, params: Any, info: Any, **how: Any) -> Any:
+        answer = honest(self, params, info, **how)
+        if params.from_follower and answer.diverging_epoch is not None:
+            self._lead().on_fetch(
+                params.replica_id,
+                fetch_offset=info.fetch_offset,
+                log_start_offset=info.log_start_offset,
+                leader_log_end=self.log.log_end_offset,
+                broker_epoch=params.replica_epoch,
+            )
+        return answer
+
+    planting.setattr(Partition, "fetch", fetch)
+
+
+def a_divergence_brings_a_high_watermark(planting: pytest.MonkeyPatch) -> None:
+    honest = AnswerProcessor._process_answer
+
+    def process(self: AnswerProcessor, tp: Any, state: Any, data: Any, aftermath: Any) -> None:
+        replicas = self._replicas
+        if data.diverging_epoch.epoch >= 0 and isinstance(replicas, LocalReplicas):
+            replicas.hosted.get(tp).log.update_high_watermark(data.high_watermark)
+        honest(self, tp, state, data, aftermath)
+
+    planting.setattr(AnswerProcessor, "_process_answer", process)
+
+
+def a_divergence_is_acted_upon_by_whoever_leads_by_now(planting: pytest.MonkeyPatch) -> None:
+    honest = AnswerProcessor.process
+
+    def process(self: AnswerProcessor, requested: Any, answers: Any) -> Aftermath:
+        for tp, data in answers.items():
+            if tp not in self._states and data.diverging_epoch.epoch >= 0:
+                self._replicas.truncate_to(tp, data.diverging_epoch.end_offset, completed=True)
+        return honest(self, requested, answers)
+
+    planting.setattr(AnswerProcessor, "process", process)
+
+
+def an_answer_is_taken_whatever_was_asked(planting: pytest.MonkeyPatch) -> None:
+    def process(self: AnswerProcessor, _: Any, answers: Any) -> Aftermath:
+        aftermath = Aftermath()
+        for tp, data in answers.items():
+            if (state := self._states.get(tp)) is not None:
+                self._process_answer(tp, state, data, aftermath)
+        return aftermath
+
+    planting.setattr(AnswerProcessor, "process", process)
+
+
+def who_may_have_joined_does_not_count(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(PendingExpand, "maximal_isr", PendingExpand.isr)
+    planting.setattr(Leadership, "_is_about_to_join", lambda *_: False)
+
+
+def who_was_asked_to_leave_has_left(planting: pytest.MonkeyPatch) -> None:
+    without = property(lambda self: self.last_committed.isr - self.leaving)
+    planting.setattr(PendingShrink, "maximal_isr", without)
+    planting.setattr(Leadership, "_is_about_to_join", lambda *_: False)
+    honest = Leadership._propose
+
+    def propose(self: Leadership, pending: Any) -> None:
+        honest(self, pending)
+        self.maybe_advance_high_watermark()
+
+    planting.setattr(Leadership, "_propose", propose)
+
+
+def an_end_is_told_though_it_may_have_been_further(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(list_offsets, "_check_available", lambda _: None)
+
+
+def a_log_begins_anew_and_its_high_watermark_does_not(planting: pytest.MonkeyPatch) -> None:
+    honest = MarkedLog.truncate_fully_and_start_at
+
+    def begin_anew(self: MarkedLog, *where: Any) -> None:
+        high_watermark = self.high_watermark
+        honest(self, *where)
+        self.high_watermark = high_watermark
+
+    planting.setattr(MarkedLog, "truncate_fully_and_start_at", begin_anew)
+
+
+def a_high_watermark_is_what_was_written_down(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(
+        MarkedLog, "update_high_watermark", lambda self, offset: self._set_high_watermark(offset)
+    )
+
+
+def below_the_minimum_it_goes_on(planting: pytest.MonkeyPatch) -> None:
+    honest = isr.committed_end
+
+    def committed_end(*of: Any, min_isr: int, **how: Any) -> Offset | None:
+        return honest(*of, min_isr=1, **how)
+
+    planting.setattr(leadership, "committed_end", committed_end)
+
+
+def whoever_is_caught_up_may_join(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(leadership, "is_eligible", lambda **_: True)
+
+
+def a_high_watermark_is_enough_to_join(planting: pytest.MonkeyPatch) -> None:
+    def may_expand(follower: FollowerState, *, high_watermark: Offset, **_: object) -> bool:
+        return follower.log_end_offset >= high_watermark
+
+    planting.setattr(leadership, "may_expand", may_expand)
+
+
+def a_fenced_broker_may_join(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(controller_isr, "_may_join", lambda *_: True)
+
+
+def every_registration_is_a_new_one(planting: pytest.MonkeyPatch) -> None:
+    honest = controller_brokers.register
+
+    def register(image: Any, request: Any, **how: Any) -> Any:
+        known = image.broker(request.broker_id)
+        if known is not None and known.incarnation_id == request.incarnation_id:
+            request = attrs.evolve(request, incarnation_id=bytes(16))
+        return honest(image, request, **how)
+
+    planting.setattr(controller, "register", register)
+
+
+def two_processes_may_have_one_number(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(controller_brokers, "_refusal", lambda *_: ErrorCode.NONE)
+
+
+def a_registration_changes_no_isr(planting: pytest.MonkeyPatch) -> None:
+    two_processes_may_have_one_number(planting)
+    planting.setattr(controller_brokers, "elections_without", lambda *_, **__: ())
+
+
+def the_last_one_stays_in_the_isr(planting: pytest.MonkeyPatch) -> None:
+    honest = ElectionRules.__init__
+
+    def without_eligible(self: ElectionRules, **how: Any) -> None:
+        honest(self, **how | {"eligible": False})
+
+    planting.setattr(ElectionRules, "__init__", without_eligible)
+
+
+def anybody_leads_rather_than_nobody(planting: pytest.MonkeyPatch) -> None:
+    honest = ElectionRules.__init__
+
+    def unclean(self: ElectionRules, **how: Any) -> None:
+        honest(self, **how | {"unclean": True})
+
+    planting.setattr(ElectionRules, "__init__", unclean)
+
+
+TOLD = [
+    (
+        "S01",
+        "a-follower-that-comes-back-keeps-what-was-committed",
+        logs_are_cut_to_their_high_watermark,
+    ),
+    ("S02", "two-logs-of-one-length", nobody_looks_at_epochs),
+    ("S03", "two-elections-in-quick-succession", an_unknown_epoch_ends_where_the_next_begins),
+    ("S04", "a-leader-that-has-written-nothing-yet", a_reign_begins_with_its_first_record),
+    (
+        "S07",
+        "a-leader-killed-while-it-holds-an-unreplicated-record",
+        a_divergence_brings_a_high_watermark,
+    ),
+    ("S08", "a-fetch-that-diverges-is-no-progress", a_divergence_counts_as_progress),
+    (
+        "S11",
+        "an-answer-that-comes-too-late",
+        a_divergence_is_acted_upon_by_whoever_leads_by_now,
+    ),
+    ("S12", "an-answer-that-comes-too-late", an_answer_is_taken_whatever_was_asked),
+    ("S15", "two-elections-in-quick-succession", any_epoch_is_served),
+    ("S17", "what-a-joining-replica-lacks-is-not-committed", who_may_have_joined_does_not_count),
+    ("S18", "who-is-to-leave-counts-until-the-controller-agrees", who_was_asked_to_leave_has_left),
+    (
+        "S20",
+        "a-new-leader-that-does-not-know-yet-what-is-committed",
+        an_end_is_told_though_it_may_have_been_further,
+    ),
+    (
+        "S21",
+        "a-log-that-begins-anew-takes-its-high-watermark-along",
+        a_log_begins_anew_and_its_high_watermark_does_not,
+    ),
+    (
+        "S22",
+        "a-high-watermark-that-the-log-does-not-reach",
+        a_high_watermark_is_what_was_written_down,
+    ),
+    ("S23", "alone-nothing-is-committed", below_the_minimum_it_goes_on),
+    ("S24", "nobody-waits-for-a-broker-that-is-shutting-down", whoever_is_caught_up_may_join),
+    ("S27", "a-leader-that-was-stopped-wakes-up-deposed", nobody_looks_at_epochs),
+    ("S28", "whoever-lives-in-another-epoch-is-refused", any_epoch_is_served),
+    ("S29", "a-consumer-that-read-what-was-lost-afterwards", nobody_looks_at_epochs),
+    ("S30", "who-joins-has-reached-the-present-reign", a_high_watermark_is_enough_to_join),
+    ("S32", "a-fenced-broker-does-not-join", a_fenced_broker_may_join),
+    ("S33", "a-wiped-broker-that-was-about-to-join", a_fenced_broker_may_join),
+    ("S34", "a-registration-that-is-sent-again", two_processes_may_have_one_number),
+    ("S34", "a-registration-that-is-sent-again", every_registration_is_a_new_one),
+    ("S35", "the-last-one-standing-loses-its-power", the_last_one_stays_in_the_isr),
+    ("S36", "nobody-is-left-who-surely-has-everything", anybody_leads_rather_than_nobody),
+    ("S38", "a-leader-that-is-back-before-anybody-missed-it", a_registration_changes_no_isr),
+    (
+        "S39",
+        "nobody-leads-where-only-an-unclean-election-could-help",
+        anybody_leads_rather_than_nobody,
+    ),
+    ("S39", "an-unclean-election-after-which-the-logs-are-the-same-again", nobody_looks_at_epochs),
+]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "story", "mistake"),
+    [pytest.param(*each, id=f"{each[0]}-{each[2].__name__}") for each in TOLD],
+)
+def test_without_its_rule_a_story_comes_out_otherwise(
+    scenario: str, story: str, mistake: Mistake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = read_story(find_story(story))
+    assert scenario in script.shows
+    mistake(monkeypatch)
+    with pytest.raises((InvariantViolatedError, StoryChangedError, ScriptError)):
+        tell(script).check()
