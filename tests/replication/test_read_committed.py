@@ -9,7 +9,7 @@ from replication.fetch_data import FetchInfo, FetchPartitionData, Isolation
 from storage.records import ControlRecordType
 from tests.replication.leader_side import consumer_params
 from tests.replication.replica_manager_side import CLOCK, Node, beside
-from tests.replication.transactions import PRODUCER, append, ended, in_transaction
+from tests.replication.transactional_batches import PRODUCER, append, ended, in_transaction
 
 
 async def read_committed(

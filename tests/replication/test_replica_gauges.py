@@ -21,7 +21,7 @@ from storage.records import ControlRecordType
 from storage.testing import FaultyFileSystem
 from tests.replication.leader_side import LOCAL, OTHER, REMOTE, follower_params, registration
 from tests.replication.replica_manager_side import CLOCK, SECOND, TP, Controller, Node, beside
-from tests.replication.transactions import append, ended, in_transaction
+from tests.replication.transactional_batches import append, ended, in_transaction
 
 ALL = (LOCAL, REMOTE, OTHER)
 

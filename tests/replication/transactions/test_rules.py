@@ -1,0 +1,429 @@
+"""Who may do what with a transactional id, told by tables and by chance."""
+
+import random
+from itertools import pairwise
+from typing import Any
+
+import attrs
+import pytest
+
+from replication.errors import ErrorCode
+from replication.transactions import (
+    Fence,
+    Slot,
+    Transaction,
+    TransactionState,
+    abort_fenced,
+    add_partitions,
+    created,
+    end,
+    init_producer_id,
+    is_forgotten,
+    parse,
+    time_out,
+    value_of,
+    verify_partitions,
+)
+from replication.transactions.records import key_of
+from replication.transactions.transaction import MAX_PRODUCER_EPOCH
+from storage.types import TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+SPARE = 99
+
+
+def slot(state: TransactionState = TransactionState.EMPTY, *, epoch: int = 3, **more: Any) -> Slot:
+    fresh = created("tx", producer_id=7, timeout_ms=1000, now_ms=0)
+    return Slot(attrs.evolve(fresh, producer_epoch=epoch, state=state, started_ms=100, **more))
+
+
+def init(
+    at: Slot, expected: tuple[int, int] | None = None, *, now_ms: int = 500
+) -> ErrorCode | Transaction | Fence:
+    return init_producer_id(
+        at, expected=expected, timeout_ms=2000, spare_producer_id=SPARE, now_ms=now_ms
+    )
+
+
+def ending(
+    at: Slot | None,
+    *,
+    commit: bool = True,
+    producer: tuple[int, int] = (7, 3),
+    bumps_epoch: bool = False,
+) -> ErrorCode | Transaction:
+    return end(
+        at,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        commit=commit,
+        bumps_epoch=bumps_epoch,
+        spare_producer_id=SPARE,
+        now_ms=500,
+    )
+
+
+def adding(
+    at: Slot | None, *partitions: TopicPartition, producer: tuple[int, int] = (7, 3)
+) -> ErrorCode | Transaction:
+    return add_partitions(
+        at,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        partitions=frozenset(partitions),
+        now_ms=500,
+    )
+
+
+# InitProducerId.
+
+
+def test_a_new_id_begins_with_epoch_0() -> None:
+    decision = init(Slot(created("tx", producer_id=7, timeout_ms=1000, now_ms=0)))
+    assert isinstance(decision, Transaction)
+    assert (decision.producer_id, decision.producer_epoch, decision.timeout_ms) == (7, 0, 2000)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT],
+)
+def test_who_begins_gets_the_next_epoch(state: TransactionState) -> None:
+    decision = init(slot(state))
+    assert isinstance(decision, Transaction)
+    assert (decision.producer_epoch, decision.state) == (4, TransactionState.EMPTY)
+    assert (decision.started_ms, decision.partitions) == (-1, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("expected", "epoch"),
+    [
+        pytest.param((7, 3), 4, id="it goes on"),
+        pytest.param((7, 2), 3, id="it asks again for what it was not told"),
+        pytest.param((7, 1), ErrorCode.PRODUCER_FENCED, id="another has taken over"),
+        pytest.param((8, 3), ErrorCode.PRODUCER_FENCED, id="another producer id"),
+    ],
+)
+def test_who_goes_on_after_an_error_says_what_it_was(
+    expected: tuple[int, int], epoch: int | ErrorCode
+) -> None:
+    decision = init(slot(last_producer_epoch=2), expected)
+    assert (decision.producer_epoch if isinstance(decision, Transaction) else decision) == epoch
+
+
+def test_when_epochs_run_out_there_is_a_new_producer_id() -> None:
+    last = slot(epoch=MAX_PRODUCER_EPOCH - 1)
+    decision = init(last, (7, MAX_PRODUCER_EPOCH - 1))
+    assert isinstance(decision, Transaction)
+    assert (decision.producer_id, decision.producer_epoch) == (SPARE, 0)
+    last.begin(decision)
+    last.appended()
+    # The answer was lost; it asks again as who it was.
+    again = init(last, (7, MAX_PRODUCER_EPOCH - 1))
+    assert isinstance(again, Transaction)
+    assert (again.producer_id, again.producer_epoch) == (SPARE, 0)
+
+
+def test_what_is_going_on_is_aborted_first_under_an_epoch_that_nobody_gets() -> None:
+    ongoing = slot(TransactionState.ONGOING, partitions=frozenset({T0}))
+    assert init(ongoing) == Fence(4)
+    assert init(ongoing) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert adding(ongoing, T1) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert ending(ongoing) is ErrorCode.CONCURRENT_TRANSACTIONS
+    aborting = ongoing.begin(abort_fenced(ongoing, now_ms=600))
+    assert (aborting.producer_epoch, aborting.state) == (4, TransactionState.PREPARE_ABORT)
+    assert aborting.partitions == {T0}
+    ongoing.appended()
+    assert ending(ongoing) is ErrorCode.PRODUCER_FENCED
+    assert init(ongoing) is ErrorCode.CONCURRENT_TRANSACTIONS
+    ongoing.begin(ongoing.current.completed(now_ms=700))
+    ongoing.appended()
+    decision = init(ongoing)
+    assert isinstance(decision, Transaction)
+    assert decision.producer_epoch == 5
+
+
+def test_a_fence_that_could_not_be_written_costs_one_epoch_in_all() -> None:
+    ongoing = slot(TransactionState.ONGOING, partitions=frozenset({T0}))
+    for _ in range(3):
+        assert init(ongoing) == Fence(4)
+        ongoing.begin(abort_fenced(ongoing, now_ms=600))
+        ongoing.failed()
+        assert ongoing.current.state is TransactionState.ONGOING
+    assert ending(ongoing) is ErrorCode.PRODUCER_FENCED, "the old owner is out all the same"
+
+
+# AddPartitionsToTxn.
+
+
+def test_partitions_are_written_down_before_they_are_written_to() -> None:
+    empty = slot()
+    first = adding(empty, T0)
+    assert isinstance(first, Transaction)
+    assert (first.state, first.started_ms) == (TransactionState.ONGOING, 500)
+    assert first.partitions == {T0}
+    empty.begin(first)
+    assert adding(empty, T0) is ErrorCode.CONCURRENT_TRANSACTIONS
+    empty.appended()
+    assert adding(empty, T0) is ErrorCode.NONE
+    second = adding(empty, T1)
+    assert isinstance(second, Transaction)
+    assert second.partitions == {T0, T1}
+    assert second.started_ms == 500
+
+
+@pytest.mark.parametrize(
+    ("at", "producer", "error"),
+    [
+        (None, (7, 3), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (slot(), (8, 3), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (slot(), (7, 2), ErrorCode.PRODUCER_FENCED),
+        (slot(TransactionState.PREPARE_COMMIT), (7, 3), ErrorCode.CONCURRENT_TRANSACTIONS),
+        (slot(TransactionState.PREPARE_ABORT), (7, 3), ErrorCode.CONCURRENT_TRANSACTIONS),
+    ],
+)
+def test_who_may_not_add_partitions(
+    at: Slot | None, producer: tuple[int, int], error: ErrorCode
+) -> None:
+    assert adding(at, T0, producer=producer) is error
+    asked = {"producer_id": producer[0], "producer_epoch": producer[1]}
+    assert verify_partitions(at, partitions=frozenset({T0}), **asked) == {T0: error}
+
+
+def test_a_leader_asks_whether_a_partition_is_in() -> None:
+    ongoing = slot(TransactionState.ONGOING, partitions=frozenset({T0}))
+    assert verify_partitions(
+        ongoing, producer_id=7, producer_epoch=3, partitions=frozenset({T0, T1})
+    ) == {T0: ErrorCode.NONE, T1: ErrorCode.TRANSACTION_ABORTABLE}
+
+
+# EndTxn.
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_ends_in_two_steps(commit: bool) -> None:
+    ongoing = slot(TransactionState.ONGOING, partitions=frozenset({T0}))
+    prepared = ending(ongoing, commit=commit)
+    assert isinstance(prepared, Transaction)
+    assert (prepared.commits, prepared.producer_epoch) == (commit, 3)
+    assert prepared.partitions == {T0}
+    ongoing.begin(prepared)
+    ongoing.appended()
+    assert ending(ongoing, commit=commit) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert ending(ongoing, commit=not commit) is ErrorCode.INVALID_TXN_STATE
+    done = ongoing.begin(prepared.completed(now_ms=600))
+    assert (done.partitions, done.state.is_at_rest) == (frozenset(), True)
+    ongoing.appended()
+    assert ending(ongoing, commit=commit) is ErrorCode.NONE
+    assert ending(ongoing, commit=not commit) is ErrorCode.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize(
+    ("at", "producer", "error"),
+    [
+        (None, (7, 3), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (slot(TransactionState.ONGOING), (8, 3), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (slot(TransactionState.ONGOING), (7, 2), ErrorCode.PRODUCER_FENCED),
+        (slot(TransactionState.ONGOING), (7, 4), ErrorCode.PRODUCER_FENCED),
+        (slot(), (7, 3), ErrorCode.INVALID_TXN_STATE),
+    ],
+)
+def test_who_may_not_end_it(at: Slot | None, producer: tuple[int, int], error: ErrorCode) -> None:
+    assert ending(at, producer=producer) is error
+
+
+def test_in_version_2_each_end_gives_the_next_epoch() -> None:
+    ongoing = slot(TransactionState.ONGOING, partitions=frozenset({T0}))
+    prepared = ending(ongoing, bumps_epoch=True)
+    assert isinstance(prepared, Transaction)
+    assert (prepared.producer_epoch, prepared.last_producer_epoch) == (4, 3)
+    ongoing.begin(prepared)
+    ongoing.appended()
+    assert ending(ongoing, bumps_epoch=True) is ErrorCode.CONCURRENT_TRANSACTIONS
+    ongoing.begin(prepared.completed(now_ms=600))
+    ongoing.appended()
+    assert ending(ongoing, bumps_epoch=True) is ErrorCode.NONE, "it asks again"
+    assert ending(ongoing, bumps_epoch=True, producer=(7, 4)) is ErrorCode.PRODUCER_FENCED
+
+
+def test_in_version_2_epochs_run_out_with_the_next_producer_id_at_hand() -> None:
+    last = MAX_PRODUCER_EPOCH - 1
+    ongoing = slot(TransactionState.ONGOING, epoch=last, partitions=frozenset({T0}))
+    prepared = ending(ongoing, producer=(7, last), bumps_epoch=True)
+    assert isinstance(prepared, Transaction)
+    assert (prepared.producer_epoch, prepared.next_producer_id) == (MAX_PRODUCER_EPOCH, SPARE)
+    ongoing.begin(prepared)
+    ongoing.appended()
+    done = ongoing.begin(prepared.completed(now_ms=600))
+    assert (done.producer_id, done.producer_epoch) == (SPARE, 0)
+    ongoing.appended()
+    assert ending(ongoing, producer=(7, last), bumps_epoch=True) is ErrorCode.NONE
+
+
+# Time.
+
+
+def test_a_transaction_that_goes_on_for_too_long_is_aborted() -> None:
+    ongoing = slot(TransactionState.ONGOING, partitions=frozenset({T0}))
+    assert not time_out(ongoing, now_ms=1100)
+    assert time_out(ongoing, now_ms=1101)
+    assert not time_out(ongoing, now_ms=1101), "once"
+    assert abort_fenced(ongoing, now_ms=1101).producer_epoch == 4
+    assert not time_out(slot(), now_ms=10**9)
+
+
+def test_an_id_that_nobody_uses_is_forgotten() -> None:
+    assert is_forgotten(slot(updated_ms=1000), expiration_ms=500, now_ms=1500)
+    assert not is_forgotten(slot(updated_ms=1000), expiration_ms=500, now_ms=1499)
+    ongoing = slot(TransactionState.ONGOING, updated_ms=1000)
+    assert not is_forgotten(ongoing, expiration_ms=500, now_ms=10**9)
+
+
+# By chance.
+
+
+@attrs.define(eq=False)
+class Owner:
+    """A producer: what it believes to be, and what it may be told."""
+
+    producer: tuple[int, int] | None = None
+    begun: bool = False
+
+
+@attrs.define(eq=False)
+class Story:
+    """Two producers that want the same transactional id, a coordinator that may die at any
+    time, and a log.
+
+    What must hold: a producer whose commit was answered was the last to be given an epoch; and
+    what the log says is what the coordinator goes by.
+    """
+
+    chance: random.Random
+    slot: Slot
+    log: list[bytes] = attrs.field(factory=list)
+    owners: list[Owner] = attrs.field(factory=lambda: [Owner(), Owner()])
+    given: list[tuple[int, int]] = attrs.field(factory=list)
+    now_ms: int = 0
+    spare: int = 100
+    committed: int = 0
+    waiting: tuple[Owner, str] | None = None
+
+    def step(self) -> None:
+        self.now_ms += self.chance.choice((1, 10, 2000))
+        happening = self.chance.choices(
+            (self.ask, self.write, self.lose, self.die, self.tick), (6, 6, 1, 1, 1)
+        )[0]
+        happening()
+
+    def ask(self) -> None:
+        owner = self.chance.choice(self.owners)
+        what = self.chance.choices(("init", "go on", "add", "commit", "abort"), (1, 1, 4, 4, 1))[0]
+        decision = self._decision(owner, what)
+        if isinstance(decision, Transaction):
+            self.slot.begin(decision)
+            self.waiting = (owner, what)
+        elif isinstance(decision, Fence):
+            self.slot.begin(abort_fenced(self.slot, now_ms=self.now_ms))
+        elif decision is ErrorCode.NONE:
+            self._answered(owner, what)
+        elif decision in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING):
+            owner.producer, owner.begun = None, False
+
+    def _decision(self, owner: Owner, what: str) -> ErrorCode | Transaction | Fence:
+        self.spare += 1
+        expected = None if what == "init" else owner.producer
+        if what in ("init", "go on"):
+            return init_producer_id(
+                self.slot,
+                expected=expected,
+                timeout_ms=1000,
+                spare_producer_id=self.spare,
+                now_ms=self.now_ms,
+            )
+        if owner.producer is None:
+            return ErrorCode.INVALID_TXN_STATE
+        producer_id, producer_epoch = owner.producer
+        if what == "add":
+            return adding(self.slot, T0, producer=(producer_id, producer_epoch))
+        return end(
+            self.slot,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            commit=what == "commit",
+            bumps_epoch=False,
+            spare_producer_id=self.spare,
+            now_ms=self.now_ms,
+        )
+
+    def _answered(self, owner: Owner, what: str) -> None:
+        current = self.slot.current
+        if what in ("init", "go on"):
+            owner.producer, owner.begun = (current.producer_id, current.producer_epoch), False
+            self.given.append(owner.producer)
+        elif what == "add":
+            owner.begun = True
+        elif what == "commit" and owner.begun:
+            assert owner.producer == self.given[-1], "nobody else was given an epoch meanwhile"
+            owner.begun = False
+            self.committed += 1
+        else:
+            owner.begun = False
+
+    def write(self) -> None:
+        if self.slot.pending is not None:
+            self.log.append(value_of(self.slot.pending))
+            self.slot.appended()
+            waiting, self.waiting = self.waiting, None
+            if waiting is not None:
+                self._answered(*waiting)
+        elif self.slot.current.state.is_prepared:
+            self.slot.begin(self.slot.current.completed(now_ms=self.now_ms))
+
+    def lose(self) -> None:
+        if self.slot.pending is not None:
+            self.slot.failed()
+            self.waiting = None
+
+    def die(self) -> None:
+        """What is under way may be in the log or not; the next coordinator reads it."""
+        if self.slot.pending is not None and self.chance.random() < 0.5:
+            self.log.append(value_of(self.slot.pending))
+        self.waiting = None
+        if not self.log:
+            self.slot = Slot(created("tx", producer_id=7, timeout_ms=1000, now_ms=0))
+            return
+        self.slot = Slot(_read(self.log[-1]))
+
+    def tick(self) -> None:
+        if time_out(self.slot, now_ms=self.now_ms):
+            self.slot.begin(abort_fenced(self.slot, now_ms=self.now_ms))
+
+
+def test_whoever_commits_was_the_last_to_begin() -> None:
+    committed = 0
+    for seed in range(150):
+        first = created("tx", producer_id=7, timeout_ms=1000, now_ms=0)
+        # Now and then epochs are about to run out.
+        near = seed % 3 == 0
+        story = Story(
+            random.Random(seed),
+            Slot(attrs.evolve(first, producer_epoch=MAX_PRODUCER_EPOCH - 6) if near else first),
+        )
+        for _ in range(300):
+            story.step()
+        committed += story.committed
+        epochs = [_read(value) for value in story.log]
+        for before, after in pairwise(epochs):
+            if before.producer_id == after.producer_id:
+                assert before.producer_epoch <= after.producer_epoch, "epochs never go back"
+            if before.state.is_prepared:
+                assert after.state.is_at_rest, "what is prepared is done"
+    assert committed > 100
+
+
+def _read(value: bytes) -> Transaction:
+    entry = parse(key_of("tx"), value)
+    assert entry is not None
+    assert entry.transaction is not None
+    return entry.transaction
