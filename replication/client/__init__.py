@@ -13,6 +13,7 @@ client runs over TCP and in the simulator alike. asyncio is nowhere.
 """
 
 from replication.client.config import ClientConfig
+from replication.client.consumer import Consumer
 from replication.client.producer import Producer
 
-__all__ = ["ClientConfig", "Producer"]
+__all__ = ["ClientConfig", "Consumer", "Producer"]

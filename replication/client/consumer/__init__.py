@@ -8,4 +8,53 @@ without a network:
     fetch_buffer                what was fetched and not handed over
     fetch_collector             what is handed over, and what errors mean
     metrics  errors  config
+
+with one:
+    fetcher                     sends fetches, brings what comes of them
+    offset_fetcher  list_offsets    where to begin, and whether a position still holds
+    poll_loop                   one poll after the other
+    interceptors                what a program hangs in
+    assembly  consumer          what programs see
 """
+
+from replication.client.consumer.config import ConsumerConfig
+from replication.client.consumer.consumer import Consumer
+from replication.client.consumer.errors import (
+    CommitFailedError,
+    CorruptRecordsError,
+    FencedInstanceIdError,
+    LogTruncationError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    RebalanceInProgressError,
+    RecordDeserializationError,
+    RetriableCommitFailedError,
+)
+from replication.client.consumer.interceptors import ConsumerInterceptor
+from replication.client.consumer.records import (
+    ConsumerRecord,
+    ConsumerRecords,
+    Deserializer,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+)
+
+__all__ = [
+    "CommitFailedError",
+    "Consumer",
+    "ConsumerConfig",
+    "ConsumerInterceptor",
+    "ConsumerRecord",
+    "ConsumerRecords",
+    "CorruptRecordsError",
+    "Deserializer",
+    "FencedInstanceIdError",
+    "LogTruncationError",
+    "NoOffsetForPartitionError",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "OffsetOutOfRangeError",
+    "RebalanceInProgressError",
+    "RecordDeserializationError",
+    "RetriableCommitFailedError",
+]

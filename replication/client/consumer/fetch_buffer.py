@@ -28,6 +28,10 @@ class FetchBuffer:
     def __len__(self) -> int:
         return len(self._queue)
 
+    def is_reading(self) -> bool:
+        """Whether the one in line has something left."""
+        return self.next_in_line is not None and not self.next_in_line.consumed
+
     def add(self, fetch: CompletedFetch) -> None:
         self._queue.append(fetch)
 
@@ -62,6 +66,6 @@ class FetchBuffer:
             self.next_in_line = None
 
     def _held(self) -> Iterable[CompletedFetch]:
-        if self.next_in_line is not None and not self.next_in_line.consumed:
+        if self.next_in_line is not None and self.is_reading():
             yield self.next_in_line
         yield from self._queue

@@ -23,7 +23,7 @@ has sought elsewhere meanwhile, or lost the partition and got it back.
 (Kafka: FetchCollector.)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 import attrs
 
@@ -99,19 +99,26 @@ class FetchCollector:
     read_committed: bool
     metrics: FetchMetrics
 
-    def collect(self, most: int | None = None) -> Collected:
-        """Everything up to `most` (max.poll.records) that may be handed over now."""
+    def collect(
+        self, most: int | None = None, only: Container[TopicPartition] | None = None
+    ) -> Collected:
+        """Everything up to `most` (max.poll.records) that may be handed over now.
+
+        With `only`, what is buffered of other partitions is left as it is.
+        """
         collected = Collected()
         remaining = self.max_poll_records if most is None else most
-        paused: list[CompletedFetch] = []
+        left: list[CompletedFetch] = []
         try:
             while collected.count < remaining:
                 fetch = self.buffer.next_in_line
                 if fetch is None or fetch.consumed:
                     if not self._line_up(collected):
                         break
-                elif self.subscriptions.is_paused(fetch.partition):
-                    paused.append(fetch)
+                elif self.subscriptions.is_paused(fetch.partition) or not (
+                    only is None or fetch.partition in only
+                ):
+                    left.append(fetch)
                     self.buffer.next_in_line = None
                 else:
                     self._take(fetch, collected, remaining - collected.count)
@@ -119,7 +126,7 @@ class FetchCollector:
             if collected.is_empty:
                 raise
         finally:
-            self.buffer.add_all(paused)
+            self.buffer.add_all(left)
         return collected
 
     def _line_up(self, collected: Collected) -> bool:

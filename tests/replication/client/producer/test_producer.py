@@ -1,7 +1,5 @@
 """A producer against the real brokers of a simulated world, on virtual time."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -16,65 +14,11 @@ from replication.client.errors import (
 )
 from replication.client.producer import Producer
 from replication.errors import ConfigError, ErrorCode, KafkaError, PeerUnavailableError
-from scenarios.simulation.client import StoryClient
-from scenarios.simulation.cluster import SimulatedCluster, open_simulated_cluster
 from scenarios.simulation.world import World
 from storage.record_batch import TimestampType
-from storage.types import TopicPartition
+from tests.replication.client.scene import T0, Scene, now, play, scene
 
-T0 = TopicPartition("t", 0)
 SENT = 120
-
-
-class Scene:
-    """Brokers with a topic `t`, and a machine for producers."""
-
-    def __init__(self, world: World, cluster: SimulatedCluster, client: StoryClient) -> None:
-        self.world, self.cluster, self.client = world, cluster, client
-
-    def producer(self, **config: Any) -> Producer[bytes, bytes]:
-        config.setdefault(
-            "bootstrap_servers", [f"{name}:9092" for name in self.cluster.broker_names]
-        )
-        return Producer(seams=self.world.node("producer"), **config)
-
-    async def values(self, partition: TopicPartition = T0) -> list[str]:
-        return [record.value for record in await self.client.read(partition)]
-
-    def leader(self, partition: TopicPartition = T0) -> str:
-        leader = self.cluster.leader(partition)
-        assert leader is not None
-        return leader
-
-
-@asynccontextmanager
-async def scene(
-    world: World,
-    *,
-    brokers: int = 1,
-    replicas: tuple[tuple[int, ...], ...] = ((1,),),
-    topic: dict[str, str] | None = None,
-    **properties: str,
-) -> AsyncIterator[Scene]:
-    settings = {key.replace("_", "."): value for key, value in properties.items()}
-    async with open_simulated_cluster(world, brokers=brokers, properties=settings) as cluster:
-        client = StoryClient(
-            name="client",
-            seams=world.node("client"),
-            bootstrap=[(name, 9092) for name in cluster.broker_names],
-        )
-        await client.create_topic("t", replicas, configs=topic)
-        yield Scene(world, cluster, client)
-
-
-def now(world: World) -> float:
-    return world.clock("b1").now()
-
-
-def play(story: Callable[[World], Awaitable[None]], *, seed: int = 1) -> World:
-    world = World(seed=seed)
-    world.run(story)
-    return world
 
 
 def test_a_record_is_acked_with_its_place_and_time() -> None:

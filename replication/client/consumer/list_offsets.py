@@ -1,0 +1,133 @@
+"""ListOffsets and OffsetForLeaderEpoch, between partitions and messages; no network here.
+
+    error of a partition                                        means
+    NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, ... retriable  ask again, with newer metadata
+    TOPIC_AUTHORIZATION_FAILED                                  raise it
+    UNSUPPORTED_FOR_MESSAGE_FORMAT                              there is no such offset
+    any other                                                   ask again (Kafka logs it)
+
+(Kafka: OffsetFetcherUtils, OffsetsForLeaderEpochUtils.)
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import attrs
+
+from replication.client.consumer.position import FetchPosition
+from replication.client.consumer.records import OffsetAndTimestamp
+from replication.errors import ErrorCode
+from replication.wire.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from replication.wire.offset_for_leader_epoch import (
+    CONSUMER,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from storage.types import NO_LEADER_EPOCH, LeaderEpoch, OffsetAndEpoch, TopicPartition
+
+
+class TimestampWanted(NamedTuple):
+    """What is asked of one partition, of a leader in one epoch."""
+
+    timestamp: int
+    current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+
+
+@attrs.frozen
+class OffsetAnswers:
+    """What one broker said: offsets (None: there is no such record), and who to ask again."""
+
+    found: dict[TopicPartition, OffsetAndTimestamp | None] = attrs.field(factory=dict)
+    again: set[TopicPartition] = attrs.field(factory=set)
+    unauthorized: set[str] = attrs.field(factory=set)
+
+
+def list_offsets_request(
+    wanted: Mapping[TopicPartition, TimestampWanted], *, read_committed: bool
+) -> ListOffsetsRequest:
+    topics: dict[str, ListOffsetsTopic] = {}
+    for (topic, partition), asked in wanted.items():
+        group = topics.setdefault(topic, ListOffsetsTopic(name=topic, partitions=[]))
+        group.partitions.append(
+            ListOffsetsPartition(
+                partition_index=partition,
+                current_leader_epoch=asked.current_leader_epoch,
+                timestamp=asked.timestamp,
+            )
+        )
+    return ListOffsetsRequest(topics=list(topics.values()), isolation_level=int(read_committed))
+
+
+def read_list_offsets(
+    wanted: Mapping[TopicPartition, TimestampWanted], response: ListOffsetsResponse
+) -> OffsetAnswers:
+    """What is left out of the answer is asked again."""
+    answers = OffsetAnswers(again=set(wanted))
+    for topic in response.topics:
+        for each in topic.partitions:
+            tp = TopicPartition(topic.name, each.partition_index)
+            if tp not in wanted:
+                continue
+            match ErrorCode.of(each.error_code):
+                case ErrorCode.NONE if each.offset >= 0:
+                    answers.found[tp] = OffsetAndTimestamp(
+                        each.offset, each.timestamp, each.leader_epoch
+                    )
+                case ErrorCode.NONE | ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+                    answers.found[tp] = None
+                case ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    answers.unauthorized.add(topic.name)
+                case _:
+                    continue
+            answers.again.discard(tp)
+    return answers
+
+
+@attrs.frozen
+class EpochAnswers:
+    """What one broker said of where epochs end."""
+
+    ends: dict[TopicPartition, OffsetAndEpoch] = attrs.field(factory=dict)
+    again: set[TopicPartition] = attrs.field(factory=set)
+    unauthorized: set[str] = attrs.field(factory=set)
+
+
+def epochs_request(wanted: Mapping[TopicPartition, FetchPosition]) -> OffsetForLeaderEpochRequest:
+    topics: dict[str, OffsetForLeaderTopic] = {}
+    for (topic, partition), position in wanted.items():
+        group = topics.setdefault(topic, OffsetForLeaderTopic(topic=topic, partitions=[]))
+        group.partitions.append(
+            OffsetForLeaderPartition(
+                partition=partition,
+                current_leader_epoch=position.leader.epoch,
+                leader_epoch=position.offset_epoch,
+            )
+        )
+    return OffsetForLeaderEpochRequest(replica_id=CONSUMER, topics=list(topics.values()))
+
+
+def read_epochs(
+    wanted: Mapping[TopicPartition, FetchPosition], response: OffsetForLeaderEpochResponse
+) -> EpochAnswers:
+    answers = EpochAnswers(again=set(wanted))
+    for topic in response.topics:
+        for each in topic.partitions:
+            tp = TopicPartition(topic.topic, each.partition)
+            if tp not in wanted:
+                continue
+            match ErrorCode.of(each.error_code):
+                case ErrorCode.NONE:
+                    answers.ends[tp] = OffsetAndEpoch(each.end_offset, each.leader_epoch)
+                case ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    answers.unauthorized.add(topic.topic)
+                case _:
+                    continue
+            answers.again.discard(tp)
+    return answers

@@ -1,0 +1,250 @@
+"""Asking brokers about offsets: where to begin, and whether a position still holds.
+
+    AWAIT_RESET ── ListOffsets ──> FETCHING, at what the strategy finds
+    AWAIT_VALIDATION ── OffsetForLeaderEpoch ──> FETCHING; or cut back, reset, or raised
+
+Rule 1: resets and validations run beside the program. Each asks once and puts the next
+attempt off: until its time is up, or by a back-off where it failed.
+
+Rule 2: what no attempt would mend is kept, and raised by the next poll.
+
+Rule 3: an answer counts for the position that it was asked about, and for no other.
+
+(Kafka: OffsetFetcher.)
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
+
+import attrs
+import trio
+
+from replication.client.cluster_view import ClusterView
+from replication.client.consumer.config import ConsumerConfig
+from replication.client.consumer.list_offsets import (
+    OffsetAnswers,
+    TimestampWanted,
+    epochs_request,
+    list_offsets_request,
+    read_epochs,
+    read_list_offsets,
+)
+from replication.client.consumer.offset_reset import timestamp_of
+from replication.client.consumer.position import FetchPosition, OffsetResetStrategy
+from replication.client.consumer.records import OffsetAndTimestamp
+from replication.client.consumer.subscription import SubscriptionState
+from replication.client.errors import (
+    NO_ANSWER,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+    UnsupportedVersionError,
+)
+from replication.client.metadata import Metadata
+from replication.client.network_client import NetworkClient
+from replication.client.nodes import Node
+from replication.client.requests import ask
+from replication.errors import KafkaError
+from replication.net.seams import NodeClock
+from storage.types import TopicPartition
+
+# ListOffsets before 1 has no one offset for a timestamp, OffsetForLeaderEpoch before 3 no
+# permission to ask for consumers.
+FIRST_LIST_OFFSETS = 1
+FIRST_OFFSET_FOR_LEADER_EPOCH = 3
+
+T = TypeVar("T")
+
+
+@attrs.define(eq=False, kw_only=True)
+class OffsetFetcher:
+    """One consumer's; its tasks are in `nursery`, and `on_change` tells when one has answered."""
+
+    config: ConsumerConfig
+    subscriptions: SubscriptionState
+    metadata: Metadata
+    network: NetworkClient
+    clock: NodeClock
+    nursery: trio.Nursery
+    on_change: Callable[[], None]
+    transient_topics: set[str] = attrs.field(init=False, factory=set)
+    """Asked about by the program, though nothing of them is read."""
+    _error: KafkaError | None = attrs.field(init=False, default=None)
+
+    @property
+    def view(self) -> ClusterView:
+        return self.metadata.view
+
+    def raise_error(self) -> None:
+        """What an earlier attempt met, once."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    # -- resets
+
+    def reset_positions(self) -> None:
+        """Ask for all that wait for a reset and are due."""
+        wanted = self.subscriptions.needing_reset(self._now_ms)
+        by_leader = self._by_leader(wanted)
+        for node, strategies in by_leader.items():
+            self._put_off(strategies, self.config.request_timeout_ms)
+            self.nursery.start_soon(self._reset, node, strategies)
+
+    async def _reset(
+        self, node: Node, strategies: Mapping[TopicPartition, OffsetResetStrategy]
+    ) -> None:
+        wall_ms = self.clock.wall_ms()
+        asked = {
+            tp: TimestampWanted(timestamp_of(each, wall_ms=wall_ms), self.view.leader(tp).epoch)
+            for tp, each in strategies.items()
+        }
+        with self._kept(strategies):
+            answers = await self._list(node, asked)
+            self._put_off(answers.again, self.config.retry_backoff_ms)
+            for tp, found in answers.found.items():
+                if found is not None:
+                    self._complete_reset(tp, found, strategies[tp])
+                else:
+                    self._put_off([tp], self.config.retry_backoff_ms)
+            self._note_refusals(answers.unauthorized, answers.again)
+        self.on_change()
+
+    def _complete_reset(
+        self, tp: TopicPartition, found: OffsetAndTimestamp, strategy: OffsetResetStrategy
+    ) -> None:
+        if self.view.note_epoch(tp, found.leader_epoch):
+            self.metadata.request_update()
+        position = FetchPosition(found.offset, leader=self.view.leader(tp))
+        self.subscriptions.complete_reset(tp, position, strategy)
+
+    # -- validation
+
+    def validate_positions(self) -> None:
+        """Ask for all that wait to be validated and are due."""
+        wanted = self.subscriptions.needing_validation(self._now_ms)
+        for node, positions in self._by_leader(wanted).items():
+            self._put_off(positions, self.config.request_timeout_ms)
+            self.nursery.start_soon(self._validate, node, positions)
+
+    async def _validate(
+        self, node: Node, positions: Mapping[TopicPartition, FetchPosition]
+    ) -> None:
+        request = ask(epochs_request(positions), min_version=FIRST_OFFSET_FOR_LEADER_EPOCH)
+        with self._kept(positions):
+            try:
+                response = await self.network.call(node, request)
+            except UnsupportedVersionError:
+                # A broker too old to be asked: what cannot be checked is believed.
+                for tp in positions:
+                    if (state := self.subscriptions.state_or_none(tp)) is not None:
+                        state.complete_validation()
+            else:
+                answers = read_epochs(positions, response)
+                self._put_off(answers.again, self.config.retry_backoff_ms)
+                for tp, end in answers.ends.items():
+                    error = self.subscriptions.complete_validation(tp, positions[tp], end)
+                    self._error = self._error or error
+                self._note_refusals(answers.unauthorized, answers.again)
+        self.on_change()
+
+    # -- offsets that a program asks for
+
+    async def offsets_for(
+        self, timestamps: Mapping[TopicPartition, int], *, timeout_ms: float
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The offset of each timestamp; KafkaTimeoutError where not all answered in time."""
+        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        topics = {tp.topic for tp in timestamps} - self.transient_topics
+        self.transient_topics |= topics
+        try:
+            with self.clock.move_on_after(timeout_ms / 1000):
+                while missing := {tp: at for tp, at in timestamps.items() if tp not in found}:
+                    found |= await self._offsets_round(missing)
+        finally:
+            self.transient_topics -= topics
+        if len(found) < len(timestamps) and timeout_ms > 0:
+            names = ", ".join(str(tp) for tp in timestamps if tp not in found)
+            raise KafkaTimeoutError(
+                f"no offsets of {names} within {timeout_ms:.0f} ms"
+            ) from self.metadata.last_error
+        return found
+
+    async def _offsets_round(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Ask every leader once; where some are left over, wait for news of them."""
+        await trio.lowlevel.checkpoint()
+        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        failures: list[KafkaError] = []
+
+        async def one(node: Node, asked: Mapping[TopicPartition, int]) -> None:
+            wanted = {
+                tp: TimestampWanted(at, self.view.leader(tp).epoch) for tp, at in asked.items()
+            }
+            try:
+                answers = await self._list(node, wanted)
+            except NO_ANSWER as error:
+                self.metadata.last_error = error
+            except KafkaError as error:
+                failures.append(error)
+            else:
+                found.update(answers.found)
+                if answers.unauthorized:
+                    failures.append(TopicAuthorizationFailedError(answers.unauthorized))
+
+        async with trio.open_nursery() as nursery:
+            for node, asked in self._by_leader(timestamps).items():
+                nursery.start_soon(partial(one, node, asked))
+        if failures:
+            raise failures[0]
+        self.metadata.raise_for_topics([tp.topic for tp in timestamps])
+        if len(found) < len(timestamps):
+            self.metadata.request_update()
+            await self.metadata.wait_for_news()
+        return found
+
+    # -- what they share
+
+    async def _list(
+        self, node: Node, wanted: Mapping[TopicPartition, TimestampWanted]
+    ) -> OffsetAnswers:
+        message = list_offsets_request(wanted, read_committed=self.config.read_committed)
+        response = await self.network.call(node, ask(message, min_version=FIRST_LIST_OFFSETS))
+        return read_list_offsets(wanted, response)
+
+    def _by_leader(self, wanted: Mapping[TopicPartition, T]) -> dict[Node, dict[TopicPartition, T]]:
+        """By whom to ask; metadata is asked for where that is not known."""
+        found: dict[Node, dict[TopicPartition, T]] = {}
+        for tp, each in wanted.items():
+            node = self.view.leader(tp).node
+            if node is None:
+                self.metadata.request_update()
+            elif not self.network.is_backing_off(node.id):
+                found.setdefault(node, {})[tp] = each
+        return found
+
+    def _put_off(self, partitions: Iterable[TopicPartition], wait_ms: float) -> None:
+        self.subscriptions.retry_at(partitions, self._now_ms + wait_ms)
+
+    def _note_refusals(self, unauthorized: set[str], again: set[TopicPartition]) -> None:
+        if unauthorized:
+            self._error = self._error or TopicAuthorizationFailedError(unauthorized)
+        if again:
+            self.metadata.request_update()
+
+    @contextmanager
+    def _kept(self, partitions: Iterable[TopicPartition]) -> Iterator[None]:
+        """Around one attempt: no answer means another one, and an error of ours the next poll's."""
+        try:
+            yield
+        except NO_ANSWER:
+            self._put_off(partitions, self.config.retry_backoff_ms)
+            self.metadata.request_update()
+        except KafkaError as error:
+            self._error = self._error or error
+
+    @property
+    def _now_ms(self) -> float:
+        return self.clock.now() * 1000
