@@ -6,14 +6,16 @@
     network_client  nodes       all connections: versions, back-off, time limits
     cluster_view  metadata      who leads what, and keeping that fresh
     producer/                   records are batched, sent once, and acked or given up
+    admin/                      topics, partitions, configurations, brokers, groups
     consumer/                   records are fetched ahead, handed over in order, and committed
 
 Everything that differs between two runs comes in through `replication.net.seams`, so a
 client runs over TCP and in the simulator alike. asyncio is nowhere.
 """
 
+from replication.client.admin import Admin
 from replication.client.config import ClientConfig
 from replication.client.consumer import Consumer
 from replication.client.producer import Producer
 
-__all__ = ["ClientConfig", "Consumer", "Producer"]
+__all__ = ["Admin", "ClientConfig", "Consumer", "Producer"]

@@ -1,0 +1,13 @@
+"""An admin client for trio: topics, partitions, configurations, brokers, groups.
+
+admin       what programs see
+calls       whom to ask, how often, for how long
+topics  offsets  brokers  groups     what is asked
+values      what is given and got back
+"""
+
+from replication.client.admin.admin import ALL_BROKERS, Admin
+from replication.client.admin.calls import SomeFailedError
+from replication.client.admin.values import NewTopic, OffsetAndMetadata
+
+__all__ = ["ALL_BROKERS", "Admin", "NewTopic", "OffsetAndMetadata", "SomeFailedError"]

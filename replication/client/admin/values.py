@@ -1,0 +1,133 @@
+"""What an admin client is given and gives back."""
+
+import attrs
+
+from replication.config import ConfigSource
+from storage.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
+
+
+@attrs.frozen(kw_only=True)
+class NewTopic:
+    """A topic to make: so many partitions and replicas (-1: as the brokers have it), or for each
+    partition the brokers that are to have it, the leader first.
+    """
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    replicas: tuple[tuple[int, ...], ...] = ()
+    configs: dict[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class PartitionDescription:
+    partition: int
+    leader: int
+    """-1 where there is none."""
+    leader_epoch: LeaderEpoch
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class TopicDescription:
+    name: str
+    topic_id: TopicId = NO_TOPIC_ID
+    is_internal: bool = False
+    partitions: tuple[PartitionDescription, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class BrokerDescription:
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ClusterDescription:
+    cluster_id: str
+    controller_id: int
+    brokers: tuple[BrokerDescription, ...]
+
+
+@attrs.frozen(kw_only=True)
+class ConfigValue:
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool = False
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is ConfigSource.DEFAULT_CONFIG
+
+
+@attrs.frozen(kw_only=True)
+class ListedOffset:
+    offset: Offset
+    timestamp: int = -1
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+
+
+@attrs.frozen(kw_only=True)
+class Reassignment:
+    """A partition on the move."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+@attrs.frozen(kw_only=True)
+class ReplicaSize:
+    size: int
+    """Bytes of its log."""
+    offset_lag: int
+
+
+@attrs.frozen(kw_only=True)
+class LogDirectory:
+    path: str
+    error: str = ""
+    """Why nothing can be said of it: an error's name; empty where all is well."""
+    replicas: dict[TopicPartition, ReplicaSize] = attrs.field(factory=dict)
+    total_bytes: int = -1
+    usable_bytes: int = -1
+
+
+@attrs.frozen(kw_only=True)
+class ListedGroup:
+    group_id: str
+    protocol_type: str
+    state: str
+
+
+@attrs.frozen(kw_only=True)
+class GroupMember:
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@attrs.frozen(kw_only=True)
+class GroupDescription:
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: tuple[GroupMember, ...]
+
+
+@attrs.frozen(kw_only=True)
+class OffsetAndMetadata:
+    """How far a group has read: the next offset, and what was said beside it."""
+
+    offset: Offset
+    metadata: str = ""
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
