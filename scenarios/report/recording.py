@@ -20,7 +20,6 @@ from replication.metadata import METADATA_TOPIC, METADATA_TOPIC_ID
 from replication.partition import PartitionSnapshot
 from scenarios.drawing import Run, batches_of, runs_of
 from scenarios.report.messages import Message, Wiretap
-from scenarios.simulation.clock import SimulatedClock
 from scenarios.simulation.cluster import SimulatedCluster, partition_directory
 from scenarios.simulation.streams import Pipe
 from scenarios.simulation.trace import TraceEntry
@@ -62,7 +61,6 @@ class Recording:
     world: World | None = attrs.field(default=None, init=False)
     cluster: SimulatedCluster | None = attrs.field(default=None, init=False)
     _over: bool = attrs.field(default=False, init=False)
-    _clock: SimulatedClock = attrs.field(factory=SimulatedClock, init=False)
     _wiretap: Wiretap = attrs.field(init=False)
     _last: dict[tuple[str, TopicPartition], Standing] = attrs.field(factory=dict, init=False)
 
@@ -81,6 +79,11 @@ class Recording:
     def names(self) -> Sequence[str]:
         """Of the nodes: the controller, then the brokers."""
         return [] if self.cluster is None else self.cluster.names
+
+    @property
+    def _now(self) -> float:
+        assert self.world is not None, "what is recorded has begun"
+        return self.world.time.now
 
     # The network's tap.
 
@@ -107,7 +110,7 @@ class Recording:
 
     def carried_out(self, line: str) -> None:
         """A line of the story begins now."""
-        self.commands.append(CarriedOut(self._clock.now(), line))
+        self.commands.append(CarriedOut(self._now, line))
         self.look()
 
     def end(self) -> None:
@@ -121,7 +124,7 @@ class Recording:
         """Note every replica that stands elsewhere than when it was last looked at."""
         if self.cluster is None or self._over:
             return
-        now = self._clock.now()
+        now = self._now
         seen = set()
         for name, broker in self.cluster.brokers.items():
             replica_manager = getattr(broker, "replica_manager", None)  # none before it is up

@@ -1,7 +1,7 @@
 """A node's time in a simulation: virtual, and the node's own.
 
-All nodes share one monotonic time, that of trio's MockClock, which jumps to the next
-deadline whenever nobody can run. Two things are a node's own:
+All nodes share one monotonic time, which jumps to the next moment whenever nobody can run
+(`scenarios.simulation.virtual_time`). Two things are a node's own:
 
     paused    its wake-ups are withheld, and fall due together when it resumes, as after
               SIGSTOP, a stalled virtual machine or a long collection of garbage
@@ -12,50 +12,53 @@ A pause holds back timers here and bytes in the network. Tasks that are in the m
 something run on to their next wait.
 """
 
-import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from types import TracebackType
 
 import attrs
 import trio
+
+from scenarios.simulation.virtual_time import Alarm, VirtualTime, sleep_until
 
 EPOCH_MS = 1_735_689_600_000  # 2025-01-01T00:00:00Z
 
 
 @attrs.define(eq=False)
 class SimulatedClock:
-    """`NodeClock` over the virtual time of the present trio run."""
+    """`NodeClock` over the virtual time of a world."""
 
+    time: VirtualTime
     wall_offset_ms: int = EPOCH_MS
     wall_drift: float = 0.0  # seconds gained in a second
     paused: bool = attrs.field(init=False, default=False)
-    # What is waiting, and the deadline each scope would have if this node were not paused.
-    _deadlines: dict[trio.CancelScope, float] = attrs.field(init=False, factory=dict)
+    withheld: list[Alarm] = attrs.field(init=False, factory=list)
+    """Those that fell due during this pause."""
     _when_resumed: list[Callable[[], None]] = attrs.field(init=False, factory=list)
 
     def now(self) -> float:
-        return trio.current_time()
+        return self.time.now
 
     def now_ms(self) -> int:
-        return int(trio.current_time() * 1000)
+        return int(self.time.now * 1000)
 
     def wall_ms(self) -> int:
-        return self.wall_offset_ms + int(trio.current_time() * 1000 * (1 + self.wall_drift))
+        return self.wall_offset_ms + int(self.time.now * 1000 * (1 + self.wall_drift))
 
     async def sleep(self, seconds: float) -> None:
-        await self.sleep_until(self.now() + seconds)
+        await self.sleep_until(self.time.now + seconds)
 
     async def sleep_until(self, deadline: float) -> None:
-        if deadline <= self.now() and not self.paused:
+        if deadline <= self.time.now and not self.paused:
             await trio.lowlevel.checkpoint()
-            return
-        with self._scope(deadline):
-            await trio.sleep_forever()
+        else:
+            await sleep_until(self, deadline)
 
-    @contextmanager
-    def move_on_after(self, seconds: float) -> Iterator[trio.CancelScope]:
-        with self._scope(self.now() + seconds) as scope:
-            yield scope
+    def move_on_after(self, seconds: float) -> "_Scope":
+        return _Scope(self, self.time.now + seconds)
+
+    def alarm(self, moment: float, act: Callable[[], object]) -> Alarm:
+        """Call `act` then, or when the pause is over that is on by then."""
+        return self.time.put(moment, _NodeAlarm(act, self))
 
     def jump_wall(self, milliseconds: int) -> None:
         self.wall_offset_ms += milliseconds
@@ -68,14 +71,12 @@ class SimulatedClock:
 
     def pause(self) -> None:
         self.paused = True
-        for scope in self._deadlines:
-            self._deadlines[scope] = scope.deadline
-            scope.deadline = math.inf
 
     def resume(self) -> None:
         self.paused = False
-        for scope, deadline in self._deadlines.items():
-            scope.deadline = deadline
+        due, self.withheld = self.withheld, []
+        for alarm in due:
+            alarm.ring()
         for wake in self._when_resumed:
             wake()
 
@@ -83,12 +84,42 @@ class SimulatedClock:
         """Call `wake` at the end of each pause."""
         self._when_resumed.append(wake)
 
-    @contextmanager
-    def _scope(self, deadline: float) -> Iterator[trio.CancelScope]:
-        scope = trio.CancelScope(deadline=math.inf if self.paused else deadline)
-        self._deadlines[scope] = deadline
-        try:
-            with scope:
-                yield scope
-        finally:
-            del self._deadlines[scope]
+
+@attrs.define(eq=False)
+class _NodeAlarm(Alarm):
+    """One of a node's own."""
+
+    clock: SimulatedClock
+
+    def ring(self) -> None:
+        if self.clock.paused:
+            self.clock.withheld.append(self)
+        else:
+            super().ring()
+
+
+@attrs.define(eq=False)
+class _Scope:
+    """A scope of trio's that an alarm of the node cancels."""
+
+    clock: SimulatedClock
+    deadline: float
+    _scope: trio.CancelScope = attrs.field(init=False, factory=trio.CancelScope)
+    _alarm: Alarm | None = attrs.field(init=False, default=None)
+
+    def __enter__(self) -> trio.CancelScope:
+        if self.deadline <= self.clock.now() and not self.clock.paused:
+            self._scope.cancel()
+        else:
+            self._alarm = self.clock.alarm(self.deadline, self._scope.cancel)
+        return self._scope.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        if self._alarm is not None:
+            self._alarm.call_off()
+        return self._scope.__exit__(kind, error, traceback)

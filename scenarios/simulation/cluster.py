@@ -100,11 +100,14 @@ class SimulatedCluster:
     configs: dict[str, BrokerConfig]
     watcher: EventSink = ignore
     """Is told of every event, after the trace, of power cuts and of replaced disks."""
-    clock: SimulatedClock = attrs.field(factory=SimulatedClock, init=False)
+    clock: SimulatedClock = attrs.field(init=False)
     """Of nobody in it, so that it is never paused."""
     _nursery: trio.Nursery
     _alive: dict[str, _Incarnation] = attrs.field(factory=dict, init=False)
     _last_image: MetadataImage = attrs.field(factory=MetadataImage, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.clock = SimulatedClock(self.world.time)
 
     # Who is there, and what they know.
 

@@ -33,6 +33,11 @@ def deterministic_scheduling(seed: str) -> Iterator[None]:
         scheduler._r.setstate(before[1])  # noqa: SLF001
 
 
+def somebody_waits_for_quiet() -> bool:
+    """Whether `wait_all_tasks_blocked` is under way, which is over before time goes on."""
+    return bool(trio._core._run.GLOBAL_RUN_CONTEXT.runner.waiting_for_idle)  # noqa: SLF001
+
+
 def _scheduler() -> ModuleType:
     scheduler = trio._core._run  # noqa: SLF001
     if not hasattr(scheduler, "_ALLOW_DETERMINISTIC_SCHEDULING") or not isinstance(

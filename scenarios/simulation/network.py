@@ -20,7 +20,6 @@ import errno
 import os
 import random
 from collections import deque
-from collections.abc import Iterable
 
 import attrs
 import trio
@@ -32,6 +31,7 @@ from scenarios.simulation.clock import SimulatedClock
 from scenarios.simulation.links import Host, Link, Received
 from scenarios.simulation.streams import Pipe, SimulatedConnection, Tap
 from scenarios.simulation.trace import ConnectionsReset, LinkCut, LinkHealed, LinkHeld
+from scenarios.simulation.virtual_time import VirtualTime, sleep_until
 
 LOCAL = {"", "0.0.0.0", "::", "127.0.0.1", "::1", "localhost"}  # noqa: S104  names, not a bind
 FIRST_EPHEMERAL_PORT = 30_000
@@ -93,6 +93,7 @@ class SimulatedNetwork:
     """All machines, links and connections of a simulation."""
 
     chance: random.Random
+    time: VirtualTime
     sink: EventSink = ignore
     on_received: Received = lambda _data, _link: None
     tap: Tap | None = None
@@ -120,7 +121,6 @@ class SimulatedNetwork:
         """From now on nothing passes from `a` to `b`, nor back unless `one_way`."""
         for link in self._between(a, b, one_way=one_way):
             if not link.cut:
-                self._settle([link])
                 link.cut = True
                 self.sink(LinkCut(source=link.source.name, target=link.target.name))
 
@@ -130,7 +130,6 @@ class SimulatedNetwork:
         `after` so many more messages: each is a question, or an answer, of whatever length.
         """
         for link in self._between(a, b, one_way=True):
-            self._settle([link])
             link.hold(api, after=after)
             self.sink(LinkHeld(source=a, target=b, api=api.name))
 
@@ -171,7 +170,6 @@ class SimulatedNetwork:
 
     def power_off(self, name: str) -> None:
         host = self._hosts[name]
-        self._settle(self._links.values())
         host.up = False
         for end in self._ends:
             if host in (end.host, end.peer_host):
@@ -184,6 +182,8 @@ class SimulatedNetwork:
         for end in self._ends:
             if end.peer_host is host:
                 end.peer_started_again()
+            if host in (end.host, end.peer_host):
+                end.incoming.go_on()
         self._healed.unpark_all()
 
     # -- for the transports
@@ -225,7 +225,7 @@ class SimulatedNetwork:
         self, there: Link, back: Link, listener: SimulatedListener, *, peer: str
     ) -> SimulatedConnection:
         port, self._next_port = self._next_port, self._next_port + 1
-        outgoing, incoming = Pipe(there), Pipe(back)
+        outgoing, incoming = Pipe(there, self.time), Pipe(back, self.time)
         here = SimulatedConnection(incoming, outgoing, peer, self.on_received, self.tap)
         other = SimulatedConnection(
             outgoing, incoming, f"{there.source.name}:{port}", self.on_received, self.tap
@@ -246,7 +246,7 @@ class SimulatedNetwork:
         while True:
             while link.down:
                 await self._healed.park()
-            await trio.sleep(link.delay())
+            await sleep_until(self.time, self.time.now + link.delay())
             if not link.down:
                 return
 
@@ -265,18 +265,10 @@ class SimulatedNetwork:
         there = self._link(self._hosts[a], self._hosts[b])
         return [there] if one_way else [there, self._link(self._hosts[b], self._hosts[a])]
 
-    def _settle(self, links: Iterable[Link]) -> None:
-        """What is due by now has arrived, whatever becomes of the link."""
-        settled = list(links)
-        for end in self._ends:
-            if end.incoming.link in settled:
-                end.incoming.settle(trio.current_time())
-
     def _send_anew(self, link: Link) -> None:
         for end in self._ends:
             if end.incoming.link is link:
-                end.incoming.send_anew(trio.current_time())
-                end.wake()
+                end.incoming.send_anew()
         self._healed.unpark_all()
 
     def _wake(self, host: Host) -> None:

@@ -6,8 +6,8 @@ Rule 1: a pipe is a stream: chunks arrive in the order in which they were sent, 
 delay of its own, never before the one ahead of it. What is on its way when the link is cut
 waits, as TCP's would, and is sent anew when it heals.
 
-Rule 2: nothing here runs by itself. An end that waits looks at the time, takes what has
-arrived, and sleeps until the next chunk is due or something changes.
+Rule 2: the first chunk on its way has an alarm, which lets it arrive, and wakes whoever
+waits for it at the other end: no task is woken to find nothing.
 
 Rule 3: closing tells the peer, behind the bytes already sent. A peer that cannot be told
 (the link is cut, the machine has lost its power) is left with half a connection.
@@ -20,9 +20,8 @@ Bytes are copied on their way in, as a kernel would.
 """
 
 import enum
-import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -33,6 +32,7 @@ from replication.errors import PeerUnavailableError
 from replication.net.framing import LENGTH_SIZE
 from replication.net.regions import region_chunks
 from scenarios.simulation.links import Host, Link, Received
+from scenarios.simulation.virtual_time import Alarm, VirtualTime
 from storage.file_region import FileRegion
 from storage.types import Buffer
 
@@ -51,45 +51,71 @@ class Pipe:
     """The bytes that one end has sent and the other has not received."""
 
     link: Link
+    time: VirtualTime
     held: int = 0
     end: End | None = None  # as far as the receiver can know
     api: int | None = None  # what is asked for over its connection
+    when_arrived: Callable[[], None] = attrs.field(init=False, default=lambda: None)
     _on_their_way: deque[tuple[float, memoryview | End]] = attrs.field(factory=deque)
     _frame_left: int = 0
     _arrived: deque[memoryview] = attrs.field(factory=deque)
+    _next_arrival: Alarm | None = attrs.field(init=False, default=None)
 
     def push(self, chunk: memoryview | End, *, now: float) -> None:
-        last = self._on_their_way[-1][0] if self._on_their_way else now
-        self._on_their_way.append((max(last, now + self.link.delay()), chunk))
+        arrival = now + self.link.delay()
+        if self._on_their_way:
+            arrival = max(arrival, self._on_their_way[-1][0])
+        self._on_their_way.append((arrival, chunk))
         if isinstance(chunk, memoryview):
             self.held += len(chunk)
             if self._frame_left <= 0:
                 self.link.count(self.api)
                 self._frame_left = LENGTH_SIZE + int.from_bytes(chunk[:LENGTH_SIZE], "big")
             self._frame_left -= len(chunk)
+        if self._next_arrival is None:
+            self.go_on()
 
-    def settle(self, now: float) -> None:
-        """Let arrive what is due; nothing does while the link is cut."""
-        while self.next_arrival() <= now:
+    def go_on(self) -> None:
+        """Let arrive what is due, and the next in its time; nothing while the link does not carry it."""
+        if self._next_arrival is not None:
+            self._next_arrival.call_off()
+            self._next_arrival = None
+        if self.link.down or self.link.holds(self.api) or not self._on_their_way:
+            return
+        if self._settle():
+            self.when_arrived()
+        if self._on_their_way:
+            self._next_arrival = self.time.alarm(self._on_their_way[0][0], self._go_on_by_alarm)
+
+    def _go_on_by_alarm(self) -> None:
+        self._next_arrival = None
+        self.go_on()
+
+    def _settle(self) -> bool:
+        """Whether anything has arrived."""
+        ahead = len(self._on_their_way)
+        while self._on_their_way and self._on_their_way[0][0] <= self.time.now:
             _, chunk = self._on_their_way.popleft()
             if isinstance(chunk, memoryview):
                 self._arrived.append(chunk)
             elif self.end is None:
                 self.end = chunk
+        return len(self._on_their_way) < ahead
 
-    def next_arrival(self) -> float:
-        if self.link.down or self.link.holds(self.api) or not self._on_their_way:
-            return math.inf
-        return self._on_their_way[0][0]
+    @property
+    def has_news(self) -> bool:
+        """For the receiver: bytes, or the end."""
+        return bool(self._arrived) or self.end is not None
 
-    def send_anew(self, now: float) -> None:
+    def send_anew(self) -> None:
         """The link has healed."""
         chunks = [chunk for _, chunk in self._on_their_way]
         self._on_their_way.clear()
-        arrival = now
+        arrival = now = self.time.now
         for chunk in chunks:
             arrival = max(arrival, now + self.link.delay())
             self._on_their_way.append((arrival, chunk))
+        self.go_on()
 
     def lose_what_is_on_its_way(self) -> None:
         """The power fails at one end: nobody sends it anew. The window stays taken."""
@@ -101,16 +127,17 @@ class Pipe:
         self.held = 0
 
     def take(self, buffer: memoryview) -> int:
-        """What has arrived, as much as `buffer` holds of the first chunk."""
-        if not self._arrived:
-            return 0
-        chunk = self._arrived.popleft()
-        size = min(len(chunk), len(buffer))
-        buffer[:size] = chunk[:size]
-        if size < len(chunk):
-            self._arrived.appendleft(chunk[size:])
-        self.held -= size
-        return size
+        """What has arrived, as much as `buffer` holds."""
+        filled = 0
+        while self._arrived and filled < len(buffer):
+            chunk = self._arrived.popleft()
+            size = min(len(chunk), len(buffer) - filled)
+            buffer[filled : filled + size] = chunk[:size]
+            if size < len(chunk):
+                self._arrived.appendleft(chunk[size:])
+            filled += size
+        self.held -= filled
+        return filled
 
 
 class Tap(Protocol):
@@ -136,12 +163,14 @@ class SimulatedConnection:
     """Whether it is the client's end."""
     other: "SimulatedConnection | None" = attrs.field(default=None, init=False)
     closed: bool = attrs.field(default=False, init=False)
-    _changed: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
+    _receivers: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
+    _senders: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
     _sending: bool = attrs.field(default=False, init=False)
     _peer_boots: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._peer_boots = self.peer_host.boots
+        self.incoming.when_arrived = self._arrived
 
     @property
     def host(self) -> Host:
@@ -153,21 +182,25 @@ class SimulatedConnection:
 
     async def receive_into(self, buffer: memoryview) -> int:
         assert len(buffer) > 0, "an empty buffer would make waiting look like the end"
-        await trio.lowlevel.checkpoint()
-        while True:
-            self._check_open()
-            if not self.host.paused:
-                self.incoming.settle(trio.current_time())
-                if size := self.incoming.take(buffer):
-                    self.on_received(buffer[:size], self.incoming.link)
-                    if self.tap is not None:
-                        self.tap.received(self.incoming, size, trio.current_time())
-                    self.wake_both()  # the sender has room again
-                    return size
-                if self.incoming.end is End.CLOSED:
-                    return 0
-                self._check_not_reset()
-            await self._wait_for_change()
+        if self._has_news():
+            await trio.lowlevel.checkpoint()
+        while not self._has_news():
+            await self._receivers.park()
+        self._check_open()
+        size = self.incoming.take(buffer)
+        if size:
+            self.on_received(buffer[:size], self.incoming.link)
+            if self.tap is not None:
+                self.tap.received(self.incoming, size, self.incoming.time.now)
+            if self.other is not None:
+                self.other.room_again()
+        else:
+            self._check_not_reset()
+        return size
+
+    def _has_news(self) -> bool:
+        """For whoever receives here."""
+        return self.closed or (self.incoming.has_news and not self.host.paused)
 
     async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
         with self._whole_or_closed():
@@ -188,41 +221,45 @@ class SimulatedConnection:
             return
         self.closed = True
         if self.host.up:
-            self.outgoing.push(End.CLOSED, now=trio.current_time())
-        self.wake_both()
+            self.outgoing.push(End.CLOSED, now=self.outgoing.time.now)
+        self.wake()
 
     def reset(self) -> None:
         """This end finds the connection gone, with all that it had not yet received."""
         self.incoming.lose_everything()
         self.incoming.end = End.RESET
-        self.wake_both()
+        self.wake()
 
     def peer_started_again(self) -> None:
         """What the peer's machine had not acknowledged is sent anew, and it answers: reset."""
         if self.outgoing.held and not self.closed:
-            self._expect_reset(trio.current_time())
-            self.wake()
+            self._expect_reset(self.outgoing.time.now)
 
     def wake(self) -> None:
-        self._changed.unpark_all()
+        """Something has changed for all who wait here."""
+        self._receivers.unpark_all()
+        self._senders.unpark_all()
 
-    def wake_both(self) -> None:
-        self.wake()
-        if self.other is not None:
-            self.other.wake()
+    def room_again(self) -> None:
+        self._senders.unpark_all()
+
+    def _arrived(self) -> None:
+        if not self.host.paused:  # when it resumes, everybody is woken
+            self._receivers.unpark_all()
+        if self.incoming.end is not None:
+            self._senders.unpark_all()
 
     async def _send(self, view: memoryview) -> None:
         while len(view):
             self._check_open()
-            now = trio.current_time()
-            self.incoming.settle(now)
             self._check_not_reset()
             if self.incoming.end is End.CLOSED:
                 raise PeerUnavailableError(f"{self.peer} {End.CLOSED.value}")
             room = WINDOW_BYTES - self.outgoing.held
             if room <= 0:
-                await self._wait_for_change()
+                await self._senders.park()
                 continue
+            now = self.outgoing.time.now
             chunk = memoryview(bytes(view[:room]))
             self.outgoing.push(chunk, now=now)
             if self.tap is not None:
@@ -230,7 +267,6 @@ class SimulatedConnection:
             view = view[room:]
             if self.peer_host.boots != self._peer_boots:
                 self._expect_reset(now)
-            self.wake_both()
 
     def _expect_reset(self, now: float) -> None:
         self.incoming.push(End.RESET, now=now + self.outgoing.link.delay())
@@ -242,11 +278,6 @@ class SimulatedConnection:
     def _check_not_reset(self) -> None:
         if self.incoming.end is End.RESET:
             raise PeerUnavailableError(f"{self.peer} {End.RESET.value}")
-
-    async def _wait_for_change(self) -> None:
-        deadline = math.inf if self.host.paused else self.incoming.next_arrival()
-        with trio.CancelScope(deadline=deadline):
-            await self._changed.park()
 
     @contextmanager
     def _whole_or_closed(self) -> Iterator[None]:

@@ -24,7 +24,6 @@ from typing import TypeVar
 
 import attrs
 import trio
-import trio.testing
 
 from replication.errors import UnderstudyError
 from replication.events import Event, EventSink
@@ -46,6 +45,7 @@ from scenarios.simulation.trace import (
     PowerCut,
     Trace,
 )
+from scenarios.simulation.virtual_time import VirtualTime
 from storage.testing import FaultyFileSystem, SimulatedDisk
 from storage.testing.disk import DirectoryNode, Fate
 
@@ -79,12 +79,13 @@ class World:
     seed: int
     # A failing test prints what it has in hand, and everything leads here.
     trace: Trace = attrs.field(factory=Trace, init=False, repr=False)
+    time: VirtualTime = attrs.field(factory=VirtualTime, init=False, repr=False)
     network: SimulatedNetwork = attrs.field(init=False, repr=False)
     _nodes: dict[str, _Node] = attrs.field(factory=dict, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         self.network = SimulatedNetwork(
-            self.chance("network"), sink=self.sink(SIMULATOR), on_received=self._received
+            self.chance("network"), self.time, sink=self.sink(SIMULATOR), on_received=self._received
         )
 
     def run(self, story: Callable[["World"], Awaitable[T]], *, limit: float = VIRTUAL_HOUR) -> T:
@@ -96,7 +97,7 @@ class World:
             raise StuckError(f"not done after {limit:.0f} virtual seconds; seed {self.seed}")
 
         with deterministic_scheduling(f"{self.seed}/scheduler"):
-            return trio.run(limited, clock=trio.testing.MockClock(autojump_threshold=0))
+            return trio.run(limited, clock=self.time)
 
     def chance(self, purpose: str) -> random.Random:
         """The stream for `purpose`, from its beginning."""
@@ -122,7 +123,7 @@ class World:
         """Where the node reports its events."""
 
         def record(event: Event) -> None:
-            self.trace.record(event, at=trio.current_time(), node=name)
+            self.trace.record(event, at=self.time.now, node=name)
 
         return record
 
@@ -169,7 +170,7 @@ class World:
         return self.trace.hash()
 
     def _add(self, name: str) -> _Node:
-        clock = SimulatedClock()
+        clock = SimulatedClock(self.time)
         disk = SimulatedDisk(self.chance(f"disk {name}"), wall_ms=clock.wall_ms)
         self.network.add_host(name, clock)
         node = self._nodes[name] = _Node(name, clock, disk)
@@ -202,5 +203,5 @@ class World:
 
     def _received(self, data: memoryview, link: Link) -> None:
         self.trace.received(
-            data, at=trio.current_time(), source=link.source.name, target=link.target.name
+            data, at=self.time.now, source=link.source.name, target=link.target.name
         )

@@ -13,13 +13,12 @@ from replication.errors import ErrorCode
 from replication.events import LogCleaned, LogUncleanable
 from replication.metrics import MetricName, MetricsRegistry
 from replication.replica_manager import compaction_metrics
-from scenarios.simulation.clock import SimulatedClock
 from storage.log import Log
 from storage.records import Record, encode_batch
 from storage.testing import Fault, FaultyFileSystem
 from storage.types import TopicPartition
 from tests.replication.leader_side import LOCAL, registration
-from tests.replication.replica_manager_side import CLOCK, SECOND, TP, Node
+from tests.replication.replica_manager_side import CLOCK, SECOND, TP, Node, OneClock
 from tests.storage.cleaning import pairs
 from tests.storage.logs import batch as producer_batch
 
@@ -34,7 +33,7 @@ def node(disk: FaultyFileSystem | None = None, **changes: Any) -> Node:
     return Node(
         config=BrokerConfig(node_id=LOCAL, log_dirs=("/d",), **changes),
         file_system=disk or FaultyFileSystem(random.Random(1)),
-        clock=SimulatedClock(),
+        clock=OneClock(),
     )
 
 

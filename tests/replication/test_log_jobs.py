@@ -7,13 +7,12 @@ from trio.testing import MockClock
 
 from replication.config import BrokerConfig
 from replication.events import LogDeleted
-from scenarios.simulation.clock import SimulatedClock
 from storage.checkpoint import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from storage.log import Log
 from storage.retention import DeletedSegments, DeletionCause
 from storage.types import TopicPartition
 from tests.replication.leader_side import LOCAL, REMOTE, batch, registration
-from tests.replication.replica_manager_side import CLOCK, SECOND, TP, Node
+from tests.replication.replica_manager_side import CLOCK, SECOND, TP, Node, OneClock
 from tests.storage.logs import batch as producer_batch
 
 ALONE = registration(isr=(LOCAL,), replicas=(LOCAL,))
@@ -51,7 +50,7 @@ async def test_a_producer_is_forgotten_when_it_has_been_silent_for_long(
     settings = config(
         producer_id_expiration_ms=100_000, producer_id_expiration_check_interval_ms=10_000
     )
-    async with Node(config=settings, clock=SimulatedClock()).running() as node:
+    async with Node(config=settings, clock=OneClock()).running() as node:
         await node.learn(ALONE)
         await CLOCK.sleep(5)
         await write_as(node, 1)
@@ -72,7 +71,7 @@ async def test_nobody_looks_for_the_producers_of_a_log_that_is_deleted(
     settings = config(
         producer_id_expiration_ms=1_000, producer_id_expiration_check_interval_ms=1_000
     )
-    async with Node(config=settings, clock=SimulatedClock()).running() as node:
+    async with Node(config=settings, clock=OneClock()).running() as node:
         other = TopicPartition("other", 0)
         await node.learn(ALONE)
         await node.learn(ALONE, topic="other", topic_id=b"another topic id")
@@ -90,7 +89,7 @@ async def test_producers_are_counted_over_partitions(autojump_clock: MockClock) 
     settings = config(
         producer_id_expiration_ms=10_000, producer_id_expiration_check_interval_ms=1_000
     )
-    async with Node(config=settings, clock=SimulatedClock()).running() as node:
+    async with Node(config=settings, clock=OneClock()).running() as node:
         await node.learn(ALONE, ALONE)
         counts = [node.manager.producer_id_count]
         for producer_id, topic_partition in ((1, TP), (1, TP), (2, TP)):
@@ -217,7 +216,7 @@ async def test_whoever_takes_segments_out_of_a_log_says_which_and_why(
 ) -> None:
     settings = config(log_retention_check_interval_ms=10_000, log_initial_task_delay_ms=0)
     small = {"segment.bytes": "100", "retention.ms": str(DAY_MS), "retention.bytes": "392"}
-    async with Node(config=settings, clock=SimulatedClock()).running() as node:
+    async with Node(config=settings, clock=OneClock()).running() as node:
         await node.learn(ALONE, configs=small)
         now_ms = node.clock.wall_ms()
         for timestamp in (now_ms, now_ms, now_ms - 2 * DAY_MS, now_ms, now_ms, now_ms):

@@ -16,11 +16,18 @@ from replication.replica_manager.gauges import (
     partition_metric,
     purgatory_metric,
 )
-from scenarios.simulation.clock import SimulatedClock
 from storage.records import ControlRecordType
 from storage.testing import FaultyFileSystem
 from tests.replication.leader_side import LOCAL, OTHER, REMOTE, follower_params, registration
-from tests.replication.replica_manager_side import CLOCK, SECOND, TP, Controller, Node, beside
+from tests.replication.replica_manager_side import (
+    CLOCK,
+    SECOND,
+    TP,
+    Controller,
+    Node,
+    OneClock,
+    beside,
+)
 from tests.replication.transactional_batches import append, ended, in_transaction
 
 ALL = (LOCAL, REMOTE, OTHER)
@@ -94,7 +101,7 @@ async def test_a_partition_on_the_move_is_counted_by_its_leader(
 @pytest.mark.conformance("RM-5")
 async def test_a_transaction_that_nobody_ends_is_late(autojump_clock: MockClock) -> None:
     config = BrokerConfig(node_id=LOCAL, transaction_max_timeout_ms=60_000)
-    async with Node(config=config, clock=SimulatedClock()).running() as node:
+    async with Node(config=config, clock=OneClock()).running() as node:
         await node.lead()
         assert shown(node)["PartitionsWithLateTransactionsCount"] == 0
         append(node, in_transaction(timestamp=node.clock.wall_ms()))

@@ -118,9 +118,9 @@ def test_a_partition_moves_to_other_brokers_with_all_that_it_holds() -> None:
             await stage.leader("t")
             await stage.client.produce(stage.address(old), "t", b"a", b"b")
             assert await reassign(stage, first, second) is ErrorCode.NONE
-            await stage.cluster.until(lambda: not registration(stage).adding)
+            await stage.cluster.until(lambda: registration(stage).replicas == (first, second))
             then = registration(stage)
-            assert (then.replicas, set(then.isr)) == ((first, second), {first, second})
+            assert (then.adding, set(then.isr)) == ((), {first, second})
             assert then.leader in (first, second)
             assert (await reassignments(stage)).topics == []
             await stage.cluster.until(lambda: hosts(stage) == {first, second})
