@@ -593,6 +593,10 @@ class HighWatermarkReporter:
         if self._sink is not ignore:
             self._latest[partition] = (high_watermark, log_end_offset, leader_epoch)
 
+    @property
+    def has_news(self) -> bool:
+        return bool(self._latest)
+
     def tick(self) -> None:
         """Report what has moved since the last tick, and forget it."""
         latest, self._latest = self._latest, {}

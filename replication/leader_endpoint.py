@@ -22,6 +22,7 @@ from replication.errors import ErrorCode, KafkaError, PeerUnavailableError, Prot
 from replication.fetch_state import BrokerEndPoint
 from replication.net.rpc import RpcClient
 from replication.net.seams import NodeClock, Transport
+from replication.net.turns import Turns
 from replication.wire import list_offsets
 from replication.wire.fetch import FetchRequest, FetchResponse
 from replication.wire.list_offsets import (
@@ -122,7 +123,7 @@ class RemoteLeaderEndpoint:
     request_timeout_ms: int = 30_000
     _client: RpcClient | None = attrs.field(init=False, default=None)
     _connecting: trio.CancelScope | None = attrs.field(init=False, default=None)
-    _turn: trio.Lock = attrs.field(init=False, factory=trio.Lock)
+    _turns: Turns = attrs.field(init=False, factory=Turns)
     _closing: bool = attrs.field(init=False, default=False)
 
     @property
@@ -205,7 +206,7 @@ class RemoteLeaderEndpoint:
     # -- the connection -------------------------------------------------------
 
     async def _call(self, request: object, expected: type[Response], *, version: int) -> Response:
-        async with self._turn:
+        async with self._turns:
             client = self._client or await self._connect()
             try:
                 response = await client.call(

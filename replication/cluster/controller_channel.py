@@ -39,7 +39,9 @@ class ControllerChannel:
 
     async def call(self, request: Any, *, timeout_ms: int) -> Any:
         """The answer, in the newest version: both of us are of one release."""
-        client = await self._connected(timeout_ms)
+        client = self._client
+        if client is None or client.closed:
+            client = await self._connected(timeout_ms)
         version = API_OF_REQUEST[type(request)].max_version
         try:
             return await client.call(request, version=version, timeout_ms=timeout_ms)

@@ -6,7 +6,8 @@ Rule 1: what a peer announces costs nothing until it sends it. A length over the
 refused before a byte is allocated; a frame above `LAZY_BYTES` is received into an
 anonymous mapping whose pages the kernel commits one by one as bytes are written to them.
 
-Rule 2: bytes go from the socket straight to where the frame will be read. Messages are
+Rule 2: bytes go from the socket straight to where the frame will be read, but for the first
+`READ_AHEAD_BYTES`, which come with the length: a small frame is one call. Messages are
 decoded into slices of that buffer, and records are written to their file from it.
 
 Rule 3: a frame is the receiver's to keep, unless it asked to `reuse_buffer`: then it is
@@ -27,6 +28,7 @@ from storage.types import Buffer
 
 LENGTH_SIZE = 4
 LAZY_BYTES = 64 * 1024
+READ_AHEAD_BYTES = 1024
 DEFAULT_MAX_FRAME_BYTES = 100 * 1024 * 1024  # socket.request.max.bytes
 
 
@@ -42,7 +44,11 @@ class FrameReader:
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
     reuse_buffer: bool = attrs.field(default=False, kw_only=True)
     _kept: memoryview = attrs.field(init=False, factory=lambda: memoryview(b""))
-    _length: bytearray = attrs.field(init=False, factory=lambda: bytearray(LENGTH_SIZE))
+    _room_ahead: memoryview = attrs.field(
+        init=False, factory=lambda: memoryview(bytearray(READ_AHEAD_BYTES))
+    )
+    _ahead: memoryview = attrs.field(init=False, factory=lambda: memoryview(b""))
+    """Of that room, what was received and belongs to no frame yet."""
 
     async def receive_frame(self) -> memoryview | None:
         """The next frame without its length, writable; None where the peer has finished.
@@ -53,7 +59,10 @@ class FrameReader:
         if size is None:
             return None
         frame = self._room_for(size)
-        filled = 0
+        filled = min(size, len(self._ahead))
+        if filled:
+            frame[:filled] = self._ahead[:filled]
+            self._ahead = self._ahead[filled:]
         while filled < size:
             count = await self.connection.receive_into(frame[filled:])
             if count == 0:
@@ -62,16 +71,17 @@ class FrameReader:
         return frame
 
     async def _receive_length(self) -> int | None:
-        view = memoryview(self._length)
-        filled = 0
-        while filled < LENGTH_SIZE:
-            count = await self.connection.receive_into(view[filled:])
+        while len(self._ahead) < LENGTH_SIZE:
+            held = len(self._ahead)
+            self._room_ahead[:held] = self._ahead
+            count = await self.connection.receive_into(self._room_ahead[held:])
+            self._ahead = self._room_ahead[: held + count]
             if count == 0:
-                if filled == 0:
+                if held == 0:
                     return None
                 raise self._cut_short("inside a frame's length")
-            filled += count
-        size = int.from_bytes(self._length, "big", signed=True)
+        size = int.from_bytes(self._ahead[:LENGTH_SIZE], "big", signed=True)
+        self._ahead = self._ahead[LENGTH_SIZE:]
         if size < 0:
             raise ProtocolError(f"{self.connection.peer} announced a frame of {size} bytes")
         if size > self.max_frame_bytes:

@@ -33,6 +33,7 @@ from replication.net.framing import (
     send_parts,
 )
 from replication.net.seams import Connection, NodeClock, Transport
+from replication.net.turns import Turns
 from replication.wire.apis import API_OF_REQUEST, ApiKey
 from replication.wire.frames import decode_response, encode_request, total_size
 from replication.wire.schema import Part
@@ -82,7 +83,7 @@ class RpcClient:
     request_bytes: dict[ApiKey, SentRequests] = attrs.field(init=False, factory=dict)
     closed: bool = attrs.field(init=False, default=False)
     _reader: FrameReader = attrs.field(init=False)
-    _sending: trio.Lock = attrs.field(init=False, factory=trio.Lock)
+    _sending: Turns = attrs.field(init=False, factory=Turns)
     _in_flight: deque[_Call] = attrs.field(init=False, factory=deque)
     _last_correlation_id: int = attrs.field(init=False, default=-1)
 
@@ -180,7 +181,8 @@ class RpcClient:
 
     async def _receive(self, call: _Call) -> object:
         with self._done_or_closed():
-            await call.turn.wait()
+            if not call.turn.is_set():
+                await call.turn.wait()
             self._check_open()
             assert self._in_flight[0] is call, "the first in line reads first"
             frame = await self._reader.receive_frame()

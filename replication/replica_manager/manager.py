@@ -45,7 +45,7 @@ from storage.errors import KafkaStorageError, StorageError
 from storage.log_manager import LogManager
 from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
 
-HIGH_WATERMARK_REPORT_MS = 100
+HIGH_WATERMARK_REPORT_SECONDS = 0.1
 SHORTEST_PAUSE_SECONDS = 0.001
 
 OnBug = Callable[[BaseException], None]
@@ -99,6 +99,7 @@ class ReplicaManager:
         self._one_change_at_a_time = trio.Lock()
         self._one_checkpoint_at_a_time = trio.Lock()
         self._reporter = HighWatermarkReporter(sink)
+        self._high_watermark_news = trio.Event()
         self._hosted = HostedPartitions(metadata)
         self.produce_purgatory: Purgatory[TopicPartition] = Purgatory(
             clock=seams.clock, on_bug=on_bug
@@ -222,6 +223,7 @@ class ReplicaManager:
             )
             for job in self._jobs():
                 nursery.start_soon(self._every, job)
+            nursery.start_soon(self._report_high_watermarks)
             nursery.start_soon(self.compaction.run)
             task_status.started()
 
@@ -230,7 +232,6 @@ class ReplicaManager:
         config = self.config.static
         lag_ms = config.replica_lag_time_max_ms / 2
         marks_ms = config.replica_high_watermark_checkpoint_interval_ms
-        yield Job(HIGH_WATERMARK_REPORT_MS, HIGH_WATERMARK_REPORT_MS, self._report_high_watermarks)
         yield Job(lag_ms, lag_ms, self._shrink_isrs)
         yield Job(marks_ms, marks_ms, self.checkpoint_high_watermarks)
         yield from self._log_jobs.jobs()
@@ -258,6 +259,14 @@ class ReplicaManager:
                 partition.leadership.maybe_shrink_isr()
 
     async def _report_high_watermarks(self) -> None:
+        """Where they have got to a while after the first of them moved; idle brokers sleep."""
+        while True:
+            await self._high_watermark_news.wait()
+            self._high_watermark_news = trio.Event()
+            await self._seams.clock.sleep(HIGH_WATERMARK_REPORT_SECONDS)
+            await self._guarded(self._tick)
+
+    async def _tick(self) -> None:
         self._reporter.tick()
 
     async def checkpoint_high_watermarks(self) -> None:
@@ -427,6 +436,8 @@ class ReplicaManager:
             log_end_offset=leadership.log.log_end_offset,
             leader_epoch=leadership.leader_epoch,
         )
+        if self._reporter.has_news:
+            self._high_watermark_news.set()
 
     def isr_change_proposed(self, leadership: Leadership, pending: Pending) -> None:
         assert self._nursery is not None, "a replica manager leads only while it runs"

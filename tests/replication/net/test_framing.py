@@ -14,6 +14,8 @@ from replication.errors import PeerUnavailableError, ProtocolError
 from replication.net.framing import (
     DEFAULT_MAX_FRAME_BYTES,
     LAZY_BYTES,
+    LENGTH_SIZE,
+    READ_AHEAD_BYTES,
     FrameReader,
     FrameTooLargeError,
     send_parts,
@@ -31,9 +33,11 @@ class ScriptedConnection:
     at_once: int = 1 << 30
     peer: str = "b1:9092"
     sent: list[bytes] = attrs.field(factory=list)
+    calls: int = 0
 
     async def receive_into(self, buffer: memoryview) -> int:
         await trio.lowlevel.checkpoint()
+        self.calls += 1
         if not self.incoming:
             return 0
         first = self.incoming.popleft()
@@ -73,6 +77,14 @@ async def test_frames_come_one_by_one_however_the_bytes_come(at_once: int) -> No
     while (frame := await reader.receive_frame()) is not None:
         received.append(bytes(frame))
     assert received == bodies
+
+
+@pytest.mark.parametrize("size", [0, 1, READ_AHEAD_BYTES, READ_AHEAD_BYTES + 1])
+async def test_a_small_frame_takes_one_call_and_a_large_one_two(size: int) -> None:
+    connection = ScriptedConnection(deque([framed(bytes(size))]))
+    reader = FrameReader(connection)
+    assert await reader.receive_frame() == bytes(size)
+    assert connection.calls == 1 + (LENGTH_SIZE + size > READ_AHEAD_BYTES)
 
 
 async def test_the_end_between_frames_is_no_error_and_inside_one_is() -> None:
@@ -129,9 +141,10 @@ async def test_a_frame_is_the_receivers_to_keep_and_to_write() -> None:
 
 async def test_a_reused_buffer_holds_one_frame_at_a_time() -> None:
     big = b"b" * (LAZY_BYTES * 2)
-    connection = ScriptedConnection(deque([framed(b"aa") + framed(big) + framed(b"c")]))
+    bodies = (b"", b"aa", big, b"c")
+    connection = ScriptedConnection(deque([b"".join(map(framed, bodies))]))
     reader = FrameReader(connection, reuse_buffer=True)
-    for body in (b"aa", big, b"c"):
+    for body in bodies:
         assert bytes(await reader.receive_frame() or b"") == body
 
 

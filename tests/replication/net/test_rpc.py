@@ -176,7 +176,7 @@ async def test_cancelled_while_others_send_a_call_leaves_no_trace() -> None:
         for _ in range(400):
             nursery.start_soon(caller, big)
         await wait_all_tasks_blocked()
-        assert client._sending.locked(), "what was sent fills the socket"
+        assert client._sending.taken, "what was sent fills the socket"
         with trio.CancelScope() as waiting_to_send:
             waiting_to_send.cancel()
             await ask(client, "never sent")
@@ -197,7 +197,7 @@ async def test_cancelled_in_the_middle_of_sending_the_connection_closes() -> Non
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(client.call, request, version=3, timeout_ms=60_000))
         await wait_all_tasks_blocked()
-        assert client._sending.locked()
+        assert client._sending.taken
         nursery.cancel_scope.cancel()
     assert client.closed
     peer = await listener.accept()
