@@ -1,7 +1,7 @@
 """Everything that may differ between two runs comes in here, and nowhere else.
 
     seam         in production                      in the simulator
-    clock        trio's monotonic clock             the same over trio's MockClock, one per node
+    clock        trio's monotonic clock             virtual time, which jumps, and one per node
     chance       random.Random, SystemRandom        one seeded stream per purpose
     transport    TCP                                in-memory streams with delay, stalls, cuts
     file_system  OsFileSystem                       FaultyFileSystem

@@ -27,6 +27,7 @@ from replication.wire.api_versions import ApiVersionsRequest, ApiVersionsRespons
 from replication.wire.apis import ApiKey
 from scenarios.simulation.clock import SimulatedClock
 from scenarios.simulation.network import SimulatedNetwork
+from scenarios.simulation.virtual_time import VirtualTime
 
 PORT = 9092
 CLOCK = TrioClock()
@@ -87,7 +88,7 @@ class Peer:
         self._listener = await self.network.transport(self.name).listen(self.name, PORT)
         server = PickyServer(
             handlers={key: self._noting(key, each) for key, each in self.handlers.items()},
-            clock=SimulatedClock(),
+            clock=SimulatedClock(self.network.time),
             sink=ignore,
             on_bug=raise_bug,
             newest=self.newest,
@@ -155,20 +156,22 @@ class Peers:
         )
 
     def add_raw(self, name: str, behave: Callable[[Any], Awaitable[None]]) -> RawPeer:
-        self.network.add_host(name, SimulatedClock())
+        self.network.add_host(name, SimulatedClock(self.network.time))
         return RawPeer(name, self.network, behave)
 
 
 @asynccontextmanager
 async def open_peers(*names: str) -> AsyncIterator[Peers]:
     """Peers that are not started yet, and a client beside them."""
-    network = SimulatedNetwork(random.Random(1), least_delay=0.001, mean_extra_delay=0.0)
-    clock = SimulatedClock()
+    time = trio.lowlevel.current_clock()
+    assert isinstance(time, VirtualTime), "autojump_clock, as it is in this directory"
+    network = SimulatedNetwork(random.Random(1), time, least_delay=0.001, mean_extra_delay=0.0)
+    clock = SimulatedClock(time)
     network.add_host(CLIENT, clock)
     async with trio.open_nursery() as nursery:
         peers = Peers(network, nursery, clock)
         for number, name in enumerate(names, 1):
-            network.add_host(name, SimulatedClock())
+            network.add_host(name, SimulatedClock(time))
             peers.by_name[name] = Peer(number, name, network, nursery)
         yield peers
         nursery.cancel_scope.cancel()
