@@ -4,6 +4,7 @@
     fetch t-0 at=3 from=b3 rack=r2          from that broker, as a consumer in that rack (KIP-392)
     fetch t-0 at=3 epoch=2 last=1           current leader epoch 2, last fetched epoch 1 (KIP-320)
     fetch t-0 at=3 as=b2                    as that follower, which it is then taken for
+    sessions t-0 8                          so many consumers, each of which would have a session
     epoch-end t-0 1 from=b1 epoch=2         where epoch 1 ends in its log (OffsetForLeaderEpoch)
 
 What is fetched is looked at, and kept by nobody.
@@ -62,6 +63,20 @@ def _fetched(data: PartitionData, position: int) -> str:
         return f"{node_name(data.preferred_read_replica)} is to be asked"
     values = [record.value for record in records_of(data) if record.offset >= position]
     return " ".join(["fetched:", *values])
+
+
+async def sessions(stage: Stage, words: Words, options: Options) -> list[str]:
+    where, count = exactly(words, 2, options)
+    partition = partition_of(where)
+    wanted = FetchPartition(partition=partition.partition, partition_max_bytes=READ_BYTES)
+    request = FetchRequest(
+        topics=[FetchTopic(topic=partition.topic, partitions=[wanted])], session_epoch=0
+    )
+    given = [
+        (await _ask(stage, partition, None, request, FETCH_VERSION)).session_id
+        for _ in range(number_of(count))
+    ]
+    return [f"{len(given) - given.count(0)} of {len(given)} have a session"]
 
 
 async def epoch_end(stage: Stage, words: Words, options: Options) -> list[str]:

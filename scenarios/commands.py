@@ -16,6 +16,7 @@
 
     fetch t-0 at=3 from=b1 rack=r1 epoch=2 last=1 as=b2      one fetch, and what was told
     epoch-end t-0 1 from=b1 epoch=2             where epoch 1 ends in its log
+    sessions t-0 8                              so many consumers who wish for a fetch session
 
     kill b1        stop b1 (in good order)      start b1 (or: start b1 &)
     power-cut b1   power-cut b1 leaving=nothing (of what was not synced)
@@ -243,7 +244,7 @@ def _told(event: Event) -> str:
     shown = [
         f"{name}={value}"
         for name, value in facts.items()
-        if not isinstance(value, bytes) and not name.endswith(("_ms", "broker_epoch"))
+        if not isinstance(value, bytes) and not name.endswith(("_ms", "broker_epoch", "session_id"))
     ]
     if isinstance(event, BrokerRegistered) and event.broker_epoch == event.previous_broker_epoch:
         shown.append("broker_epoch=previous_broker_epoch")
@@ -279,6 +280,7 @@ COMMANDS: Mapping[str, Command] = {
     "offsets": requests.offsets,
     "fetch": asking.fetch,
     "epoch-end": asking.epoch_end,
+    "sessions": asking.sessions,
     "kill": faults.kill,
     "power-cut": faults.power_cut,
     "stop": faults.stop,

@@ -5,7 +5,7 @@
     restore b1 old                its disk is what it was then
     swap b2 b3                    each has the other's disk
 
-    lie b1                        from now on a sync does nothing and says that it was done
+    lie b1 names=*.log            from now on a sync does nothing and says that it was done
     fail b1 write names=*.log error=ENOSPC times=1      the next such operation fails
     rot b1 t-0 17                 one bit of the batch that holds offset 17 is another
     spoil b1 t-0/leader-epoch-checkpoint  of its files of that name the second half is gone
@@ -91,8 +91,10 @@ def _put(stage: Stage, name: str, contents: Node) -> None:
 
 
 async def lie(stage: Stage, words: Words, options: Options) -> list[str]:
+    names = options.pop("names", "*")
     for name in nodes(stage, words, options):
         stage.world.disk(name).lies = True
+        stage.world.disk(name).lies_about = names
     return []
 
 
