@@ -13,7 +13,7 @@ FROM ?= 1
 BIN := $(VENV)/bin
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help run test fuzz swarm coverage check bench conformance setup clean
+.PHONY: help run test fuzz swarm mutants coverage check bench conformance setup clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -39,6 +39,10 @@ fuzz: setup
 ## make swarm  SEEDS random runs under random faults, from seed FROM; fails while a marker was never hit
 swarm: setup
 	$(BIN)/python -m replication.cli scenario swarm --seeds $(SEEDS) --from $(FROM) --reach-all $(ARGS)
+
+## make mutants  one safety check after the other taken out: the swarm catches each within 200 seeds
+mutants: setup
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 ## make coverage   the branches of storage that its tests have taken, in some minutes; fails below the floor
 coverage: setup

@@ -63,7 +63,7 @@ class Misfortune:
             if read and self.reader.random() < READS:
                 yield f"poll {self.reader.choice(self.partitions)} &"
             yield f"run {self.chance.choice(WAITS)}"
-        yield from self._end()
+        yield from self.ending()
 
     def _beginning(self) -> Iterator[str]:
         chance = self.chance
@@ -89,7 +89,7 @@ class Misfortune:
         victim = self.chance.choice(victims[verb])
         match verb:
             case "produce":
-                return self._produce(victim)
+                return self.produce(victim)
             case "heal":
                 return verb
             case "start" | "stop":
@@ -128,7 +128,7 @@ class Misfortune:
     def _others(self, name: str) -> list[str]:
         return [other for other in self.stage.cluster.names if other != name]
 
-    def _produce(self, partition: str, *, acks: str | None = None) -> str:
+    def produce(self, partition: str, *, acks: str | None = None) -> str:
         values = [f"v{self._values + each}" for each in range(self.chance.randint(1, 3))]
         self._values += len(values)
         settings = {
@@ -150,7 +150,7 @@ class Misfortune:
             case _:
                 return f"elect {partition} preferred"
 
-    def _end(self) -> Iterator[str]:
+    def ending(self) -> Iterator[str]:
         yield "recover"
         everybody: dict[TopicPartition, str] = {}
         for partition in self.partitions:
@@ -160,7 +160,7 @@ class Misfortune:
             assert registration is not None, "a topic that was created is there"
             everybody[partition] = ",".join(f"b{replica}" for replica in registration.replicas)
             yield f"wait isr {partition} {everybody[partition]}"
-            yield self._produce(str(partition), acks="all")
+            yield self.produce(str(partition), acks="all")
         yield "answers"
         for partition in self.partitions:
             yield f"wait isr {partition} {everybody[partition]}"

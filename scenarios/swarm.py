@@ -23,6 +23,7 @@ import attrs
 from replication.cluster.node_scope import raising_only_one
 from replication.events import LeaderElected
 from scenarios.commands import carry_out
+from scenarios.contest import Contest
 from scenarios.harm import Harm
 from scenarios.markers import markers_of
 from scenarios.misfortune import Misfortune
@@ -34,6 +35,9 @@ from scenarios.stage import Stage
 
 Plot: TypeAlias = Callable[[Stage], Iterable[str]]
 """The lines of a run, each of which may depend on what came of those before it."""
+
+CONTESTED = 0.3
+"""How many of the runs are a `Contest`."""
 
 _NAMES_AND_NUMBERS = re.compile(r"\b(b|\w+-)?\d+\b(,b\d+)*")
 
@@ -80,13 +84,17 @@ def run_seed(seed: int, recording: Recording | None = None) -> SwarmRun:
 
     def drawn(stage: Stage) -> Iterator[str]:
         chance = stage.world.chance
-        return Misfortune(
+        misfortune = Misfortune(
             chance=chance("misfortune"),
             operator=chance("operator"),
             harm=Harm(chance=chance("harm"), stage=stage),
             reader=chance("reader"),
             stage=stage,
-        ).lines()
+        )
+        rivals = chance("contest")
+        if rivals.random() < CONTESTED:
+            return Contest(chance=rivals, misfortune=misfortune).lines()
+        return misfortune.lines()
 
     return play(drawn, seed=seed, recording=recording)
 

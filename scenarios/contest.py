@@ -1,0 +1,145 @@
+"""A short run in which leadership changes hands faster than the news of it travels.
+
+    reassign t-0 b2,b1,b3    the same replicas, another one first
+    elect t-0 preferred      and that one leads, though the one before it lives
+    slow b3 network=200ms    who hears of it late
+    cut b1 b2                who writes what nobody fetches
+
+What is drawn over many virtual seconds (`scenarios.misfortune`) seldom has two reigns within
+one round trip; here most have. Answers arrive in another reign than they were asked in, tails
+differ on every replica, and nobody had to die for it.
+"""
+
+import random
+from collections.abc import Iterator
+
+import attrs
+
+from scenarios.arguments import partition_of
+from scenarios.misfortune import Misfortune
+from scenarios.settings import options
+from storage.types import TopicPartition
+
+WAITS = ("1ms", "1ms", "3ms", "3ms", "10ms", "10ms", "30ms", "100ms", "300ms", "2s")
+DELAYS = ("1ms", "1ms", "20ms", "100ms", "400ms")
+SETTINGS = {
+    "broker.session.timeout.ms": (2500, 9000),
+    "replica.lag.time.max.ms": (500, 1000, 30_000),
+    "replica.fetch.max.bytes": (100, 100, 1 << 20),
+    "max.incremental.fetch.session.cache.slots": (0, 1000),
+    "understudy.inter.broker.fetch.version": (17, 17, 17, 12, 11, 6),
+    "min.insync.replicas": (1, 1, 2),
+}
+WEIGHTS = {
+    "produce": 6,
+    "lead": 4,
+    "fork": 3,
+    "slow": 2,
+    "cut": 2,
+    "mute": 1,
+    "heal": 3,
+    "kill": 1,
+    "power-cut": 1,
+    "pause": 2,
+    "resume": 4,
+    "start": 4,
+    "poll": 1,
+}
+REPLICAS = 3
+
+
+@attrs.define(eq=False, kw_only=True)
+class Contest:
+    """Draws the lines of one run; how it begins and ends is the other's, as is producing."""
+
+    chance: random.Random
+    misfortune: Misfortune
+
+    def lines(self) -> Iterator[str]:
+        yield from self._beginning()
+        for _ in range(self.chance.randint(8, 40)):
+            yield from self._next()
+            yield f"run {self.chance.choice(WAITS)}"
+        yield from self.misfortune.ending()
+
+    def _beginning(self) -> Iterator[str]:
+        settings = {key: self.chance.choice(choices) for key, choices in SETTINGS.items()}
+        yield f"cluster brokers={REPLICAS} {options(settings)}"
+        # Where there are several, their fetchers outlive a change of one.
+        count = self.chance.choice((1, 2, 2))
+        assigned = [self.chance.sample(self._brokers, REPLICAS) for _ in range(count)]
+        self.misfortune.partitions += [TopicPartition("t", number) for number in range(count)]
+        yield f"topic t replicas={'/'.join(map(','.join, assigned))}"
+
+    @property
+    def _brokers(self) -> list[str]:
+        return self.misfortune.stage.cluster.broker_names
+
+    def _next(self) -> Iterator[str]:
+        victims = {verb: self._victims_of(verb) for verb in WEIGHTS}
+        verbs = [verb for verb in WEIGHTS if victims[verb]]
+        verb = self.chance.choices(verbs, [WEIGHTS[verb] for verb in verbs])[0]
+        victim = self.chance.choice(victims[verb])
+        match verb:
+            case "produce":
+                yield self._produce(victim)
+            case "lead":
+                yield from self._lead(victim)
+            case "fork":
+                yield from self._fork(victim)
+            case "slow":
+                yield f"slow {victim} network={self.chance.choice(DELAYS)}"
+            case "cut" | "mute":
+                other = self.chance.choice([each for each in self._brokers if each != victim])
+                yield f"{verb} {victim} {other}"
+            case "heal":
+                yield verb
+            case "start" | "poll":
+                yield f"{verb} {victim} &"
+            case _:
+                yield f"{verb} {victim}"
+
+    def _victims_of(self, verb: str) -> list[str]:
+        stage = self.misfortune.stage
+        up = [name for name in self._brokers if stage.cluster.is_running(name)]
+        match verb:
+            case "produce" | "lead" | "fork" | "poll":
+                return [str(partition) for partition in self.misfortune.partitions]
+            case "start":
+                return [name for name in self._brokers if name not in up]
+            case "pause":
+                return [name for name in up if not stage.world.clock(name).paused]
+            case "resume":
+                return [name for name in up if stage.world.clock(name).paused]
+            case "heal":
+                return ["all"] if stage.world.network.is_cut else []
+            case "slow":
+                return stage.cluster.names
+            case "cut" | "mute":
+                return stage.cluster.names
+            case _:
+                return up
+
+    def _lead(self, partition: str) -> Iterator[str]:
+        order = ",".join(self.chance.sample(self._brokers, REPLICAS))
+        yield f"reassign {partition} {order}"
+        yield f"elect {partition} preferred"
+
+    def _fork(self, partition: str) -> Iterator[str]:
+        """Whoever leads writes what nobody fetches; then another one leads."""
+        stage = self.misfortune.stage
+        leader = stage.cluster.leader(partition_of(partition))
+        if leader not in self._brokers:
+            return
+        others = " ".join(each for each in self._brokers if each != leader)
+        yield f"cut {leader} {others}"
+        yield self._produce(partition)
+        yield f"run {self.chance.choice(WAITS)}"
+        yield from self._lead(partition)
+        yield self._produce(partition)
+        if self.chance.random() < 0.7:
+            yield "heal"
+
+    def _produce(self, partition: str) -> str:
+        acks = self.chance.choice(("all", "1"))
+        return self.misfortune.produce(partition, acks=acks)

@@ -1,0 +1,104 @@
+"""`make mutants`: every mutant is caught by the swarm, and the tree as it is by nobody.
+
+    python -m tests.mutants                            all of them, 200 seeds each
+    python -m tests.mutants --only "a fetch" --seeds 60 --jobs 1
+
+Each is hunted in a process of its own, from the first seed until one fails. At the end the tree
+as it is runs all seeds that were used. Exit code 1 where a mutant survives, or where the tree
+as it is fails.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+
+import attrs
+import click
+import trio
+
+from tests.mutants.catalogue import MUTANTS
+from tests.mutants.hunt import UNMUTATED, Verdict
+
+CHUNK = 25  # seeds of the tree as it is, for one process
+
+
+@attrs.define
+class Hunts:
+    """What is under way, and what came of it."""
+
+    first: int
+    attempts: int
+    jobs: trio.CapacityLimiter
+    verdicts: list[Verdict] = attrs.field(factory=list)
+
+    async def hunt(self, name: str, seeds: range) -> None:
+        command = [sys.executable, "-m", "tests.mutants.hunt", name]
+        command += ["--from", str(seeds.start), "--seeds", str(len(seeds))]
+        command += ["--attempts", str(self.attempts)]
+        async with self.jobs:
+            began = time.monotonic()
+            ended = await trio.run_process(
+                command, capture_stdout=True, capture_stderr=True, check=False
+            )
+        verdict = verdict_of(name, ended)
+        self.verdicts.append(verdict)
+        print(f"{_in_a_line(verdict, seeds)}  ({time.monotonic() - began:.0f} s)", flush=True)
+
+
+def verdict_of(name: str, ended: "subprocess.CompletedProcess[bytes]") -> Verdict:
+    """What the hunt has said, or which seed it did not come back from."""
+    lines = ended.stdout.decode().splitlines()
+    if ended.returncode == 0:
+        return Verdict(**json.loads(lines[-1]))
+    trouble = ended.stderr.decode()
+    if "Timeout" not in trouble or not lines:
+        raise RuntimeError(f"the hunt for {name!r} has failed:\n{trouble}")
+    return Verdict(name=name, seed=int(lines[-1]), rule="a run has an end")
+
+
+def _in_a_line(verdict: Verdict, seeds: range) -> str:
+    if verdict.name == UNMUTATED:
+        passed = f"as it is: seeds {seeds.start} to {seeds.stop - 1} pass"
+        return passed if verdict.seed is None else f"AS IT IS: seed {verdict.seed}: {verdict.wrong}"
+    if verdict.seed is None:
+        return f"SURVIVES {len(seeds)} seeds: {verdict.name}"
+    count = verdict.seed - seeds.start + 1
+    story = f", a story of {len(verdict.shortest)} lines" if verdict.shortest else ""
+    return f"{count:>4}  {verdict.name}: {verdict.rule}{story}"
+
+
+async def hunt_all(hunts: Hunts, names: Iterable[str], seeds: range) -> None:
+    async with trio.open_nursery() as nursery:
+        for name in names:
+            nursery.start_soon(hunts.hunt, name, seeds)
+    used = max(seeds.stop if each.seed is None else each.seed + 1 for each in hunts.verdicts)
+    async with trio.open_nursery() as nursery:
+        for start in range(seeds.start, used, CHUNK):
+            chunk = range(start, min(start + CHUNK, used))
+            nursery.start_soon(hunts.hunt, UNMUTATED, chunk)
+
+
+@click.command()
+@click.option("--only", default="", help="Those whose names begin so.")
+@click.option("--seeds", default=200, show_default=True, type=click.IntRange(min=1))
+@click.option("--from", "first", default=1, show_default=True, help="The first seed.")
+@click.option("--jobs", default=os.cpu_count() or 1, type=click.IntRange(min=1))
+@click.option("--attempts", default=60, show_default=True, help="To make each story shorter.")
+def main(only: str, seeds: int, first: int, jobs: int, attempts: int) -> None:
+    """Take out one safety check after the other, and let the swarm find out."""
+    names = [name for name in MUTANTS if name.startswith(only)]
+    if not names:
+        raise click.BadParameter(f"no mutant's name begins with {only!r}")
+    hunts = Hunts(first, attempts, trio.CapacityLimiter(jobs))
+    trio.run(hunt_all, hunts, names, range(first, first + seeds))
+    alive = [each.name for each in hunts.verdicts if each.name != UNMUTATED and each.seed is None]
+    failed = [each for each in hunts.verdicts if each.name == UNMUTATED and each.seed is not None]
+    print(f"{len(names) - len(alive)} of {len(names)} mutants caught within {seeds} seeds")
+    sys.exit(1 if alive or failed else 0)
+
+
+if __name__ == "__main__":
+    main()

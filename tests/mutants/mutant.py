@@ -1,0 +1,62 @@
+"""A mutant: this tree with one safety check taken out of it.
+
+    name          what the check does, or whom it keeps away
+    without_it    what may come of leaving it out
+    source        the KIP, Kafka class or ticket that asks for it
+    edits         for each module, the text that stands there exactly once, and what is put
+                  in its place
+
+Most have one edit. Where two checks cover each other, in two modules, one mutant takes out
+both, and says so.
+
+Rule: what is no longer there exactly once is an error. Whoever moves or rewords a check
+moves its mutant with it.
+"""
+
+import importlib.util
+from pathlib import Path
+
+import attrs
+
+
+class StaleMutantError(Exception):
+    """The text that a mutant replaces is not there, or is there more than once."""
+
+
+@attrs.frozen
+class Edit:
+    module: str
+    found: str
+    put: str
+
+    def applied_to(self, source: str) -> str:
+        count = source.count(self.found)
+        if count != 1:
+            raise StaleMutantError(f"in {self.module} {count} times, not once: {self.found!r}")
+        return source.replace(self.found, self.put)
+
+
+@attrs.frozen
+class Mutant:
+    name: str
+    edits: tuple[Edit, ...]
+    without_it: str = attrs.field(kw_only=True)
+    source: str = attrs.field(kw_only=True)
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(edit.module for edit in self.edits))
+
+    def mutated(self, module: str, source: str) -> str:
+        for edit in self.edits:
+            if edit.module == module:
+                source = edit.applied_to(source)
+        return source
+
+
+def path_of(module: str) -> Path:
+    """Without importing it; only its package is."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise StaleMutantError(f"there is no module {module}")
+    return Path(spec.origin)

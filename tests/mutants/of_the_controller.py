@@ -1,0 +1,149 @@
+"""Checks of the controller: whose word it takes, who may join, who may lead."""
+
+from tests.mutants.mutant import Edit, Mutant
+
+BROKERS = "replication.cluster.controller_brokers"
+DECISIONS = "replication.cluster.controller_decisions"
+ELECTION = "replication.election"
+ISR = "replication.cluster.controller_isr"
+
+IS_CURRENT = (
+    "    if not is_current_incarnation(image, request.broker_id, request.broker_epoch):\n"
+    "        return Decision(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))\n"
+)
+OF_THE_LEADER = (
+    "    if data.leader_epoch < partition.leader_epoch:\n"
+    "        return ErrorCode.FENCED_LEADER_EPOCH\n"
+    "    if sender != partition.leader:\n"
+    "        return ErrorCode.INVALID_REQUEST\n"
+)
+OF_THIS_EPOCH = (
+    "    if data.partition_epoch < partition.partition_epoch:\n"
+    "        return ErrorCode.INVALID_UPDATE_VERSION\n"
+)
+
+MUTANTS = (
+    # Registrations.
+    Mutant(
+        "another incarnation is another broker epoch",
+        (
+            Edit(
+                BROKERS,
+                "    same = known is not None and known.incarnation_id == request.incarnation_id\n",
+                "    same = known is not None\n",
+            ),
+        ),
+        without_it="who has lost its disk leads on, as if it had never been away: S34, S38",
+        source="KIP-631, KAFKA-16952",
+    ),
+    Mutant(
+        "who registers anew leaves every ISR",
+        (Edit(BROKERS, "    if not same:\n", "    if not same and known is None:\n"),),
+        without_it="who has lost its tail is in sync: S38",
+        source="KIP-631, KAFKA-18106",
+    ),
+    Mutant(
+        "who was not shut down cleanly is not eligible",
+        (Edit(BROKERS, "lost_its_tail=not clean)", "lost_its_tail=False)"),),
+        without_it="who has lost its tail is elected: S35, S49",
+        source="KIP-966",
+    ),
+    Mutant(
+        "who was eligible is forgotten once enough are in sync",
+        (
+            Edit(
+                ELECTION,
+                "    if len(wanted.isr) >= min_isr:\n        return attrs.evolve(wanted, elr=())\n",
+                "    if len(wanted.isr) >= min_isr:\n        return wanted\n",
+            ),
+        ),
+        without_it="who left long ago is elected",
+        source="KIP-966",
+    ),
+    Mutant(
+        "what is decided is synced before it is told",
+        (
+            Edit(
+                "replication.cluster.metadata_log",
+                "            await self.seams.offload(plan.sync)\n",
+                "            await self.seams.offload(lambda: None)\n",
+            ),
+        ),
+        without_it="a controller without power decides once more, and otherwise",
+        source="KIP-595",
+    ),
+    # Elections.
+    Mutant(
+        "who leads is in sync, or eligible",
+        (
+            Edit(
+                ELECTION,
+                "        if replica in electorate and is_active(replica):",
+                "        if is_active(replica):",
+            ),
+        ),
+        without_it="every election is unclean",
+        source="PartitionChangeBuilder",
+    ),
+    Mutant(
+        "without anybody in sync only the last known leader may lead",
+        (
+            Edit(
+                ELECTION,
+                "        yield from _in_order(wanted, wanted.last_known_elr)\n",
+                "        yield from wanted.replicas\n",
+            ),
+        ),
+        without_it="who lacks what was committed is elected",
+        source="KIP-966",
+    ),
+    # AlterPartition.
+    Mutant(
+        "a joining broker's process is the registered one, asks the controller",
+        (
+            Edit(
+                ISR,
+                "    return broker_epoch in (_ANY_EPOCH, image.brokers[broker_id].broker_epoch)",
+                "    return True",
+            ),
+        ),
+        without_it="a wiped disk joins by what was fetched before: S33",
+        source="KIP-903",
+    ),
+    Mutant(
+        "a joining broker is neither fenced nor leaving, asks the controller",
+        (
+            Edit(
+                ISR,
+                "    if not image.may_join_isr(broker_id):\n        return False\n",
+                "    if broker_id not in image.brokers:\n        return False\n",
+            ),
+        ),
+        without_it="an ISR with somebody in it who cannot lead: S32",
+        source="KIP-841",
+    ),
+    Mutant(
+        "an ISR is changed by the leader's present process",
+        (Edit(ISR, IS_CURRENT, ""),),
+        without_it="a former self's request counts",
+        source="KIP-497",
+    ),
+    Mutant(
+        "an ISR is changed by the leader of this epoch",
+        (Edit(ISR, OF_THE_LEADER, ""),),
+        without_it="a deposed leader changes the ISR: S27",
+        source="KIP-497",
+    ),
+    Mutant(
+        "an ISR is changed from the one that it is",
+        (Edit(ISR, OF_THIS_EPOCH, ""),),
+        without_it="a change is made from what has changed since",
+        source="KIP-497",
+    ),
+    Mutant(
+        "an ISR is changed by who leads, from the one that it is",
+        (Edit(ISR, IS_CURRENT, ""), Edit(ISR, OF_THE_LEADER + OF_THIS_EPOCH, "")),
+        without_it="as the three before it, which cover each other: a zombie shrinks the ISR",
+        source="KIP-497",
+    ),
+)

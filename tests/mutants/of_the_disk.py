@@ -1,0 +1,103 @@
+"""Checks of what a log says of itself, after a cut, a crash, or both."""
+
+from tests.mutants.mutant import Edit, Mutant
+
+MARKED_LOG = "storage.marked_log"
+
+MUTANTS = (
+    Mutant(
+        "a high watermark is inside its log",
+        (
+            Edit(
+                MARKED_LOG,
+                "            max(self.log_start_offset, min(offset, self.log_end_offset))",
+                "            offset",
+            ),
+        ),
+        without_it="a checkpoint of before the crash lies past the end: S22",
+        source="KAFKA-3978",
+    ),
+    Mutant(
+        "a cut takes the high watermark with it",
+        (
+            Edit(
+                MARKED_LOG,
+                "            self._set_high_watermark(min(self.high_watermark, offset))\n",
+                "",
+            ),
+        ),
+        without_it="a high watermark past the end",
+        source="UnifiedLog.truncateTo",
+    ),
+    Mutant(
+        "a cut takes its epochs with it",
+        (
+            Edit(
+                MARKED_LOG,
+                "            self.leader_epoch_cache.truncate_from_end(offset)\n"
+                "            self._reload_producers()\n",
+                "            self._reload_producers()\n",
+            ),
+        ),
+        without_it="a follower says that it has an epoch that it has cut",
+        source="LeaderEpochFileCache",
+    ),
+    Mutant(
+        "an unsynced cut holds the written high watermark back",
+        (Edit(MARKED_LOG, "        if self._cut_unsynced:\n", "        if False:\n"),),
+        without_it="old bytes come back below the high watermark",
+        source="docs/found.md",
+    ),
+    Mutant(
+        "records are deleted up to the high watermark",
+        (
+            Edit(
+                MARKED_LOG,
+                "        if offset > self.high_watermark:\n"
+                "            raise OffsetOutOfRangeError(\n"
+                '                f"log start offset',
+                "        if offset > self.log_end_offset:\n"
+                "            raise OffsetOutOfRangeError(\n"
+                '                f"log start offset',
+            ),
+        ),
+        without_it="a log start past the high watermark",
+        source="KIP-107",
+    ),
+    Mutant(
+        "segments are deleted up to the high watermark",
+        (
+            Edit(
+                "storage.retention",
+                "    limit = _first_above(high_watermark, [*ends, log_end_offset])",
+                "    limit = _first_above(log_end_offset, [*ends, log_end_offset])",
+            ),
+        ),
+        without_it="followers are told to drop what they do not have yet: S43",
+        source="KAFKA-5634",
+    ),
+    Mutant(
+        "a log is recovered where no shutdown was clean",
+        (
+            Edit(
+                "storage.log_manager",
+                "            clean=marker is not None,\n",
+                "            clean=True,\n",
+            ),
+        ),
+        without_it="torn batches are taken for records: S52",
+        source="LogSegment.recover",
+    ),
+    Mutant(
+        "a broker was shut down cleanly if all its logs were",
+        (
+            Edit(
+                "storage.log_manager",
+                "        if not self.clean or len(epochs) != 1:",
+                "        if len(epochs) != 1:",
+            ),
+        ),
+        without_it="a marker is believed over a log that has lost something: S51",
+        source="KIP-966",
+    ),
+)

@@ -1,0 +1,181 @@
+"""Checks of a follower: where it cuts its log, and which answers it takes."""
+
+from tests.mutants.mutant import Edit, Mutant
+
+ANSWERS = "replication.fetch_answers"
+TRUNCATION = "replication.truncation"
+
+MUTANTS = (
+    # Before it fetches.
+    Mutant(
+        "a new reign begins the fetching anew",
+        (
+            Edit(
+                "replication.partition",
+                "        new_epoch = registration.leader_epoch > self.leader_epoch\n",
+                "        new_epoch = registration.leader != self.leader\n",
+            ),
+        ),
+        without_it="fetches go on in the name of the reign before",
+        source="Partition.makeFollower",
+    ),
+    Mutant(
+        "a fetch names the last epoch of the log",
+        (
+            Edit(
+                "replication.fetcher",
+                "last_fetched if tells_divergence and last_fetched is not None"
+                " else NO_LEADER_EPOCH",
+                "NO_LEADER_EPOCH",
+            ),
+        ),
+        without_it="two logs that part stay parted: S02, S39",
+        source="KIP-595",
+    ),
+    Mutant(
+        "where fetches name no epoch, the log is cut before it is fetched",
+        (
+            Edit(
+                "replication.fetch_state",
+                "    fetches_at_once = truncation_on_fetch and known_offset"
+                " and latest_epoch is not None",
+                "    fetches_at_once = known_offset and latest_epoch is not None",
+            ),
+        ),
+        without_it="two logs that part stay parted: S02",
+        source="KIP-101, KIP-320",
+    ),
+    Mutant(
+        "an epoch's end is asked for in the name of one's own epoch",
+        (
+            Edit(
+                "replication.replica_manager.manager",
+                "            partition.check_access(current_leader_epoch, leader_only=True)\n"
+                "        except KafkaError as error:\n"
+                "            return EpochEndResult(error=error.code)\n",
+                "            partition.check_access(-1, leader_only=True)\n"
+                "        except KafkaError as error:\n"
+                "            return EpochEndResult(error=error.code)\n",
+            ),
+        ),
+        without_it="a cut to where a leader ends that is about to cut itself: S15",
+        source="KIP-320",
+    ),
+    # Where two logs part.
+    Mutant(
+        "an answer about an older epoch is not the end of it",
+        (
+            Edit(
+                TRUNCATION,
+                "        return OffsetTruncationState(min(local.offset, log_end), completed=False)",
+                "        return OffsetTruncationState(min(leader.offset, log_end), completed=True)",
+            ),
+        ),
+        without_it="records of an epoch that the leader never saw are kept: S03",
+        source="KIP-279",
+    ),
+    Mutant(
+        "the follower's own end of the epoch counts too",
+        (
+            Edit(
+                TRUNCATION,
+                "    return OffsetTruncationState("
+                "min(local.offset, leader.offset, log_end), completed=True)",
+                "    return OffsetTruncationState(min(leader.offset, log_end), completed=True)",
+            ),
+        ),
+        without_it="what it wrote itself in a later reign is kept: S09, shape F",
+        source="KIP-279",
+    ),
+    Mutant(
+        "a leader knows an epoch that is longer here than there",
+        (
+            Edit(
+                TRUNCATION,
+                "    diverges = leader.leader_epoch < last_fetched_epoch"
+                " or leader.offset < fetch_offset",
+                "    diverges = leader.leader_epoch < last_fetched_epoch",
+            ),
+        ),
+        without_it="a tail of the same epoch that the leader does not have is kept",
+        source="KIP-595",
+    ),
+    # The answers it takes.
+    Mutant(
+        "a diverging answer is no data",
+        (
+            Edit(
+                ANSWERS,
+                "                aftermath.diverging[tp] = OffsetAndEpoch"
+                "(diverging.end_offset, diverging.epoch)",
+                "                aftermath.diverging[tp] = OffsetAndEpoch"
+                "(diverging.end_offset, diverging.epoch)\n"
+                "                self._append(tp, state, data)",
+            ),
+        ),
+        without_it="the high watermark moves over records that are cut next: S07",
+        source="KAFKA-14704",
+    ),
+    Mutant(
+        "an answer is for the offset that was asked",
+        (
+            Edit(
+                ANSWERS,
+                "                and state.fetch_offset == asked.fetch_offset\n",
+                "",
+            ),
+        ),
+        without_it="records of before a cut are taken after it: S12",
+        source="AbstractFetcherThread.processFetchRequest",
+    ),
+    Mutant(
+        "an answer is of the reign that was asked",
+        (
+            Edit(
+                ANSWERS,
+                "                and state.current_leader_epoch == asked.current_leader_epoch\n",
+                "",
+            ),
+        ),
+        without_it="a divergence of another reign cuts what is committed since: S11",
+        source="KAFKA-18991",
+    ),
+    Mutant(
+        "an answer is for what was asked",
+        (
+            Edit(
+                ANSWERS,
+                "                and state.fetch_offset == asked.fetch_offset\n"
+                "                and state.current_leader_epoch == asked.current_leader_epoch\n",
+                "",
+            ),
+        ),
+        without_it="as the two before it, which cover each other in part",
+        source="KAFKA-18991",
+    ),
+    Mutant(
+        "an epoch's end is of the reign that was asked",
+        (
+            Edit(
+                "replication.truncator",
+                "            if state is None or state.current_leader_epoch"
+                " != asked.current_leader_epoch:",
+                "            if state is None:",
+            ),
+        ),
+        without_it="a cut that another reign has made wrong",
+        source="KAFKA-7786",
+    ),
+    Mutant(
+        "what is appended is what was fetched for the log's end",
+        (
+            Edit(
+                "replication.partition",
+                "        if fetch_offset != log.log_end_offset:",
+                "        if fetch_offset < 0:",
+            ),
+        ),
+        without_it="holes and overlaps, where the checks before this one fail",
+        source="ReplicaFetcherThread.processPartitionData",
+    ),
+)

@@ -1,0 +1,329 @@
+"""Checks of a leader: whom it lets join, how far it commits, what it believes of a fetch."""
+
+from tests.mutants.mutant import Edit, Mutant
+
+ISR = "replication.isr"
+LEADERSHIP = "replication.leadership"
+PARTITION = "replication.partition"
+
+MUTANTS = (
+    # Who may join the ISR.
+    Mutant(
+        "a joining follower has all that is committed",
+        (
+            Edit(
+                ISR,
+                "return follower.log_end_offset >= max(high_watermark, leader_epoch_start)",
+                "return follower.log_end_offset >= leader_epoch_start",
+            ),
+        ),
+        without_it="who lacks committed records joins the ISR, and may lead next",
+        source="Partition.isFollowerInSync",
+    ),
+    Mutant(
+        "a joining follower reaches the start of the reign",
+        (
+            Edit(
+                ISR,
+                "return follower.log_end_offset >= max(high_watermark, leader_epoch_start)",
+                "return follower.log_end_offset >= high_watermark",
+            ),
+        ),
+        without_it="a new leader's own high watermark is behind: S30",
+        source="KAFKA-7128, KIP-320",
+    ),
+    Mutant(
+        "a joining follower's process is the registered one, asks the leader",
+        (
+            Edit(
+                ISR,
+                "return fetched_epoch in {NO_BROKER_EPOCH, registered_epoch}",
+                "return True",
+            ),
+        ),
+        without_it="a wiped disk joins by what was fetched before: S33",
+        source="KIP-903",
+    ),
+    Mutant(
+        "a joining follower is neither fenced nor leaving, asks the leader",
+        (
+            Edit(
+                ISR,
+                "    if not may_lead or registered_epoch is None or fetched_epoch is None:",
+                "    if registered_epoch is None or fetched_epoch is None:",
+            ),
+        ),
+        without_it="the controller is asked for what it has to refuse: S32",
+        source="KIP-841",
+    ),
+    # How far all is committed.
+    Mutant(
+        "a follower that has not been heard of has nothing",
+        (
+            Edit(
+                ISR,
+                "        if follower.log_end_offset < end and (",
+                "        if NO_OFFSET < follower.log_end_offset < end and (",
+            ),
+        ),
+        without_it="a new leader commits without members that have not fetched yet",
+        source="Replica.ReplicaState",
+    ),
+    Mutant(
+        "who was asked to be added counts",
+        (
+            Edit(
+                ISR,
+                "        return self.last_committed.isr | {self.joining}",
+                "        return self.last_committed.isr",
+            ),
+            Edit(
+                ISR,
+                "(broker in maximal_isr or may_join(broker, follower))",
+                "broker in maximal_isr",
+            ),
+        ),
+        without_it="what the joining one lacks is committed, and it may lead already: S17, S67",
+        source="KIP-497",
+    ),
+    Mutant(
+        "who was asked to be dropped counts",
+        (
+            Edit(
+                ISR,
+                "    leaving: frozenset[int]\n"
+                "    sent: IsrProposal\n"
+                "    last_committed: Committed\n\n"
+                "    @property\n"
+                "    def isr(self) -> frozenset[int]:\n"
+                "        return self.last_committed.isr\n\n"
+                "    @property\n"
+                "    def maximal_isr(self) -> frozenset[int]:\n"
+                "        return self.last_committed.isr\n",
+                "    leaving: frozenset[int]\n"
+                "    sent: IsrProposal\n"
+                "    last_committed: Committed\n\n"
+                "    @property\n"
+                "    def isr(self) -> frozenset[int]:\n"
+                "        return self.last_committed.isr\n\n"
+                "    @property\n"
+                "    def maximal_isr(self) -> frozenset[int]:\n"
+                "        return self.last_committed.isr - self.leaving\n",
+            ),
+        ),
+        without_it="what the leaving one lacks is committed, and it may yet lead: S18",
+        source="KIP-497",
+    ),
+    Mutant(
+        "below the minimum ISR nothing more is committed",
+        (Edit(ISR, "    if len(state.isr) < min_isr:\n        return None\n", ""),),
+        without_it="an eligible replica lacks what was committed after it left: S23",
+        source="KIP-966, KAFKA-15583",
+    ),
+    Mutant(
+        "below the minimum ISR nothing is written with acks=all",
+        (
+            Edit(
+                PARTITION,
+                "        if required_acks == -1 and leadership.under_min_isr:",
+                "        if required_acks == -1 and not leadership.isr:",
+            ),
+        ),
+        without_it="records that nobody can ack pile up; nothing is acked that may be lost",
+        source="Partition.appendRecordsToLeader",
+    ),
+    Mutant(
+        "below the minimum ISR nothing is acked",
+        (
+            Edit(
+                LEADERSHIP,
+                "        if len(self.maximal_isr) < self.effective_min_isr:",
+                "        if not self.maximal_isr:",
+            ),
+        ),
+        without_it="an ack by fewer than were promised",
+        source="Partition.checkEnoughReplicasReachOffset",
+    ),
+    Mutant(
+        "an ack waits for the high watermark",
+        (
+            Edit(
+                LEADERSHIP,
+                "        if self.log.high_watermark < required_offset:",
+                "        if self.log.log_end_offset < required_offset:",
+            ),
+        ),
+        without_it="acks=all is acks=1",
+        source="DelayedProduce",
+    ),
+    Mutant(
+        "who waits for an ack is told when its leader is deposed",
+        (
+            Edit(
+                "replication.replica_manager.roles",
+                "                restarted.append(partition)\n"
+                "                self.complete_delayed(each.topic_partition)\n",
+                "                restarted.append(partition)\n",
+            ),
+        ),
+        without_it="acked in a later reign, when another record stands there: S93",
+        source="KAFKA-2960, KAFKA-1148",
+    ),
+    # Reigns.
+    Mutant(
+        "positions go with their reign",
+        (
+            Edit(
+                PARTITION,
+                "follows_ours = self.is_leader and self.leader_epoch == previous_epoch + 1",
+                "follows_ours = self.is_leader",
+            ),
+        ),
+        without_it="followers count with what another leader had them cut meanwhile",
+        source="Partition.makeLeader, and docs/found.md",
+    ),
+    Mutant(
+        "a reign begins in the epoch cache",
+        (
+            Edit(
+                LEADERSHIP,
+                "        self.log.leader_epoch_cache.assign("
+                "self.leader_epoch, log_end, flush=False)\n",
+                "",
+            ),
+        ),
+        without_it="an empty reign looks as if it had never been: S04",
+        source="KAFKA-7415",
+    ),
+    Mutant(
+        "metadata that is older than the controller's answer changes nothing",
+        (
+            Edit(
+                PARTITION,
+                "        leadership = self.leadership\n"
+                "        if registration.partition_epoch < self.partition_epoch:\n"
+                "            return False\n",
+                "        leadership = self.leadership\n",
+            ),
+        ),
+        without_it="an ISR that is over counts again: S73",
+        source="Partition.makeLeader",
+    ),
+    Mutant(
+        "an answer that newer metadata has overtaken changes nothing",
+        (
+            Edit(
+                LEADERSHIP,
+                "        if self.isr_state is not pending:\n            return False",
+                "        if isinstance(self.isr_state, Committed) and not self.isr:\n"
+                "            return False",
+            ),
+            Edit(
+                ISR,
+                "            if answer.leader_epoch != leader_epoch"
+                " or answer.partition_epoch < partition_epoch:",
+                "            if answer.leader_epoch < 0:",
+            ),
+        ),
+        without_it="an ISR of an earlier reign counts; the two checks cover each other: S73",
+        source="KAFKA-12686",
+    ),
+    Mutant(
+        "a change whose fate is unknown is not given up",
+        (
+            Edit(ISR, "            | ErrorCode.INVALID_UPDATE_VERSION\n", ""),
+            Edit(
+                ISR,
+                "        case ErrorCode.OPERATION_NOT_ATTEMPTED | ErrorCode.INELIGIBLE_REPLICA:",
+                "        case (\n"
+                "            ErrorCode.OPERATION_NOT_ATTEMPTED\n"
+                "            | ErrorCode.INELIGIBLE_REPLICA\n"
+                "            | ErrorCode.INVALID_UPDATE_VERSION\n"
+                "        ):",
+            ),
+        ),
+        without_it="a retry after a lost reply reverts what was done: S72",
+        source="KAFKA-14144",
+    ),
+    Mutant(
+        "a lost answer is not a refusal",
+        (
+            Edit(
+                "replication.cluster.alter_partition_manager",
+                "        except PeerUnavailableError:\n            return False",
+                "        except PeerUnavailableError:\n"
+                "            for partition, change in changes.items():\n"
+                "                change.answer = IsrAnswer(error=ErrorCode.OPERATION_NOT_ATTEMPTED)\n"
+                "                change.answered.set()\n"
+                "                self._queued.pop(partition, None)\n"
+                "            return True",
+            ),
+        ),
+        without_it="the leader counts without whom the controller has let join: S72",
+        source="DefaultAlterPartitionManager",
+    ),
+    # What a fetch says.
+    Mutant(
+        "a fetch of an earlier epoch is refused",
+        (
+            Edit(
+                PARTITION,
+                "        if current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):",
+                "        if current_leader_epoch > self.leader_epoch:",
+            ),
+        ),
+        without_it="a follower counts that is aligned to another reign: S28",
+        source="KIP-320",
+    ),
+    Mutant(
+        "a fetch of a later epoch is refused",
+        (
+            Edit(
+                PARTITION,
+                "        if current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):",
+                "        if NO_LEADER_EPOCH < current_leader_epoch < self.leader_epoch:",
+            ),
+        ),
+        without_it="a follower copies from a leader that is deposed: S28, S15",
+        source="KIP-320",
+    ),
+    Mutant(
+        "a fetch that diverges is no progress",
+        (
+            Edit(
+                PARTITION,
+                "        if note and from_follower and answer.diverging_epoch is None:",
+                "        if note and from_follower:",
+            ),
+        ),
+        without_it="records that a follower has to cut count as replicated: S08",
+        source="KAFKA-13141",
+    ),
+    Mutant(
+        "a fetch of a former process is refused",
+        (
+            Edit(
+                PARTITION,
+                "        if registered is not None and NO_BROKER_EPOCH"
+                " != params.replica_epoch < registered:",
+                "        if registered is not None and params.replica_epoch < NO_BROKER_EPOCH:",
+            ),
+        ),
+        without_it="a position of before the restart counts",
+        source="KIP-903",
+    ),
+    Mutant(
+        "a consumer sees what is committed",
+        (
+            Edit(
+                "replication.log_reader",
+                "            case Isolation.HIGH_WATERMARK:\n"
+                "                return self.log.high_watermark",
+                "            case Isolation.HIGH_WATERMARK:\n"
+                "                return self.log.log_end_offset",
+            ),
+        ),
+        without_it="a consumer is given what is cut later",
+        source="FetchIsolation",
+    ),
+)
