@@ -74,6 +74,20 @@ class Script:
         return [block for block in self.blocks if isinstance(block, Step)]
 
     @property
+    def passages(self) -> list[tuple[str, Step]]:
+        """Each step, and what is told before it."""
+        found: list[tuple[str, Step]] = []
+        told: list[str] = []
+        for number, block in enumerate(self.blocks):
+            match block:
+                case Comment(lines):
+                    told += _prose(lines[1:] if number == 0 else lines)
+                case Step():
+                    found.append((" ".join(told), block))
+                    told = []
+        return found
+
+    @property
     def title(self) -> str:
         return self._head[0].lstrip("# ") if self._head else ""
 
@@ -113,6 +127,13 @@ class Script:
 
     def __str__(self) -> str:
         return "\n\n".join("\n".join(_lines(block)) for block in self.blocks) + "\n"
+
+
+def _prose(lines: tuple[str, ...]) -> Iterator[str]:
+    """Of a comment, without its `# name: value` lines."""
+    for line in lines:
+        if not _FIELD.fullmatch(line) and (said := line.lstrip("#").strip()):
+            yield said
 
 
 def _lines(block: Block) -> Iterator[str]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scenarios.report import Recording
+    from scenarios.script import Step
     from scenarios.swarm import SwarmRun
     from scenarios.telling import Telling
 
@@ -96,8 +97,8 @@ def run(
     took = time.monotonic() - began
     if recording is not None:
         told = telling.told
-        steps = [(step.commands, step.answer) for step in told.steps]
-        _write_report(recording, told.title or path.stem, steps, report=report, shiviz=shiviz)
+        title = told.title or path.stem
+        _write_report(recording, title, told.passages, report=report, shiviz=shiviz)
     if record:
         path.write_text(str(telling.told), encoding="utf-8")
     if output == "json":
@@ -112,14 +113,14 @@ def run(
 def _write_report(
     recording: "Recording",
     title: str,
-    steps: "Sequence[tuple[Sequence[str], Sequence[str]]]",
+    passages: "Sequence[tuple[str, Step]]",
     *,
     report: Path | None,
     shiviz: Path | None,
 ) -> None:
     from scenarios.report import page, scene_of, to_shiviz
 
-    scene = scene_of(recording, title=title, steps=steps)
+    scene = scene_of(recording, title=title, passages=passages)
     if report is not None:
         report.write_text(page(scene), encoding="utf-8")
     if shiviz is not None:
@@ -229,6 +230,7 @@ def _show_shortest(run: "SwarmRun", save: Path | None, attempts: int) -> None:
 def replay(seed: int, *, trace: bool, report: Path | None, shiviz: Path | None) -> None:
     """A run of the swarm again: what befell the cluster, and what came of it."""
     from scenarios.report import Recording
+    from scenarios.script import Step
     from scenarios.swarm import run_seed
 
     began = time.monotonic()
@@ -236,8 +238,8 @@ def replay(seed: int, *, trace: bool, report: Path | None, shiviz: Path | None) 
     run = run_seed(seed, recording)
     took = time.monotonic() - began
     if recording is not None:
-        steps = [(run.lines, run.answer)]
-        _write_report(recording, f"Seed {seed}", steps, report=report, shiviz=shiviz)
+        passages = [("", Step(run.lines, run.answer))]
+        _write_report(recording, f"Seed {seed}", passages, report=report, shiviz=shiviz)
     click.echo("\n".join([*run.lines, DIVIDER, *run.answer, ""]))
     if trace:
         click.echo(run.trace + "\n")

@@ -2,7 +2,7 @@
 
 recording = Recording()
 telling = tell(script, seed=7, recording=recording)
-scene = scene_of(recording, title=..., steps=...)
+scene = scene_of(recording, title=..., passages=...)
 page(scene)            a self-contained page: no server, no network
 to_shiviz(scene)       the same messages for ShiViz
 

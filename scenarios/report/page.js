@@ -245,7 +245,7 @@ function showStep(at) {
   let begun = scene.commands.filter((command) => command.at <= at).length;
   for (const [index, step] of scene.steps.entries()) {
     const current = begun > 0 && begun <= step.commands.length;
-    byId("steps").children[2 * index].classList.toggle("current", current);
+    byId("steps").children[3 * index + 1].classList.toggle("current", current);
     begun -= step.commands.length;
   }
 }
@@ -283,7 +283,7 @@ for (const kind of Object.keys(KINDS)) {
   byId("kinds").append(html("label", {}, box, ` ${kind} (${count})`));
 }
 for (const step of scene.steps) {
-  byId("steps").append(html("pre", {}, step.commands.join("\n")), 
+  byId("steps").append(html("p", {}, step.prose), html("pre", {}, step.commands.join("\n")),
     html("pre", { className: "answer" }, step.answer.join("\n")));
 }
 byId("partition").addEventListener("change", (event) => { partition = event.target.value; redraw(); });

@@ -19,6 +19,7 @@ from replication.metadata import METADATA_TOPIC
 from scenarios.report.causes import cause
 from scenarios.report.messages import Message
 from scenarios.report.recording import Recording, Standing
+from scenarios.script import Step
 from scenarios.simulation import trace
 from scenarios.simulation.client import CLIENT, BatchAnswered
 from scenarios.simulation.trace import SIMULATOR, TraceEntry
@@ -63,7 +64,7 @@ class Scene:
     lanes: Sequence[str]
     partitions: Sequence[str]
     steps: Sequence[Facts]
-    """The story: commands and their answers."""
+    """The story: what is told before them, commands and their answers."""
     commands: Sequence[Facts]
     marks: Sequence[Facts]
     arrows: Sequence[Facts]
@@ -74,9 +75,9 @@ def scene_of(
     recording: Recording,
     *,
     title: str,
-    steps: Iterable[tuple[Sequence[str], Sequence[str]]],
+    passages: Iterable[tuple[str, Step]],
 ) -> Scene:
-    """The scene of a run that is over; `steps` are commands and what they answered."""
+    """The scene of a run that is over, and what was told of it."""
     world = recording.world
     assert world is not None, "a scene is of a run"
     lanes = [CLIENT, *recording.names]
@@ -88,7 +89,10 @@ def scene_of(
         virtual_seconds=entries[-1].at if entries else 0.0,
         lanes=lanes,
         partitions=sorted({str(each.partition) for each in recording.standings}),
-        steps=[{"commands": list(commands), "answer": list(answer)} for commands, answer in steps],
+        steps=[
+            {"prose": prose, "commands": list(step.commands), "answer": list(step.answer)}
+            for prose, step in passages
+        ],
         commands=[{"at": each.at, "line": each.line} for each in recording.commands],
         marks=[mark for entry in entries for mark in _marks(entry, lanes)],
         arrows=[_arrow(each) for each in recording.messages],

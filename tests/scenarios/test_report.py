@@ -33,8 +33,8 @@ root.dataset.overflows = root.scrollWidth > window.innerWidth;
 def told() -> tuple[Telling, Scene]:
     recording = Recording()
     telling = tell(read_story(find_story("S65")), seed=1, recording=recording)
-    steps = [(step.commands, step.answer) for step in telling.told.steps]
-    return telling, scene_of(recording, title=telling.told.title, steps=steps)
+    told = telling.told
+    return telling, scene_of(recording, title=told.title, passages=told.passages)
 
 
 def test_a_run_that_is_recorded_is_the_run_that_is_not(told: tuple[Telling, Scene]) -> None:
@@ -144,7 +144,7 @@ def test_the_page_loads_nothing_and_nothing_in_it_ends_its_data() -> None:
         virtual_seconds=0.0,
         lanes=["client"],
         partitions=[],
-        steps=[{"commands": ["</script><script>alert(1)"], "answer": []}],
+        steps=[{"prose": "", "commands": ["</script><script>alert(1)"], "answer": []}],
         commands=[],
         marks=[],
         arrows=[],

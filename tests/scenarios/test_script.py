@@ -50,6 +50,7 @@ def test_a_story_is_comments_and_steps_and_is_written_as_it_was_read() -> None:
         Step(("show t-0",), ("one", "two")),
     )
     assert [step.line for step in story.steps] == [6, 13, 16]
+    assert [prose for prose, _ in story.passages] == ["", "In between.", ""]
     assert str(story) == STORY
 
 
