@@ -9,6 +9,8 @@
     produce t-0 as=p1 five                      from an idempotent producer of that name
     again five                                  that batch once more; `&` and to= as above
     answers                                     what those were told
+    load t-0 p1 records=60 every=250ms          somebody who goes on producing until all are acked
+    loaded p1 within=1s                         once they are
     run 500ms                                   let time pass
 
     alter t retention.ms=60000      delete-topic t      delete-records t-0 5      offsets t-0
@@ -55,7 +57,7 @@ import attrs
 from replication.events import BrokerRegistered, Event
 from replication.partition import PartitionSnapshot
 from replication.reassignment import is_reassigned
-from scenarios import asking, disks, faults, producing, promises, reading, requests
+from scenarios import asking, disks, faults, loading, producing, promises, reading, requests
 from scenarios.arguments import (
     Options,
     Words,
@@ -271,6 +273,8 @@ COMMANDS: Mapping[str, Command] = {
     "produce": producing.produce,
     "again": producing.again,
     "answers": producing.answers,
+    "load": loading.load,
+    "loaded": loading.loaded,
     "run": run,
     "alter": requests.alter,
     "delete-topic": requests.delete_topic,

@@ -47,6 +47,20 @@ class IdempotentProducer:
     next_sequences: dict[TopicPartition, int] = attrs.field(factory=dict)
 
 
+@attrs.define(eq=False)
+class Work:
+    """What a producer in the background has before it, and how far it has come."""
+
+    records: int
+    acked: int = 0
+    longest: float = 0.0  # seconds from when a record was first sent until it was acked
+    gave_up: str | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.gave_up is not None or self.acked == self.records
+
+
 @attrs.define(eq=False, kw_only=True)
 class Stage:
     """One story's props."""
@@ -61,6 +75,7 @@ class Stage:
     images: dict[str, Node] = attrs.field(factory=dict, init=False)
     """Copies of disks, by the names that the story gave them."""
     producers: dict[str, IdempotentProducer] = attrs.field(factory=dict, init=False)
+    work: dict[str, Work] = attrs.field(factory=dict, init=False)
     consumers: dict[TopicPartition, StoryConsumer] = attrs.field(factory=dict, init=False)
     trimmed: set[str] = attrs.field(factory=set, init=False)
     """Topics of which somebody wanted records to be gone."""

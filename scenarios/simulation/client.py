@@ -184,7 +184,8 @@ class StoryClient:
 
     async def send(self, batch: SentBatch, *, timeout_ms: int, to: Address | None = None) -> None:
         """Send it, and note what comes of it in its `outcome`. `to`: whoever leads by now."""
-        batch.sent_at = self.seams.clock.now()
+        if batch.timestamp is None:  # sent again, it was sent when it was sent first
+            batch.timestamp, batch.sent_at = self.seams.clock.wall_ms(), self.seams.clock.now()
         batch.outcome = await self._outcome(batch, timeout_ms, to)
         batch.answered_at = self.seams.clock.now()
         self.sink(
@@ -197,8 +198,6 @@ class StoryClient:
         )
 
     async def _outcome(self, batch: SentBatch, timeout_ms: int, to: Address | None) -> Outcome:
-        if batch.timestamp is None:
-            batch.timestamp = self.seams.clock.wall_ms()
         data = PartitionProduceData(index=batch.partition.partition, records=_encoded(batch))
         request = ProduceRequest(
             acks=batch.acks,

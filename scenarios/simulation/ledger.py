@@ -15,6 +15,9 @@ import attrs
 
 from scenarios.simulation.client import ReadRecord, SentBatch
 
+MANY = 20
+"""More are not all named."""
+
 
 @attrs.frozen
 class LossLedger:
@@ -39,7 +42,8 @@ class LossLedger:
 
 
 def _line(label: str, values: Sequence[str]) -> str:
-    return f"{label:<20} {len(values)}" + (f"  {' '.join(values)}" if values else "")
+    shown = values if len(values) <= MANY else (*values[:2], "...", values[-1])
+    return f"{label:<20} {len(values)}" + (f"  {' '.join(shown)}" if values else "")
 
 
 def loss_ledger(batches: Iterable[SentBatch], there: Iterable[ReadRecord]) -> LossLedger:

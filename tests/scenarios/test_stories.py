@@ -138,6 +138,12 @@ duplicated           1  six
         ("cluster brokers=1\nfetch t-0 3", "takes 1 word, not 2"),
         ("cluster brokers=1\nfetch t-0 from=b7", "there is no broker 'b7'"),
         ("cluster brokers=1\nepoch-end t-0 first", "'first' is no number"),
+        ("cluster brokers=1\nload t-0", "takes 2 words, not 1"),
+        ("cluster brokers=1\nloaded p1", "nobody is called 'p1'"),
+        (
+            "cluster brokers=1\ntopic t replicas=b1\nload t-0 p\nload t-0 p",
+            "p is at work already",
+        ),
         ("cluster brokers=1\nalter t", "alter TOPIC KEY=VALUE"),
         ("cluster brokers=1\ndelete-records t-0", "takes 2 words, not 1"),
         (
