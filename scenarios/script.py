@@ -35,7 +35,7 @@ STORIES = Path(__file__).parent / "stories"
 DIVIDER = "----"
 DEFAULT_SEED = "1"
 
-_FIELD = re.compile(r"#\s*(\w+):\s*(.*)")
+_FIELD = re.compile(r"#\s*(shows|rules|seed):\s*(.*)")
 
 
 class ScriptError(UnderstudyError):

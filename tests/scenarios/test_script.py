@@ -26,7 +26,7 @@ wait leader t-0
 ----
 t-0: b2 leads
 
-# In between.
+# Meanwhile: nothing.
 
 run 1s
 ----
@@ -45,12 +45,12 @@ def test_a_story_is_comments_and_steps_and_is_written_as_it_was_read() -> None:
     assert story.fields["rules"] == "KIP-101"
     assert story.blocks[1:] == (
         Step(("kill b1", "wait leader t-0"), ("t-0: b2 leads",)),
-        Comment(("# In between.",)),
+        Comment(("# Meanwhile: nothing.",)),
         Step(("run 1s",)),
         Step(("show t-0",), ("one", "two")),
     )
     assert [step.line for step in story.steps] == [6, 13, 16]
-    assert [prose for prose, _ in story.passages] == ["", "In between.", ""]
+    assert [prose for prose, _ in story.passages] == ["", "Meanwhile: nothing.", ""]
     assert str(story) == STORY
 
 
