@@ -115,6 +115,7 @@ class Stage:
             )
         )
         self._cluster = self.checkers.cluster = cluster
+        self.world.before_receipt = self.checkers.before_receipt
         if self.recording is not None:
             self.recording.cluster = cluster
             self.stack.callback(self.recording.end)
@@ -122,7 +123,7 @@ class Stage:
             name=CLIENT,
             seams=self.world.node(CLIENT),
             bootstrap=[(name, BROKER_PORT) for name in cluster.broker_names],
-            sink=self.world.sink(CLIENT),
+            sink=fan_out(self.world.sink(CLIENT), self.checkers),
         )
         self._background = await self.stack.enter_async_context(trio.open_nursery())
         self.stack.callback(self._background.cancel_scope.cancel)

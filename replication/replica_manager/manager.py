@@ -417,6 +417,11 @@ class ReplicaManager:
         return {each: online[each].snapshot() for each in sorted(online)}
 
     @property
+    def online(self) -> Mapping[TopicPartition, Partition]:
+        """Every partition that is held here and well."""
+        return self._hosted.online
+
+    @property
     def offline_partitions(self) -> list[TopicPartition]:
         return sorted(self._hosted.offline)
 

@@ -127,6 +127,17 @@ class BatchAnswered(Event):
     values: tuple[str, ...]
     acks: int
     answer: str
+    end: Offset | None = None
+    """Where they end, if that is what it was told."""
+
+
+@attrs.frozen(kw_only=True)
+class RecordsGiven(Event):
+    """What a consumer was given lies below `end`."""
+
+    name: ClassVar[str] = "records_given"
+    partition: TopicPartition
+    end: Offset
 
 
 @attrs.frozen
@@ -194,6 +205,7 @@ class StoryClient:
                 values=batch.values,
                 acks=batch.acks,
                 answer=str(batch.outcome),
+                end=_end_of(batch),
             )
         )
 
@@ -236,6 +248,11 @@ class StoryClient:
 
     # Reading.
 
+    def _given(self, partition: TopicPartition, records: list[ReadRecord]) -> list[ReadRecord]:
+        if records:
+            self.sink(RecordsGiven(partition=partition, end=records[-1].offset + 1))
+        return records
+
     async def read(self, partition: TopicPartition) -> list[ReadRecord]:
         """What a consumer is given, from the first record to the high watermark."""
         records: list[ReadRecord] = []
@@ -246,7 +263,7 @@ class StoryClient:
                 found = [record for record in records_of(data) if record.offset >= position]
                 if not found:
                     return records
-                records += found
+                records += self._given(partition, found)
                 position = found[-1].offset + 1
 
     async def poll(self, partition: TopicPartition, position: Offset) -> list[ReadRecord]:
@@ -254,7 +271,8 @@ class StoryClient:
         async with closing(await self.connect_to_leader(partition)) as client:
             # As consumers do, it begins a session each time; it never comes back to one.
             data = await self._fetch(client, partition, position, session_epoch=INITIAL_EPOCH)
-        return [record for record in records_of(data) if record.offset >= position]
+        found = [record for record in records_of(data) if record.offset >= position]
+        return self._given(partition, found)
 
     async def list_offset(
         self, partition: TopicPartition, timestamp: int
@@ -373,6 +391,11 @@ def _encoded(batch: SentBatch) -> bytes:
         for value in batch.values
     ]
     return encode_batch(records, **({} if batch.sequence is None else attrs.asdict(batch.sequence)))
+
+
+def _end_of(batch: SentBatch) -> Offset | None:
+    outcome = batch.outcome
+    return outcome.base_offset + len(batch.values) if isinstance(outcome, Acked) else None
 
 
 def records_of(data: PartitionData) -> list[ReadRecord]:

@@ -27,6 +27,7 @@ import trio
 
 from replication.cluster.broker import Broker
 from replication.cluster.cluster import Node, NotInTimeError
+from replication.cluster.controller import Controller
 from replication.cluster.controller_node import ControllerNode
 from replication.cluster.node_scope import raising_only_one
 from replication.config import BrokerConfig
@@ -128,6 +129,15 @@ class SimulatedCluster:
             for name, incarnation in alive
             if incarnation is not None and isinstance(incarnation.node, Broker)
         }
+
+    @property
+    def controller(self) -> Controller | None:
+        """The one that runs now, once it listens."""
+        incarnation = self._alive.get(CONTROLLER)
+        node = None if incarnation is None else incarnation.node
+        if not isinstance(node, ControllerNode) or node.controller.listener is None:
+            return None
+        return node.controller
 
     def is_running(self, name: str) -> bool:
         return name in self._alive

@@ -54,6 +54,10 @@ T = TypeVar("T")
 VIRTUAL_HOUR = 3600.0
 
 
+def nobody_looks() -> None:
+    """The default of `World.before_receipt`."""
+
+
 class StuckError(UnderstudyError):
     """The virtual time is up: something is waited for that never comes."""
 
@@ -81,6 +85,8 @@ class World:
     trace: Trace = attrs.field(factory=Trace, init=False, repr=False)
     time: VirtualTime = attrs.field(factory=VirtualTime, init=False, repr=False)
     network: SimulatedNetwork = attrs.field(init=False, repr=False)
+    before_receipt: Callable[[], None] = attrs.field(default=nobody_looks, init=False, repr=False)
+    """Called before anybody receives anything: every task waits, nothing is half done."""
     _nodes: dict[str, _Node] = attrs.field(factory=dict, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -202,6 +208,7 @@ class World:
             node.clock.resume()
 
     def _received(self, data: memoryview, link: Link) -> None:
+        self.before_receipt()
         self.trace.received(
             data, at=self.time.now, source=link.source.name, target=link.target.name
         )

@@ -1,0 +1,71 @@
+"""What a cluster has promised, and when it may lose what it committed all the same.
+
+Loss is allowed iff the controller has held one of these elections, and of nothing else:
+
+    unclean      somebody was made leader though nobody knew that it has everything: the topic
+                 says unclean.leader.election.enable, or an operator asked for it
+    last known   ISR and ELR are empty, for each of at least min.insync.replicas members came
+                 back after an end that was not in good order (KIP-966). Whoever led last leads
+                 again. It may lack what it had not synced if its power failed, or its disk was
+                 replaced, since it last joined the ISR; if it was only killed, its page cache
+                 has kept everything, and nothing may be lost
+    unsure       the same of whoever leads from the ISR, where there are no eligible leader
+                 replicas (eligible.leader.replicas.version 0): the controller does not ask how
+                 a broker ended, and who registers again may be in sync all along
+
+What excuses nothing: kills, pauses, cuts, any number of them; power cuts of fewer than
+min.insync.replicas of the members, because who registers after one leaves ISR and ELR; disks
+that fail; elections from the ISR or the ELR. An election from the ELR of somebody whose power
+had failed is a mistake, and is found as one (I12).
+
+A disk that lies about a sync may keep the marker of a good order and lose what it speaks
+for: the power cut after the lie is what makes the node unsure here, as any other does.
+"""
+
+import attrs
+
+from storage.types import TopicPartition
+
+
+@attrs.define(eq=False)
+class Contract:
+    """Told of what happens; asked who is let off, and why."""
+
+    let_off: dict[TopicPartition, str] = attrs.field(factory=dict, init=False)
+    """Why, in a word."""
+    _unsure: dict[TopicPartition, set[str]] = attrs.field(factory=dict, init=False)
+    # Who is unsure of everything that it joined before it last registered.
+    _gone: set[str] = attrs.field(factory=set, init=False)
+
+    def created(self, partition: TopicPartition) -> None:
+        """Another of that name is no concern of this one."""
+        self.let_off.pop(partition, None)
+        self._unsure[partition] = set()
+
+    def lost_its_disk(self, node: str) -> None:
+        """Or its power, and with it what was not on the disk."""
+        self._gone.add(node)
+        for unsure in self._unsure.values():
+            unsure.add(node)
+
+    def registered(self, node: str) -> None:
+        self._gone.discard(node)
+
+    def joined(self, partition: TopicPartition, node: str) -> None:
+        """It has joined the ISR: it has everything. A decision about what it was before it
+        lost its disk, told late, says nothing about what it is.
+        """
+        if node not in self._gone:
+            self._unsure.get(partition, set()).discard(node)
+
+    def is_unsure(self, partition: TopicPartition, node: str) -> bool:
+        """It may lack what it had when it joined the ISR."""
+        return node in self._unsure.get(partition, ())
+
+    def elected(
+        self, partition: TopicPartition, node: str, cause: str, *, eligible: bool = True
+    ) -> None:
+        """`eligible`: there are eligible leader replicas."""
+        may_lack = cause == "last known" or not eligible
+        if cause == "unclean" or (may_lack and self.is_unsure(partition, node)):
+            self.let_off[partition] = cause

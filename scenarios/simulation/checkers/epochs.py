@@ -1,0 +1,64 @@
+"""Rules about epochs.
+
+I2   the leader epoch and the partition epoch that a replica acts on never fall, not over a
+     restart either: a broker takes no role before it knows what was decided when it registered
+I8   the epoch cache is what a scan of the log derives, and at most the present reign beside
+     it, which has not written yet; both numbers rise from entry to entry
+
+    log    [0-4 e0][5-9 e2]         log start 3
+    cache  (0,3)   (2,5)  (4,10)    the last one: leads in epoch 4, nothing written
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from scenarios.simulation.checkers.observed import ReplicaState
+from scenarios.simulation.checkers.violation import Wrong
+from storage.checkpoint import EpochEntry
+from storage.types import Offset
+
+EPOCHS_RISE = "the epochs that a replica acts on never fall"
+CACHE = "the epoch cache is what the log says"
+
+
+def never_fall(before: ReplicaState, after: ReplicaState) -> Iterator[Wrong]:
+    for name in ("leader_epoch", "partition_epoch"):
+        was, now = getattr(before, name), getattr(after, name)
+        if now < was:
+            words = name.replace("_", " ")
+            yield Wrong(EPOCHS_RISE, f"{after.where} went from {words} {was} back to {now}")
+
+
+def cache_is_derived(replica: ReplicaState, scanned: Sequence[EpochEntry]) -> Iterator[Wrong]:
+    """`scanned`: the first batch of each epoch in the log, of those still there and older."""
+    entries, derived = list(replica.epochs), from_start(scanned, replica.log_start)
+    if replica.log_start == replica.log_end and not entries:
+        return  # it began anew: what it knew of an older log is gone with it
+    for before, after in pairwise(entries):
+        if not (before.epoch < after.epoch and before.start_offset < after.start_offset):
+            yield Wrong(CACHE, f"{replica.where}: {_drawn([before, after])} do not rise")
+    if entries[: len(derived)] != derived:
+        yield Wrong(
+            CACHE, f"{replica.where} has epochs {_drawn(entries)}, its log {_drawn(derived)}"
+        )
+        return
+    beside = entries[len(derived) :]
+    if len(beside) > 1 or any(each.start_offset != replica.log_end for each in beside):
+        yield Wrong(
+            CACHE,
+            f"{replica.where} has epochs {_drawn(beside)} beside those of its log,"
+            f" which ends at {replica.log_end}",
+        )
+
+
+def from_start(scanned: Sequence[EpochEntry], log_start: Offset) -> list[EpochEntry]:
+    """As they are once what lies below the log start is gone: the one that reaches it stays."""
+    gone = sum(each.start_offset <= log_start for each in scanned)
+    kept = list(scanned[max(0, gone - 1) :])
+    if kept and kept[0].start_offset < log_start:
+        kept[0] = EpochEntry(kept[0].epoch, log_start)
+    return kept
+
+
+def _drawn(entries: Sequence[EpochEntry]) -> str:
+    return " ".join(f"({each.epoch},{each.start_offset})" for each in entries) or "none"
