@@ -29,7 +29,7 @@ def anybody_is_elected(planting: pytest.MonkeyPatch) -> None:
 
     def after(partition: PartitionRegistration, wish: Wish, **how: Any) -> PartitionRegistration:
         if wish.isr is not None and partition.leader not in wish.isr:
-            wish = attrs.evolve(wish, isr=partition.replicas)
+            wish = attrs.evolve(wish, isr=tuple(filter(how["is_active"], partition.replicas)))
         return honest(partition, wish, **how)
 
     planting.setattr(controller_decisions, "after", after)

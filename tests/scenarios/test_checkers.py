@@ -82,7 +82,7 @@ def test_an_election_of_somebody_who_is_not_in_sync(monkeypatch: pytest.MonkeyPa
 
     def anybody(partition: PartitionRegistration, wish: Wish, **how: Any) -> PartitionRegistration:
         if wish.isr is not None and partition.leader not in wish.isr:
-            wish = attrs.evolve(wish, isr=partition.replicas)
+            wish = attrs.evolve(wish, isr=tuple(filter(how["is_active"], partition.replicas)))
         return honest(partition, wish, **how)
 
     monkeypatch.setattr(controller_decisions, "after", anybody)

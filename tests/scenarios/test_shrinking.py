@@ -40,9 +40,7 @@ def test_a_failing_story_is_told_in_few_words(monkeypatch: pytest.MonkeyPatch) -
     run = play(lambda _: NOISY.splitlines(), seed=1)
     shortest = shrink(run, attempts=40)
     assert shortest.rule == run.rule
-    assert shortest.lines[1:3] == ("topic t replicas=b1,b2,b3", "cut b1 b2")
-    assert shortest.lines[-2:] == ("kill b1", "run 20s")
-    assert len(shortest.lines) <= 7
+    assert [line.split()[0] for line in shortest.lines] == ["cluster", "topic", "produce", "run"]
 
 
 @pytest.mark.slow

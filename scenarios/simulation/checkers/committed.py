@@ -21,7 +21,7 @@ from operator import attrgetter
 
 import attrs
 
-from scenarios.simulation.checkers.observed import Batch, HeldLog, ReplicaState, drawn
+from scenarios.simulation.checkers.observed import Batch, Held, ReplicaState, drawn
 from scenarios.simulation.checkers.violation import Wrong
 from storage.types import Offset
 
@@ -45,7 +45,7 @@ class CommittedLog:
     def end(self) -> Offset:
         return self.batches[-1].last_offset + 1 if self.batches else 0
 
-    def note(self, held: HeldLog, *, log_start: Offset, high_watermark: Offset) -> str:
+    def note(self, held: Held, *, log_start: Offset, high_watermark: Offset) -> str:
         """Add what lies below `high_watermark`; what there differs from what was committed."""
         differs = self.compare(held, log_start=log_start, until=high_watermark)
         if not differs:
@@ -60,7 +60,7 @@ class CommittedLog:
                 held.agreed += 1
         return differs
 
-    def compare(self, held: HeldLog, *, log_start: Offset, until: Offset) -> str:
+    def compare(self, held: Held, *, log_start: Offset, until: Offset) -> str:
         """What of all that was committed between the two is otherwise there, or is not.
 
         Goes on where it stopped the last time.
@@ -79,7 +79,7 @@ class CommittedLog:
         held.agreed = at
         return ""
 
-    def _next(self, held: HeldLog, log_start: Offset) -> int:
+    def _next(self, held: Held, log_start: Offset) -> int:
         """The first that `held` was not compared with."""
         if held.agreed:
             known = self._index.get(held.batches[held.agreed - 1].base_offset)
@@ -88,7 +88,7 @@ class CommittedLog:
         return bisect_left(self.batches, log_start, key=_last_offset)
 
 
-def below(committed: CommittedLog, replica: ReplicaState, held: HeldLog) -> Iterator[Wrong]:
+def below(committed: CommittedLog, replica: ReplicaState, held: Held) -> Iterator[Wrong]:
     """I4."""
     differs = committed.note(
         held, log_start=replica.log_start, high_watermark=replica.high_watermark
@@ -100,7 +100,7 @@ def below(committed: CommittedLog, replica: ReplicaState, held: HeldLog) -> Iter
 
 
 def may_lead(
-    committed: CommittedLog, replica: ReplicaState, held: HeldLog, *, standing: str
+    committed: CommittedLog, replica: ReplicaState, held: Held, *, standing: str
 ) -> Iterator[Wrong]:
     """I6. `standing`: how it came by that: "joined the ISR", "is in the ISR", "is in the ELR"."""
     rule = JOINED if standing.startswith("joined") else MAY_LEAD
@@ -116,7 +116,7 @@ def may_lead(
         yield Wrong(rule, f"{replica.node} {standing} of {replica.partition}: {differs}")
 
 
-def elected(committed: CommittedLog, replica: ReplicaState, held: HeldLog) -> Iterator[Wrong]:
+def elected(committed: CommittedLog, replica: ReplicaState, held: Held) -> Iterator[Wrong]:
     """LeaderCompleteness, of a replica that has just become leader of its epoch."""
     before = [each for each in committed.batches if each.leader_epoch < replica.leader_epoch]
     have = set(held.batches)

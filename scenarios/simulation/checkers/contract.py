@@ -13,6 +13,10 @@ Loss is allowed iff the controller has held one of these elections, and of nothi
                  replicas (eligible.leader.replicas.version 0): the controller does not ask how
                  a broker ended, and who registers again may be in sync all along
 
+    unfenced     the same of whoever held the partition before, was taken off it and deleted its
+                 log, where fetches carry no leader epoch (below version 9, KIP-320): one that
+                 it sent before may be taken for that of the empty log that it has now
+
 What excuses nothing: kills, pauses, cuts, any number of them; power cuts of fewer than
 min.insync.replicas of the members, because who registers after one leaves ISR and ELR; disks
 that fail; elections from the ISR or the ELR. An election from the ELR of somebody whose power
@@ -34,6 +38,7 @@ class Contract:
     let_off: dict[TopicPartition, str] = attrs.field(factory=dict, init=False)
     """Why, in a word."""
     _unsure: dict[TopicPartition, set[str]] = attrs.field(factory=dict, init=False)
+    _dropped: set[tuple[TopicPartition, str]] = attrs.field(factory=set, init=False)
     # Who is unsure of everything that it joined before it last registered.
     _gone: set[str] = attrs.field(factory=set, init=False)
 
@@ -48,6 +53,14 @@ class Contract:
         for unsure in self._unsure.values():
             unsure.add(node)
 
+    def deleted_its_log(self, partition: TopicPartition, node: str) -> None:
+        """And may be taken for what it was: that it joins the ISR says nothing."""
+        self._dropped.add((partition, node))
+
+    def caught_up(self, partition: TopicPartition, node: str) -> None:
+        """It was seen to have everything."""
+        self._dropped.discard((partition, node))
+
     def registered(self, node: str) -> None:
         self._gone.discard(node)
 
@@ -60,12 +73,12 @@ class Contract:
 
     def is_unsure(self, partition: TopicPartition, node: str) -> bool:
         """It may lack what it had when it joined the ISR."""
-        return node in self._unsure.get(partition, ())
+        return node in self._unsure.get(partition, ()) or (partition, node) in self._dropped
 
     def elected(
-        self, partition: TopicPartition, node: str, cause: str, *, eligible: bool = True
+        self, partition: TopicPartition, node: str, cause: str, *, watched: bool = True
     ) -> None:
-        """`eligible`: there are eligible leader replicas."""
-        may_lack = cause == "last known" or not eligible
+        """`watched`: nobody is in sync, or eligible, of whom the controller should be unsure."""
+        may_lack = cause == "last known" or not watched
         if cause == "unclean" or (may_lack and self.is_unsure(partition, node)):
             self.let_off[partition] = cause

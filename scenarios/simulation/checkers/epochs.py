@@ -32,8 +32,8 @@ def never_fall(before: ReplicaState, after: ReplicaState) -> Iterator[Wrong]:
 def cache_is_derived(replica: ReplicaState, scanned: Sequence[EpochEntry]) -> Iterator[Wrong]:
     """`scanned`: the first batch of each epoch in the log, of those still there and older."""
     entries, derived = list(replica.epochs), from_start(scanned, replica.log_start)
-    if replica.log_start == replica.log_end and not entries:
-        return  # it began anew: what it knew of an older log is gone with it
+    if replica.log_start == replica.log_end:
+        derived = []  # an empty log knows where it begins, under the last epoch or the next
     for before, after in pairwise(entries):
         if not (before.epoch < after.epoch and before.start_offset < after.start_offset):
             yield Wrong(CACHE, f"{replica.where}: {_drawn([before, after])} do not rise")

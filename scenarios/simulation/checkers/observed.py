@@ -73,21 +73,39 @@ class ReplicaState:
 
 
 @attrs.define(eq=False)
-class HeldLog:
-    """The batches of one replica's log, as far as they have been read."""
+class Held:
+    """The batches of one log, as far as they are known."""
 
-    disk: SimulatedDisk
-    log: Log
     batches: list[Batch] = attrs.field(factory=list, init=False)
     epochs: list[EpochEntry] = attrs.field(factory=list, init=False)
     agreed: int = attrs.field(default=0, init=False)
     """How many of `batches` are known to be what was committed (`committed.CommittedLog`)."""
+
+    def add(self, batch: Batch) -> None:
+        self.batches.append(batch)
+        if not self.epochs or self.epochs[-1].epoch != batch.leader_epoch:
+            self.epochs.append(EpochEntry(batch.leader_epoch, batch.base_offset))
+
+    def drop_last(self) -> None:
+        batch = self.batches.pop()
+        if self.epochs[-1].start_offset == batch.base_offset:
+            self.epochs.pop()
+        self.agreed = min(self.agreed, len(self.batches))
+
+
+@attrs.define(eq=False)
+class HeldLog(Held):
+    """Those of a replica, read from its disk."""
+
+    disk: SimulatedDisk
+    log: Log
     _places: list[_Place] = attrs.field(factory=list, init=False)
 
     def read_on(self) -> None:
         """Let go of what was cut; read what has come."""
         while self.batches and not self._is_still_there():
-            self._drop_last()
+            self.drop_last()
+            self._places.pop()
         at = self._places[-1] if self._places else _NOWHERE
         for segment in self.log.segments:
             if segment.base_offset >= at.segment:
@@ -112,25 +130,13 @@ class HeldLog:
             if end > size:
                 return  # the rest of it is being written
             place = _Place(segment, start, end)
-            self._add(_batch(content, place), place)
+            self.add(_batch(content, place))
+            self._places.append(place)
             start = end
 
     def _content(self, segment: Offset) -> bytearray | None:
         node = self.disk.node(f"{self.log.directory}/{file_name(segment, '.log')}")
         return node.content if isinstance(node, FileNode) else None
-
-    def _add(self, batch: Batch, place: _Place) -> None:
-        self.batches.append(batch)
-        self._places.append(place)
-        if not self.epochs or self.epochs[-1].epoch != batch.leader_epoch:
-            self.epochs.append(EpochEntry(batch.leader_epoch, batch.base_offset))
-
-    def _drop_last(self) -> None:
-        batch = self.batches.pop()
-        self._places.pop()
-        if self.epochs[-1].start_offset == batch.base_offset:
-            self.epochs.pop()
-        self.agreed = min(self.agreed, len(self.batches))
 
 
 def _batch(content: bytearray, place: _Place) -> Batch:

@@ -21,6 +21,7 @@ from replication.events import (
     IsrChanged,
     LeaderElected,
     LogTruncated,
+    PartitionStopped,
 )
 from replication.isr import PendingExpand, Pulse
 from replication.leadership import Leadership
@@ -49,6 +50,7 @@ from storage.log import Log
 from storage.types import LeaderEpoch, Offset, TopicPartition
 
 ACKS_ALL = -1
+FENCED_FETCH_VERSION = 9
 MIN_ISR = "min.insync.replicas"
 
 
@@ -151,8 +153,9 @@ class Checkers:
             case LeaderElected(partition=partition, leader=leader, cause=cause):
                 if cause == "created":
                     self._begin(partition)
-                name = node_name(leader)
-                self.contract.elected(partition, name, cause, eligible=self._eligible)
+                self.contract.elected(
+                    partition, node_name(leader), cause, watched=not self._may_be_unsure
+                )
             case IsrChanged(partition=partition, isr=isr, previous_isr=previous):
                 for broker_id in set(isr) - set(previous):
                     self.contract.joined(partition, node_name(broker_id))
@@ -160,8 +163,8 @@ class Checkers:
                 self.contract.lost_its_disk(name)
             case DiskReplaced(node=name):
                 self.contract.lost_its_disk(name)
-            case BrokerStopped(broker=broker_id, clean=True):
-                self._in_good_order.add(node_name(broker_id))
+            case PartitionStopped(partition=partition, deleted=True) if not self._fences_fetches:
+                self.contract.deleted_its_log(partition, self._teller(event))
             case BrokerRegistered(broker=broker_id, previous_broker_epoch=previous):
                 # Asked again by the same process, it keeps its epoch (KAFKA-16952).
                 if event.broker_epoch != previous:
@@ -171,10 +174,12 @@ class Checkers:
             case LogTruncated(partition=partition):
                 self._cut(event)
             case _:
-                self._hear_client(event)
+                self._hear_others(event)
 
-    def _hear_client(self, event: Event) -> None:
+    def _hear_others(self, event: Event) -> None:
         match event:
+            case BrokerStopped(broker=broker_id, clean=True):
+                self._in_good_order.add(node_name(broker_id))
             case BatchAnswered(partition=partition, end=int(end)) if event.acks == ACKS_ALL:
                 self._judge_offsets(acks.acked, partition, end)
             case RecordsGiven(partition=partition, end=end):
@@ -246,6 +251,19 @@ class Checkers:
             return True
         config = self.cluster.configs[CONTROLLER]
         return config.understudy_eligible_leader_replicas_version > 0
+
+    @property
+    def _fences_fetches(self) -> bool:
+        """They carry the leader epoch that their sender knows (KIP-320)."""
+        if self.cluster is None:
+            return True
+        config = self.cluster.configs[CONTROLLER]
+        return config.understudy_inter_broker_fetch_version >= FENCED_FETCH_VERSION
+
+    @property
+    def _may_be_unsure(self) -> bool:
+        """Somebody in sync may lack what it had (`Contract`)."""
+        return not (self._eligible and self._fences_fetches)
 
     def _newest_image(self) -> MetadataImage:
         controller = None if self.cluster is None else self.cluster.controller
@@ -394,20 +412,23 @@ class Checkers:
             if watched is None or watched.last is None or watched in self._moved:
                 continue
             if broker_id in registration.isr:
-                standing = "is in the ISR"
+                self._look_at_member(log, watched, watched.last, "is in the ISR")
             elif broker_id in registration.elr:
-                standing = "is in the ELR"
-            else:
-                standing = ""
-            if not self._eligible and self.contract.is_unsure(partition, watched.node):
-                standing = ""
-            if standing:
-                self._judge(committed.may_lead(log, watched.last, watched.held, standing=standing))
+                self._look_at_member(log, watched, watched.last, "is in the ELR")
             if watched.replica.leadership is not None:
                 # A proposal is no move: nobody who fetches is told of it.
                 now = watched.look()
                 self._judge(leadership.counts_everybody(now, registration))
                 self._look_at_joining(watched, watched.replica.leadership, now)
+
+    def _look_at_member(
+        self, log: CommittedLog, watched: _Watched, now: ReplicaState, standing: str
+    ) -> None:
+        wrongs = list(committed.may_lead(log, now, watched.held, standing=standing))
+        if not wrongs:
+            self.contract.caught_up(now.partition, now.node)
+        elif not (self._may_be_unsure and self.contract.is_unsure(now.partition, now.node)):
+            self._judge(wrongs)
 
     def _look_at_joining(self, leader: _Watched, leads: Leadership, now: ReplicaState) -> None:
         """Whom it has asked to add, if that is the process whose fetches it has seen (KIP-903)."""

@@ -1,0 +1,454 @@
+"""Each rule of the checkers finds the history made for it, and nothing in a sound one."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+import pytest
+
+from replication.events import LogTruncated
+from replication.metadata import NO_LEADER, LeaderRecoveryState, PartitionRegistration
+from scenarios.simulation.checkers import (
+    acks,
+    committed,
+    epochs,
+    exclusion,
+    leadership,
+    offsets,
+    storage,
+)
+from scenarios.simulation.checkers.committed import CommittedLog
+from scenarios.simulation.checkers.contract import Contract
+from scenarios.simulation.checkers.leadership import Decided
+from scenarios.simulation.checkers.observed import Batch, Held, HeldLog, ReplicaState
+from scenarios.simulation.checkers.storage import FailedLog
+from scenarios.simulation.checkers.violation import Wrong
+from storage.checkpoint import EpochEntry
+from storage.types import TopicPartition
+from tests.storage.logs import fill, headers, lead, new_disk, open_log, small_config
+
+PARTITION = TopicPartition("t", 0)
+RECOVERING = LeaderRecoveryState.RECOVERING
+
+FOLLOWER = ReplicaState(
+    node="b2",
+    life=1,
+    partition=PARTITION,
+    topic_id=bytes(16),
+    is_leader=False,
+    leader_epoch=4,
+    partition_epoch=7,
+    log_start=3,
+    high_watermark=8,
+    log_end=10,
+)
+LEADER = attrs.evolve(
+    FOLLOWER,
+    node="b1",
+    is_leader=True,
+    isr=frozenset({1, 2}),
+    maximal_isr=frozenset({1, 2}),
+    min_isr=2,
+)
+
+
+def rules(wrongs: Iterable[Wrong]) -> list[str]:
+    return [wrong.rule for wrong in wrongs]
+
+
+def now(replica: ReplicaState, **otherwise: Any) -> ReplicaState:
+    return attrs.evolve(replica, **otherwise)
+
+
+# Marks, and how they move.
+
+
+@pytest.mark.parametrize(
+    ("replica", "broken"),
+    [
+        (FOLLOWER, []),
+        (now(FOLLOWER, log_start=8, log_end=8), []),
+        (now(FOLLOWER, log_start=9), [offsets.MARKS]),
+        (now(FOLLOWER, high_watermark=11), [offsets.MARKS]),
+        (now(FOLLOWER, log_start=-1), [offsets.MARKS, offsets.FIRST_SEGMENT]),
+        (now(FOLLOWER, first_segment=4), [offsets.FIRST_SEGMENT]),
+    ],
+)
+def test_marks_are_in_order(replica: ReplicaState, broken: list[str]) -> None:
+    assert rules(offsets.marks(replica)) == broken
+
+
+@pytest.mark.parametrize(
+    ("after", "broken"),
+    [
+        (now(LEADER, log_end=12, high_watermark=10), []),
+        (now(LEADER, log_end=9), [offsets.LEADER_GROWS]),
+        (now(LEADER, high_watermark=7), [offsets.LEADER_GROWS]),
+        (now(LEADER, log_start=2), [offsets.LEADER_GROWS]),
+        (now(LEADER, log_end=9, is_leader=False), []),
+        (now(LEADER, high_watermark=7, leader_epoch=6), []),
+        (now(LEADER, log_end=9, life=2), []),
+    ],
+)
+def test_what_a_leader_has_grows(after: ReplicaState, broken: list[str]) -> None:
+    assert rules(offsets.leader_grows(LEADER, after)) == broken
+
+
+def test_nothing_is_committed_below_the_minimum() -> None:
+    alone = now(LEADER, isr=frozenset({1}))
+    further = now(alone, high_watermark=9)
+    assert rules(offsets.waits_for_min_isr(alone, further)) == [offsets.UNDER_MIN_ISR]
+    assert not rules(offsets.waits_for_min_isr(LEADER, further)), "it moved, then the ISR shrank"
+    assert not rules(offsets.waits_for_min_isr(alone, now(further, isr=LEADER.isr)))
+    assert not rules(offsets.waits_for_min_isr(alone, alone))
+
+
+def test_cuts() -> None:
+    cut = LogTruncated(
+        partition=PARTITION, from_offset=9, to_offset=5, high_watermark=5, cause="diverging epoch"
+    )
+    assert not rules(offsets.cut(cut))
+    assert rules(offsets.cut(attrs.evolve(cut, to_offset=4))) == [offsets.CUT]
+    assert not rules(offsets.cut_by_its_leader(cut, FOLLOWER))
+    assert rules(offsets.cut_by_its_leader(cut, LEADER)) == [offsets.LEADER_CUTS]
+
+
+# What has been committed. A log is drawn as its batches, each by its first offset, its
+# length and its epoch.
+
+
+def held(*drawn: tuple[int, int, int], other: int = -1) -> Held:
+    """The batch of offset `other` has other bytes than elsewhere."""
+    log = Held()
+    for first, count, epoch in drawn:
+        log.add(Batch(first, first + count - 1, epoch, first + (first == other)))
+    return log
+
+
+def committed_is(*drawn: tuple[int, int, int]) -> CommittedLog:
+    log = CommittedLog()
+    end = drawn[-1][0] + drawn[-1][1]
+    assert not log.note(held(*drawn), log_start=0, high_watermark=end)
+    return log
+
+
+A, B, C, D = (0, 3, 0), (3, 1, 0), (4, 2, 1), (6, 2, 1)
+
+
+def test_committed_is_what_was_first_seen_below_a_high_watermark() -> None:
+    log = CommittedLog()
+    first, second = held(A, B, C), held(A, B, C, D)
+    assert not log.note(first, log_start=0, high_watermark=5)
+    assert (log.end, first.agreed) == (4, 2), "a batch of which a part is committed waits"
+    assert not log.note(second, log_start=0, high_watermark=8)
+    assert (log.end, second.agreed) == (8, 4)
+    assert not log.note(first, log_start=0, high_watermark=6)
+    assert first.agreed == 3
+    assert [each.base_offset for each in log.batches] == [0, 3, 4, 6]
+
+
+@pytest.mark.parametrize(
+    ("log", "log_start", "high_watermark", "holds"),
+    [
+        (held(A, B, C), 0, 6, True),
+        (held(A, B, C, (6, 2, 2)), 0, 6, True),  # not committed there, and may be cut
+        (held(A, B, (4, 2, 2)), 0, 4, True),
+        (held(A, B, (4, 2, 2)), 0, 6, False),  # another epoch
+        (held(A, B, C, other=4), 0, 6, False),  # other bytes
+        (held(A, B, (4, 1, 1), (5, 1, 1)), 0, 6, False),  # other batches
+        (held(A, C), 0, 6, False),  # a gap
+        (held(A, B), 0, 6, False),
+        (held(C), 4, 6, True),  # what is before the log start is gone
+        (held(A, B, C), 4, 6, True),
+        (held(B, C), 4, 6, True),
+        (held(C), 3, 6, False),
+        (held((0, 3, 9), B, C), 3, 6, True),
+    ],
+)
+def test_below_a_high_watermark_is_what_was_committed(
+    log: Held, log_start: int, high_watermark: int, *, holds: bool
+) -> None:
+    replica = now(FOLLOWER, log_start=log_start, high_watermark=high_watermark)
+    found = rules(committed.below(committed_is(A, B, C, D), replica, log))
+    assert found == ([] if holds else [committed.BELOW])
+
+
+def test_who_was_cut_is_compared_again() -> None:
+    log, replica = committed_is(A, B, C), held(A, B, C)
+    assert not log.compare(replica, log_start=0, until=6)
+    replica.drop_last()
+    replica.add(Batch(4, 5, 2, 4))
+    assert "4-5@e2, where 4-5@e1 was committed" in log.compare(replica, log_start=0, until=6)
+
+
+@pytest.mark.parametrize(
+    ("log", "broken"),
+    [
+        (held(A, B, C), False),
+        (held(A, B, C, (6, 9, 3)), False),
+        (held(A, B), True),
+        (held(A, B, (4, 2, 2)), True),
+        (held(A, B, C, other=0), True),
+    ],
+)
+def test_who_may_lead_has_all_of_it(log: Held, *, broken: bool) -> None:
+    """Whatever it knows of its own high watermark."""
+    for standing, rule in (("joined the ISR", committed.JOINED), ("is", committed.MAY_LEAD)):
+        replica = now(FOLLOWER, log_start=0, high_watermark=0, log_end=log.batches[-1][1] + 1)
+        found = rules(committed.may_lead(committed_is(A, B, C), replica, log, standing=standing))
+        assert found == ([rule] if broken else [])
+        log.agreed = 0
+
+
+def test_who_is_elected_has_all_of_the_epochs_before() -> None:
+    log = committed_is(A, B, C)
+    leads = now(LEADER, leader_epoch=2, log_start=0)
+    assert rules(committed.elected(log, leads, held(A, B, C))) == []
+    assert rules(committed.elected(log, leads, held(A, B))) == [committed.ELECTED]
+    deposed = now(leads, leader_epoch=1)
+    assert rules(committed.elected(log, deposed, held(A, B))) == [], "nothing of its own epoch"
+    assert rules(committed.elected(log, now(leads, log_start=3), held(B, C))) == []
+
+
+def test_what_is_committed_meanwhile_a_joining_replica_has() -> None:
+    assert not rules(committed.joining(LEADER, FOLLOWER))
+    assert rules(committed.joining(LEADER, now(FOLLOWER, log_end=7))) == [committed.JOINING]
+
+
+# Epochs.
+
+
+@pytest.mark.parametrize("name", ["leader_epoch", "partition_epoch"])
+def test_epochs_never_fall(name: str) -> None:
+    later = now(FOLLOWER, life=2, **{name: 9})
+    assert not rules(epochs.never_fall(FOLLOWER, later))
+    assert rules(epochs.never_fall(later, FOLLOWER)) == [epochs.EPOCHS_RISE]
+
+
+@pytest.mark.parametrize(
+    ("cache", "holds"),
+    [
+        ([(0, 3), (2, 5)], True),
+        ([(0, 3), (2, 5), (4, 10)], True),  # leads, and has written nothing
+        ([(0, 0), (2, 5)], False),  # says more than there is
+        ([(2, 5)], False),
+        ([(0, 3)], False),
+        ([(0, 3), (2, 6)], False),
+        ([(0, 3), (2, 5), (4, 9)], False),  # within the log
+        ([(0, 3), (2, 5), (4, 10), (5, 10)], False),
+        ([], False),
+    ],
+)
+def test_the_epoch_cache_is_what_the_log_says(cache: list[Any], *, holds: bool) -> None:
+    scanned = [EpochEntry(0, 0), EpochEntry(2, 5)]
+    replica = now(FOLLOWER, epochs=tuple(EpochEntry(*each) for each in cache))
+    assert set(rules(epochs.cache_is_derived(replica, scanned))) == set([epochs.CACHE][holds:])
+
+
+def test_a_log_that_begins_anew_knows_no_epochs() -> None:
+    anew = now(FOLLOWER, log_start=7, high_watermark=7, log_end=7)
+    assert not rules(epochs.cache_is_derived(anew, [EpochEntry(0, 0)]))
+
+
+def test_epochs_from_a_log_start_on() -> None:
+    scanned = [EpochEntry(0, 0), EpochEntry(2, 5), EpochEntry(3, 8)]
+    assert epochs.from_start(scanned, 0) == scanned
+    assert epochs.from_start(scanned, 6) == [EpochEntry(2, 6), EpochEntry(3, 8)]
+    assert epochs.from_start(scanned, 8) == [EpochEntry(3, 8)]
+    assert epochs.from_start([], 8) == []
+
+
+# Who leads, and what the controller says.
+
+
+def test_one_replica_leads_in_an_epoch() -> None:
+    assert not rules(leadership.one_leader(None, LEADER))
+    assert not rules(leadership.one_leader(LEADER, now(LEADER, log_end=12)))
+    assert rules(leadership.one_leader(LEADER, now(LEADER, node="b3"))) == [leadership.ONE_LEADER]
+    assert rules(leadership.one_leader(LEADER, now(LEADER, life=2))) == [leadership.ONE_LEADER]
+
+
+def test_a_partition_is_followed_once_and_not_by_its_leader() -> None:
+    assert not rules(leadership.followed_once(FOLLOWER, 1))
+    assert not rules(leadership.followed_once(FOLLOWER, 0))
+    assert not rules(leadership.followed_once(LEADER, 0))
+    assert rules(leadership.followed_once(FOLLOWER, 2)) == [leadership.FETCHERS]
+    assert rules(leadership.followed_once(LEADER, 1)) == [leadership.FETCHERS]
+
+
+SOUND = PartitionRegistration(
+    replicas=(1, 2, 3), isr=(1, 2), leader=1, leader_epoch=4, partition_epoch=7
+)
+
+
+def decided(registration: PartitionRegistration = SOUND, **otherwise: Any) -> Decided:
+    changed = attrs.evolve(registration, **otherwise)
+    return Decided(
+        partition=PARTITION, registration=changed, min_isr=2, may_be_in_isr=lambda each: each != 9
+    )
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "broken"),
+    [
+        ({}, []),
+        ({"isr": (1,), "elr": (2,)}, []),
+        ({"isr": (), "elr": (1, 2), "leader": NO_LEADER}, []),
+        ({"isr": (), "leader": NO_LEADER, "last_known_elr": (1,)}, []),
+        ({"isr": (1,), "leader_recovery_state": RECOVERING}, []),
+        ({"leader": 3}, [leadership.LEADER_IN_ISR]),
+        ({"isr": (), "elr": (1,)}, [leadership.LEADER_IN_ISR]),
+        ({"isr": (1, 2, 4)}, [leadership.ALGEBRA]),
+        ({"isr": (1,), "elr": (1, 2)}, [leadership.ALGEBRA]),
+        ({"elr": (3,)}, [leadership.ALGEBRA]),
+        ({"replicas": (1, 2, 9), "isr": (1, 2, 9)}, [leadership.ALGEBRA]),
+        ({"leader_recovery_state": RECOVERING}, [leadership.ALGEBRA]),
+        ({"isr": (), "leader": NO_LEADER}, [leadership.ALGEBRA]),
+    ],
+)
+def test_isr_and_elr(otherwise: Any, broken: list[str]) -> None:
+    assert rules(leadership.isr_and_elr(decided(**otherwise))) == broken
+
+
+def test_without_an_elr_the_last_in_sync_stays_fenced_or_not() -> None:
+    last = decided(replicas=(1, 9), isr=(9,), leader=NO_LEADER)
+    assert rules(leadership.isr_and_elr(last)) == [leadership.ALGEBRA]
+    assert not rules(leadership.isr_and_elr(attrs.evolve(last, eligible=False)))
+    nobody = attrs.evolve(decided(isr=(), leader=NO_LEADER), eligible=False)
+    assert rules(leadership.isr_and_elr(nobody)) == [leadership.ALGEBRA]
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "broken"),
+    [
+        ({"partition_epoch": 8, "isr": (1, 2, 3)}, []),
+        ({"partition_epoch": 8, "leader_epoch": 5, "leader": 2}, []),
+        ({"partition_epoch": 8, "leader": 2}, [leadership.DECIDED]),
+        ({"isr": (1, 2, 3)}, [leadership.DECIDED]),
+        ({"partition_epoch": 6}, [leadership.DECIDED]),
+        ({"partition_epoch": 8, "isr": (1,), "elr": (2,)}, []),
+        ({"partition_epoch": 8, "isr": (1,)}, [leadership.SLIPPED]),
+        ({"partition_epoch": 9, "isr": (1,)}, []),  # of two changes, the first may have
+        ({"partition_epoch": 8, "isr": (1,), "replicas": (1, 3)}, []),
+        ({"partition_epoch": 8, "isr": (1,), "leader_recovery_state": RECOVERING}, []),
+    ],
+)
+def test_from_one_decision_to_the_next(otherwise: Any, broken: list[str]) -> None:
+    after = decided(**otherwise)
+    assert rules(leadership.goes_on(decided(), after, registered=())) == broken
+    if broken == [leadership.SLIPPED]:
+        assert not rules(leadership.goes_on(decided(), after, registered=[2]))
+
+
+def test_nobody_is_left_out_of_what_a_leader_commits() -> None:
+    assert not rules(leadership.counts_everybody(LEADER, SOUND))
+    wider = attrs.evolve(SOUND, isr=(1, 2, 3))
+    assert rules(leadership.counts_everybody(LEADER, wider)) == [leadership.SUPERSET]
+    pending = now(LEADER, maximal_isr=frozenset({1, 2, 3}))
+    assert not rules(leadership.counts_everybody(pending, wider))
+    deposed = now(LEADER, leader_epoch=3)
+    assert not rules(leadership.counts_everybody(deposed, wider))
+
+
+# Clients, brokers that come back, disks.
+
+
+@pytest.mark.parametrize("rule", [acks.acked, acks.given])
+def test_clients_are_told_of_what_is_committed(rule: acks.Rule) -> None:
+    assert not rules(rule(PARTITION, end=5, committed_end=5))
+    assert len(rules(rule(PARTITION, end=6, committed_end=5))) == 1
+
+
+def test_who_may_have_lost_its_tail_is_excluded() -> None:
+    registration = attrs.evolve(SOUND, isr=(1,), elr=(2,))
+    assert len(rules(exclusion.excluded(1, PARTITION, registration))) == 2
+    assert rules(exclusion.excluded(2, PARTITION, registration)) == [exclusion.EXCLUDED]
+    assert not rules(exclusion.excluded(3, PARTITION, registration))
+
+
+def test_a_log_that_has_failed_takes_nothing_more() -> None:
+    failed = FailedLog("t-0 on b1", 5, 100)
+    assert not rules(storage.takes_nothing_more(failed, failed))
+    for after in (attrs.evolve(failed, log_end=6), attrs.evolve(failed, size=101)):
+        assert rules(storage.takes_nothing_more(failed, after)) == [storage.NO_MORE]
+
+
+# Who is let off.
+
+
+def test_loss_is_allowed_after_these_elections_and_no_others() -> None:
+    contract = Contract()
+    contract.created(PARTITION)
+    for cause in ("created", "clean", "eligible", "last known"):
+        contract.elected(PARTITION, "b1", cause)
+    assert not contract.let_off
+    contract.lost_its_disk("b1")
+    for cause in ("clean", "eligible"):
+        contract.elected(PARTITION, "b1", cause)
+    contract.elected(PARTITION, "b2", "last known")
+    assert not contract.let_off
+    contract.elected(PARTITION, "b1", "last known")
+    assert contract.let_off == {PARTITION: "last known"}
+    contract.created(PARTITION)
+    assert not contract.let_off, "another partition of that name"
+    contract.elected(PARTITION, "b2", "unclean")
+    assert contract.let_off == {PARTITION: "unclean"}
+
+
+def test_who_has_joined_the_isr_since_has_everything() -> None:
+    contract = Contract()
+    contract.created(PARTITION)
+    contract.lost_its_disk("b1")
+    contract.joined(PARTITION, "b1")
+    assert contract.is_unsure(PARTITION, "b1"), "told late of what was decided before"
+    contract.registered("b1")
+    assert contract.is_unsure(PARTITION, "b1")
+    contract.joined(PARTITION, "b1")
+    contract.elected(PARTITION, "b1", "last known")
+    assert not contract.let_off
+
+
+def test_without_an_elr_nobody_asks_how_a_broker_ended() -> None:
+    contract = Contract()
+    contract.created(PARTITION)
+    contract.elected(PARTITION, "b1", "clean", watched=False)
+    assert not contract.let_off
+    contract.lost_its_disk("b1")
+    contract.elected(PARTITION, "b1", "clean", watched=False)
+    assert contract.let_off
+
+
+# Reading a log.
+
+
+def test_a_log_is_read_on_where_it_was_read_to_and_again_where_it_was_cut() -> None:
+    file_system = new_disk()
+    log = open_log(file_system, small_config(segment_bytes=300))
+    held = HeldLog(file_system.disk, log)
+
+    def is_all_read() -> bool:
+        held.read_on()
+        return [(each.base_offset, each.crc) for each in held.batches] == [
+            (each.base_offset, each.crc) for each in headers(log)
+        ]
+
+    assert is_all_read()
+    for epoch in range(3):
+        fill(log, 7, epoch=epoch)
+        assert is_all_read()
+    assert len(log.segments) > 3
+    assert held.epochs == log.leader_epoch_cache.entries
+    held.agreed = len(held.batches)
+    log.truncate_to(9)
+    assert is_all_read()
+    assert held.agreed == len(held.batches)
+    assert held.epochs == log.leader_epoch_cache.entries
+    log.truncate_to(5)
+    fill(log, 9, epoch=5)  # and no look in between
+    assert is_all_read()
+    assert held.agreed == 5
+    assert held.epochs == log.leader_epoch_cache.entries
+    log.truncate_fully_and_start_at(100)
+    lead(log, epoch=6)
+    held.read_on()
+    assert held.batches[-1].base_offset == 100
