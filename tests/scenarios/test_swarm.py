@@ -73,7 +73,7 @@ def test_another_process_replays_the_same_run(hash_seed: str) -> None:
         ),
         (
             mistakes.nobody_is_ever_refused,
-            36,
+            50,
             "BrokenPromiseError: .* refused before they were written",
         ),
         (mistakes.nobody_joins_the_isr, 1, "NotInTimeError: .* the isr of t-. is"),
