@@ -64,7 +64,11 @@ def test_another_process_replays_the_same_run(hash_seed: str) -> None:
     [
         (mistakes.a_leader_commits_alone, 13, "InvariantViolatedError"),
         (mistakes.anybody_is_elected, 13, "InvariantViolatedError: .* w(ere|as) committed"),
-        (mistakes.whoever_fetches_joins_the_isr, 39, "InvariantViolatedError: .* (about to join|in the ISR)"),
+        (
+            mistakes.whoever_fetches_joins_the_isr,
+            39,
+            "InvariantViolatedError: .* (about to join|in the ISR)",
+        ),
         (mistakes.nobody_truncates, 11, "CopiesDifferError: t-.: parts at offset"),
         (
             mistakes.acks_all_waits_for_nobody,
