@@ -136,7 +136,18 @@ function drawArrow(arrow, drawing, width) {
   }
 }
 
-function drawMark(mark, drawing, width) {
+// What befalls a lane at one height is said in one line.
+function sayBeside(mark, x, y, drawing, said) {
+  const name = mark.name.replace(/_/g, " "), before = said.get(mark.lane);
+  if (before && Math.abs(before.y - y) < 10) {
+    if (!before.text.textContent.includes(name)) before.text.textContent += `, ${name}`;
+    return;
+  }
+  const text = svg("text", { x: x + 10, y: y + 4, class: `says ${mark.kind}` }, drawing, name);
+  said.set(mark.lane, { y, text });
+}
+
+function drawMark(mark, drawing, width, said) {
   if (!scene.lanes.includes(mark.lane)) return;
   if (mark.partition !== null && mark.partition !== partition) return;
   const x = laneX(mark.lane, width), y = heightAt(mark.at);
@@ -147,7 +158,7 @@ function drawMark(mark, drawing, width) {
       : svg("circle", { cx: x, cy: y, r: mark.kind === "cut" ? 6 : 3, class: mark.kind }, drawing);
   svg("title", {}, shape, `${seconds(mark.at)} ${mark.lane}: ${mark.why || mark.name}`);
   if (mark.kind === "fault" || mark.name === "leader_elected" || mark.kind === "cut") {
-    svg("text", { x: x + 10, y: y + 4, class: `says ${mark.kind}` }, drawing, mark.name.replace(/_/g, " "));
+    sayBeside(mark, x, y, drawing, said);
   }
 }
 
@@ -179,7 +190,8 @@ function draw() {
     }
   }
   for (const arrow of visibleArrows()) drawArrow(arrow, drawing, width);
-  for (const mark of scene.marks) drawMark(mark, drawing, width);
+  const said = new Map();
+  for (const mark of scene.marks) drawMark(mark, drawing, width, said);
   svg("line", { id: "nowline", x1: 0, x2: width, y1: 0, y2: 0, class: "nowline" }, drawing);
   byId("scrubber").max = moments.length - 1;
 }
