@@ -1,0 +1,271 @@
+"""As `test_rules_told`: of where logs begin, of disks and clocks, the ISR, the controller,
+fetch sessions and producers.
+"""
+
+from typing import Any
+
+import attrs
+import pytest
+
+from replication import election, isr, leadership, reassignment
+from replication.cluster import controller_isr
+from replication.election import Election
+from replication.errors import ErrorCode, KafkaError
+from replication.fetch_answers import Aftermath, AnswerProcessor
+from replication.fetch_session.cache import CacheShard
+from replication.isr import Commit, IsrAnswer, Pending
+from replication.leadership import Leadership
+from replication.log_reader import LogReader
+from replication.metadata import PartitionRegistration
+from replication.replica_manager.delayed import DelayedOutcomes
+from replication.replica_selector import PartitionView
+from scenarios.script import ScriptError, StoryChangedError, find_story, read_story
+from scenarios.simulation.checkers import InvariantViolatedError
+from scenarios.simulation.clock import SimulatedClock
+from scenarios.telling import tell
+from storage import append, retention
+from storage.loading import epochs, loader
+from storage.log_directory import LogDirectory
+from storage.marked_log import MarkedLog
+from storage.producer_snapshot import BatchMetadata, ProducerState
+from storage.producer_state import ProducerStateManager
+from storage.record_batch import BatchHeader
+from storage.types import Offset, TopicPartition
+from tests.scenarios import mistakes
+from tests.scenarios.test_rules_told import (
+    Mistake,
+    an_unknown_epoch_ends_where_the_next_begins,
+    anybody_leads_rather_than_nobody,
+    logs_are_cut_to_their_high_watermark,
+    nobody_looks_at_epochs,
+    who_may_have_joined_does_not_count,
+)
+
+
+def what_is_not_committed_may_go(planting: pytest.MonkeyPatch) -> None:
+    honest = retention.plan
+
+    def plan(*of: Any, log_end_offset: Offset, **how: Any) -> Any:
+        how["high_watermark"] = log_end_offset
+        return honest(*of, log_end_offset=log_end_offset, **how)
+
+    planting.setattr(retention, "plan", plan)
+
+
+def a_log_start_is_the_leaders_own(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(MarkedLog, "increment_log_start_offset", lambda *_: False)
+
+
+def what_was_said_to_be_synced_is_there(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(loader.Loader, "_miss_synced", lambda *_: None)
+
+
+def any_bytes_are_sound(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(append, "check_sound", lambda *_: None)
+
+
+def lost_epochs_stay_lost(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(epochs, "complete", lambda *_, **__: None)
+
+
+def any_directory_is_ones_own(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(LogDirectory, "_compare", lambda *_, **__: None)
+
+
+def time_is_what_the_wall_clock_says(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(SimulatedClock, "now_ms", SimulatedClock.wall_ms)
+
+
+def who_has_everything_may_be_late_too(planting: pytest.MonkeyPatch) -> None:
+    def caught_up(self: isr.FollowerState, *, now_ms: int, max_lag_ms: int, **_: object) -> bool:
+        return now_ms - self.last_fetch_ms <= max_lag_ms
+
+    planting.setattr(isr.FollowerState, "caught_up", caught_up)
+
+
+def there_is_no_minimum(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(Leadership, "under_min_isr", property(lambda _: False))
+
+
+def one_bad_answer_is_the_fetchers_end(planting: pytest.MonkeyPatch) -> None:
+    honest = AnswerProcessor.process
+    ended: list[AnswerProcessor] = []
+
+    def process(self: AnswerProcessor, requested: Any, answers: Any) -> Aftermath:
+        if self in ended:
+            return Aftermath(errors=list(requested))
+        aftermath = honest(self, requested, answers)
+        if aftermath.errors:
+            ended.append(self)
+        return aftermath
+
+    planting.setattr(AnswerProcessor, "process", process)
+
+
+def any_leader_may_change_an_isr(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(controller_isr, "_judge", lambda *_: ErrorCode.NONE)
+    honest = controller_isr._wish
+
+    def wish(partition: Any, data: Any) -> Any:
+        asked = controller_isr.proposed_isr(data)
+        return attrs.evolve(honest(partition, data), isr=tuple(sorted(asked)))
+
+    planting.setattr(controller_isr, "_wish", wish)
+
+
+def an_answer_is_newer_than_what_is_known(planting: pytest.MonkeyPatch) -> None:
+    honest = Leadership.on_isr_answer
+
+    def on_isr_answer(self: Leadership, pending: Pending, answer: IsrAnswer) -> bool:
+        self.isr_state = pending
+        return honest(self, pending, answer)
+
+    def outcome_of(answer: IsrAnswer, **_: object) -> Commit:
+        return Commit(answer.isr, answer.partition_epoch)
+
+    planting.setattr(Leadership, "on_isr_answer", on_isr_answer)
+    planting.setattr(leadership, "outcome_of", outcome_of)
+
+
+def a_consumer_is_given_whatever_is_there(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(LogReader, "end_for", lambda self, _: self.log.log_end_offset)
+
+
+def anybody_near_is_good_enough(planting: pytest.MonkeyPatch) -> None:
+    honest = Leadership._view
+
+    def view(self: Leadership, fetch_offset: Offset) -> PartitionView:
+        committed, self.isr_state = self.isr_state, isr.Committed(frozenset(self.followers))
+        try:
+            return honest(self, fetch_offset)
+        finally:
+            self.isr_state = committed
+
+    planting.setattr(Leadership, "_view", view)
+
+
+def consumers_come_first(planting: pytest.MonkeyPatch) -> None:
+    honest = CacheShard._evict
+
+    def evict(self: CacheShard, newcomer: Any, *, privileged: bool, now_ms: int) -> bool:
+        return honest(self, newcomer, privileged=not privileged, now_ms=now_ms)
+
+    planting.setattr(CacheShard, "_evict", evict)
+
+
+def what_was_cut_is_remembered(planting: pytest.MonkeyPatch) -> None:
+    def keep(self: ProducerStateManager, _: Offset, log_end_offset: Offset, **__: Any) -> None:
+        self.map_end_offset = log_end_offset
+
+    planting.setattr(ProducerStateManager, "truncate_and_reload", keep)
+
+
+def nothing_is_known_again(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(ProducerState, "find_duplicate", lambda *_: None)
+
+
+def a_number_is_enough(planting: pytest.MonkeyPatch) -> None:
+    def find_duplicate(self: ProducerState, header: BatchHeader) -> BatchMetadata | None:
+        wanted = header.base_sequence, header.last_sequence
+        known = {(each.first_sequence, each.last_sequence): each for each in self.batches}
+        return known.get(wanted)
+
+    def move_to_epoch(self: ProducerState, producer_epoch: int) -> None:
+        self.producer_epoch = producer_epoch
+
+    planting.setattr(ProducerState, "find_duplicate", find_duplicate)
+    planting.setattr(ProducerState, "move_to_epoch", move_to_epoch)
+
+
+def who_waits_is_told_by_the_high_watermark_alone(planting: pytest.MonkeyPatch) -> None:
+    def look_at(self: DelayedOutcomes, topic_partition: TopicPartition) -> None:
+        required = self.required.get(topic_partition)
+        if required is None:
+            return
+        try:
+            partition = self.hosted.get(topic_partition)
+        except KafkaError:
+            return
+        if partition.log.high_watermark >= required:
+            self.outcomes[topic_partition] = ErrorCode.NONE
+            del self.required[topic_partition]
+
+    planting.setattr(DelayedOutcomes, "_look_at", look_at)
+
+
+def a_move_is_over_when_it_has_begun(planting: pytest.MonkeyPatch) -> None:
+    def completed(partition: PartitionRegistration) -> PartitionRegistration:
+        if not reassignment.is_reassigned(partition):
+            return partition
+        replicas = tuple(each for each in partition.replicas if each not in partition.removing)
+        members = tuple(each for each in partition.isr if each in replicas)
+        return attrs.evolve(partition, replicas=replicas, isr=members, adding=(), removing=())
+
+    planting.setattr(election, "completed", completed)
+
+
+def whoever_is_preferred_is_elected(planting: pytest.MonkeyPatch) -> None:
+    honest = election._elected
+
+    def elected(wanted: PartitionRegistration, kind: Election, *of: Any, **how: Any) -> Any:
+        if kind is Election.PREFERRED:
+            wanted = attrs.evolve(wanted, isr=wanted.replicas)
+        return honest(wanted, kind, *of, **how)
+
+    planting.setattr(election, "_elected", elected)
+
+
+TOLD: list[tuple[str, str, Mistake]] = [
+    ("S41", "a-leader-that-grew-while-its-follower-was-away", nobody_looks_at_epochs),
+    ("S43", "what-is-not-committed-is-not-deleted", what_is_not_committed_may_go),
+    ("S44", "a-log-that-begins-later-on-every-replica", a_log_start_is_the_leaders_own),
+    ("S48", "everybody-killed-at-one-instant", logs_are_cut_to_their_high_watermark),
+    ("S51", "a-disk-that-lied-about-its-last-sync", what_was_said_to_be_synced_is_there),
+    ("S53", "a-bit-rots-where-nobody-looks", any_bytes_are_sound),
+    ("S56", "checkpoints-that-were-cut-short", lost_epochs_stay_lost),
+    ("S58", "a-broker-with-the-disk-of-another-does-not-start", any_directory_is_ones_own),
+    ("S59", "wall-clocks-jump", time_is_what_the_wall_clock_says),
+    ("S62", "a-follower-that-is-sometimes-too-late", who_has_everything_may_be_late_too),
+    ("S63", "a-leader-left-alone-takes-no-more-promises", there_is_no_minimum),
+    ("S66", "what-one-has-acked-is-seen-no-sooner", mistakes.a_leader_commits_alone),
+    ("S67", "what-a-joining-replica-lacks-is-not-committed", who_may_have_joined_does_not_count),
+    ("S68", "links-that-work-one-way-only", mistakes.a_leader_commits_alone),
+    ("S70", "one-bad-partition-does-not-stop-the-others", one_bad_answer_is_the_fetchers_end),
+    ("S71", "a-deposed-leader-changes-no-isr", any_leader_may_change_an_isr),
+    ("S73", "an-answer-that-comes-after-the-news", an_answer_is_newer_than_what_is_known),
+    ("S77", "a-move-outlives-its-leader-and-its-controller", a_move_is_over_when_it_has_begun),
+    ("S79", "two-elections-within-one-fetch", an_unknown_epoch_ends_where_the_next_begins),
+    ("S79", "two-elections-within-one-fetch", whoever_is_preferred_is_elected),
+    ("S81", "a-consumer-in-another-rack", a_consumer_is_given_whatever_is_there),
+    ("S81", "a-consumer-in-another-rack", anybody_near_is_good_enough),
+    ("S82", "a-follower-comes-before-a-consumer", consumers_come_first),
+    ("S88", "a-batch-sent-again-is-known-to-the-next-leader", what_was_cut_is_remembered),
+    ("S88", "a-batch-sent-again-is-known-to-the-next-leader", nothing_is_known_again),
+    ("S89", "a-number-used-again-is-not-taken-for-the-old-one", a_number_is_enough),
+    (
+        "S93",
+        "a-deposed-leader-does-not-ack-what-it-had-waiting",
+        who_waits_is_told_by_the_high_watermark_alone,
+    ),
+    ("S94", "five-replicas-one-cut-off-three-killed-one-removed", a_move_is_over_when_it_has_begun),
+    (
+        "S33",
+        "an-empty-disk-under-a-broker-that-was-about-to-join",
+        anybody_leads_rather_than_nobody,
+    ),
+    ("S27", "a-leader-that-is-neither-well-nor-dead", nobody_looks_at_epochs),
+]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "story", "mistake"),
+    [pytest.param(*each, id=f"{each[0]}-{each[2].__name__}") for each in TOLD],
+)
+def test_without_its_rule_a_story_comes_out_otherwise(
+    scenario: str, story: str, mistake: Mistake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = read_story(find_story(story))
+    assert scenario in script.shows
+    mistake(monkeypatch)
+    with pytest.raises((InvariantViolatedError, StoryChangedError, ScriptError)):
+        tell(script).check()
