@@ -15,9 +15,10 @@ from collections.abc import Iterator
 
 import attrs
 
-from scenarios.arguments import partition_of
+from scenarios.intrigues import Intrigues
 from scenarios.misfortune import Misfortune
 from scenarios.settings import options
+from scenarios.simulation.cluster import CONTROLLER
 from storage.types import TopicPartition
 
 WAITS = ("1ms", "1ms", "3ms", "3ms", "10ms", "10ms", "30ms", "100ms", "300ms", "2s")
@@ -28,14 +29,14 @@ SETTINGS = {
     "replica.fetch.max.bytes": (100, 100, 1 << 20),
     "max.incremental.fetch.session.cache.slots": (0, 1000),
     "understudy.inter.broker.fetch.version": (17, 17, 17, 12, 11, 6),
-    "min.insync.replicas": (1, 1, 2),
+    "min.insync.replicas": (1, 2),
 }
 WEIGHTS = {
     "produce": 6,
-    "lead": 4,
-    "fork": 3,
+    "lead": 3,
+    "intrigue": 5,
     "slow": 2,
-    "cut": 2,
+    "cut": 1,
     "mute": 1,
     "heal": 3,
     "kill": 1,
@@ -50,14 +51,18 @@ REPLICAS = 3
 
 @attrs.define(eq=False, kw_only=True)
 class Contest:
-    """Draws the lines of one run; how it begins and ends is the other's, as is producing."""
+    """Draws the lines of one run; how it ends is the other's, as is producing."""
 
     chance: random.Random
     misfortune: Misfortune
+    _intrigues: Intrigues = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._intrigues = Intrigues(self.chance, self.misfortune)
 
     def lines(self) -> Iterator[str]:
         yield from self._beginning()
-        for _ in range(self.chance.randint(8, 40)):
+        for _ in range(self.chance.randint(8, 30)):
             yield from self._next()
             yield f"run {self.chance.choice(WAITS)}"
         yield from self.misfortune.ending()
@@ -80,13 +85,14 @@ class Contest:
         verbs = [verb for verb in WEIGHTS if victims[verb]]
         verb = self.chance.choices(verbs, [WEIGHTS[verb] for verb in verbs])[0]
         victim = self.chance.choice(victims[verb])
+        partition = self.chance.choice(self.misfortune.partitions)
         match verb:
             case "produce":
-                yield self._produce(victim)
+                yield self._intrigues.produce(partition)
             case "lead":
-                yield from self._lead(victim)
-            case "fork":
-                yield from self._fork(victim)
+                yield from self._intrigues.lead(partition)
+            case "intrigue":
+                yield from self._intrigues.lines(partition)
             case "slow":
                 yield f"slow {victim} network={self.chance.choice(DELAYS)}"
             case "cut" | "mute":
@@ -94,52 +100,31 @@ class Contest:
                 yield f"{verb} {victim} {other}"
             case "heal":
                 yield verb
-            case "start" | "poll":
-                yield f"{verb} {victim} &"
+            case "poll":
+                yield f"poll {partition} &"
+            case "start":
+                yield f"start {victim} &"
             case _:
                 yield f"{verb} {victim}"
 
     def _victims_of(self, verb: str) -> list[str]:
+        """Who may be in for it; one name where it is nobody in particular."""
         stage = self.misfortune.stage
         up = [name for name in self._brokers if stage.cluster.is_running(name)]
         match verb:
-            case "produce" | "lead" | "fork" | "poll":
-                return [str(partition) for partition in self.misfortune.partitions]
+            case "produce" | "lead" | "poll":
+                return ["t"]
+            case "intrigue":
+                return ["t"] if stage.cluster.is_running(CONTROLLER) else []
             case "start":
-                return [name for name in self._brokers if name not in up]
+                return [name for name in stage.cluster.names if not stage.cluster.is_running(name)]
             case "pause":
                 return [name for name in up if not stage.world.clock(name).paused]
             case "resume":
                 return [name for name in up if stage.world.clock(name).paused]
             case "heal":
-                return ["all"] if stage.world.network.is_cut else []
-            case "slow":
-                return stage.cluster.names
-            case "cut" | "mute":
+                return ["t"] if stage.world.network.is_cut else []
+            case "slow" | "cut" | "mute":
                 return stage.cluster.names
             case _:
                 return up
-
-    def _lead(self, partition: str) -> Iterator[str]:
-        order = ",".join(self.chance.sample(self._brokers, REPLICAS))
-        yield f"reassign {partition} {order}"
-        yield f"elect {partition} preferred"
-
-    def _fork(self, partition: str) -> Iterator[str]:
-        """Whoever leads writes what nobody fetches; then another one leads."""
-        stage = self.misfortune.stage
-        leader = stage.cluster.leader(partition_of(partition))
-        if leader not in self._brokers:
-            return
-        others = " ".join(each for each in self._brokers if each != leader)
-        yield f"cut {leader} {others}"
-        yield self._produce(partition)
-        yield f"run {self.chance.choice(WAITS)}"
-        yield from self._lead(partition)
-        yield self._produce(partition)
-        if self.chance.random() < 0.7:
-            yield "heal"
-
-    def _produce(self, partition: str) -> str:
-        acks = self.chance.choice(("all", "1"))
-        return self.misfortune.produce(partition, acks=acks)

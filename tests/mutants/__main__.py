@@ -8,9 +8,7 @@ as it is runs all seeds that were used. Exit code 1 where a mutant survives, or 
 as it is fails.
 """
 
-import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterable
@@ -20,7 +18,7 @@ import click
 import trio
 
 from tests.mutants.catalogue import MUTANTS
-from tests.mutants.hunt import UNMUTATED, Verdict
+from tests.mutants.hunt import UNMUTATED, Verdict, verdict_of
 
 CHUNK = 25  # seeds of the tree as it is, for one process
 
@@ -46,17 +44,6 @@ class Hunts:
         verdict = verdict_of(name, ended)
         self.verdicts.append(verdict)
         print(f"{_in_a_line(verdict, seeds)}  ({time.monotonic() - began:.0f} s)", flush=True)
-
-
-def verdict_of(name: str, ended: "subprocess.CompletedProcess[bytes]") -> Verdict:
-    """What the hunt has said, or which seed it did not come back from."""
-    lines = ended.stdout.decode().splitlines()
-    if ended.returncode == 0:
-        return Verdict(**json.loads(lines[-1]))
-    trouble = ended.stderr.decode()
-    if "Timeout" not in trouble or not lines:
-        raise RuntimeError(f"the hunt for {name!r} has failed:\n{trouble}")
-    return Verdict(name=name, seed=int(lines[-1]), rule="a run has an end")
 
 
 def _in_a_line(verdict: Verdict, seeds: range) -> str:

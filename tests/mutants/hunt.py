@@ -2,17 +2,23 @@
 
     python -m tests.mutants.hunt NAME --from 1 --seeds 200 --attempts 60
 
-On its last line of output it says, as JSON, which seed has failed, and by which rule. The name
-`none` is the tree as it is. A run that has no end counts as one that failed: the process ends
-with it, and the seeds that it has named tell which.
+Each line of output is what is known by then: a seed that is begun, or, as JSON, the verdict,
+first with the story as it was and then with a shorter one. The name `none` is the tree as it is.
+
+A run that has no end counts as one that failed. Its process ends with it, and the last seed
+that was begun tells which.
 """
 
 import argparse
-import faulthandler
 import json
+import os
+import signal
+import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 import attrs
 
@@ -20,8 +26,10 @@ from tests.mutants.catalogue import MUTANTS
 from tests.mutants.planting import is_planted, plant
 
 UNMUTATED = "none"
-PATIENCE_SECONDS = 300
-"""For one run, which takes a second; on a machine with other things to do, some."""
+PATIENCE_SECONDS = 60.0
+"""Of the processor's time, for one run; most take less than one."""
+ENDLESS = "a run has an end"
+GAVE_UP = 3  # how its process ends
 
 
 @attrs.frozen(kw_only=True)
@@ -38,7 +46,7 @@ class Verdict:
     """The lines of the shortest story that was found to break the same rule."""
 
 
-def hunt(name: str, seeds: range, *, attempts: int) -> Verdict:
+def hunt(name: str, seeds: range, *, attempts: int) -> Iterator[Verdict]:
     if name != UNMUTATED:
         plant(MUTANTS[name])
     from scenarios.shrinking import shrink
@@ -46,28 +54,43 @@ def hunt(name: str, seeds: range, *, attempts: int) -> Verdict:
 
     assert name == UNMUTATED or is_planted(MUTANTS[name]), "the swarm imports what is mutated"
     for seed in seeds:
-        with _an_end(seed):
+        print(seed, flush=True)
+        with _at_most(PATIENCE_SECONDS):
             run = run_seed(seed)
         if run.wrong:
-            faulthandler.dump_traceback_later(PATIENCE_SECONDS + 10 * attempts, exit=True)
-            shortest = shrink(run, attempts=attempts)
-            return Verdict(
-                name=name,
-                seed=seed,
-                rule=run.rule,
-                wrong=run.wrong,
-                lines=len(run.lines),
-                shortest=shortest.lines,
+            verdict = Verdict(
+                name=name, seed=seed, rule=run.rule, wrong=run.wrong, lines=len(run.lines)
             )
-    return Verdict(name=name, seed=None)
+            yield attrs.evolve(verdict, shortest=run.lines)
+            with _at_most(PATIENCE_SECONDS + attempts):
+                yield attrs.evolve(verdict, shortest=shrink(run, attempts=attempts).lines)
+            return
+    yield Verdict(name=name, seed=None)
 
 
 @contextmanager
-def _an_end(seed: int) -> Iterator[None]:
-    print(seed, flush=True)
-    faulthandler.dump_traceback_later(PATIENCE_SECONDS, exit=True)
+def _at_most(seconds: float) -> Iterator[None]:
+    """Of the processor's time; then this process ends, wherever it is."""
+
+    def give_up(_signal: int, frame: FrameType | None) -> None:
+        traceback.print_stack(frame)
+        sys.stderr.flush()
+        os._exit(GAVE_UP)
+
+    signal.signal(signal.SIGVTALRM, give_up)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     yield
-    faulthandler.cancel_dump_traceback_later()
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+def verdict_of(name: str, ended: "subprocess.CompletedProcess[bytes]") -> Verdict:
+    """What the hunt has said last, or which seed it did not come back from."""
+    lines = ended.stdout.decode().splitlines()
+    if lines and lines[-1].startswith("{"):
+        return Verdict(**json.loads(lines[-1]))
+    if ended.returncode != GAVE_UP or not lines:
+        raise RuntimeError(f"the hunt for {name!r} has failed:\n{ended.stderr.decode()}")
+    return Verdict(name=name, seed=int(lines[-1]), rule=ENDLESS, wrong=ENDLESS)
 
 
 def main(arguments: list[str]) -> int:
@@ -78,8 +101,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--attempts", type=int, default=60)
     asked = parser.parse_args(arguments)
     seeds = range(asked.first, asked.first + asked.seeds)
-    verdict = hunt(asked.name, seeds, attempts=asked.attempts)
-    print(json.dumps(attrs.asdict(verdict)))
+    for verdict in hunt(asked.name, seeds, attempts=asked.attempts):
+        print(json.dumps(attrs.asdict(verdict)), flush=True)
     return 0
 
 
