@@ -247,6 +247,7 @@ TOLD = [
         a_divergence_brings_a_high_watermark,
     ),
     ("S08", "a-fetch-that-diverges-is-no-progress", a_divergence_counts_as_progress),
+    ("S09", "two-logs-with-nothing-in-common", nobody_looks_at_epochs),
     (
         "S11",
         "an-answer-that-comes-too-late",
@@ -274,6 +275,7 @@ TOLD = [
     ("S23", "alone-nothing-is-committed", below_the_minimum_it_goes_on),
     ("S24", "nobody-waits-for-a-broker-that-is-shutting-down", whoever_is_caught_up_may_join),
     ("S27", "a-leader-that-was-stopped-wakes-up-deposed", nobody_looks_at_epochs),
+    ("S27", "a-leader-that-was-stopped-wakes-up-deposed", who_was_asked_to_leave_has_left),
     ("S28", "whoever-lives-in-another-epoch-is-refused", any_epoch_is_served),
     ("S29", "a-consumer-that-read-what-was-lost-afterwards", nobody_looks_at_epochs),
     ("S30", "who-joins-has-reached-the-present-reign", a_high_watermark_is_enough_to_join),

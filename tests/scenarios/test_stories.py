@@ -17,14 +17,20 @@ FIRST = "a-leader-killed-while-it-holds-an-unreplicated-record"
 
 
 @pytest.mark.parametrize("path", stories().values(), ids=lambda path: path.stem)
-def test_a_story_is_told_as_it_was_recorded_and_equal_seeds_are_equal_runs(path: Path) -> None:
+def test_a_story_is_told_as_it_was_recorded_whatever_the_seed(path: Path) -> None:
     script = read_story(path)
-    first, again, second = (tell(script, seed=seed) for seed in (1, 1, 2))
-    for telling in (first, second):
-        telling.check()
+    first, second = (tell(script, seed=seed) for seed in (1, 2))
+    first.check()
+    second.check()
+    assert first.trace_hash != second.trace_hash
+
+
+@pytest.mark.parametrize("path", list(stories().values())[::8], ids=lambda path: path.stem)
+def test_equal_seeds_are_equal_runs(path: Path) -> None:
+    script = read_story(path)
+    first, again = (tell(script, seed=3) for _ in range(2))
     assert first.trace.splitlines() == again.trace.splitlines()
     assert first.trace_hash == again.trace_hash
-    assert first.trace_hash != second.trace_hash
 
 
 @pytest.mark.parametrize("hash_seed", ["1", "2"])
