@@ -14,6 +14,7 @@ with one:
     offset_fetcher  list_offsets    where to begin, and whether a position still holds
     poll_loop                   one poll after the other
     interceptors                what a program hangs in
+    group/                      joining, committing, who reads what
     assembly  consumer          what programs see
 """
 
@@ -30,8 +31,10 @@ from replication.client.consumer.errors import (
     RecordDeserializationError,
     RetriableCommitFailedError,
 )
+from replication.client.consumer.group.listener import ConsumerRebalanceListener
 from replication.client.consumer.interceptors import ConsumerInterceptor
 from replication.client.consumer.records import (
+    ConsumerGroupMetadata,
     ConsumerRecord,
     ConsumerRecords,
     Deserializer,
@@ -43,7 +46,9 @@ __all__ = [
     "CommitFailedError",
     "Consumer",
     "ConsumerConfig",
+    "ConsumerGroupMetadata",
     "ConsumerInterceptor",
+    "ConsumerRebalanceListener",
     "ConsumerRecord",
     "ConsumerRecords",
     "CorruptRecordsError",

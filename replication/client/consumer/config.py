@@ -113,6 +113,13 @@ class ConsumerConfig(ClientConfig):
             known["enable.auto.commit"] = False
         return super()._read(known)
 
+    def named(self) -> Self:
+        """With a `client.id`, where it was given none: brokers tell members apart by it."""
+        if self.client_id:
+            return self
+        name = "consumer" if self.group_id is None else f"consumer-{self.group_id}"
+        return attrs.evolve(self, client_id=name)
+
     @property
     def reset_strategy(self) -> OffsetResetStrategy | None:
         return parse_strategy(self.auto_offset_reset)

@@ -29,12 +29,17 @@ import trio
 
 from replication.client.consumer.assembly import Assembly, Parts
 from replication.client.consumer.config import ConsumerConfig
+from replication.client.consumer.group.assembly import GroupAssembly
+from replication.client.consumer.group.commits import OnCommitted
+from replication.client.consumer.group.coordinator import ConsumerCoordinator
+from replication.client.consumer.group.listener import ConsumerRebalanceListener
 from replication.client.consumer.interceptors import ConsumerInterceptor, Interceptors
 from replication.client.consumer.offset_reset import EARLIEST, LATEST
 from replication.client.consumer.poll_loop import NoGroup, PollLoop
 from replication.client.consumer.position import FetchPosition, OffsetResetStrategy
 from replication.client.consumer.records import (
     AnyDeserializer,
+    ConsumerGroupMetadata,
     ConsumerRecord,
     ConsumerRecords,
     OffsetAndMetadata,
@@ -72,6 +77,8 @@ class Consumer:
     _stack: AsyncExitStack
     _parts: Parts | None
     _loop: PollLoop | None
+    _coordinator: ConsumerCoordinator | None
+    _listener: ConsumerRebalanceListener
     _opened: bool
     _reading: bool
     _since_yield: int
@@ -86,14 +93,15 @@ class Consumer:
         seams: Seams | None = None,
         **config: Any,
     ) -> None:
-        self.config = ConsumerConfig.of(bootstrap_servers=bootstrap_servers, **config)
+        self.config = ConsumerConfig.of(bootstrap_servers=bootstrap_servers, **config).named()
         self._subscriptions = SubscriptionState(
             self.config.reset_strategy, self.config.exclude_internal_topics
         )
         self._deserializers = key_deserializer, value_deserializer
         self._interceptors = Interceptors(interceptors)
         self._seams = production_seams() if seams is None else seams
-        self._parts = self._loop = None
+        self._parts = self._loop = self._coordinator = None
+        self._listener = ConsumerRebalanceListener()
         self._opened = self._reading = False
         self._since_yield = 0
         if topics:
@@ -120,19 +128,23 @@ class Consumer:
     ) -> None:
         try:
             timeout_ms = _CLOSE_TIMEOUT_MS if error is None else _FAREWELL_MS
-            await self._say_goodbye(timeout_ms=timeout_ms)
+            await self._say_goodbye(commits=error is None, timeout_ms=timeout_ms)
         finally:
-            self._parts = self._loop = None
+            self._parts = self._loop = self._coordinator = None
             self._interceptors.close()
             # What was raised in the block is its own, and none of the nursery's.
             await self._stack.__aexit__(None, None, None)
 
-    async def _say_goodbye(self, *, timeout_ms: float) -> None:
+    async def _say_goodbye(self, *, commits: bool, timeout_ms: float) -> None:
         """Bounded, and not cut short by a cancellation: others wait for our partitions."""
         parts, clock = self._open_parts, self._seams.clock
-        with trio.CancelScope(shield=True), clock.move_on_after(timeout_ms / 1000):
-            await parts.fetcher.close()
-        parts.network.close()
+        try:
+            with trio.CancelScope(shield=True), clock.move_on_after(timeout_ms / 1000):
+                if self._coordinator is not None:
+                    await self._coordinator.close(commits=commits, timeout_ms=timeout_ms)
+                await parts.fetcher.close()
+        finally:
+            parts.network.close()
 
     def _assemble(self, nursery: trio.Nursery) -> None:
         key_deserializer, value_deserializer = self._deserializers
@@ -146,6 +158,18 @@ class Consumer:
             value_deserializer=value_deserializer,
         ).parts()
         self._parts = parts
+        if self.config.group_id is not None:
+            self._coordinator = GroupAssembly(
+                config=self.config,
+                group_id=self.config.group_id,
+                parts=parts,
+                subscriptions=self._subscriptions,
+                clock=self._seams.clock,
+                nursery=nursery,
+                wake=self._wake,
+                on_committed=self._interceptors.on_commit,
+            ).coordinator()
+            self._coordinator.listener = self._listener
         self._loop = PollLoop(
             config=self.config,
             subscriptions=self._subscriptions,
@@ -153,7 +177,7 @@ class Consumer:
             fetcher=parts.fetcher,
             offset_fetcher=parts.offset_fetcher,
             collector=parts.collector,
-            coordinator=NoGroup(),
+            coordinator=self._coordinator or NoGroup(),
             clock=self._seams.clock,
         )
         nursery.start_soon(parts.metadata.run)
@@ -171,9 +195,16 @@ class Consumer:
     # -- what is read
 
     def subscribe(
-        self, topics: Iterable[str] = (), *, pattern: str | re.Pattern[str] | None = None
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Read these topics, or all whose whole name matches `pattern`, as a member of the group."""
+        """Read these topics, or all whose whole name matches `pattern`, as a member of the group.
+
+        The next polls join it; `listener` is told what comes and goes.
+        """
         if isinstance(topics, str):
             raise TypeError(f"topics are a list: subscribe([{topics!r}])")
         if self.config.group_id is None:
@@ -182,6 +213,9 @@ class Consumer:
             self._subscriptions.subscribe_pattern(re.compile(pattern))
         else:
             self._subscriptions.subscribe(topics)
+        self._listener = listener or ConsumerRebalanceListener()
+        if self._coordinator is not None:
+            self._coordinator.listener = self._listener
         self._new_subscription()
 
     def assign(self, partitions: Collection[AnyPartition]) -> None:
@@ -189,8 +223,11 @@ class Consumer:
         if self._subscriptions.assign_from_user(as_partitions(partitions)):
             self._new_subscription()
 
-    def unsubscribe(self) -> None:
-        """Read nothing."""
+    async def unsubscribe(self) -> None:
+        """Read nothing, and leave the group; what was handed over is not committed by this."""
+        await trio.lowlevel.checkpoint()
+        if self._coordinator is not None and self._subscriptions.uses_group:
+            await self._coordinator.leave("it has unsubscribed")
         self._subscriptions.unsubscribe()
         self._new_subscription()
 
@@ -329,6 +366,68 @@ class Consumer:
     def paused(self) -> set[TopicPartition]:
         return self._subscriptions.paused
 
+    # -- the group
+
+    async def commit(
+        self,
+        offsets: Mapping[AnyPartition, Offset | OffsetAndMetadata] | None = None,
+        *,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Commit `offsets`, or everything that was handed over.
+
+        CommitFailedError where the group has gone on without us, RebalanceInProgressError
+        where a poll has to join first, KafkaTimeoutError where nobody answered in time.
+        """
+        coordinator = self._open_coordinator
+        wanted = coordinator.consumed() if offsets is None else _offsets(offsets)
+        await coordinator.commits.commit(wanted, timeout_ms=self._timeout(timeout_ms))
+
+    def commit_soon(
+        self,
+        offsets: Mapping[AnyPartition, Offset | OffsetAndMetadata] | None = None,
+        callback: OnCommitted = lambda _offsets, _error: None,
+    ) -> None:
+        """The same beside the program, once (commitAsync); `callback` is told what came of it."""
+        coordinator = self._open_coordinator
+        wanted = coordinator.consumed() if offsets is None else _offsets(offsets)
+        coordinator.commits.commit_soon(wanted, callback)
+
+    async def committed(
+        self, partition: AnyPartition, *, timeout_ms: float | None = None
+    ) -> OffsetAndMetadata | None:
+        """What the group has committed of it; None where nothing is."""
+        tp, coordinator = TopicPartition(*partition), self._open_coordinator
+        timeout_ms = self._timeout(timeout_ms)
+        with self._seams.clock.move_on_after(timeout_ms / 1000):
+            return (await coordinator.commits.committed([tp]))[tp]
+        raise KafkaTimeoutError(
+            f"what is committed of {tp} was not told within {timeout_ms:.0f} ms"
+        )
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Who we are in the group, for a producer's transaction."""
+        member = self._open_coordinator.membership
+        return ConsumerGroupMetadata(
+            group_id=member.group_id,
+            generation_id=member.generation_id,
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+        )
+
+    def enforce_rebalance(self, reason: str = "the program wants it") -> None:
+        """Join again at the next poll."""
+        self._open_coordinator.membership.request_rejoin(reason)
+        self._wake()
+
+    @property
+    def _open_coordinator(self) -> ConsumerCoordinator:
+        if self.config.group_id is None:
+            raise IllegalStateError("this needs a group.id")
+        if self._coordinator is None:
+            raise IllegalStateError("a consumer is used inside `async with`")
+        return self._coordinator
+
     # -- offsets of the log
 
     async def beginning_offsets(
@@ -416,3 +515,12 @@ class Consumer:
         if self._loop is None:
             raise IllegalStateError("a consumer is used inside `async with`")
         return self._loop
+
+
+def _offsets(
+    given: Mapping[AnyPartition, Offset | OffsetAndMetadata],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {
+        TopicPartition(*tp): OffsetAndMetadata(each) if isinstance(each, int) else each
+        for tp, each in given.items()
+    }

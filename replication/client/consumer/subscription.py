@@ -94,6 +94,18 @@ class SubscriptionState:
         assert self.uses_group, "only a group gives partitions"
         self._take(dict.fromkeys(partitions))
 
+    def assign_from_group(self, partitions: Iterable[TopicPartition]) -> None:
+        """The same; what is new waits until the program has been told (`enable`)."""
+        before = self._assigned
+        self.assign_from_subscribed(partitions)
+        for tp, state in self._assigned.items():
+            state.pending_on_assigned |= tp not in before
+
+    def enable(self, partitions: Iterable[TopicPartition]) -> None:
+        for tp in partitions:
+            if (state := self._assigned.get(tp)) is not None:
+                state.pending_on_assigned = False
+
     def fits_subscription(self, partitions: Iterable[TopicPartition]) -> bool:
         """Whether we asked for what we are given (checkAssignmentMatchedSubscription)."""
         if self.type is SubscriptionType.AUTO_PATTERN:
@@ -223,11 +235,7 @@ class SubscriptionState:
         return self._in(FetchState.INITIALIZING)
 
     def _in(self, wanted: FetchState) -> list[TopicPartition]:
-        return [
-            tp
-            for tp, state in self._assigned.items()
-            if state.state is wanted and not state.pending_on_assigned
-        ]
+        return [tp for tp, state in self._assigned.items() if state.state is wanted]
 
     def consumed(self) -> dict[TopicPartition, FetchPosition]:
         """What a commit of everything would commit."""

@@ -1,6 +1,6 @@
 """What a client believes of its cluster: leader epochs only move forward."""
 
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from replication.client.cluster_view import ClusterView
 from replication.client.nodes import Node
@@ -100,6 +100,7 @@ def test_topics_that_nobody_wants_any_more_are_forgotten() -> None:
     assert view.last_seen_epoch(TP) is None
 
 
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 6), st.booleans()), max_size=20))
 def test_the_epoch_of_one_topic_never_moves_back(steps: list[tuple[int, bool]]) -> None:
     view = ClusterView()

@@ -1,0 +1,127 @@
+"""Who of a group reads which partitions: pure functions, run by the group's leader.
+
+    range        t: C1 0 1 2 | C2 3 4      each topic by itself, in runs; the first get the rest
+    roundrobin   C1 t0 t2 u1 | C2 t1 u0    all partitions in a row, dealt out one by one
+    sticky       as even as can be, and of what each has it keeps as much as can be
+    cooperative-sticky   the same; what changes hands is given up first, and handed on in
+                         the rebalance after (KIP-429)
+
+Rule 1: each partition of a topic that somebody subscribes to has exactly one owner, and one
+that subscribes to the topic.
+
+Rule 2: the same group and the same cluster give the same answer, whoever is asked: members
+are taken in the order of their instance ids, or else of their member ids.
+
+(Kafka: RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor.)
+"""
+
+import enum
+from collections.abc import Callable, Mapping
+from itertools import cycle
+from typing import TypeAlias
+
+import attrs
+
+from replication.client.consumer.group.sticky import assign_sticky, without_transfers
+from replication.wire.consumer_protocol import NO_GENERATION
+from storage.types import TopicPartition
+
+
+class RebalanceProtocol(enum.Enum):
+    """Whether a member gives everything back before it joins again, or goes on reading."""
+
+    EAGER = "eager"
+    COOPERATIVE = "cooperative"
+
+
+@attrs.frozen(kw_only=True)
+class GroupMember:
+    """What one member wants, and what it has."""
+
+    topics: frozenset[str]
+    owned: tuple[TopicPartition, ...] = ()
+    generation: int = NO_GENERATION
+    """In which it came to have it; of two who claim the same, the younger has it."""
+    group_instance_id: str | None = None
+
+
+Members: TypeAlias = Mapping[str, GroupMember]
+PartitionCounts: TypeAlias = Mapping[str, int]
+Assigned: TypeAlias = dict[str, list[TopicPartition]]
+Assign: TypeAlias = Callable[[PartitionCounts, Members], Assigned]
+
+
+def in_order(members: Members) -> list[str]:
+    """Static members first, by their own names."""
+
+    def rank(member_id: str) -> tuple[bool, str]:
+        instance = members[member_id].group_instance_id
+        return (instance is None, member_id if instance is None else instance)
+
+    return sorted(members, key=rank)
+
+
+def assign_range(counts: PartitionCounts, members: Members) -> Assigned:
+    assigned: Assigned = {member: [] for member in members}
+    for topic, count in counts.items():
+        readers = [each for each in in_order(members) if topic in members[each].topics]
+        if not readers:
+            continue
+        share, rest = divmod(count, len(readers))
+        first = 0
+        for place, member in enumerate(readers):
+            end = first + share + (place < rest)
+            assigned[member] += [TopicPartition(topic, each) for each in range(first, end)]
+            first = end
+    return assigned
+
+
+def assign_round_robin(counts: PartitionCounts, members: Members) -> Assigned:
+    assigned: Assigned = {member: [] for member in members}
+    wanted = {topic for member in members.values() for topic in member.topics}
+    turns = cycle(in_order(members))
+    for topic in sorted(wanted & counts.keys()):
+        for partition in range(counts[topic]):
+            member = next(each for each in turns if topic in members[each].topics)
+            assigned[member].append(TopicPartition(topic, partition))
+    return assigned
+
+
+def assign_eager_sticky(counts: PartitionCounts, members: Members) -> Assigned:
+    return assign_sticky(
+        counts,
+        {each: members[each].topics for each in in_order(members)},
+        {each: (member.owned, member.generation) for each, member in members.items()},
+    )
+
+
+def assign_cooperative_sticky(counts: PartitionCounts, members: Members) -> Assigned:
+    owned = {each: (member.owned, member.generation) for each, member in members.items()}
+    return without_transfers(assign_eager_sticky(counts, members), owned)
+
+
+@attrs.frozen
+class Assignor:
+    """One strategy, under the name by which a group agrees on it."""
+
+    name: str
+    assign: Assign
+    protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
+
+
+_BOTH = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
+ASSIGNORS: Mapping[str, Assignor] = {
+    each.name: each
+    for each in (
+        Assignor("range", assign_range),
+        Assignor("roundrobin", assign_round_robin),
+        Assignor("sticky", assign_eager_sticky),
+        Assignor("cooperative-sticky", assign_cooperative_sticky, _BOTH),
+    )
+}
+
+
+def protocol_of(assignors: tuple[Assignor, ...]) -> RebalanceProtocol:
+    """The one that all of them can: cooperative only where none is left behind."""
+    can = all(RebalanceProtocol.COOPERATIVE in each.protocols for each in assignors)
+    return RebalanceProtocol.COOPERATIVE if can else RebalanceProtocol.EAGER

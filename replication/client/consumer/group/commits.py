@@ -1,0 +1,281 @@
+"""How far a group has read: OffsetCommit and OffsetFetch.
+
+Rule 1: commits go out one after the other, in the order in which they were asked for. A
+later one never gives way to an older.
+
+Rule 2: who commits for a group it has joined says in which generation. While the group is
+being rearranged nobody may: join first (RebalanceInProgressError).
+
+Rule 3: `commit` tries until it is done or cannot be; `commit_soon` tries once.
+
+(Kafka: ConsumerCoordinator's commits.)
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+import attrs
+import trio
+
+from replication.client.consumer.errors import (
+    CommitFailedError,
+    RebalanceInProgressError,
+    RetriableCommitFailedError,
+)
+from replication.client.consumer.group.discovery import CoordinatorFinder
+from replication.client.consumer.group.membership import (
+    COMMIT,
+    Membership,
+    MemberState,
+    Verdict,
+    commit_error_of,
+    error_of,
+    judge,
+)
+from replication.client.consumer.records import OffsetAndMetadata
+from replication.client.errors import (
+    NO_ANSWER,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+)
+from replication.client.requests import ask
+from replication.errors import ErrorCode, KafkaError
+from replication.net.seams import NodeClock
+from replication.wire.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopic,
+)
+from replication.wire.offset_fetch import (
+    OffsetFetchGroup,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseTopic,
+    OffsetFetchTopic,
+)
+from storage.types import TopicPartition
+
+Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
+OnCommitted: TypeAlias = Callable[[Offsets, KafkaError | None], None]
+_AGAIN = (Verdict.RETRY, Verdict.REDISCOVER)
+
+
+@attrs.define(eq=False)
+class _Commit:
+    """One that waits for its turn, or has it."""
+
+    offsets: Offsets
+    persists: bool = attrs.field(kw_only=True)
+    then: OnCommitted | None = None
+    error: KafkaError | None = None
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    done: trio.Event = attrs.field(factory=trio.Event)
+
+
+@attrs.define(eq=False, kw_only=True)
+class Commits:
+    """Of one member, or of a consumer that only has the group's name."""
+
+    membership: Membership
+    uses_group: Callable[[], bool]
+    """Whether partitions come from the group; assigned by hand, no generation is said."""
+    finder: CoordinatorFinder
+    clock: NodeClock
+    nursery: trio.Nursery
+    on_committed: Callable[[Offsets], None]
+    on_change: Callable[[], None]
+    _queue: deque["_Commit"] = attrs.field(init=False, factory=deque)
+
+    # -- committing
+
+    async def commit(self, offsets: Offsets, *, timeout_ms: float) -> None:
+        """Until it is done; KafkaTimeoutError, or what no retry would mend.
+
+        Cancelled, it is not tried again; whether it was done is not known.
+        """
+        job = self._enqueue(_Commit(offsets, persists=True))
+        try:
+            with self.clock.move_on_after(timeout_ms / 1000):
+                await job.done.wait()
+        finally:
+            job.scope.cancel()
+        if not job.done.is_set():
+            raise KafkaTimeoutError(f"not committed within {timeout_ms:.0f} ms") from job.error
+        if job.error is not None:
+            raise job.error
+
+    def commit_soon(self, offsets: Offsets, then: OnCommitted) -> None:
+        """Once, beside the program; `then` is told what became of it."""
+        self._enqueue(_Commit(offsets, persists=False, then=then))
+
+    def _enqueue(self, job: "_Commit") -> "_Commit":
+        self._queue.append(job)
+        if len(self._queue) == 1:
+            self.nursery.start_soon(self._work)
+        return job
+
+    async def _work(self) -> None:
+        """Rule 1: one at a time, in order."""
+        while self._queue:
+            job = self._queue[0]
+            with job.scope:
+                await self._attempt(job)
+                job.done.set()
+            self._queue.popleft()
+            if job.done.is_set() and job.then is not None:
+                job.then(job.offsets, job.error)
+            self.on_change()
+
+    async def _attempt(self, job: "_Commit") -> None:
+        failures = 0
+        while True:
+            job.error = None
+            try:
+                await self._once(job.offsets)
+            except NO_ANSWER as lost:
+                job.error = RetriableCommitFailedError(ErrorCode.NETWORK_EXCEPTION, str(lost))
+            except KafkaError as error:
+                job.error = error
+            if not job.persists or not isinstance(job.error, RetriableCommitFailedError):
+                return
+            failures += 1
+            await self.finder.pause(failures)
+
+    async def _once(self, offsets: Offsets) -> None:
+        await trio.lowlevel.checkpoint()
+        if not offsets:
+            return
+        request = self._request(offsets)
+        response = await self.finder.call(ask(request))
+        self._check(request, response)
+        self.on_committed(offsets)
+
+    def _request(self, offsets: Offsets) -> OffsetCommitRequest:
+        member = self.membership
+        topics: dict[str, OffsetCommitTopic] = {}
+        for (topic, partition), each in offsets.items():
+            group = topics.setdefault(topic, OffsetCommitTopic(name=topic, partitions=[]))
+            group.partitions.append(
+                OffsetCommitPartition(
+                    partition_index=partition,
+                    committed_offset=each.offset,
+                    committed_leader_epoch=each.leader_epoch,
+                    committed_metadata=each.metadata,
+                )
+            )
+        request = OffsetCommitRequest(group_id=member.group_id, topics=list(topics.values()))
+        if self.uses_group():
+            if member.state is not MemberState.STABLE:
+                raise self._not_in_group()
+            request.generation_id_or_member_epoch = member.generation_id
+            request.member_id = member.member_id
+            request.group_instance_id = member.group_instance_id
+        return request
+
+    def _not_in_group(self) -> KafkaError:
+        if self.membership.is_lost:
+            return CommitFailedError()
+        return RebalanceInProgressError("the group is being rearranged: poll, and commit after")
+
+    def _check(self, request: OffsetCommitRequest, response: OffsetCommitResponse) -> None:
+        unauthorized = set()
+        for topic in response.topics:
+            for each in topic.partitions:
+                error = ErrorCode.of(each.error_code)
+                if error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    unauthorized.add(topic.name)
+                elif error is not ErrorCode.NONE:
+                    self._act_upon(error, request)
+                    raise commit_error_of(error, self.membership.group_id)
+        if unauthorized:
+            raise TopicAuthorizationFailedError(unauthorized)
+
+    def _act_upon(self, error: ErrorCode, request: OffsetCommitRequest) -> None:
+        member = self.membership
+        sent = (request.generation_id_or_member_epoch, request.member_id)
+        is_current = sent == (member.generation_id, member.member_id) and self.uses_group()
+        match judge(COMMIT, error):
+            case Verdict.REDISCOVER:
+                self.finder.forget()
+            case Verdict.REJOIN if is_current:
+                member.request_rejoin(f"a commit was told {error.name}")
+            case Verdict.RESET if is_current:
+                keep = error is ErrorCode.ILLEGAL_GENERATION
+                member.reset(f"a commit was told {error.name}", keep_member_id=keep)
+            case _:
+                pass
+
+    # -- what is committed
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """However long it takes; None where nothing is. KafkaError where no retry would help."""
+        wanted = list(partitions)
+        failures = 0
+        while True:
+            found = await self._fetch_once(wanted)
+            if found is not None:
+                return found
+            failures += 1
+            await self.finder.pause(failures)
+
+    async def _fetch_once(
+        self, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None] | None:
+        group_id = self.membership.group_id
+        topics: dict[str, OffsetFetchTopic] = {}
+        for topic, partition in partitions:
+            group = topics.setdefault(topic, OffsetFetchTopic(name=topic, partition_indexes=[]))
+            group.partition_indexes.append(partition)
+        asked = list(topics.values())
+        request = OffsetFetchRequest(
+            group_id=group_id,
+            topics=asked,
+            groups=[OffsetFetchGroup(group_id=group_id, topics=asked)],
+            require_stable=True,
+        )
+        try:
+            response: OffsetFetchResponse = await self.finder.call(ask(request))
+        except NO_ANSWER:
+            return None
+        answered, error = response.topics, ErrorCode.of(response.error_code)
+        if response.groups:
+            answered = response.groups[0].topics
+            error = ErrorCode.of(response.groups[0].error_code)
+        if error is not ErrorCode.NONE:
+            self._raise_unless_retriable(error)
+            return None
+        return self._read(partitions, answered)
+
+    def _raise_unless_retriable(self, error: ErrorCode) -> None:
+        verdict = judge(COMMIT, error)
+        if verdict is Verdict.REDISCOVER:
+            self.finder.forget()
+        if verdict not in _AGAIN and not error.retriable:
+            raise error_of(error, self.membership.group_id)
+
+    def _read(
+        self, partitions: list[TopicPartition], topics: list[OffsetFetchResponseTopic]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None] | None:
+        found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(partitions)
+        unauthorized = set()
+        for topic in topics:
+            for each in topic.partitions:
+                error = ErrorCode.of(each.error_code)
+                tp = TopicPartition(topic.name, each.partition_index)
+                if error is ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                    return None  # a transaction that may yet move it (KIP-447)
+                if error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    unauthorized.add(topic.name)
+                elif error is not ErrorCode.NONE:
+                    raise KafkaError(error, f"what is committed of {tp}")
+                elif each.committed_offset >= 0 and tp in found:
+                    found[tp] = OffsetAndMetadata(
+                        each.committed_offset, each.metadata or "", each.committed_leader_epoch
+                    )
+        if unauthorized:
+            raise TopicAuthorizationFailedError(unauthorized)
+        return found

@@ -1,0 +1,142 @@
+"""Says that a member lives, beside whatever its program does.
+
+    every heartbeat.interval.ms            Heartbeat, while joined
+    no answer for session.timeout.ms       the coordinator is away: another is looked for
+    no poll for max.poll.interval.ms       the program is stuck: leave, so that others go on.
+                                           A static member falls silent instead (KIP-345)
+
+(Kafka: HeartbeatThread, Heartbeat.)
+"""
+
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from replication.client.consumer.config import ConsumerConfig
+from replication.client.consumer.group.discovery import CoordinatorFinder
+from replication.client.consumer.group.membership import (
+    HEARTBEAT,
+    Membership,
+    MemberState,
+    Verdict,
+    error_of,
+    judge,
+)
+from replication.client.errors import NO_ANSWER
+from replication.client.requests import ask
+from replication.errors import ErrorCode, KafkaError
+from replication.net.seams import NodeClock
+from replication.wire.heartbeat import HeartbeatRequest, HeartbeatResponse
+from replication.wire.leave_group import LeaveGroupRequest, LeavingMember
+
+_LEAVE_ATTEMPTS = 3
+
+
+@attrs.define(eq=False, kw_only=True)
+class Heartbeats:
+    """Of one member; `run` is its task, `wake` is called when it has joined."""
+
+    config: ConsumerConfig
+    membership: Membership
+    finder: CoordinatorFinder
+    clock: NodeClock
+    on_change: Callable[[], None]
+    on_error: Callable[[KafkaError], None]
+    last_poll: float = attrs.field(init=False, default=0.0)
+    last_answer: float = attrs.field(init=False, default=0.0)
+    _joined: trio.Event = attrs.field(init=False, factory=trio.Event)
+
+    def polled(self) -> None:
+        self.last_poll = self.clock.now()
+
+    def wake(self) -> None:
+        self.last_answer = self.clock.now()
+        self._joined.set()
+
+    @property
+    def poll_is_overdue(self) -> bool:
+        return self.clock.now() - self.last_poll > self.config.max_poll_interval_ms / 1000
+
+    async def run(self) -> None:
+        while True:
+            if not self.membership.has_joined:
+                self._joined = trio.Event()
+                await self._joined.wait()
+            await self.clock.sleep(self.config.heartbeat_interval_ms / 1000)
+            if not self.membership.has_joined:
+                continue
+            if self.poll_is_overdue:
+                if self.membership.is_dynamic:
+                    await self.leave("the program has not polled for max.poll.interval.ms")
+            else:
+                await self._beat()
+
+    async def _beat(self) -> None:
+        member = self.membership
+        sent = (member.generation_id, member.member_id)
+        request = HeartbeatRequest(
+            group_id=member.group_id,
+            generation_id=member.generation_id,
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+        )
+        try:
+            response: HeartbeatResponse = await self.finder.call(ask(request))
+        except NO_ANSWER:
+            if self.clock.now() - self.last_answer > self.config.session_timeout_ms / 1000:
+                self.finder.forget()
+        except KafkaError as error:
+            self.on_error(error)
+        else:
+            self.last_answer = self.clock.now()
+            if sent == (member.generation_id, member.member_id) and member.has_joined:
+                self._heard(ErrorCode.of(response.error_code))
+
+    def _heard(self, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            return
+        member, reason = self.membership, f"a heartbeat was told {error.name}"
+        match judge(HEARTBEAT, error):
+            case Verdict.REDISCOVER:
+                self.finder.forget()
+            case Verdict.REJOIN if error is ErrorCode.REBALANCE_IN_PROGRESS:
+                if member.state is MemberState.STABLE:
+                    member.request_rejoin(reason)
+            case Verdict.REJOIN:
+                member.reset(reason, keep_member_id=True)
+            case Verdict.RESET:
+                member.reset(reason)
+            case Verdict.FENCED:
+                member.reset(reason)
+                self.on_error(error_of(error, member.group_id))
+            case Verdict.FATAL:
+                self.on_error(error_of(error, member.group_id))
+            case Verdict.RETRY:
+                pass
+        self.on_change()
+
+    async def leave(self, reason: str) -> None:
+        """Others may go on at once; best effort, for a silent member is dropped anyway."""
+        member = self.membership
+        leaving = LeavingMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            reason=reason[:255],
+        )
+        request = LeaveGroupRequest(
+            group_id=member.group_id, member_id=member.member_id, members=[leaving]
+        )
+        member.reset(reason)
+        self.on_change()
+        for failures in range(_LEAVE_ATTEMPTS):
+            if not leaving.member_id or self.finder.known is None:
+                return
+            try:
+                await self.finder.call(ask(request))
+            except NO_ANSWER:
+                await self.finder.pause(failures + 1)
+            except KafkaError:
+                return
+            else:
+                return

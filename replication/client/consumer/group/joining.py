@@ -1,0 +1,290 @@
+"""One attempt to join the group's next generation: JoinGroup, who gets what, SyncGroup.
+
+    JoinGroup ──> follower ───────────────────────────────> SyncGroup ──> our part
+              └─> leader: decode, assign, say who gets what ─┘
+
+Rule 1: an attempt ends in the group or out of it, never in between. Out of it,
+`membership.rejoin_needed` says that there will be another, after a back-off where the
+group did not tell us to come at once.
+
+Rule 2: the leader assigns by what its metadata knows now; topics it has never heard of are
+asked for first, for themselves, for all members.
+
+(Kafka: AbstractCoordinator, its JoinGroup and SyncGroup handlers; ConsumerCoordinator.)
+"""
+
+import contextlib
+import struct
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from replication.client.consumer.config import ConsumerConfig
+from replication.client.consumer.group.assignors import ASSIGNORS, GroupMember
+from replication.client.consumer.group.discovery import CoordinatorFinder
+from replication.client.consumer.group.membership import (
+    JOIN,
+    SYNC,
+    Membership,
+    Verdict,
+    error_of,
+    judge,
+)
+from replication.client.consumer.subscription import SubscriptionState
+from replication.client.errors import NO_ANSWER, KafkaTimeoutError
+from replication.client.metadata import Metadata
+from replication.client.requests import ask
+from replication.errors import ErrorCode, ProtocolError
+from replication.wire.consumer_protocol import (
+    PROTOCOL_TYPE,
+    Assignment,
+    StickyUserData,
+    Subscription,
+    by_topic,
+    decode_assignment,
+    decode_sticky,
+    decode_subscription,
+    encode_assignment,
+    encode_sticky,
+    encode_subscription,
+    partitions_of,
+)
+from replication.wire.join_group import JoinGroupProtocol, JoinGroupRequest, JoinGroupResponse
+from replication.wire.sync_group import SyncGroupAssignment, SyncGroupRequest, SyncGroupResponse
+from storage.types import TopicPartition
+
+# A broker answers a JoinGroup when all have come, or the rebalance time is up.
+_JOIN_LEEWAY_MS = 5_000
+_GENERATION = struct.Struct(">i")
+
+
+@attrs.frozen(kw_only=True)
+class Joined:
+    """What an attempt that came through has brought."""
+
+    partitions: tuple[TopicPartition, ...]
+    protocol_name: str
+    topics_subscribed: frozenset[str]
+    """As they were when we joined; another set now means joining again."""
+    counts: Mapping[str, int] | None
+    """As the leader knew them when it assigned; None for a follower."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class Joining:
+    """Attempts of one member."""
+
+    config: ConsumerConfig
+    membership: Membership
+    subscriptions: SubscriptionState
+    metadata: Metadata
+    finder: CoordinatorFinder
+    last_joined: Callable[[], tuple[TopicPartition, ...]]
+    """What the last assignment was, for the eager sticky assignor."""
+
+    async def attempt(self) -> Joined | None:
+        """None where it did not come through; KafkaError where no attempt would."""
+        member = self.membership
+        topics = self.subscriptions.topics
+        request = self._join_request(topics)
+        await self.finder.find()
+        member.preparing()
+        try:
+            response: JoinGroupResponse = await self.finder.call(
+                ask(request),
+                timeout_ms=max(
+                    self.config.request_timeout_ms,
+                    self.config.max_poll_interval_ms + _JOIN_LEEWAY_MS,
+                ),
+            )
+        except NO_ANSWER as error:
+            member.failed(f"no answer to a join: {error}")
+            return None
+        if response.error_code != ErrorCode.NONE:
+            self._not_joined(ErrorCode.of(response.error_code), response.member_id)
+            return None
+        member.joined(
+            generation_id=response.generation_id,
+            member_id=response.member_id,
+            protocol_name=response.protocol_name or "",
+        )
+        return await self._sync(response, topics)
+
+    # -- joining
+
+    def _join_request(self, topics: frozenset[str]) -> JoinGroupRequest:
+        member = self.membership
+        return JoinGroupRequest(
+            group_id=member.group_id,
+            session_timeout_ms=self.config.session_timeout_ms,
+            rebalance_timeout_ms=self.config.max_poll_interval_ms,
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[
+                JoinGroupProtocol(name=name, metadata=self._subscription(name, topics))
+                for name in self.config.partition_assignment_strategy
+            ],
+            reason=member.rejoin_reason[:255],
+        )
+
+    def _subscription(self, strategy: str, topics: frozenset[str]) -> bytes:
+        owned = self.subscriptions.assigned
+        user_data = None
+        if strategy == "sticky":
+            # Eager members have given everything back by now, and say what they had in here.
+            had = StickyUserData(
+                previous_assignment=by_topic(self.last_joined()),
+                generation=self.membership.generation_id,
+            )
+            user_data = encode_sticky(had)
+        elif strategy == "cooperative-sticky":
+            # For members that read no subscription newer than version 1.
+            user_data = _GENERATION.pack(self.membership.generation_id)
+        return encode_subscription(
+            Subscription(
+                topics=sorted(topics),
+                user_data=user_data,
+                owned_partitions=by_topic(sorted(owned)),
+                generation_id=self.membership.generation_id,
+                rack_id=self.config.client_rack or None,
+            )
+        )
+
+    def _not_joined(self, error: ErrorCode, given_id: str) -> None:
+        member, reason = self.membership, f"a join was told {error.name}"
+        if error is ErrorCode.MEMBER_ID_REQUIRED:
+            member.given_id(given_id)
+            return
+        member.failed(reason)
+        match judge(JOIN, error):
+            case Verdict.REDISCOVER:
+                self.finder.forget()
+            case Verdict.RESET:
+                member.reset(reason, keep_member_id=error is ErrorCode.ILLEGAL_GENERATION)
+            case Verdict.FENCED:
+                member.reset(reason)
+                raise error_of(error, member.group_id)
+            case Verdict.FATAL:
+                raise error_of(error, member.group_id)
+            case Verdict.RETRY | Verdict.REJOIN:
+                pass
+
+    # -- handing out
+
+    async def _sync(self, joined: JoinGroupResponse, topics: frozenset[str]) -> Joined | None:
+        member = self.membership
+        counts: Mapping[str, int] | None = None
+        assignments: list[SyncGroupAssignment] = []
+        if joined.leader == joined.member_id:
+            counts, assignments = await self._lead(joined)
+        request = SyncGroupRequest(
+            group_id=member.group_id,
+            generation_id=member.generation_id,
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=member.protocol_name,
+            assignments=assignments,
+        )
+        try:
+            response: SyncGroupResponse = await self.finder.call(ask(request))
+        except NO_ANSWER as error:
+            member.failed(f"no answer to a sync: {error}")
+            return None
+        if response.error_code != ErrorCode.NONE:
+            self._not_synced(ErrorCode.of(response.error_code))
+            return None
+        return self._synced(response, topics, counts)
+
+    def _synced(
+        self,
+        response: SyncGroupResponse,
+        topics: frozenset[str],
+        counts: Mapping[str, int] | None,
+    ) -> Joined | None:
+        try:
+            told = decode_assignment(response.assignment) if response.assignment else Assignment()
+        except ProtocolError as error:
+            self.membership.failed(f"an assignment that is none: {error}")
+            return None
+        self.membership.synced()
+        return Joined(
+            partitions=tuple(partitions_of(told.assigned_partitions)),
+            protocol_name=self.membership.protocol_name,
+            topics_subscribed=topics,
+            counts=counts,
+        )
+
+    def _not_synced(self, error: ErrorCode) -> None:
+        member, reason = self.membership, f"a sync was told {error.name}"
+        member.failed(reason)
+        match judge(SYNC, error):
+            case Verdict.REDISCOVER:
+                self.finder.forget()
+            case Verdict.RESET:
+                member.reset(reason)
+            case Verdict.REJOIN if error is ErrorCode.ILLEGAL_GENERATION:
+                member.reset(reason, keep_member_id=True)
+            case Verdict.FENCED:
+                member.reset(reason)
+                raise error_of(error, member.group_id)
+            case Verdict.FATAL:
+                raise error_of(error, member.group_id)
+            case Verdict.REJOIN | Verdict.RETRY:
+                pass
+
+    async def _lead(
+        self, joined: JoinGroupResponse
+    ) -> tuple[Mapping[str, int], list[SyncGroupAssignment]]:
+        """What each is to read, and how many partitions there were of what anybody reads."""
+        members = {
+            each.member_id: _member(each.metadata, each.group_instance_id, joined.protocol_name)
+            for each in joined.members
+        }
+        wanted = frozenset(topic for member in members.values() for topic in member.topics)
+        self.subscriptions.group_subscribe(wanted | self.subscriptions.topics)
+        if any(self.metadata.view.partitions_of(topic) is None for topic in wanted):
+            # In time or not, what is known will do; when more is, all join again.
+            with contextlib.suppress(KafkaTimeoutError):
+                await self.metadata.update(timeout_ms=self.config.request_timeout_ms)
+        counts = self.counts()
+        if joined.skip_assignment:
+            return counts, []
+        known = {topic: count for topic, count in counts.items() if topic in wanted}
+        assigned = ASSIGNORS[joined.protocol_name or ""].assign(known, members)
+        return counts, [
+            SyncGroupAssignment(
+                member_id=member_id,
+                assignment=encode_assignment(Assignment(assigned_partitions=by_topic(partitions))),
+            )
+            for member_id, partitions in assigned.items()
+        ]
+
+    def counts(self) -> dict[str, int]:
+        """How many partitions each topic of the group has, as far as is known."""
+        view = self.metadata.view
+        found = {
+            topic: view.partitions_of(topic) for topic in sorted(self.subscriptions.metadata_topics)
+        }
+        return {topic: len(each) for topic, each in found.items() if each is not None}
+
+
+def _member(metadata: bytes, instance_id: str | None, protocol: str | None) -> GroupMember:
+    """What one member says; who says nothing that can be read wants nothing."""
+    try:
+        told = decode_subscription(metadata)
+        owned, generation = partitions_of(told.owned_partitions), told.generation_id
+        if protocol == "sticky" and told.user_data:
+            had = decode_sticky(told.user_data)
+            owned, generation = partitions_of(had.previous_assignment), had.generation
+        elif protocol == "cooperative-sticky" and generation < 0 and told.user_data:
+            (generation,) = _GENERATION.unpack_from(told.user_data)
+    except (ProtocolError, struct.error):
+        return GroupMember(topics=frozenset(), group_instance_id=instance_id)
+    return GroupMember(
+        topics=frozenset(told.topics),
+        owned=tuple(owned),
+        generation=generation,
+        group_instance_id=instance_id,
+    )

@@ -1,0 +1,164 @@
+"""What a member of a group is, and what the coordinator's answers make of it.
+
+    UNJOINED ── JoinGroup ──> PREPARING ── its answer ──> COMPLETING ── SyncGroup's ──> STABLE
+        ^                                                                                 │
+        └──────────────── a heartbeat, a commit or a join is told otherwise ──────────────┘
+
+    verdict      what follows
+    RETRY        ask again after a pause
+    REDISCOVER   the coordinator is another, or away: find it, and ask again
+    REJOIN       join again as who we are
+    RESET        forget the member id, and join as somebody new: what we had is lost
+    FENCED       another has our instance id (KIP-345): raised, and nothing is tried again
+    FATAL        raised
+
+(Kafka: AbstractCoordinator, its handlers' tables.)
+"""
+
+import enum
+
+import attrs
+
+from replication.client.consumer.errors import (
+    CommitFailedError,
+    FencedInstanceIdError,
+    RebalanceInProgressError,
+    RetriableCommitFailedError,
+)
+from replication.client.errors import GroupAuthorizationFailedError
+from replication.errors import ErrorCode, KafkaError
+from replication.wire.join_group import NO_GENERATION, NO_MEMBER
+
+
+class MemberState(enum.Enum):
+    """Where in the picture above."""
+
+    UNJOINED = "unjoined"
+    PREPARING = "preparing rebalance"
+    COMPLETING = "completing rebalance"
+    STABLE = "stable"
+
+
+class Verdict(enum.Enum):
+    """What follows from an error, as in the table above."""
+
+    RETRY = "retry"
+    REDISCOVER = "rediscover"
+    REJOIN = "rejoin"
+    RESET = "reset"
+    FENCED = "fenced"
+    FATAL = "fatal"
+
+
+_COORDINATOR = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Verdict.REDISCOVER,
+    ErrorCode.NOT_COORDINATOR: Verdict.REDISCOVER,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Verdict.RETRY,
+    ErrorCode.FENCED_INSTANCE_ID: Verdict.FENCED,
+    ErrorCode.UNKNOWN_MEMBER_ID: Verdict.RESET,
+}
+JOIN = _COORDINATOR | {
+    ErrorCode.REBALANCE_IN_PROGRESS: Verdict.RETRY,
+    ErrorCode.ILLEGAL_GENERATION: Verdict.RESET,
+}
+SYNC = _COORDINATOR | {
+    ErrorCode.REBALANCE_IN_PROGRESS: Verdict.REJOIN,
+    ErrorCode.ILLEGAL_GENERATION: Verdict.REJOIN,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Verdict.REJOIN,
+}
+HEARTBEAT = SYNC | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Verdict.RETRY}
+COMMIT = _COORDINATOR | {
+    ErrorCode.REQUEST_TIMED_OUT: Verdict.REDISCOVER,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Verdict.RETRY,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: Verdict.RETRY,
+    ErrorCode.REBALANCE_IN_PROGRESS: Verdict.REJOIN,
+    ErrorCode.ILLEGAL_GENERATION: Verdict.RESET,
+}
+
+
+def judge(table: dict[ErrorCode, Verdict], error: ErrorCode) -> Verdict:
+    """Whatever is not in a table is for the program to know."""
+    return table.get(error, Verdict.FATAL)
+
+
+@attrs.define(eq=False)
+class Membership:
+    """Who we are in the group right now."""
+
+    group_id: str
+    group_instance_id: str | None = None
+    state: MemberState = MemberState.UNJOINED
+    generation_id: int = NO_GENERATION
+    member_id: str = NO_MEMBER
+    protocol_name: str = ""
+    rejoin_needed: bool = True
+    rejoin_reason: str = "it has not joined yet"
+
+    @property
+    def is_dynamic(self) -> bool:
+        return self.group_instance_id is None
+
+    @property
+    def is_lost(self) -> bool:
+        """The group knows us no more: what we were given has gone to others."""
+        return self.generation_id == NO_GENERATION and self.member_id == NO_MEMBER
+
+    @property
+    def has_joined(self) -> bool:
+        """Heartbeats are due."""
+        return self.state in (MemberState.COMPLETING, MemberState.STABLE)
+
+    def request_rejoin(self, reason: str) -> None:
+        self.rejoin_needed, self.rejoin_reason = True, reason
+
+    def preparing(self) -> None:
+        self.state, self.rejoin_needed = MemberState.PREPARING, False
+
+    def joined(self, *, generation_id: int, member_id: str, protocol_name: str) -> None:
+        assert self.state is MemberState.PREPARING, "an answer to a join comes while it joins"
+        self.state = MemberState.COMPLETING
+        self.generation_id, self.member_id = generation_id, member_id
+        self.protocol_name = protocol_name
+
+    def synced(self) -> None:
+        assert self.state is MemberState.COMPLETING, "synced is who has joined"
+        self.state = MemberState.STABLE
+
+    def given_id(self, member_id: str) -> None:
+        """Come back with this (KIP-394)."""
+        self.member_id, self.state = member_id, MemberState.UNJOINED
+        self.request_rejoin("it has been given a member id")
+
+    def failed(self, reason: str) -> None:
+        self.state = MemberState.UNJOINED
+        self.request_rejoin(reason)
+
+    def reset(self, reason: str, *, keep_member_id: bool = False) -> None:
+        self.generation_id = NO_GENERATION
+        if not keep_member_id:
+            self.member_id = NO_MEMBER
+        self.failed(reason)
+
+
+def error_of(error: ErrorCode, group_id: str) -> KafkaError:
+    """As a program is told."""
+    match error:
+        case ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            return GroupAuthorizationFailedError(group_id)
+        case ErrorCode.FENCED_INSTANCE_ID:
+            return FencedInstanceIdError(f"another member of {group_id} has this group.instance.id")
+        case _:
+            return KafkaError(error, f"group {group_id}")
+
+
+def commit_error_of(error: ErrorCode, group_id: str) -> KafkaError:
+    """Why a commit was not one."""
+    match judge(COMMIT, error):
+        case Verdict.RETRY | Verdict.REDISCOVER:
+            return RetriableCommitFailedError(error, f"group {group_id}")
+        case Verdict.REJOIN:
+            return RebalanceInProgressError(f"group {group_id}: poll, and commit after")
+        case Verdict.RESET:
+            return CommitFailedError(error)
+        case _:
+            return error_of(error, group_id)

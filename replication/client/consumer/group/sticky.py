@@ -1,0 +1,113 @@
+"""As even as can be, and of what each has it keeps as much as can be.
+
+    1  each keeps what it says it has: not where a younger generation says so too, nor where
+       two of the same generation do
+    2  what nobody has goes to whoever has least, those partitions first that few may have
+    3  as long as somebody has two more than another who might have one of them: it gets it
+
+Rule 1: 3 ends: with each move the squares of the sizes sum up to less.
+
+Rule 2: with equal subscriptions sizes differ by one at most, and no assignment that even
+moves fewer: a partition leaves only who has more than its share.
+
+Rule 3: cooperative members may still be reading what they own. What would change hands goes
+to nobody this time; its owner gives it up and all join again (KIP-429).
+
+(Kafka: AbstractStickyAssignor, CooperativeStickyAssignor.)
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from storage.types import TopicPartition
+
+Owned = Mapping[str, tuple[Sequence[TopicPartition], int]]
+
+
+def assign_sticky(
+    counts: Mapping[str, int], topics: Mapping[str, frozenset[str]], owned: Owned
+) -> dict[str, list[TopicPartition]]:
+    """`topics` of each member, in the order in which members are preferred; what they own."""
+    readers = {
+        topic: [member for member, wanted in topics.items() if topic in wanted] for topic in counts
+    }
+    everything = [
+        TopicPartition(topic, each)
+        for topic in sorted(counts)
+        if readers[topic]
+        for each in range(counts[topic])
+    ]
+    kept = _kept(everything, topics, owned)
+    assigned: dict[str, list[TopicPartition]] = {member: [] for member in topics}
+    for tp, member in kept.items():
+        assigned[member].append(tp)
+    for tp in sorted(
+        (tp for tp in everything if tp not in kept), key=lambda tp: len(readers[tp.topic])
+    ):
+        _least(readers[tp.topic], assigned).append(tp)
+    _balance(assigned, readers)
+    return {member: sorted(partitions) for member, partitions in assigned.items()}
+
+
+def _kept(
+    everything: Iterable[TopicPartition], topics: Mapping[str, frozenset[str]], owned: Owned
+) -> dict[TopicPartition, str]:
+    """Who keeps what."""
+    there = set(everything)
+    youngest: dict[TopicPartition, int] = {}
+    claims: dict[TopicPartition, str | None] = {}
+    for member in topics:
+        partitions, generation = owned.get(member, ((), -1))
+        for tp in partitions:
+            if tp not in there or tp.topic not in topics[member]:
+                continue
+            before = youngest.get(tp)
+            if before is None or generation > before:
+                youngest[tp], claims[tp] = generation, member
+            elif generation == before and claims[tp] != member:
+                claims[tp] = None  # both cannot be right, and neither can be trusted
+    return {tp: member for tp, member in sorted(claims.items()) if member is not None}
+
+
+def _least(
+    members: Iterable[str], assigned: Mapping[str, list[TopicPartition]]
+) -> list[TopicPartition]:
+    return assigned[min(members, key=lambda member: len(assigned[member]))]
+
+
+def _balance(
+    assigned: Mapping[str, list[TopicPartition]], readers: Mapping[str, list[str]]
+) -> None:
+    while (move := _next_move(assigned, readers)) is not None:
+        tp, giver, taker = move
+        assigned[giver].remove(tp)
+        assigned[taker].append(tp)
+
+
+def _next_move(
+    assigned: Mapping[str, list[TopicPartition]], readers: Mapping[str, list[str]]
+) -> tuple[TopicPartition, str, str] | None:
+    """From who has most to who has least and may; None where nothing would get more even."""
+    for giver in sorted(assigned, key=lambda member: -len(assigned[member])):
+        # One of a topic of which it has many, so that topics stay spread as well.
+        topics = Counter(tp.topic for tp in assigned[giver])
+        for topic, _ in topics.most_common():
+            taker = min(readers[topic], key=lambda member: len(assigned[member]))
+            if len(assigned[taker]) + 1 < len(assigned[giver]):
+                tp = next(each for each in reversed(assigned[giver]) if each.topic == topic)
+                return tp, giver, taker
+    return None
+
+
+def without_transfers(
+    assigned: Mapping[str, list[TopicPartition]], owned: Owned
+) -> dict[str, list[TopicPartition]]:
+    """Leave out what somebody else has to give up first."""
+    owners: dict[TopicPartition, set[str]] = {}
+    for member, (partitions, _) in owned.items():
+        for tp in partitions:
+            owners.setdefault(tp, set()).add(member)
+    return {
+        member: [tp for tp in partitions if owners.get(tp, {member}) <= {member}]
+        for member, partitions in assigned.items()
+    }

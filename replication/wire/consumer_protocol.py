@@ -1,0 +1,127 @@
+"""What the members of a consumer group tell each other, through a coordinator that hands it on.
+
+    subscription    version i16 | topics | user data | owned (1+) | generation (2+) | rack (3+)
+    assignment      version i16 | partitions by topic | user data
+
+version   what it brought
+1         the partitions that a member still owns (KIP-429)
+2         the generation in which it came to own them (KIP-792)
+3         its rack (KIP-881)
+
+A newer version is read as the newest that is known: what it adds stands behind. (Kafka:
+ConsumerProtocolSubscription, ConsumerProtocolAssignment, StickyAssignorUserData.)
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import Final, TypeVar
+
+import attrs
+
+from replication.errors import ProtocolError
+from replication.wire.codec import decode, encode
+from replication.wire.schema import Kind, array, int32, octets, string
+from storage.types import TopicPartition
+
+PROTOCOL_TYPE: Final = "consumer"
+LATEST_SUBSCRIPTION: Final = 3
+LATEST_ASSIGNMENT: Final = 3
+NO_GENERATION: Final = -1
+
+_VERSION: Final = struct.Struct(">h")
+Message = TypeVar("Message")
+
+
+@attrs.define(kw_only=True)
+class TopicPartitions:
+    topic: str = string()
+    partitions: list[int] = array(Kind.INT32)
+
+
+@attrs.define(kw_only=True)
+class Subscription:
+    topics: list[str] = array(Kind.STRING)
+    user_data: bytes | None = octets(nullable="0+", default=None)
+    owned_partitions: list[TopicPartitions] = array(TopicPartitions, "1+")
+    generation_id: int = int32("2+", default=NO_GENERATION)
+    rack_id: str | None = string("3+", nullable="3+", default=None)
+
+
+@attrs.define(kw_only=True)
+class Assignment:
+    assigned_partitions: list[TopicPartitions] = array(TopicPartitions)
+    user_data: bytes | None = octets(nullable="0+", default=None)
+
+
+@attrs.define(kw_only=True)
+class StickyUserData:
+    """What a member of the eager sticky assignor says of its last assignment, without a version."""
+
+    previous_assignment: list[TopicPartitions] = array(TopicPartitions)
+    generation: int = int32("1+", default=NO_GENERATION)
+
+
+def encode_subscription(subscription: Subscription, version: int = LATEST_SUBSCRIPTION) -> bytes:
+    return _encode(subscription, version)
+
+
+def decode_subscription(data: bytes) -> Subscription:
+    """ProtocolError where `data` is none."""
+    return _decode(Subscription, data, LATEST_SUBSCRIPTION)
+
+
+def encode_assignment(assignment: Assignment, version: int = LATEST_ASSIGNMENT) -> bytes:
+    return _encode(assignment, version)
+
+
+def decode_assignment(data: bytes) -> Assignment:
+    """ProtocolError where `data` is none."""
+    return _decode(Assignment, data, LATEST_ASSIGNMENT)
+
+
+def encode_sticky(user_data: StickyUserData) -> bytes:
+    return b"".join(map(_as_bytes, encode(user_data, version=1, flexible=False)))
+
+
+def decode_sticky(data: bytes) -> StickyUserData:
+    """ProtocolError where `data` is none; older members say no generation."""
+    try:
+        return decode(StickyUserData, memoryview(data), version=1, flexible=False)
+    except ProtocolError:
+        return decode(StickyUserData, memoryview(data), version=0, flexible=False)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
+    topics: dict[str, TopicPartitions] = {}
+    for topic, partition in partitions:
+        group = topics.setdefault(topic, TopicPartitions(topic=topic, partitions=[]))
+        group.partitions.append(partition)
+    return list(topics.values())
+
+
+def partitions_of(topics: Iterable[TopicPartitions]) -> list[TopicPartition]:
+    return [
+        TopicPartition(each.topic, partition) for each in topics for partition in each.partitions
+    ]
+
+
+def _encode(message: object, version: int) -> bytes:
+    return _VERSION.pack(version) + b"".join(
+        map(_as_bytes, encode(message, version=version, flexible=False))
+    )
+
+
+def _as_bytes(part: object) -> bytes:
+    assert isinstance(part, bytes), "no records among these"
+    return part
+
+
+def _decode(kind: type[Message], data: bytes, latest: int) -> Message:
+    if len(data) < _VERSION.size:
+        raise ProtocolError(f"{len(data)} bytes are no {kind.__name__}")
+    (version,) = _VERSION.unpack_from(data)
+    if version < 0:
+        raise ProtocolError(f"a {kind.__name__} of version {version}")
+    return decode(
+        kind, memoryview(data), _VERSION.size, version=min(version, latest), flexible=False
+    )
