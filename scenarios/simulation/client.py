@@ -261,10 +261,12 @@ class StoryClient:
             while True:
                 data = await self._fetch(client, partition, position)
                 found = [record for record in records_of(data) if record.offset >= position]
-                if not found:
+                if found:
+                    records += self._given(partition, found)
+                ends = [header.next_offset for _, header in walk(_bytes_of(data))]
+                if not ends:
                     return records
-                records += self._given(partition, found)
-                position = found[-1].offset + 1
+                position = ends[-1]  # of a batch that compaction has left empty, too
 
     async def poll(self, partition: TopicPartition, position: Offset) -> list[ReadRecord]:
         """What one fetch gives, from `position`; KafkaError where it gives an error."""
@@ -399,12 +401,16 @@ def _end_of(batch: SentBatch) -> Offset | None:
 
 
 def records_of(data: PartitionData) -> list[ReadRecord]:
-    records = data.records
-    assert isinstance(records, memoryview | None | bytes), "an answer has its records in memory"
-    view = memoryview(records or b"")
+    view = _bytes_of(data)
     return [
         ReadRecord(record.offset, (record.value or b"").decode())
         for position, header in walk(view)
         if not header.is_control
         for record in decode_batch(view[position : position + header.size])
     ]
+
+
+def _bytes_of(data: PartitionData) -> memoryview:
+    records = data.records
+    assert isinstance(records, memoryview | None | bytes), "an answer has its records in memory"
+    return memoryview(records or b"")

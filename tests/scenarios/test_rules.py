@@ -147,6 +147,19 @@ def test_committed_is_what_was_first_seen_below_a_high_watermark() -> None:
     assert [each.base_offset for each in log.batches] == [0, 3, 4, 6]
 
 
+def test_of_a_compacted_log_only_its_end_is_held_against_others() -> None:
+    log = committed_is(A, B, C, D)
+    log.compact()
+    replica = now(FOLLOWER, high_watermark=8, log_end=9)
+    assert not rules(committed.below(log, replica, held(B, D)))
+    assert not rules(committed.may_lead(log, replica, held(D), standing="is in the ISR"))
+    assert not rules(committed.below(log, now(replica, high_watermark=9), held(D)))
+    log.compact()
+    assert log.end == 9
+    short = now(replica, log_end=8)
+    assert rules(committed.may_lead(log, short, held(D), standing="is in the ISR"))
+
+
 @pytest.mark.parametrize(
     ("log", "log_start", "high_watermark", "holds"),
     [

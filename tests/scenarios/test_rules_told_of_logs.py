@@ -18,18 +18,20 @@ from replication.leadership import Leadership
 from replication.log_reader import LogReader
 from replication.metadata import PartitionRegistration
 from replication.replica_manager.delayed import DelayedOutcomes
+from replication.replica_manager.followed import LocalReplicas
 from replication.replica_selector import PartitionView
 from scenarios.script import ScriptError, StoryChangedError, find_story, read_story
 from scenarios.simulation.checkers import InvariantViolatedError
 from scenarios.simulation.clock import SimulatedClock
 from scenarios.telling import tell
 from storage import append, retention
+from storage.errors import InvalidRecordError
 from storage.loading import epochs, loader
 from storage.log_directory import LogDirectory
 from storage.marked_log import MarkedLog
 from storage.producer_snapshot import BatchMetadata, ProducerState
 from storage.producer_state import ProducerStateManager
-from storage.record_batch import BatchHeader
+from storage.record_batch import BatchHeader, read_header
 from storage.types import Offset, TopicPartition
 from tests.scenarios import mistakes
 from tests.scenarios.test_rules_told import (
@@ -54,6 +56,17 @@ def what_is_not_committed_may_go(planting: pytest.MonkeyPatch) -> None:
 
 def a_log_start_is_the_leaders_own(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(MarkedLog, "increment_log_start_offset", lambda *_: False)
+
+
+def a_gap_is_a_mistake(planting: pytest.MonkeyPatch) -> None:
+    honest = LocalReplicas.process_partition_data
+
+    def process(self: LocalReplicas, tp: TopicPartition, fetch_offset: Offset, data: Any) -> Any:
+        if data.records and read_header(data.records, 0).base_offset > fetch_offset:
+            raise InvalidRecordError(f"{fetch_offset} is missing")
+        return honest(self, tp, fetch_offset, data)
+
+    planting.setattr(LocalReplicas, "process_partition_data", process)
 
 
 def what_was_said_to_be_synced_is_there(planting: pytest.MonkeyPatch) -> None:
@@ -219,6 +232,7 @@ TOLD: list[tuple[str, str, Mistake]] = [
     ("S41", "a-leader-that-grew-while-its-follower-was-away", nobody_looks_at_epochs),
     ("S43", "what-is-not-committed-is-not-deleted", what_is_not_committed_may_go),
     ("S44", "a-log-that-begins-later-on-every-replica", a_log_start_is_the_leaders_own),
+    ("S45", "a-follower-finds-gaps-where-records-were", a_gap_is_a_mistake),
     ("S48", "everybody-killed-at-one-instant", logs_are_cut_to_their_high_watermark),
     ("S51", "a-disk-that-lied-about-its-last-sync", what_was_said_to_be_synced_is_there),
     ("S53", "a-bit-rots-where-nobody-looks", any_bytes_are_sound),

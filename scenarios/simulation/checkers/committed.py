@@ -39,14 +39,29 @@ class CommittedLog:
     """The list at the head of this module."""
 
     batches: list[Batch] = attrs.field(factory=list, init=False)
+    _compacted_end: Offset | None = attrs.field(default=None, init=False)
     _index: dict[Offset, int] = attrs.field(factory=dict, init=False)
 
     @property
     def end(self) -> Offset:
+        if self._compacted_end is not None:
+            return self._compacted_end
         return self.batches[-1].last_offset + 1 if self.batches else 0
+
+    def compact(self) -> None:
+        """Each replica cleans its own log: how far it was committed is all that can be held
+        against another one from now on.
+        """
+        if self._compacted_end is None:
+            self._compacted_end = self.end
+            self.batches.clear()
+            self._index.clear()
 
     def note(self, held: Held, *, log_start: Offset, high_watermark: Offset) -> str:
         """Add what lies below `high_watermark`; what there differs from what was committed."""
+        if self._compacted_end is not None:
+            self._compacted_end = max(self._compacted_end, high_watermark)
+            return ""
         differs = self.compare(held, log_start=log_start, until=high_watermark)
         if not differs:
             for batch in held.batches[held.agreed :]:

@@ -373,13 +373,15 @@ class Checkers:
                 self._judge(offsets.leader_grows(before, now))
                 self._judge(offsets.waits_for_min_isr(before, now))
             self._judge(offsets.marks(now))
-            if watched.replica.log.config.is_deleted:
+            if not watched.replica.log.config.is_compacted:
                 self._judge(epochs.cache_is_derived(now, watched.held.epochs))
             if now.is_leader:
                 self._judge(self._leads(now))
             self._touched[partition] = None
             if not self.is_let_off(partition):
                 log = self._committed.setdefault(partition, CommittedLog())
+                if watched.replica.log.config.is_compacted:
+                    log.compact()
                 self._judge(committed.below(log, now, watched.held))
 
     def _leads(self, replica: ReplicaState) -> Iterator[Wrong]:
