@@ -175,7 +175,7 @@ def _run_isolated(
     data_dir: Path, brokers: int, first_port: int, properties: dict[str, str], warning: str
 ) -> None:
     from replication.cli.isolated import IsolatedCluster
-    from replication.cluster.defaults import default_replication_factor
+    from replication.cluster.defaults import default_properties
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -184,7 +184,7 @@ def _run_isolated(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     ports = [first_port + index for index in range(brokers + 1)] if first_port else []
-    config = {"default.replication.factor": str(default_replication_factor(brokers))} | properties
+    config = default_properties(brokers) | properties
     with (
         contextlib.suppress(KeyboardInterrupt),
         IsolatedCluster(data_dir, brokers, ports=ports, config=config, forked=True) as cluster,

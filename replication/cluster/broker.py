@@ -27,6 +27,7 @@ import trio
 from replication.cluster.alter_partition_manager import AlterPartitionManager
 from replication.cluster.assignments import Assignments
 from replication.cluster.controller_channel import ControllerChannel
+from replication.cluster.groups import GroupCoordinator
 from replication.cluster.lifecycle import BrokerLifecycle
 from replication.cluster.log_loading import load_logs
 from replication.cluster.metadata_cache import MetadataCache
@@ -83,6 +84,7 @@ class Broker:
     """Of the first listener."""
     logs: LogManager = attrs.field(init=False)
     replica_manager: ReplicaManager = attrs.field(init=False)
+    groups: GroupCoordinator = attrs.field(init=False)
     lifecycle: BrokerLifecycle = attrs.field(init=False)
     _wiring: Wiring = attrs.field(init=False)
     _channels: list[ControllerChannel] = attrs.field(factory=list, init=False)
@@ -248,6 +250,8 @@ class Broker:
         self._registered = True
         self._tell_lost_directories()  # since it was registered
         compaction_metrics.register(self.metrics, self.replica_manager.compaction)
+        self.groups = self._wiring.groups(self.replica_manager)
+        await nursery.start(self.groups.run)
         await nursery.start(self.replica_manager.run)
         nursery.start_soon(self._publish, followed)
         await self.metadata.wait_for(lambda image: image.offset >= epoch)
@@ -255,6 +259,7 @@ class Broker:
             metadata=self.metadata,
             logs=logs,
             replica_manager=self.replica_manager,
+            groups=self.groups,
             controller=self._channel("forwarding"),
             request_metrics=self.request_metrics,
         )
@@ -306,7 +311,9 @@ class Broker:
         while True:
             known = self.metadata.image
             image = await followed.wait_for_change(known)
-            await self.replica_manager.apply_metadata(image, delta_between(known, image))
+            delta = delta_between(known, image)
+            await self.replica_manager.apply_metadata(image, delta)
+            self.groups.apply_metadata(image, delta)
             self.metadata.publish(image)
 
     async def _serve(self, server: Server, listener: Listener, name: str) -> None:

@@ -29,7 +29,7 @@ import trio
 
 from replication.cluster.broker import Broker
 from replication.cluster.controller_node import ControllerNode
-from replication.cluster.defaults import default_replication_factor
+from replication.cluster.defaults import default_properties
 from replication.cluster.node_scope import raising_only_one, raising_the_first
 from replication.cluster.server import OnBug
 from replication.config import BrokerConfig, Voter
@@ -333,8 +333,7 @@ def node_configs(
         "controller.listener.names": "CONTROLLER",
         # The controller's own port is told to the brokers once it is known.
         "controller.quorum.voters": f"{CONTROLLER_ID}@{host_of(CONTROLLER_ID)}:0",
-        "default.replication.factor": str(default_replication_factor(brokers)),
-    }
+    } | default_properties(brokers)
     controller = {
         "node.id": str(CONTROLLER_ID),
         "process.roles": "controller",

@@ -7,6 +7,7 @@ import attrs
 import trio
 
 from replication.cluster.controller_channel import ControllerCalls
+from replication.cluster.groups import GroupCoordinator
 from replication.cluster.handlers import BrokerNode, broker_handlers
 from replication.cluster.metadata_cache import MetadataCache
 from replication.cluster.producer_ids import ProducerIds
@@ -95,12 +96,23 @@ class Wiring:
             nursery=nursery,
         )
 
+    def groups(self, replica_manager: ReplicaManager) -> GroupCoordinator:
+        return GroupCoordinator(
+            broker_id=self.config.node_id,
+            config=self.config,
+            seams=self.seams,
+            replica_manager=replica_manager,
+            sink=self.sink,
+            on_bug=self.on_bug,
+        )
+
     def server(
         self,
         *,
         metadata: MetadataCache,
         logs: LogManager,
         replica_manager: ReplicaManager,
+        groups: GroupCoordinator,
         controller: ControllerCalls,
         request_metrics: RequestMetrics,
     ) -> Server:
@@ -121,6 +133,7 @@ class Wiring:
             metadata=metadata,
             logs=logs,
             replica_manager=replica_manager,
+            groups=groups,
             fetch_sessions=FetchManager(sessions),
             controller=controller,
             producer_ids=ProducerIds(

@@ -329,6 +329,39 @@ class BrokerConfig:
         900_000, "After which, and five minutes more, an open transaction is late.", at_least=1
     )
 
+    # Consumer groups.
+    group_min_session_timeout_ms: int = whole(6000, "The shortest session of a member.")
+    group_max_session_timeout_ms: int = whole(1_800_000, "The longest session of a member.")
+    group_initial_rebalance_delay_ms: int = whole(
+        3000, "How long an empty group waits for more members."
+    )
+    group_max_size: int = whole(2**31 - 1, "Members of a group at most.", at_least=1)
+    offset_metadata_max_bytes: int = whole(4096, "Metadata of a committed offset at most.")
+    offsets_commit_timeout_ms: int = whole(
+        5000, "How long a commit waits for its followers.", at_least=1
+    )
+    offsets_load_buffer_size: int = whole(
+        5 << 20, "Bytes read at a time by who takes groups over.", at_least=1
+    )
+    offsets_retention_minutes: int = whole(
+        7 * 24 * 60, "How long offsets of a group that nobody is in are kept.", at_least=1
+    )
+    offsets_retention_check_interval_ms: int = long(
+        600_000, "How often that is looked at.", at_least=1
+    )
+    offsets_topic_num_partitions: int = whole(
+        50, "Partitions of __consumer_offsets, when it is made.", at_least=1
+    )
+    offsets_topic_replication_factor: int = whole(
+        3, "Replicas of __consumer_offsets, when it is made.", at_least=1, at_most=32767
+    )
+    offsets_topic_segment_bytes: int = whole(
+        100 << 20, "Bytes of a segment of __consumer_offsets, when it is made.", at_least=1
+    )
+    offsets_topic_compression_codec: int = whole(
+        0, "The codec of what is written there, by its number.", at_least=0, at_most=4
+    )
+
     # Not keys: which keys a file set, and which of those mean nothing here.
     given_keys: frozenset[str] = frozenset()
     ignored_keys: tuple[str, ...] = ()

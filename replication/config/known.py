@@ -25,8 +25,6 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
     delete.records.purgatory.purge.interval.requests
     early.start.listeners
     follower.replication.throttled.replicas
-    group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size
-    group.min.session.timeout.ms
     inter.broker.protocol.version kafka.metrics.polling.interval.secs kafka.metrics.reporters
     leader.replication.throttled.replicas
     log.local.retention.bytes log.local.retention.ms
@@ -38,10 +36,8 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
     metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
     metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
     migration.metadata.min.batch.size num.io.threads num.network.threads
-    num.replica.alter.log.dirs.threads offset.metadata.max.bytes
-    offsets.commit.required.acks offsets.commit.timeout.ms offsets.load.buffer.size
-    offsets.retention.check.interval.ms offsets.retention.minutes offsets.topic.compression.codec
-    offsets.topic.num.partitions offsets.topic.replication.factor offsets.topic.segment.bytes
+    num.replica.alter.log.dirs.threads
+    offsets.commit.required.acks
     password.encoder.secret principal.builder.class
     queued.max.request.bytes queued.max.requests quota.window.num quota.window.size.seconds
     reserved.broker.max.id server.max.startup.time.ms

@@ -50,7 +50,7 @@ class CommittedOffset:
         return OffsetCommitValue(**attrs.asdict(self))
 
 
-class _At(NamedTuple):
+class Placed(NamedTuple):
     """A committed offset, and where the batch of its record begins."""
 
     log_offset: Offset
@@ -61,9 +61,9 @@ class _At(NamedTuple):
 class GroupOffsets:
     """The offsets of one group."""
 
-    _committed: dict[TopicPartition, _At] = attrs.field(factory=dict, init=False)
+    _committed: dict[TopicPartition, Placed] = attrs.field(factory=dict, init=False)
     _being_written: Counter[TopicPartition] = attrs.field(factory=Counter, init=False)
-    _in_doubt: dict[int, dict[TopicPartition, _At]] = attrs.field(factory=dict, init=False)
+    _in_doubt: dict[int, dict[TopicPartition, Placed]] = attrs.field(factory=dict, init=False)
 
     def __len__(self) -> int:
         return len(self._committed)
@@ -91,7 +91,8 @@ class GroupOffsets:
     # Commits.
 
     def begin(self, partitions: Iterable[TopicPartition]) -> None:
-        self._being_written.update(partitions)
+        for partition in partitions:  # of a mapping, a Counter would take the values for counts
+            self._being_written[partition] += 1
 
     def written(
         self, offsets: Mapping[TopicPartition, CommittedOffset], *, log_offset: Offset
@@ -112,7 +113,7 @@ class GroupOffsets:
         """Take it, unless what we have lies later in the log."""
         known = self._committed.get(partition)
         if known is None or known.log_offset <= log_offset:
-            self._committed[partition] = _At(log_offset, committed)
+            self._committed[partition] = Placed(log_offset, committed)
 
     # Transactions.
 
@@ -124,7 +125,7 @@ class GroupOffsets:
         *,
         log_offset: Offset,
     ) -> None:
-        self._in_doubt.setdefault(producer_id, {})[partition] = _At(log_offset, committed)
+        self._in_doubt.setdefault(producer_id, {})[partition] = Placed(log_offset, committed)
 
     def end(self, producer_id: int, *, commit: bool) -> None:
         """The producer's transaction is over."""
@@ -134,16 +135,16 @@ class GroupOffsets:
 
     # Forgetting.
 
-    def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Forget these; those of them that were committed."""
-        removed = []
+    def remove(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Placed]:
+        """Forget these; those of them that were committed, as they stood."""
+        removed = {}
         for partition in partitions:
             for producer_id, offsets in list(self._in_doubt.items()):
                 offsets.pop(partition, None)
                 if not offsets:
                     del self._in_doubt[producer_id]
-            if self._committed.pop(partition, None) is not None:
-                removed.append(partition)
+            if (placed := self._committed.pop(partition, None)) is not None:
+                removed[partition] = placed
         return removed
 
     def expired(

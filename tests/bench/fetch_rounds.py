@@ -26,6 +26,7 @@ from typing import Any
 import attrs
 import trio
 
+from replication.cluster.groups import GroupCoordinator
 from replication.cluster.handlers.fetch import fetch
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.metadata_cache import MetadataCache
@@ -212,6 +213,14 @@ async def leading(count: int) -> AsyncIterator[tuple[Node, Server]]:
             metadata=metadata,
             logs=node.logs,
             replica_manager=node.manager,
+            groups=GroupCoordinator(
+                broker_id=LOCAL,
+                config=node.config,
+                seams=production_seams(),
+                replica_manager=node.manager,
+                sink=ignore,
+                on_bug=raise_bug,
+            ),
             fetch_sessions=FetchManager(FetchSessionCache(chance=production_seams().chance)),
             controller=NoController(),
             producer_ids=ProducerIds(broker_id=LOCAL, channel=NoController(), timeout_ms=1),

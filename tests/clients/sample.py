@@ -55,7 +55,9 @@ async def cluster_for_clients(**properties: str) -> AsyncIterator[Cluster]:
         if isinstance(event, ConnectionRefused):
             refused.append(event)
 
-    named = {key.replace("_", "."): value for key, value in properties.items()}
+    # A client with a group.id has the offsets topic made: fifty times three logs, by default.
+    named = {"offsets.topic.num.partitions": "3"}
+    named |= {key.replace("_", "."): value for key, value in properties.items()}
     async with open_cluster(brokers=3, properties=named, make_sink=lambda _: note) as cluster:
         yield cluster
     assert refused == []
@@ -71,6 +73,8 @@ def stored_codecs(cluster: Cluster) -> set[Codec]:
     found: set[Codec] = set()
     for broker in cluster.brokers.values():
         for topic_partition in broker.replica_manager.describe():
+            if topic_partition.topic != TOPIC:
+                continue
             log = broker.logs.get(topic_partition)
             assert log is not None
             data = log.read(

@@ -100,10 +100,10 @@ def test_a_stock_file_loads_and_says_what_it_leaves_out() -> None:
     assert config.log_dirs == ("/tmp/kraft-combined-logs",)
     assert config.metadata_directory == "/tmp/kraft-combined-logs"
     assert config.log_retention_ms == 7 * 24 * 60 * 60 * 1000
+    assert config.offsets_topic_replication_factor == 1
     assert config.ignored_keys == (
         "num.io.threads",
         "num.network.threads",
-        "offsets.topic.replication.factor",
         "share.coordinator.state.topic.min.isr",
         "share.coordinator.state.topic.replication.factor",
         "socket.receive.buffer.bytes",

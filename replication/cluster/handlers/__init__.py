@@ -11,6 +11,9 @@
     configs.py       DescribeConfigs, AlterConfigs, IncrementalAlterConfigs
     log_dirs.py      DescribeLogDirs
     coordinators.py  FindCoordinator, InitProducerId
+    groups.py        JoinGroup, SyncGroup, Heartbeat, LeaveGroup
+    group_offsets.py OffsetCommit, OffsetFetch, OffsetDelete
+    group_administration.py  DescribeGroups, ListGroups, DeleteGroups
 
 Every handler is a function of the node, the request's context and the request. It answers
 from what this broker knows, or carries the question to the controller; it never blocks
@@ -26,6 +29,13 @@ from replication.cluster.handlers.configs import (
 )
 from replication.cluster.handlers.coordinators import find_coordinator, init_producer_id
 from replication.cluster.handlers.fetch import fetch
+from replication.cluster.handlers.group_administration import (
+    delete_groups,
+    describe_groups,
+    list_groups,
+)
+from replication.cluster.handlers.group_offsets import offset_commit, offset_delete, offset_fetch
+from replication.cluster.handlers.groups import heartbeat, join_group, leave_group, sync_group
 from replication.cluster.handlers.log_dirs import describe_log_dirs
 from replication.cluster.handlers.metadata import describe_cluster, metadata
 from replication.cluster.handlers.node import BrokerNode
@@ -52,6 +62,16 @@ def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
         ApiKey.LIST_OFFSETS: partial(list_offsets, node),
         ApiKey.METADATA: partial(metadata, node),
         ApiKey.FIND_COORDINATOR: partial(find_coordinator, node),
+        ApiKey.JOIN_GROUP: partial(join_group, node),
+        ApiKey.SYNC_GROUP: partial(sync_group, node),
+        ApiKey.HEARTBEAT: partial(heartbeat, node),
+        ApiKey.LEAVE_GROUP: partial(leave_group, node),
+        ApiKey.OFFSET_COMMIT: partial(offset_commit, node),
+        ApiKey.OFFSET_FETCH: partial(offset_fetch, node),
+        ApiKey.OFFSET_DELETE: partial(offset_delete, node),
+        ApiKey.DESCRIBE_GROUPS: partial(describe_groups, node),
+        ApiKey.LIST_GROUPS: partial(list_groups, node),
+        ApiKey.DELETE_GROUPS: partial(delete_groups, node),
         ApiKey.CREATE_TOPICS: partial(create_topics, node),
         ApiKey.DELETE_TOPICS: partial(delete_topics, node),
         ApiKey.CREATE_PARTITIONS: partial(create_partitions, node),

@@ -6,6 +6,7 @@ from typing import Any
 import attrs
 
 from replication.cluster.controller_channel import ControllerCalls
+from replication.cluster.groups import GroupCoordinator
 from replication.cluster.metadata_cache import MetadataCache
 from replication.cluster.producer_ids import ProducerIds
 from replication.config import BrokerConfig
@@ -32,6 +33,7 @@ class BrokerNode:
     metadata: MetadataCache
     logs: LogManager
     replica_manager: ReplicaManager
+    groups: GroupCoordinator
     fetch_sessions: FetchManager
     controller: ControllerCalls
     producer_ids: ProducerIds

@@ -7,9 +7,11 @@ willing to wait, it has the controller's answer all the same: the topic is made.
 
 from collections.abc import Iterable
 
+from replication.cluster.groups.offsets_topic import offsets_topic
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.server import RequestContext
 from replication.errors import ErrorCode, PeerUnavailableError
+from replication.groups import GROUP_METADATA_TOPIC
 from replication.metadata import MetadataImage
 from replication.wire.create_topics import (
     CreatableTopic,
@@ -106,12 +108,7 @@ async def create_automatically(node: BrokerNode, names: Iterable[str]) -> dict[s
     if not missing:
         return {}
     request = CreateTopicsRequest(
-        topics=[
-            CreatableTopic(
-                name=name, num_partitions=BROKER_DEFAULT, replication_factor=BROKER_DEFAULT
-            )
-            for name in dict.fromkeys(missing)
-        ],
+        topics=[_creatable(node, name) for name in dict.fromkeys(missing)],
         timeout_ms=AUTO_CREATION_TIMEOUT_MS,
     )
     try:
@@ -130,6 +127,14 @@ async def create_automatically(node: BrokerNode, names: Iterable[str]) -> dict[s
         for topic in response.topics
         if topic.error_code not in fine
     }
+
+
+def _creatable(node: BrokerNode, name: str) -> CreatableTopic:
+    if name == GROUP_METADATA_TOPIC:
+        return offsets_topic(node.config)
+    return CreatableTopic(
+        name=name, num_partitions=BROKER_DEFAULT, replication_factor=BROKER_DEFAULT
+    )
 
 
 def _has_all(image: MetadataImage, topics: dict[str, bytes]) -> bool:

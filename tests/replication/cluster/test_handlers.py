@@ -24,7 +24,7 @@ from replication.wire.fetch import (
     LeaderIdAndEpoch,
     ReplicaState,
 )
-from replication.wire.find_coordinator import FindCoordinatorRequest
+from replication.wire.find_coordinator import TRANSACTION, FindCoordinatorRequest
 from replication.wire.init_producer_id import InitProducerIdRequest
 from replication.wire.list_offsets import (
     EARLIEST,
@@ -566,11 +566,13 @@ def test_a_producer_that_says_half_of_who_it_is_gets_no_id(request_: InitProduce
     play(story)
 
 
-@pytest.mark.parametrize("version", [0, 3, 4, 6])
-def test_there_is_no_coordinator_yet_and_that_is_said_in_kafkas_words(version: int) -> None:
+@pytest.mark.parametrize("version", [1, 3, 4, 6])
+def test_transactions_have_no_coordinator_yet_and_that_is_said_in_kafkas_words(
+    version: int,
+) -> None:
     async def story(world: World) -> None:
         async with staged(world, brokers=1) as stage:
-            request = FindCoordinatorRequest(key="g", coordinator_keys=["g"])
+            request = FindCoordinatorRequest(key="g", coordinator_keys=["g"], key_type=TRANSACTION)
             answer = await stage.client.ask(stage.address(1), request, version=version)
             found = answer if version < 4 else answer.coordinators[0]
             assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE

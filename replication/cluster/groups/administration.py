@@ -1,0 +1,95 @@
+"""What an administrator asks of groups: describe, list, delete; and how far they have read."""
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from replication.cluster.groups.coordinator import GroupCoordinator
+from replication.cluster.groups.shard import HostedGroup
+from replication.errors import ErrorCode, KafkaError
+from replication.groups import CommittedOffset, GroupState
+from storage.types import TopicPartition
+
+CLASSIC = "classic"
+"""The type of every group here; KIP-848's is another."""
+
+
+@attrs.frozen
+class FetchedOffset:
+    """How far a group has read a partition; None where nothing is committed."""
+
+    committed: CommittedOffset | None = None
+    error: ErrorCode = ErrorCode.NONE
+
+
+def fetch_offsets(
+    coordinator: GroupCoordinator,
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None,
+    *,
+    require_stable: bool,
+) -> dict[TopicPartition, FetchedOffset]:
+    """Of these, or of all; KafkaError where the group is not ours to answer for."""
+    hosted = coordinator.serving(group_id).groups.get(group_id)
+    if hosted is None:
+        return {each: FetchedOffset() for each in partitions or ()}
+    offsets = hosted.offsets
+    return {
+        each: (
+            FetchedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            if require_stable and offsets.is_unstable(each)
+            else FetchedOffset(offsets.get(each))
+        )
+        for each in (offsets.partitions() if partitions is None else partitions)
+    }
+
+
+async def delete_offsets(
+    coordinator: GroupCoordinator, group_id: str, partitions: Iterable[TopicPartition]
+) -> Mapping[TopicPartition, ErrorCode]:
+    """KafkaError where it is the whole group's error."""
+    shard = coordinator.serving_members(group_id)
+    hosted = shard.groups.get(group_id)
+    if hosted is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+    group = hosted.group
+    if group.state is not GroupState.EMPTY and not group.is_consumers:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"{group_id} has members")
+    kept = [
+        each
+        for each in partitions
+        if group.state is not GroupState.EMPTY and group.is_subscribed(each.topic)
+    ]
+    free = [each for each in partitions if each not in kept]
+    error = await coordinator.forgetting.delete_offsets(shard, hosted, free)
+    if error is not ErrorCode.NONE:
+        raise KafkaError(error, f"the offsets of {group_id} could not be deleted")
+    return dict.fromkeys(kept, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC) | dict.fromkeys(
+        free, ErrorCode.NONE
+    )
+
+
+async def delete_group(coordinator: GroupCoordinator, group_id: str) -> ErrorCode:
+    try:
+        shard = coordinator.serving(group_id)
+    except KafkaError as error:
+        return error.code
+    return await coordinator.forgetting.delete_group(shard, group_id)
+
+
+def listed(
+    coordinator: GroupCoordinator, states: Iterable[str], types: Iterable[str]
+) -> tuple[ErrorCode, list[HostedGroup]]:
+    """The groups here in one of these states and of one of these types; none named: any."""
+    wanted_states = {each.lower() for each in states}
+    wanted_types = {each.lower() for each in types}
+    loading = any(not shard.ready for shard in coordinator.shards.values())
+    found = [
+        hosted
+        for _, shard in sorted(coordinator.shards.items())
+        for _, hosted in shard
+        if not wanted_states or hosted.group.state.value.lower() in wanted_states
+    ]
+    if wanted_types and CLASSIC not in wanted_types:
+        found = []
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE, found

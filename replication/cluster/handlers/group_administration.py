@@ -1,0 +1,102 @@
+"""DescribeGroups, ListGroups, DeleteGroups: groups as an administrator sees them."""
+
+from replication.cluster.groups.administration import CLASSIC, delete_group, listed
+from replication.cluster.groups.shard import HostedGroup
+from replication.cluster.handlers.node import BrokerNode
+from replication.cluster.server import RequestContext
+from replication.errors import ErrorCode, KafkaError
+from replication.groups import GroupState, Member
+from replication.wire.delete_groups import (
+    DeletedGroup,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from replication.wire.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from replication.wire.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+NOT_FOUND_SINCE = 6  # of DescribeGroups (KIP-1043); before, such a group was dead
+# What AclEntry.supportedOperations lists, a bit for each: all of it, without an authorizer.
+GROUP_OPERATIONS = 3400
+
+
+async def describe_groups(
+    node: BrokerNode, context: RequestContext, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse:
+    groups = [_described(node, each, context.version) for each in request.groups]
+    if request.include_authorized_operations:
+        for group in groups:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _described(node: BrokerNode, group_id: str, version: int) -> DescribedGroup:
+    try:
+        hosted = node.groups.serving(group_id).groups.get(group_id)
+    except KafkaError as error:
+        return DescribedGroup(error_code=error.code, group_id=group_id)
+    if hosted is not None:
+        return _shown(hosted)
+    dead = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+    if version >= NOT_FOUND_SINCE:
+        dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        dead.error_message = f"Group {group_id} not found."
+    return dead
+
+
+def _shown(hosted: HostedGroup) -> DescribedGroup:
+    """What members said and were given is told of a stable group alone."""
+    group = hosted.group
+    protocol = group.protocol_name if group.state is GroupState.STABLE else None
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol or "",
+        members=[_member(each, protocol) for each in group.members.values()],
+    )
+
+
+def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=b"" if protocol is None else member.metadata(protocol),
+        member_assignment=b"" if protocol is None else member.assignment,
+    )
+
+
+async def list_groups(
+    node: BrokerNode, _: RequestContext, request: ListGroupsRequest
+) -> ListGroupsResponse:
+    error, groups = listed(node.groups, request.states_filter, request.types_filter)
+    return ListGroupsResponse(
+        error_code=error,
+        groups=[
+            ListedGroup(
+                group_id=hosted.group.group_id,
+                protocol_type=hosted.group.protocol_type or "",
+                group_state=hosted.group.state.value,
+                group_type=CLASSIC,
+            )
+            for hosted in groups
+        ],
+    )
+
+
+async def delete_groups(
+    node: BrokerNode, _: RequestContext, request: DeleteGroupsRequest
+) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(
+        results=[
+            DeletedGroup(group_id=each, error_code=await delete_group(node.groups, each))
+            for each in dict.fromkeys(request.groups_names)
+        ]
+    )

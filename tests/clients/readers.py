@@ -1,0 +1,141 @@
+"""Members of a consumer group, each of a stock client, and the ledger of what they read.
+
+members    a thread each: poll, note what came, commit, again, until told to leave
+ledger     what each partition was read and committed to, held to at-least-once:
+           whoever takes a partition over begins at the last commit or, where nobody
+           knows whether a commit came through, at one that was tried after it
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import attrs
+import confluent_kafka
+from confluent_kafka.cimpl import KafkaException
+
+from tests.clients.sample import TOPIC
+
+GROUP = "readers"
+
+
+@attrs.define(eq=False)
+class Ledger:
+    """Offsets by partition. A partition has one reader at a time."""
+
+    values: dict[str, int] = attrs.field(factory=dict)
+    """How often each was read."""
+    readers: dict[int, str] = attrs.field(factory=dict)
+    faults: list[str] = attrs.field(factory=list)
+    _next: dict[int, int] = attrs.field(factory=dict)
+    _acked: dict[int, int] = attrs.field(factory=dict)
+    _tried: dict[int, int] = attrs.field(factory=dict)
+    _lock: threading.Lock = attrs.field(factory=threading.Lock)
+
+    def read(self, reader: str, partition: int, offset: int, value: str) -> None:
+        with self._lock:
+            self.values[value] = self.values.get(value, 0) + 1
+            expected = self._next.get(partition, 0)
+            if self.readers.get(partition) == reader and offset == expected:
+                pass
+            elif not self._acked.get(partition, 0) <= offset <= self._tried.get(partition, 0):
+                acked, tried = self._acked.get(partition, 0), self._tried.get(partition, 0)
+                self.faults.append(
+                    f"{reader} begins {partition} at {offset}, committed to {acked}, tried {tried}"
+                )
+            self.readers[partition] = reader
+            self._next[partition] = offset + 1
+
+    def trying(self, offsets: Mapping[int, int]) -> None:
+        with self._lock:
+            for partition, offset in offsets.items():
+                self._tried[partition] = max(offset, self._tried.get(partition, 0))
+
+    def committed(self, offsets: Mapping[int, int]) -> None:
+        with self._lock:
+            for partition, offset in offsets.items():
+                self._acked[partition] = max(offset, self._acked.get(partition, 0))
+
+    @property
+    def acked(self) -> dict[int, int]:
+        return dict(self._acked)
+
+
+@attrs.define(eq=False)
+class Reader:
+    """One member; `leave` has it close its consumer, as a well-behaved process does."""
+
+    name: str
+    servers: str
+    ledger: Ledger
+    read: "Read"
+    assigned: set[int] = attrs.field(factory=set)
+    leaving: threading.Event = attrs.field(factory=threading.Event)
+    failure: BaseException | None = None
+    _thread: threading.Thread | None = None
+
+    def start(self) -> "Reader":
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        try:
+            self.read(self)
+        except BaseException as error:  # noqa: BLE001 - told by `leave`
+            self.failure = error
+
+    def leave(self) -> None:
+        self.leaving.set()
+        assert self._thread is not None, "a reader is started before it leaves"
+        self._thread.join(30)
+        assert not self._thread.is_alive(), f"{self.name} does not close"
+        if self.failure is not None:
+            raise self.failure
+
+    def note(self, partition: int, offset: int, value: bytes) -> None:
+        self.ledger.read(self.name, partition, offset, value.decode())
+
+
+Read: TypeAlias = Callable[[Reader], None]
+
+
+def confluent(reader: Reader) -> None:
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": reader.servers,
+            "group.id": GROUP,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 6000,
+            "heartbeat.interval.ms": 300,
+            "topic.metadata.refresh.interval.ms": 1000,
+            "log_level": 0,
+        }
+    )
+
+    def assign(_: Any, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        reader.assigned = {each.partition for each in partitions}
+
+    consumer.subscribe([TOPIC], on_assign=assign, on_revoke=lambda *_: reader.assigned.clear())
+    while not reader.leaving.is_set():
+        offsets: dict[int, int] = {}
+        for message in consumer.consume(50, timeout=0.1):
+            partition, offset, value = message.partition(), message.offset(), message.value()
+            if message.error() is None:
+                assert partition is not None
+                assert offset is not None
+                assert value is not None
+                reader.note(partition, offset, value)
+                offsets[partition] = offset + 1
+        if offsets:
+            reader.ledger.trying(offsets)
+            places = [confluent_kafka.TopicPartition(TOPIC, *each) for each in offsets.items()]
+            try:
+                done = consumer.commit(offsets=places, asynchronous=False)
+            except KafkaException:
+                continue  # a rebalance, or no coordinator: others read it again
+            assert done is not None
+            good = {each.partition: each.offset for each in done if each.error is None}
+            reader.ledger.committed(good)
+    consumer.close()

@@ -1,0 +1,122 @@
+"""Consumer groups of stock clients, over real sockets: three brokers, one of which dies.
+
+A producer goes on all the while. Two members read; a third comes; one goes; the group's
+coordinator is killed, and with it a replica of everything. In the end every value has been
+read, each takeover began where the last commit was, and what was committed is still there.
+"""
+
+import time
+from collections.abc import Callable
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from replication.cluster.cluster import Cluster
+from replication.groups import GROUP_METADATA_TOPIC, partition_for
+from tests.clients.readers import GROUP, Ledger, Read, Reader, confluent
+from tests.clients.sample import PARTITIONS, TOPIC, cluster_for_clients, in_thread
+
+pytestmark = pytest.mark.client
+
+QUICK = {"broker_session_timeout_ms": "1500", "broker_heartbeat_interval_ms": "300"}
+PATIENCE_SECONDS = 40
+
+
+def until(holds: Callable[[], bool], what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.02)
+
+
+def create_topic(servers: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    topic = NewTopic(TOPIC, PARTITIONS, 3, config={"min.insync.replicas": "2"})
+    admin.create_topics([topic])[TOPIC].result(10)
+
+
+def produce(servers: str, name: str, count: int) -> set[str]:
+    """Spread over the partitions; returns when all of them are acknowledged."""
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": servers, "acks": "all", "enable.idempotence": True, "log_level": 0}
+    )
+    values = {f"{name} {number}" for number in range(count)}
+    for number, value in enumerate(sorted(values)):
+        producer.produce(TOPIC, value.encode(), partition=number % PARTITIONS)
+    assert producer.flush(PATIENCE_SECONDS) == 0
+    return values
+
+
+def all_read(ledger: Ledger, values: set[str]) -> None:
+    until(
+        lambda: values <= ledger.values.keys(),
+        lambda: f"{len(values - ledger.values.keys())} were never read; {ledger.faults}",
+    )
+
+
+def shared(readers: list[Reader]) -> None:
+    """Until each has a part, and together they have everything."""
+    until(
+        lambda: (
+            all(each.assigned for each in readers)
+            and sorted(one for each in readers for one in each.assigned) == list(range(PARTITIONS))
+        ),
+        lambda: [(each.name, each.assigned, each.failure) for each in readers],
+    )
+
+
+def coordinator(cluster: Cluster) -> int:
+    leader = cluster.leader(GROUP_METADATA_TOPIC, partition_for(GROUP, 3))
+    assert leader is not None
+    return leader
+
+
+@pytest.mark.parametrize("read", [confluent])
+async def test_a_group_reads_everything_whoever_comes_goes_and_dies(read: Read) -> None:
+    ledger = Ledger()
+    async with cluster_for_clients(**QUICK) as cluster:
+        servers = cluster.bootstrap_servers
+
+        def member(name: str) -> Reader:
+            return Reader(name, servers, ledger, read).start()
+
+        await in_thread(create_topic, servers)
+        values = await in_thread(produce, servers, "before", 300)
+        readers = [member("one"), member("two")]
+        await in_thread(shared, readers)
+        readers.append(member("three"))
+        values |= await in_thread(produce, servers, "while three comes", 300)
+        await in_thread(shared, readers)
+        await in_thread(all_read, ledger, values)
+        await in_thread(readers.pop(0).leave)
+        values |= await in_thread(produce, servers, "while one goes", 300)
+        await in_thread(shared, readers)
+        await cluster.kill_broker(coordinator(cluster))
+        values |= await in_thread(produce, servers, "while the coordinator dies", 300)
+        await in_thread(all_read, ledger, values)
+        for reader in readers:
+            await in_thread(reader.leave)
+        successor = member("successor")
+        values |= await in_thread(produce, servers, "after", 30)
+        await in_thread(all_read, ledger, values)
+        await in_thread(successor.leave)
+    assert ledger.faults == []
+    assert ledger.values.keys() == values, "and nothing else"
+
+
+async def test_a_consumer_that_assigns_by_hand_closes_at_once() -> None:
+    """librdkafka looked for its coordinator for 45 s, when there was none."""
+
+    def look(servers: str) -> float:
+        create_topic(servers)
+        consumer = confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": "by hand"})
+        consumer.assign([confluent_kafka.TopicPartition(TOPIC, 0, 0)])
+        consumer.poll(0.5)
+        began = time.monotonic()
+        consumer.close()
+        return time.monotonic() - began
+
+    async with cluster_for_clients() as cluster:
+        assert await in_thread(look, cluster.bootstrap_servers) < 5
