@@ -14,6 +14,7 @@
     run 500ms                                   let time pass
 
     alter t retention.ms=60000      delete-topic t      delete-records t-0 5      offsets t-0
+    grow t 2 b1,b2 (or: grow t 2 b1,b2 &)     a second partition
     reassign t-0 b2,b3 (or: back)   elect t-0 preferred (or: unclean)
 
     fetch t-0 at=3 from=b1 rack=r1 epoch=2 last=1 as=b2      one fetch, and what was told
@@ -27,6 +28,7 @@
     hold b1 c ALTER_PARTITION                 mute b1 to c, where it is asked for that
     hold b1 b2 FETCH after=1                  the same, once one more message has passed
     heal b1 b2 c                              b1 and these two again, the others not
+    tear b1 b2                                the next message from b1 to b2 breaks off
     wipe b1   image b1 old   restore b1 old   swap b2 b3      disks, while their nodes are down
     lie b1    fail b1 write names=*.log error=ENOSPC   rot b1 t-0 17   jump b1 600s
     spoil b1 t-0/leader-epoch-checkpoint   drift b1 100ms
@@ -35,6 +37,7 @@
     wait leader t-0                 until somebody who is up leads it
     wait isr t-0 b1,b2,b3           until these are in sync, and nobody else
     wait moved t-0                  until its reassignment is done
+    wait whole t-0                  until all its replicas are in sync, and it does not move
     wait equal t-0                  until those in sync have all records, and know them committed
 
     show t-0                        each replica's log, high watermark (HW), log end (LEO)
@@ -50,6 +53,7 @@ Whatever the seed decides is left out of answers: times, drawn ids.
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import TypeAlias
 
 import attrs
@@ -106,6 +110,8 @@ async def topic(stage: Stage, words: Words, options: Options) -> list[str]:
         raise ScriptError("topic NAME replicas=b1,b2,b3")
     assigned = [text.split(",") for text in options.pop("replicas").split("/")]
     replicas = [[broker_id_of(stage, broker) for broker in brokers] for brokers in assigned]
+    if "compact" in options.get("cleanup.policy", ""):
+        stage.compacted.add(name)
     await stage.client.create_topic(name, replicas, configs=options)
     lines = []
     for number in range(len(replicas)):
@@ -142,6 +148,13 @@ async def wait(stage: Stage, words: Words, options: Options) -> list[str]:
                 lambda: _has_moved(stage, partition),
                 what=f"the reassignment of {partition} is done",
             )
+        case ["whole", where]:
+            partition = partition_of(where)
+            await stage.cluster.until(
+                lambda: _is_whole(stage, partition),
+                what=f"all replicas of {partition} are in sync",
+            )
+            return []
         case ["equal", where]:
             partition = partition_of(where)
             await stage.cluster.until(
@@ -151,7 +164,9 @@ async def wait(stage: Stage, words: Words, options: Options) -> list[str]:
             )
             return []
         case _:
-            raise ScriptError("wait leader, moved or equal PARTITION, or isr PARTITION BROKER,...")
+            raise ScriptError(
+                "wait leader, moved, whole or equal PARTITION, or isr PARTITION BROKER,..."
+            )
     return [_led(stage, partition)]
 
 
@@ -163,6 +178,15 @@ def _isr(stage: Stage, partition: TopicPartition) -> set[int]:
 def _has_moved(stage: Stage, partition: TopicPartition) -> bool:
     registration = stage.cluster.partition(partition)
     return registration is not None and not is_reassigned(registration)
+
+
+def _is_whole(stage: Stage, partition: TopicPartition) -> bool:
+    registration = stage.cluster.partition(partition)
+    return (
+        registration is not None
+        and not is_reassigned(registration)
+        and set(registration.isr) == set(registration.replicas)
+    )
 
 
 def _replica(stage: Stage, name: str, partition: TopicPartition) -> PartitionSnapshot | None:
@@ -257,7 +281,9 @@ async def ledger(stage: Stage, words: Words, options: Options) -> list[str]:
     (where,) = exactly(words, 1, options)
     partition = partition_of(where)
     await stage.until_led(partition)
-    there = stage.accounted[partition] = await stage.client.read(partition)
+    there = stage.accounted[partition] = await stage.patiently(
+        partial(stage.client.read, partition)
+    )
     return loss_ledger(stage.sent_to(partition), there).lines()
 
 
@@ -279,6 +305,7 @@ COMMANDS: Mapping[str, Command] = {
     "alter": requests.alter,
     "delete-topic": requests.delete_topic,
     "delete-records": requests.delete_records,
+    "grow": requests.grow,
     "reassign": requests.reassign,
     "elect": requests.elect,
     "offsets": requests.offsets,
@@ -295,6 +322,7 @@ COMMANDS: Mapping[str, Command] = {
     "mute": faults.mute,
     "hold": faults.hold,
     "heal": faults.heal,
+    "tear": faults.tear,
     "slow": faults.slow,
     "wipe": disks.wipe,
     "image": disks.image,

@@ -95,6 +95,12 @@ async def mute(stage: Stage, words: Words, options: Options) -> list[str]:
     return []
 
 
+async def tear(stage: Stage, words: Words, options: Options) -> list[str]:
+    name, other = nodes(stage, exactly(words, 2, options), {})
+    stage.world.network.tear(name, other)
+    return []
+
+
 async def hold(stage: Stage, words: Words, options: Options) -> list[str]:
     after = number_of(options.pop("after", "0"))
     name, other, api = exactly(words, 3, options)

@@ -1,17 +1,16 @@
-"""What befalls disks, clocks and topics in the few runs of the swarm that have it.
+"""What befalls disks, clocks and records in the few runs of the swarm that have it.
 
-    jump             a wall clock jumps: nobody may notice
+    jump, drift      a wall clock jumps, or goes too fast: nobody may notice
     fail             a write or a sync fails: the broker stops, as its only directory is gone
     wipe             a broker that is down comes back with an empty disk
     image, restore   or with an older copy of its own
     trim             records are deleted on request
-    alter            retention by size, and segments of another length
 
 A replaced disk counts as a power cut: what it lacks the last known leader may lose, whoever
 is elected for being in sync or eligible may not. A failed one excuses nothing.
 
 Left out: syncs that lie, after which a log may have holes below its recovery point, where
-Kafka does not look either; compaction, for the checkers know records by their offsets.
+Kafka does not look either.
 
 Drawn from a stream of its own, as what operators do is: the rest of a run does not depend
 on whether it has any of this.
@@ -26,15 +25,9 @@ from scenarios.stage import Stage
 from storage.types import TopicPartition
 
 HARMED, HARMS = 0.5, 0.25
-KINDS = ("jump", "fail", "disk", "trim", "alter")
+KINDS = ("clock", "fail", "disk", "trim")
+DRIFTS = ("0ms", "1ms", "200ms")
 JUMPS = ("-600s", "-5s", "1s", "60s", "86400s")
-ALTERED = (
-    "retention.bytes=1",
-    "retention.bytes=400",
-    "retention.bytes=-1",
-    "segment.bytes=200",
-    "segment.bytes=1000",
-)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -47,9 +40,10 @@ class Harm:
         if self.chance.random() < HARMED:
             self.kinds = self.chance.sample(KINDS, self.chance.randint(1, 2))
 
-    def settings(self) -> dict[str, int]:
-        """Kafka looks every five minutes at what is to go; a run has hardly as many."""
-        return {"log.retention.check.interval.ms": 1000} if "alter" in self.kinds else {}
+    @property
+    def settings(self) -> dict[str, object]:
+        """A producer is not forgotten for a clock that jumps: then it would write twice."""
+        return {"producer.id.expiration.ms": 2**31 - 1} if "clock" in self.kinds else {}
 
     def lines(self, partitions: Sequence[TopicPartition]) -> list[str]:
         """One, or none where it is not time, or nobody is in the state for it."""
@@ -58,17 +52,17 @@ class Harm:
         broker = self.chance.choice(self.stage.cluster.broker_names)
         partition = self.chance.choice(partitions)
         match self.chance.choice(self.kinds):
-            case "jump":
+            case "clock" if self.chance.random() < 0.3:
+                return [f"drift {broker} {self.chance.choice(DRIFTS)}"]
+            case "clock":
                 return [f"jump {broker} {self.chance.choice(JUMPS)}"]
             case "fail":
                 return [self._failure(broker)]
             case "disk":
                 return self._disk(broker)
-            case "trim":
+            case _:
                 before = self.chance.choice(("all", "1", "2", "5"))
                 return [f"delete-records {partition} {before} &"]
-            case _:
-                return [f"alter {partition.topic} {self.chance.choice(ALTERED)}"]
 
     def _failure(self, broker: str) -> str:
         operation = self.chance.choice(("write", "sync"))

@@ -60,7 +60,7 @@ class Intrigues:
 
     def produce(self, partition: TopicPartition) -> str:
         acks = self.chance.choice(("all", "1"))
-        return self.misfortune.produce(str(partition), acks=acks)
+        return self.misfortune.workload.once(partition, acks=acks)
 
     def _is_well(self, name: str) -> bool:
         stage = self.misfortune.stage

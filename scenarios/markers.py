@@ -19,15 +19,18 @@ from replication.events import (
     FetchRefused,
     FetchSessionEvicted,
     FetchSessionOpened,
+    HighWatermarkAdvanced,
     IsrChanged,
     IsrChangeProposed,
     IsrChangeRefused,
     LeaderElected,
+    LogCleaned,
     LogDirectoryFailed,
     LogRecovered,
     LogTruncated,
     PartitionFailed,
     PartitionOffline,
+    PartitionStopped,
     SegmentsDeleted,
 )
 from replication.verify.directories import IGNORED_TOPICS
@@ -35,6 +38,8 @@ from scenarios.simulation.client import BatchAnswered
 from scenarios.simulation.cluster import CONTROLLER
 from scenarios.simulation.trace import (
     DiskReplaced,
+    LateBytes,
+    MessageTorn,
     NodeKilled,
     NodeStarted,
     NodeStopped,
@@ -66,11 +71,16 @@ MARKERS = (
     "a follower's session was evicted",
     "a fetch came before its leader knew the epoch",
     "a fetch came to a broker that did not lead",
+    "the high watermark moved on while an ISR expansion was pending",
+    "a duplicate was recognised by its sequence",
+    "a message broke off",
+    "bytes came late, of a connection before",
+    "a log was compacted while a replica was behind",
+    "a replica was taken away",
 )
 SELDOM = (
     "cut twice in one epoch",
     "refused with NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-    "a duplicate was recognised by its sequence",
 )
 """Counted, and not waited for: 150 runs came by none of them."""
 
@@ -100,12 +110,14 @@ class _Reading:
 
     _proposed: dict[TopicPartition, bool] = attrs.field(factory=dict)  # whether somebody joins
     _leads: dict[tuple[str, TopicPartition], LeaderEpoch] = attrs.field(factory=dict)
+    _behind: set[TopicPartition] = attrs.field(factory=set)  # whose ISR has shrunk last
     _cut: dict[tuple[str, TopicPartition], LeaderEpoch] = attrs.field(factory=dict)
     _starting: set[str] = attrs.field(factory=set)
     _followers_sessions: set[tuple[str, int]] = attrs.field(factory=set)
 
     def of(self, entry: TraceEntry) -> Iterator[str]:
         yield from self._plain(entry.event)
+        yield from self._of_the_wire(entry.event)
         yield from self._of_the_isr(entry.event)
         yield from self._of_a_node(entry.event)
         yield from self._of_a_replica(entry.node, entry.event)
@@ -119,20 +131,33 @@ class _Reading:
                 yield "nobody could lead"
             case PartitionFailed(cause=cause) if cause.startswith("fenced"):
                 yield "a fetch was fenced by its leader epoch"
-            case FetchRefused(error=error) if error in _REFUSED:
-                yield _REFUSED[error]
-            case DuplicateRecognised():
-                yield "a duplicate was recognised by its sequence"
             case BatchAnswered(answer=answer) if found := _REFUSAL.search(answer):
                 yield f"refused with {found[0]}"
             case LogRecovered(truncated_bytes=cut) if cut > 0:
                 yield "a log was recovered with a cut"
             case LogDirectoryFailed():
                 yield "a log directory failed"
+            case LogCleaned(partition=partition) if partition in self._behind:
+                yield "a log was compacted while a replica was behind"
             case SegmentsDeleted(partition=partition) if partition.topic not in IGNORED_TOPICS:
                 yield "segments were deleted"
             case DiskReplaced():
                 yield "a disk was replaced"
+            case PartitionStopped(deleted=True):
+                yield "a replica was taken away"
+            case _:
+                pass
+
+    def _of_the_wire(self, event: Event) -> Iterator[str]:
+        match event:
+            case FetchRefused(error=error) if error in _REFUSED:
+                yield _REFUSED[error]
+            case DuplicateRecognised():
+                yield "a duplicate was recognised by its sequence"
+            case MessageTorn():
+                yield "a message broke off"
+            case LateBytes():
+                yield "bytes came late, of a connection before"
             case _:
                 pass
 
@@ -140,11 +165,17 @@ class _Reading:
         match event:
             case IsrChangeProposed(partition=partition, joining=joining):
                 self._proposed[partition] = bool(joining)
+            case HighWatermarkAdvanced(partition=partition) if self._proposed.get(partition):
+                yield "the high watermark moved on while an ISR expansion was pending"
             case IsrChangeRefused(partition=partition):
                 self._proposed.pop(partition, None)
                 yield "an ISR change was refused"
             case IsrChanged(partition=partition, isr=isr, previous_isr=previous):
                 self._proposed.pop(partition, None)
+                if len(isr) < len(previous):
+                    self._behind.add(partition)
+                else:
+                    self._behind.discard(partition)
                 if len(isr) == 1 < len(previous):
                     yield "the ISR shrank to one"
             case LeaderElected(partition=partition) if self._proposed.pop(partition, False):

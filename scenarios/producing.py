@@ -8,6 +8,8 @@
     produce t-0 as=p1 seven             from an idempotent producer of that name (KIP-98)
     produce t-0 as=p1 sequence=5 eight  out of its turn
     produce t-0 as=p1 epoch=1 nine      it has begun anew: its sequences count from 0
+    produce t-0 as=p1 delivery.timeout.ms=9000 ten &    again until it is answered, each of its
+                                        batches in its place; without as=, it may be there twice
     again one                           the batch of `one`, as a producer does that heard nothing
 
     answers                             what those were told that were not waited for
@@ -39,6 +41,7 @@ async def produce(stage: Stage, words: Words, options: Options) -> list[str]:
     where, *values = words or [""]
     acks = _ACKS.get(options.pop("acks", "all"))
     timeout_ms, to = _how(stage, options)
+    delivery_timeout = options.pop("delivery.timeout.ms", None)
     producer = options.pop("as", None)
     of_producer = {
         key: number_of(options.pop(key)) for key in ("epoch", "sequence") if key in options
@@ -46,7 +49,17 @@ async def produce(stage: Stage, words: Words, options: Options) -> list[str]:
     refuse_any([], options)
     if acks is None or not values or (of_producer and producer is None):
         raise ScriptError("produce PARTITION acks=0|1|all VALUE...; epoch= and sequence= with as=")
+    if delivery_timeout is not None and (not in_background or to or of_producer):
+        raise ScriptError("delivery.timeout.ms goes with `&`, without to=, epoch= and sequence=")
     batch = stage.new_batch(partition_of(where), tuple(values), acks)
+    if delivery_timeout is not None:
+        stage.deliver_in_background(
+            batch,
+            producer,
+            timeout_ms=timeout_ms,
+            delivery_timeout_ms=number_of(delivery_timeout),
+        )
+        return []
     if producer is not None:
         await stage.put_in_sequence(batch, producer, **of_producer)
     return await _send(stage, batch, timeout_ms, to, in_background=in_background)

@@ -18,7 +18,11 @@ the copies are equal, and that nothing is there twice.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import count
+from typing import TypeVar
 
 import attrs
 
@@ -27,13 +31,18 @@ from replication.events import LeaderElected
 from replication.verify import Different, PartitionResult, verify_directories
 from replication.wire.list_offsets import EARLIEST
 from scenarios.arguments import Options, Words, exactly, partition_of
-from scenarios.simulation.client import Acked, ReadRecord, Refused, SentBatch
-from scenarios.simulation.cluster import log_directory, node_name
+from scenarios.drawing import batches_of
+from scenarios.simulation.client import Acked, ReadRecord, Refused, SentBatch, key_of
+from scenarios.simulation.cluster import log_directory, node_name, partition_directory
 from scenarios.simulation.history import History, Sent, anomalies
 from scenarios.simulation.ledger import loss_ledger
 from scenarios.simulation.trace import DiskReplaced, PowerCut, TraceEntry
 from scenarios.stage import Stage
-from storage.types import Offset, TopicPartition
+from storage.batch_stream import BatchStream
+from storage.records import decode_batch
+from storage.types import LeaderEpoch, Offset, TopicPartition
+
+T = TypeVar("T")
 
 ACKS_ALL = -1
 
@@ -63,16 +72,17 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
     (where,) = exactly(words, 1, options)
     partition = partition_of(where)
     await stage.until_led(partition)
-    there = await stage.client.read(partition)
+    there = await stage.patiently(partial(stage.client.read, partition))
     begins = 0
     if partition.topic in stage.trimmed:
-        _, begins = await stage.client.list_offset(partition, EARLIEST)
-    parted = [each for each in compare_copies(stage, partition) if isinstance(each, Different)]
-    if parted:
-        raise CopiesDifferError(str(parted[0]))
+        _, begins = await stage.patiently(partial(stage.client.list_offset, partition, EARLIEST))
+    compacted = partition.topic in stage.compacted
+    if parted := _parted(stage, partition, begins):
+        raise CopiesDifferError(parted[0])
     let_off = stage.checkers.is_let_off(partition)
     may_lose_acks_1 = _may_lose_acks_1(stage.world.trace.entries, partition)
     batches = stage.sent_to(partition)
+    repeated = _repeated(batches, trimmed=partition.topic in stage.trimmed)
     found = list(
         broken_promises(
             batches,
@@ -80,11 +90,15 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
             log_start=begins,
             may_have_lost=let_off,
             may_lose_acks_1=may_lose_acks_1,
+            repeated=repeated,
+            compacted=compacted,
         )
     )
     if not let_off:
         history = History(
             sends=[_as_sent(batch, may_lose_acks_1=may_lose_acks_1) for batch in batches],
+            repeated=repeated,
+            compacted=compacted,
             polls=stage.consumer(partition).polls,
             final=[(record.offset, record.value) for record in there],
             log_start=begins,
@@ -93,6 +107,14 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
     if found:
         raise BrokenPromiseError(partition, tuple(found))
     return [f"{partition}: may have lost what was committed"] if let_off else []
+
+
+def _repeated(batches: Iterable[SentBatch], *, trimmed: bool) -> frozenset[str]:
+    """Values that may be there twice: sent again without a sequence, or with one that goes with
+    the records by which it is known.
+    """
+    again = (each for each in batches if each.attempts > 1 and (trimmed or each.sequence is None))
+    return frozenset(value for batch in again for value in batch.values)
 
 
 def _as_sent(batch: SentBatch, *, may_lose_acks_1: bool) -> Sent:
@@ -119,6 +141,93 @@ def compare_copies(stage: Stage, partition: TopicPartition) -> list[PartitionRes
     return [each for each in comparison.partitions if each.partition == partition]
 
 
+def _parted(stage: Stage, partition: TopicPartition, begins: Offset) -> list[str]:
+    """Where copies differ in what they should agree about."""
+    if partition.topic in stage.compacted:
+        return differing_latest(stage, partition)
+    if partition.topic in stage.trimmed:
+        return differing_from(stage, partition, begins)
+    return [str(each) for each in compare_copies(stage, partition) if isinstance(each, Different)]
+
+
+def differing_from(stage: Stage, partition: TopicPartition, begins: Offset) -> list[str]:
+    """Where replicas of what begins at `begins` disagree. Below it, which is written down now and
+    then only, each may have what it likes.
+    """
+    first, *others = _on_all(stage, partition, partial(_batches_from, stage, partition, begins))
+    return [
+        f"{partition}: from {begins} on {first[0]} has {first[1]} and {name} has {batches}"
+        for name, batches in others
+        if batches != first[1]
+    ]
+
+
+def _batches_from(
+    stage: Stage, partition: TopicPartition, begins: Offset, name: str
+) -> list[tuple[Offset, Offset, LeaderEpoch, int]]:
+    batches = batches_of(stage.cluster.disk(name), partition_directory(name, partition))
+    return [
+        (each.base_offset, each.last_offset, each.leader_epoch, each.crc)
+        for each in batches
+        if each.last_offset >= begins
+    ]
+
+
+def _on_all(
+    stage: Stage, partition: TopicPartition, look: Callable[[str], T]
+) -> list[tuple[str, T]]:
+    registration = stage.cluster.partition(partition)
+    assert registration is not None, "a partition that is judged is there"
+    return [(name, look(name)) for name in map(node_name, registration.replicas)]
+
+
+def differing_latest(stage: Stage, partition: TopicPartition) -> list[str]:
+    """Where replicas of a compacted topic, each of which compacts its own log, disagree: about a
+    record that both have, or about the last one of a key.
+    """
+    first, *others = _on_all(stage, partition, partial(_records_on, stage, partition))
+    return [
+        f"{partition}: {of} is {one} on {first[0]} and {another} on {name}"
+        for name, records in others
+        for of, one, another in differences(first[1], records)
+    ]
+
+
+def _records_on(stage: Stage, partition: TopicPartition, name: str) -> dict[Offset, str]:
+    stream = BatchStream(stage.cluster.disk(name), partition_directory(name, partition))
+    records: dict[Offset, str] = {}
+    try:
+        while (header := stream.head()) is not None:
+            batch = memoryview(_taken(stream, header.size))
+            stream.passed(header)
+            records |= {each.offset: (each.value or b"").decode() for each in decode_batch(batch)}
+    finally:
+        stream.close()
+    return records
+
+
+def _taken(stream: BatchStream, size: int) -> bytes:
+    taken = b""
+    while len(taken) < size:
+        taken += stream.take(min(stream.available, size - len(taken)))
+    return taken
+
+
+def differences(
+    one: Mapping[Offset, str], other: Mapping[Offset, str]
+) -> Iterator[tuple[str, str, str]]:
+    for offset in sorted(one.keys() & other.keys()):
+        if one[offset] != other[offset]:
+            yield f"offset {offset}", one[offset], other[offset]
+    latest, latest_of_other = (
+        {key_of(value): value for _, value in sorted(each.items())} for each in (one, other)
+    )
+    for key in sorted(map(str, latest.keys() | latest_of_other.keys())):
+        here, there = latest.get(key, "absent"), latest_of_other.get(key, "absent")
+        if here != there:
+            yield f"the last of {key}", here, there
+
+
 def broken_promises(
     batches: Sequence[SentBatch],
     there: Iterable[ReadRecord],
@@ -126,25 +235,33 @@ def broken_promises(
     log_start: Offset = 0,
     may_have_lost: bool,
     may_lose_acks_1: bool,
+    repeated: Collection[str] = (),
+    compacted: bool = False,
 ) -> Iterator[str]:
     """What the producer of `batches` was promised, and is not so."""
     records = list(there)
-    ledger = loss_ledger(batches, records)
-    if ledger.duplicated:
-        yield f"there more than once: {' '.join(ledger.duplicated)}"
-    if may_have_lost or ledger.duplicated:
+    duplicated = [v for v in loss_ledger(batches, records).duplicated if v not in repeated]
+    if duplicated:
+        yield f"there more than once: {' '.join(duplicated)}"
+    if may_have_lost or duplicated:
         return
-    offsets = {record.value: record.offset for record in records}
+    offsets: dict[str, set[Offset]] = defaultdict(set)
+    for record in records:
+        offsets[record.value].add(record.offset)
+    last_of_keys = {key_of(record.value): record.offset for record in records} if compacted else {}
     for batch in batches:
         lost = [value for value in batch.values if value not in offsets]
         match batch.outcome:
             case Acked(base_offset):
                 ends_before = batch.values[: max(0, log_start - base_offset)]
                 lost = [value for value in lost if value not in ends_before]
+                if compacted:  # what another of its key came after may be gone
+                    at = dict(zip(batch.values, count(base_offset), strict=False))
+                    lost = [v for v in lost if last_of_keys.get(key_of(v), -1) <= at[v]]
                 if lost and (batch.acks == ACKS_ALL or not may_lose_acks_1):
                     yield f"acked with acks={_acks(batch)} and lost: {' '.join(lost)}"
                 promised = enumerate(batch.values, start=base_offset)
-                moved = [value for at, value in promised if offsets.get(value, at) != at]
+                moved = [value for at, value in promised if at not in offsets.get(value, {at})]
                 if moved:
                     yield f"acked at {base_offset} and found elsewhere: {' '.join(moved)}"
             case Refused(ErrorCode.NOT_ENOUGH_REPLICAS) if len(lost) < len(batch.values):

@@ -21,4 +21,4 @@ async def poll(stage: Stage, words: Words, options: Options) -> list[str]:
     if in_background:
         stage.ask_in_background(consumer.poll)
         return []
-    return [" ".join(["polled:", *(value for _, value in await consumer.poll())])]
+    return [" ".join(["polled:", *(value for _, value in await stage.patiently(consumer.poll))])]

@@ -3,6 +3,7 @@
 alter t retention.ms=60000      what a topic is configured with from now on
 delete-topic t
 delete-records t-0 5            the partition begins at 5; `all` for all that is committed
+grow t 2 b2,b3                  a second partition, of these brokers; `&` as above
 reassign t-0 b2,b3              it moves there; `back`: it stays where it was after all
 elect t-0 preferred             or unclean
 offsets t-0                     where a consumer is told that it begins and ends
@@ -56,6 +57,17 @@ async def delete_records(stage: Stage, words: Words, options: Options) -> list[s
         return []
     error, low_watermark = await admin.delete_records(stage.client, partition, offset)
     return _refusal(error) or [f"{where}: low watermark {low_watermark}"]
+
+
+async def grow(stage: Stage, words: Words, options: Options) -> list[str]:
+    words, in_background = background(words)
+    topic, count, brokers = exactly(words, 3, options)
+    replicas = [broker_id_of(stage, name) for name in brokers.split(",")]
+    ask = partial(admin.add_partition, stage.client, topic, number_of(count), replicas)
+    if in_background:
+        stage.ask_in_background(ask)
+        return []
+    return await _answer(ask())
 
 
 async def reassign(stage: Stage, words: Words, options: Options) -> list[str]:

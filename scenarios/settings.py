@@ -21,10 +21,10 @@ AS_IN_KAFKA = None  # Not named: the default
 
 SETTINGS: Mapping[str, Sequence[object]] = {
     "broker.session.timeout.ms": (3000, 3000, AS_IN_KAFKA),
-    "broker.heartbeat.interval.ms": (500, 1000),
+    "broker.heartbeat.interval.ms": (1000, 2000),
     "replica.lag.time.max.ms": (500, 1000, 1000, 5000, AS_IN_KAFKA),
     "replica.fetch.backoff.ms": (50, 200, AS_IN_KAFKA),
-    "replica.fetch.wait.max.ms": (50, AS_IN_KAFKA, AS_IN_KAFKA),
+    "replica.fetch.wait.max.ms": (100,) + (AS_IN_KAFKA,) * 5,
     "replica.fetch.max.bytes": (100, AS_IN_KAFKA),
     "replica.fetch.response.max.bytes": (300, AS_IN_KAFKA, AS_IN_KAFKA),
     "replica.high.watermark.checkpoint.interval.ms": (100, 1000, AS_IN_KAFKA),
@@ -41,7 +41,7 @@ SETTINGS: Mapping[str, Sequence[object]] = {
     "understudy.eligible.leader.replicas.version": (AS_IN_KAFKA,) * 7 + (0,),
     "unclean.leader.election.enable": ("false",) * 7 + ("true",),
 }
-BROKERS = (1, 2, 3, 3, 3, 3, 4, 5)
+BROKERS = (1, 2, 3, 3, 3, 3, 3, 4, 5)
 COPIES = (1, 2, 3, 3, 3, 3, 4, 5)
 PARTITIONS = (1, 1, 1, 2, 3)
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

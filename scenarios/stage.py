@@ -8,10 +8,12 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
+from typing import TypeVar
 
 import attrs
 import trio
 
+from replication.cluster.cluster import NotInTimeError
 from replication.errors import KafkaError, PeerUnavailableError, UnderstudyError
 from replication.events import fan_out
 from scenarios.report.recording import Recording
@@ -19,6 +21,7 @@ from scenarios.script import ScriptError
 from scenarios.simulation.checkers import Checkers
 from scenarios.simulation.client import (
     CLIENT,
+    RETRY_SECONDS,
     Address,
     ProducerSequence,
     ReadRecord,
@@ -28,14 +31,18 @@ from scenarios.simulation.client import (
 from scenarios.simulation.cluster import (
     BROKER_PORT,
     CONTROLLER,
+    PATIENCE_SECONDS,
     SimulatedCluster,
     open_simulated_cluster,
 )
 from scenarios.simulation.consumer import StoryConsumer
+from scenarios.simulation.producer import Lane, deliver
 from scenarios.simulation.world import World
 from storage.errors import StorageError
 from storage.testing.disk import Node
 from storage.types import TopicPartition
+
+T = TypeVar("T")
 
 
 @attrs.define(eq=False)
@@ -79,14 +86,18 @@ class Stage:
     consumers: dict[TopicPartition, StoryConsumer] = attrs.field(factory=dict, init=False)
     trimmed: set[str] = attrs.field(factory=set, init=False)
     """Topics of which somebody wanted records to be gone."""
+    compacted: set[str] = attrs.field(factory=set, init=False)
+    """Topics of which only the last record of each key is to stay."""
     events_shown: int = attrs.field(default=0, init=False)
     _cluster: SimulatedCluster | None = attrs.field(default=None, init=False)
     _client: StoryClient | None = attrs.field(default=None, init=False)
     _background: trio.Nursery | None = attrs.field(default=None, init=False)
     _coming_and_going: int = attrs.field(default=0, init=False)
+    _lanes: dict[tuple[str, TopicPartition], Lane] = attrs.field(factory=dict, init=False)
     _waiting: list[SentBatch] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.checkers.compacted = self.compacted
         if self.recording is not None:
             self.recording.begin(self.world)
 
@@ -209,6 +220,22 @@ class Stage:
             base_sequence=sequence,
         )
 
+    def deliver_in_background(
+        self, batch: SentBatch, name: str | None, *, timeout_ms: int, delivery_timeout_ms: int
+    ) -> None:
+        """Again until it is answered; in the lane of the idempotent producer of that name."""
+        assert self._background is not None, "a cluster's story has a background"
+        send = partial(deliver, self.client)
+        if name is not None:
+            at = name, batch.partition
+            if at not in self._lanes:
+                self._lanes[at] = Lane(self.client, batch.partition)
+            send = partial(self._lanes[at].send)
+        self._waiting.append(batch)
+        self._background.start_soon(
+            partial(send, batch, timeout_ms=timeout_ms, delivery_timeout_ms=delivery_timeout_ms)
+        )
+
     def send_in_background(
         self, batch: SentBatch, *, timeout_ms: int, to: Address | None = None
     ) -> None:
@@ -218,6 +245,18 @@ class Stage:
         self._background.start_soon(partial(self.client.send, batch, timeout_ms=timeout_ms, to=to))
 
     # Reading.
+
+    async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Its answer, asked for again where the leader has just moved."""
+        with self.cluster.clock.move_on_after(PATIENCE_SECONDS):
+            while True:
+                try:
+                    return await ask()
+                except KafkaError as error:
+                    if not error.retriable:
+                        raise
+                await self.cluster.clock.sleep(RETRY_SECONDS)
+        raise NotInTimeError(f"no answer within {PATIENCE_SECONDS:g} virtual seconds")
 
     def consumer(self, partition: TopicPartition) -> StoryConsumer:
         """The one who polls it."""

@@ -24,7 +24,6 @@ from replication.cluster.node_scope import raising_only_one
 from replication.events import LeaderElected
 from scenarios.commands import carry_out
 from scenarios.contest import Contest
-from scenarios.harm import Harm
 from scenarios.markers import markers_of
 from scenarios.misfortune import Misfortune
 from scenarios.report.recording import Recording
@@ -81,17 +80,9 @@ def run_seeds(seeds: Iterable[int], *, jobs: int) -> Iterator[SwarmRun]:
 
 def run_seed(seed: int, recording: Recording | None = None) -> SwarmRun:
     """The run of that seed; whatever goes wrong in it ends it, and is told in it."""
-
     def drawn(stage: Stage) -> Iterator[str]:
-        chance = stage.world.chance
-        misfortune = Misfortune(
-            chance=chance("misfortune"),
-            operator=chance("operator"),
-            harm=Harm(chance=chance("harm"), stage=stage),
-            reader=chance("reader"),
-            stage=stage,
-        )
-        rivals = chance("contest")
+        misfortune = Misfortune(stage)
+        rivals = stage.world.chance("contest")
         if rivals.random() < CONTESTED:
             return Contest(chance=rivals, misfortune=misfortune).lines()
         return misfortune.lines()

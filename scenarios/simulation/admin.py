@@ -1,6 +1,6 @@
 """What a story's administrator asks for, over the wire; each answer is an error code or more.
 
-alter_topic  delete_topic       any broker forwards it to the controller
+alter_topic  add_partition  delete_topic       any broker forwards it to the controller
 reassign  elect                 so too
 delete_records  list_offset     the partition's leader answers
 """
@@ -13,6 +13,11 @@ from replication.wire.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
+)
+from replication.wire.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
 )
 from replication.wire.delete_records import (
     DeleteRecordsPartition,
@@ -31,6 +36,7 @@ from scenarios.simulation.client import PATIENCE_MS, StoryClient, closing
 from storage.types import Offset, TopicPartition
 
 ALTER_CONFIGS_VERSION = 1
+CREATE_PARTITIONS_VERSION = 3
 DELETE_TOPICS_VERSION = 6
 DELETE_RECORDS_VERSION = 2
 REASSIGN_VERSION = 1
@@ -55,6 +61,22 @@ async def alter_topic(client: StoryClient, topic: str, configs: Mapping[str, str
         )
     )
     return ErrorCode.of(response.responses[0].error_code)
+
+
+async def add_partition(
+    client: StoryClient, topic: str, count: int, replicas: list[int]
+) -> ErrorCode:
+    """So that there are `count` of them; the new one goes to these replicas."""
+    wanted = CreatePartitionsTopic(
+        name=topic, count=count, assignments=[CreatePartitionsAssignment(broker_ids=replicas)]
+    )
+    request = CreatePartitionsRequest(topics=[wanted], timeout_ms=ADMIN_PATIENCE_MS)
+    response = await client.ask_somebody(
+        lambda rpc: rpc.call(
+            request, version=CREATE_PARTITIONS_VERSION, timeout_ms=2 * ADMIN_PATIENCE_MS
+        )
+    )
+    return ErrorCode.of(response.results[0].error_code)
 
 
 async def delete_topic(client: StoryClient, topic: str) -> ErrorCode:

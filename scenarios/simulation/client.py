@@ -112,6 +112,8 @@ class SentBatch:
     timestamp: int | None = None
     sent_at: float = 0.0
     answered_at: float = 0.0
+    attempts: int = 0
+    """Of a producer that sends again until it is answered."""
 
     @property
     def acked(self) -> bool:
@@ -197,34 +199,49 @@ class StoryClient:
         """Send it, and note what comes of it in its `outcome`. `to`: whoever leads by now."""
         if batch.timestamp is None:  # sent again, it was sent when it was sent first
             batch.timestamp, batch.sent_at = self.seams.clock.wall_ms(), self.seams.clock.now()
-        batch.outcome = await self._outcome(batch, timeout_ms, to)
+        self.finish(batch, await self.attempt(batch, timeout_ms, to))
+
+    def finish(self, batch: SentBatch, outcome: Outcome) -> None:
+        batch.outcome = outcome
         batch.answered_at = self.seams.clock.now()
+        self.tell(batch, outcome)
+
+    def tell(self, batch: SentBatch, outcome: Outcome) -> None:
         self.sink(
             BatchAnswered(
                 partition=batch.partition,
                 values=batch.values,
                 acks=batch.acks,
-                answer=str(batch.outcome),
-                end=_end_of(batch),
+                answer=str(outcome),
+                end=_end_of(batch, outcome),
             )
         )
 
-    async def _outcome(self, batch: SentBatch, timeout_ms: int, to: Address | None) -> Outcome:
+    async def attempt(
+        self, batch: SentBatch, timeout_ms: int, to: Address | None = None
+    ) -> Outcome:
+        """What comes of it, sent once over a connection of its own."""
+        try:
+            async with closing(await self.connect(batch.partition, to)) as client:
+                return await self.ask(client, batch, timeout_ms)
+        except PeerUnavailableError as error:
+            return NoAnswer(str(error))
+
+    async def ask(self, client: RpcClient, batch: SentBatch, timeout_ms: int) -> Outcome:
+        if batch.timestamp is None:
+            batch.timestamp = self.seams.clock.wall_ms()
         data = PartitionProduceData(index=batch.partition.partition, records=_encoded(batch))
         request = ProduceRequest(
             acks=batch.acks,
             timeout_ms=timeout_ms,
             topic_data=[TopicProduceData(name=batch.partition.topic, partition_data=[data])],
         )
+        patience_ms = timeout_ms + CONNECT_TIMEOUT_MS
         try:
-            async with closing(await self.connect(batch.partition, to)) as client:
-                patience_ms = timeout_ms + CONNECT_TIMEOUT_MS
-                if batch.acks == 0:
-                    await client.tell(request, version=PRODUCE_VERSION, timeout_ms=patience_ms)
-                    return NoAnswer("none was asked for")
-                response = await client.call(
-                    request, version=PRODUCE_VERSION, timeout_ms=patience_ms
-                )
+            if batch.acks == 0:
+                await client.tell(request, version=PRODUCE_VERSION, timeout_ms=patience_ms)
+                return NoAnswer("none was asked for")
+            response = await client.call(request, version=PRODUCE_VERSION, timeout_ms=patience_ms)
         except PeerUnavailableError as error:
             return NoAnswer(str(error))
         answer: PartitionProduceResponse = response.responses[0].partition_responses[0]
@@ -260,21 +277,25 @@ class StoryClient:
         async with closing(await self.connect_to_leader(partition)) as client:
             while True:
                 data = await self._fetch(client, partition, position)
-                found = [record for record in records_of(data) if record.offset >= position]
-                if found:
-                    records += self._given(partition, found)
-                ends = [header.next_offset for _, header in walk(_bytes_of(data))]
-                if not ends:
+                end = end_of(data)
+                if end is None:
                     return records
-                position = ends[-1]  # of a batch that compaction has left empty, too
+                found = [record for record in records_of(data) if record.offset >= position]
+                records += self._given(partition, found)
+                position = end
 
-    async def poll(self, partition: TopicPartition, position: Offset) -> list[ReadRecord]:
-        """What one fetch gives, from `position`; KafkaError where it gives an error."""
+    async def poll(
+        self, partition: TopicPartition, position: Offset
+    ) -> tuple[list[ReadRecord], Offset]:
+        """What one fetch gives from `position`, and where the next one goes on; KafkaError where
+        it gives an error.
+        """
         async with closing(await self.connect_to_leader(partition)) as client:
             # As consumers do, it begins a session each time; it never comes back to one.
             data = await self._fetch(client, partition, position, session_epoch=INITIAL_EPOCH)
+        end = end_of(data)
         found = [record for record in records_of(data) if record.offset >= position]
-        return self._given(partition, found)
+        return self._given(partition, found), position if end is None else end
 
     async def list_offset(
         self, partition: TopicPartition, timestamp: int
@@ -381,22 +402,27 @@ async def _metadata(client: RpcClient, partition: TopicPartition) -> MetadataRes
     return answer
 
 
-def _encoded(batch: SentBatch) -> bytes:
+def key_of(value: str) -> str | None:
     """What stands before a colon is also a record's key."""
+    key, colon, _ = value.partition(":")
+    return key if colon else None
+
+
+def _encoded(batch: SentBatch) -> bytes:
     assert batch.timestamp is not None, "a batch is made before it is sent"
+    keys = [key_of(value) for value in batch.values]
     records = [
         Record(
             timestamp=batch.timestamp,
-            key=value.partition(":")[0].encode() if ":" in value else None,
+            key=None if key is None else key.encode(),
             value=value.encode(),
         )
-        for value in batch.values
+        for key, value in zip(keys, batch.values, strict=True)
     ]
     return encode_batch(records, **({} if batch.sequence is None else attrs.asdict(batch.sequence)))
 
 
-def _end_of(batch: SentBatch) -> Offset | None:
-    outcome = batch.outcome
+def _end_of(batch: SentBatch, outcome: Outcome) -> Offset | None:
     return outcome.base_offset + len(batch.values) if isinstance(outcome, Acked) else None
 
 
@@ -414,3 +440,9 @@ def _bytes_of(data: PartitionData) -> memoryview:
     records = data.records
     assert isinstance(records, memoryview | None | bytes), "an answer has its records in memory"
     return memoryview(records or b"")
+
+
+def end_of(data: PartitionData) -> Offset | None:
+    """Behind the last batch, which compaction may have left without records; None without any."""
+    headers = [header for _, header in walk(_bytes_of(data))]
+    return headers[-1].next_offset if headers else None

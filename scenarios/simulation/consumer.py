@@ -47,7 +47,7 @@ class StoryConsumer:
         if self._position is None:
             self._position = await self._ask(EARLIEST)
         try:
-            given = await self.client.poll(self.partition, self._position)
+            given, self._position = await self.client.poll(self.partition, self._position)
         except KafkaError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
@@ -55,8 +55,6 @@ class StoryConsumer:
             return ()
         records = tuple((record.offset, record.value) for record in given)
         self.polls.append(Polled(session=self._session, records=records))
-        if records:
-            self._position = records[-1][0] + 1
         return records
 
     async def _find_anew(self, position: Offset) -> None:

@@ -39,6 +39,10 @@ class Link:
     least_delay: float  # seconds
     mean_extra_delay: float
     cut: bool = False
+    tears: bool = False
+    """The next message breaks off."""
+    told_late: bool = False
+    """It has been told, once, that bytes came late over it."""
     # How many more messages about an API pass before it holds them: below zero it does.
     _passing: dict[int, int] = attrs.field(factory=dict)
 

@@ -6,6 +6,7 @@
     hold(a, b, api)          what a says to b where that API is asked for waits, until heal
     set_delay(a, b)          from now on, both ways
     reset(a, b)              their connections are lost, both ends know
+    tear(a, b)               the next message from a to b ends in its middle, in a reset
     power_off, power_on      no goodbye; who sends after the restart is told of it
 
 Rule 1: a host is a node's name. Loopback and wildcard addresses mean the node itself.
@@ -135,6 +136,7 @@ class SimulatedNetwork:
 
     def heal(self, a: str, b: str, *, one_way: bool = False) -> None:
         for link in self._between(a, b, one_way=one_way):
+            link.tears = False
             if link.cut or link.holds_any:
                 link.cut = False
                 link.let_go()
@@ -167,6 +169,11 @@ class SimulatedNetwork:
         for end in ends:
             end.reset()
         self.sink(ConnectionsReset(nodes=(a, b), connections=len(ends) // 2))
+
+    def tear(self, a: str, b: str) -> None:
+        """The next message from `a` to `b` breaks off, and its connection with it."""
+        (link,) = self._between(a, b, one_way=True)
+        link.tears = True
 
     def power_off(self, name: str) -> None:
         host = self._hosts[name]
@@ -226,10 +233,9 @@ class SimulatedNetwork:
     ) -> SimulatedConnection:
         port, self._next_port = self._next_port, self._next_port + 1
         outgoing, incoming = Pipe(there, self.time), Pipe(back, self.time)
-        here = SimulatedConnection(incoming, outgoing, peer, self.on_received, self.tap)
-        other = SimulatedConnection(
-            outgoing, incoming, f"{there.source.name}:{port}", self.on_received, self.tap
-        )
+        here = SimulatedConnection(incoming, outgoing, peer, self.on_received, self.tap, self.sink)
+        name = f"{there.source.name}:{port}"
+        other = SimulatedConnection(outgoing, incoming, name, self.on_received, self.tap, self.sink)
         here.asks = True
         if self.tap is not None:
             self.tap.opened(requests=outgoing, responses=incoming)
@@ -237,6 +243,9 @@ class SimulatedNetwork:
         # Ends that are both closed matter to nobody any more.
         for end in [end for end in self._ends if end.closed and end.other and end.other.closed]:
             del self._ends[end]
+        for end in self._ends:
+            if end.outgoing.link is back and end.other and end.other.closed:
+                end.superseded = True
         self._ends[here] = self._ends[other] = None
         listener.offer(other)
         return here

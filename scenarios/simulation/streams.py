@@ -29,9 +29,11 @@ import attrs
 import trio
 
 from replication.errors import PeerUnavailableError
+from replication.events import EventSink, ignore
 from replication.net.framing import LENGTH_SIZE
 from replication.net.regions import region_chunks
 from scenarios.simulation.links import Host, Link, Received
+from scenarios.simulation.trace import LateBytes, MessageTorn
 from scenarios.simulation.virtual_time import Alarm, VirtualTime
 from storage.file_region import FileRegion
 from storage.types import Buffer
@@ -159,8 +161,11 @@ class SimulatedConnection:
     peer: str
     on_received: Received
     tap: Tap | None = None
+    sink: EventSink = ignore
     asks: bool = False
     """Whether it is the client's end."""
+    superseded: bool = attrs.field(default=False, init=False)
+    """Its client has closed it, and made another one since."""
     other: "SimulatedConnection | None" = attrs.field(default=None, init=False)
     closed: bool = attrs.field(default=False, init=False)
     _receivers: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
@@ -189,6 +194,7 @@ class SimulatedConnection:
         self._check_open()
         size = self.incoming.take(buffer)
         if size:
+            self._tell_if_late()
             self.on_received(buffer[:size], self.incoming.link)
             if self.tap is not None:
                 self.tap.received(self.incoming, size, self.incoming.time.now)
@@ -201,6 +207,12 @@ class SimulatedConnection:
     def _has_news(self) -> bool:
         """For whoever receives here."""
         return self.closed or (self.incoming.has_news and not self.host.paused)
+
+    def _tell_if_late(self) -> None:
+        link = self.incoming.link
+        if self.superseded and not link.told_late:
+            link.told_late = True
+            self.sink(LateBytes(source=self.peer_host.name, target=self.host.name))
 
     async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
         with self._whole_or_closed():
@@ -261,12 +273,24 @@ class SimulatedConnection:
                 continue
             now = self.outgoing.time.now
             chunk = memoryview(bytes(view[:room]))
+            if self.outgoing.link.tears and len(chunk) > 1:
+                self._tear(chunk, now)
+                self._check_not_reset()
             self.outgoing.push(chunk, now=now)
             if self.tap is not None:
                 self.tap.sent(self.outgoing, chunk, now)
             view = view[room:]
             if self.peer_host.boots != self._peer_boots:
                 self._expect_reset(now)
+
+    def _tear(self, chunk: memoryview, now: float) -> None:
+        """Some of it arrives, and then the end, which this end knows at once."""
+        link = self.outgoing.link
+        link.tears = False
+        self.outgoing.push(chunk[: link.chance.randrange(1, len(chunk))], now=now)
+        self.outgoing.push(End.RESET, now=now)
+        self.sink(MessageTorn(source=link.source.name, target=link.target.name))
+        self.reset()
 
     def _expect_reset(self, now: float) -> None:
         self.incoming.push(End.RESET, now=now + self.outgoing.link.delay())

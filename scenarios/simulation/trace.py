@@ -103,6 +103,24 @@ class ConnectionsReset(Event):
     connections: int
 
 
+@attrs.frozen(kw_only=True)
+class MessageTorn(Event):
+    """A connection ended in the middle of a message."""
+
+    name: ClassVar[str] = "message_torn"
+    source: str
+    target: str
+
+
+@attrs.frozen(kw_only=True)
+class LateBytes(Event):
+    """Bytes of a connection that its sender has closed, after it made another one."""
+
+    name: ClassVar[str] = "late_bytes"
+    source: str
+    target: str
+
+
 @attrs.frozen
 class TraceEntry:
     """Who reported what, and when in virtual seconds."""

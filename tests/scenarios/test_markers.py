@@ -15,11 +15,14 @@ from replication.events import (
     FetchRefused,
     FetchSessionEvicted,
     FetchSessionOpened,
+    HighWatermarkAdvanced,
     IsrChanged,
     IsrChangeProposed,
     IsrChangeRefused,
     LeaderElected,
+    LogCleaned,
     LogTruncated,
+    PartitionStopped,
 )
 from scenarios.markers import MARKERS, SELDOM, markers_of
 from scenarios.simulation.trace import NodeKilled, NodeStarted, NodeStopped, PowerCut, TraceEntry
@@ -56,6 +59,18 @@ B1_STARTS, B1_KILLED = NodeStarted(node="b1", incarnation=1), NodeKilled(node="b
 
 OPENED = FetchSessionOpened(session_id=5, partitions=1, privileged=True)
 EVICTED = FetchSessionEvicted(session_id=5, cause="idle")
+MOVED_ON = HighWatermarkAdvanced(
+    partition=PARTITION, high_watermark=8, log_end_offset=9, leader_epoch=3
+)
+CLEANED = LogCleaned(
+    partition=PARTITION,
+    first_dirty_offset=0,
+    end_offset=9,
+    bytes_read=900,
+    bytes_written=100,
+    invalid_records=0,
+)
+ONE_LEFT = ["the ISR shrank to one"]
 TOO_EARLY = FetchRefused(
     partition=PARTITION, leader=2, leader_epoch=4, error="UNKNOWN_LEADER_EPOCH"
 )
@@ -96,6 +111,11 @@ def cut(start: int, *, epoch: int = 4) -> LogTruncated:
         ([attrs.evolve(OPENED, privileged=False), EVICTED], ["a session was evicted"]),
         ([TOO_EARLY], ["a fetch came before its leader knew the epoch"]),
         ([attrs.evolve(TOO_EARLY, error="KAFKA_STORAGE_ERROR")], []),
+        ([EXPANSION, MOVED_ON], ["the high watermark moved on while an ISR expansion was pending"]),
+        ([EXPANSION, EXPANDED, MOVED_ON], []),
+        ([ALONE, CLEANED], ["a log was compacted while a replica was behind", *ONE_LEFT]),
+        ([ALONE, EXPANDED, CLEANED], ONE_LEFT),
+        ([PartitionStopped(partition=PARTITION, deleted=True)], ["a replica was taken away"]),
     ],
 )
 def test_a_situation_is_told_from_its_events(events: list[Event], reached: list[str]) -> None:
@@ -104,7 +124,7 @@ def test_a_situation_is_told_from_its_events(events: list[Event], reached: list[
 
 
 def test_the_swarm_counts_runs_and_fails_where_all_is_to_be_reached_and_is_not() -> None:
-    asked = ["swarm", "--seeds", "1", "--jobs", "1"]
+    asked = ["swarm", "--seeds", "1", "--from", "64", "--jobs", "1"]
     told = CliRunner().invoke(command, asked)
     assert told.exit_code == 0, told.output
     counts = re.findall(r"^ +(\d+)  (.*)$", told.output, re.MULTILINE)

@@ -11,6 +11,7 @@ from replication.errors import PeerUnavailableError
 from replication.net.seams import Connection, Seams
 from replication.wire.apis import ApiKey
 from scenarios.simulation.streams import WINDOW_BYTES
+from scenarios.simulation.trace import LateBytes, MessageTorn
 from scenarios.simulation.world import StuckError, World
 from storage.file_region import FileRegion
 from storage.types import Buffer
@@ -266,6 +267,26 @@ def test_a_reset_loses_what_was_on_its_way_and_both_ends_know() -> None:
     run(story)
 
 
+def test_a_message_breaks_off_in_its_middle_and_both_ends_know() -> None:
+    async def story(world: World) -> None:
+        here, there = await connect(world.node("a"), world.node("b"))
+        again, answers = await connect(world.node("a"), world.node("b"))
+        world.network.tear("a", "b")
+        with pytest.raises(PeerUnavailableError, match="reset"):
+            await here.send_buffers([b"some", b"message"])
+        arrived = bytearray(4)
+        count = await there.receive_into(memoryview(arrived))
+        assert arrived[:count] == b"some"[:count]
+        assert 0 < count < 4
+        with pytest.raises(PeerUnavailableError, match="reset"):
+            await receive(there, 1)
+        await again.send_buffers([b"whole"])
+        assert await receive(answers, 5) == b"whole", "it was the one message"
+        assert MessageTorn(source="a", target="b") in [each.event for each in world.trace.entries]
+
+    run(story)
+
+
 def test_late_bytes_of_an_old_connection_arrive_after_a_new_one_is_made() -> None:
     async def story(world: World) -> None:
         a, b = world.node("a"), world.node("b")
@@ -283,6 +304,7 @@ def test_late_bytes_of_an_old_connection_arrive_after_a_new_one_is_made() -> Non
         assert a.clock.now() < 1
         assert await receive_all(old_there) == b"late"
         assert a.clock.now() > 10
+        assert world.trace.entries[-1].event == LateBytes(source="a", target="b")
 
     run(story)
 

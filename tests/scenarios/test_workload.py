@@ -1,0 +1,157 @@
+"""Producers that send again, compacted topics, and what is judged of them."""
+
+import pytest
+
+from scenarios.promises import broken_promises, differences
+from scenarios.settings import SETTINGS, cast
+from scenarios.simulation.client import Acked, ReadRecord, SentBatch
+from scenarios.simulation.history import History, Sent, anomalies
+from scenarios.simulation.world import World
+from scenarios.swarm import SwarmRun, play
+from scenarios.workload import Workload
+from storage.types import TopicPartition
+
+T0 = TopicPartition("t", 0)
+
+
+def told(*lines: str) -> SwarmRun:
+    run = play(lambda _: lines, seed=1)
+    assert not run.wrong, run.traceback
+    return run
+
+
+def with_lost_answers(*producing: str) -> SwarmRun:
+    """The leader writes, and nobody hears of it for two seconds."""
+    return told(
+        "cluster brokers=3 min.insync.replicas=2",
+        "topic t replicas=b1,b2,b3",
+        "hold b1 client PRODUCE",
+        *producing,
+        "run 2s",
+        "heal",
+        "answers",
+        "read t-0",
+        "judge t-0",
+    )
+
+
+def test_who_sends_again_without_a_sequence_writes_twice_and_that_is_judged_to_be_so() -> None:
+    run = with_lost_answers("produce t-0 delivery.timeout.ms=9000 timeout.ms=200 a &")
+    assert run.answer[-1].split()[1:].count("a") > 1
+    assert "a duplicate was recognised by its sequence" not in run.reached
+
+
+def test_an_idempotent_producer_sends_again_in_order_and_nothing_is_there_twice() -> None:
+    line = "produce t-0 as=p1 delivery.timeout.ms=9000 timeout.ms=200 {} &"
+    batches = [each for value in "abcdefg" for each in (line.format(value), "run 1ms")]
+    run = with_lost_answers(*batches)
+    assert run.answer[-1] == "read: a b c d e f g"
+    assert run.reached["a duplicate was recognised by its sequence"]
+    assert run.answer[2:-1] == tuple(f"{v}: acked at {at}" for at, v in enumerate("abcdefg"))
+
+
+def test_what_is_given_up_ends_the_sequence_and_the_rest_goes_under_another_id() -> None:
+    run = with_lost_answers(
+        "produce t-0 as=p1 delivery.timeout.ms=500 timeout.ms=200 a &",
+        "run 1s",
+        "produce t-0 as=p1 delivery.timeout.ms=9000 timeout.ms=200 b &",
+    )
+    assert run.answer[-3:] == ("a: no answer: given up", "b: acked at 1", "read: a b")
+
+
+def test_across_leaders_nothing_is_there_twice() -> None:
+    run = told(
+        "cluster brokers=3 min.insync.replicas=2",
+        "topic t replicas=b1,b2,b3",
+        "hold b1 client PRODUCE",
+        "produce t-0 as=p1 delivery.timeout.ms=40000 timeout.ms=200 a b &",
+        "run 100ms",
+        "kill b1",
+        "answers",
+        "read t-0",
+        "judge t-0",
+    )
+    assert run.answer[-2:] == ("a b: acked at 0-1", "read: a b")
+    assert run.reached["a duplicate was recognised by its sequence"]
+
+
+def test_a_compacted_topic_keeps_the_last_of_each_key_on_every_replica() -> None:
+    run = told(
+        "cluster brokers=2 log.cleaner.backoff.ms=100 log.initial.task.delay.ms=0",
+        "topic t replicas=b1,b2 cleanup.policy=compact segment.bytes=200"
+        " min.cleanable.dirty.ratio=0.01",
+        *(f"produce t-0 k{number % 2}:v{number}" for number in range(9)),
+        "run 20s",
+        "read t-0",
+        "judge t-0",
+    )
+    values = run.answer[-1].split()[1:]
+    assert values[-2:] == ["k1:v7", "k0:v8"]
+    assert len(values) < 9
+
+
+@pytest.mark.parametrize(
+    ("there", "complaints"),
+    [
+        ({0: "k:a", 1: "k:b"}, []),
+        ({1: "k:b"}, []),
+        ({1: "k:c"}, ["offset 1", "the last of k"]),
+        ({0: "k:a"}, ["the last of k"]),
+    ],
+)
+def test_compacted_copies_agree_about_offsets_and_last_values(
+    there: dict[int, str], complaints: list[str]
+) -> None:
+    assert [each[0] for each in differences({0: "k:a", 1: "k:b"}, there)] == complaints
+
+
+@pytest.mark.parametrize(
+    ("there", "complaint"),
+    [
+        ([ReadRecord(0, "k:a"), ReadRecord(1, "k:b")], ""),
+        ([ReadRecord(1, "k:b")], ""),
+        ([ReadRecord(0, "k:a")], "acked with acks=all and lost: k:b"),
+        ([ReadRecord(2, "j:c")], "acked with acks=all and lost: k:a k:b"),
+    ],
+)
+def test_compaction_may_take_what_another_of_its_key_came_after(
+    there: list[ReadRecord], complaint: str
+) -> None:
+    batches = [
+        SentBatch(T0, ("k:a", "k:b"), -1, Acked(0)),
+        SentBatch(T0, ("j:c",), 1, None),
+    ]
+    broken = broken_promises(
+        batches, there, may_have_lost=False, may_lose_acks_1=True, compacted=True
+    )
+    assert "; ".join(broken) == complaint
+
+
+def test_what_was_sent_again_may_be_there_twice_and_nothing_else() -> None:
+    def found(*repeated: str) -> list[str]:
+        sends = [Sent(values=("a",), sent_at=0, answered_at=1, base_offset=1)]
+        final = [(0, "a"), (1, "a")]
+        return anomalies(History(sends=sends, polls=[], final=final, repeated=repeated))
+
+    assert found() == ["duplicate: a is at 0 and 1"]
+    assert not found("a")
+
+
+def test_a_run_is_cast_from_streams_that_are_each_settings_own() -> None:
+    casts = [cast(World(seed).chance) for seed in range(60)]
+    assert {each.copies for each in casts} == {1, 2, 3, 4, 5}
+    assert {each.min_insync_replicas for each in casts} == {1, 2, 3}
+    assert any(each.racks for each in casts)
+    assert any(each.throttled for each in casts)
+    for key, choices in SETTINGS.items():
+        named = {choice for choice in choices if choice is not None}
+        assert {each.settings.get(key) for each in casts} - {None} == named, key
+
+
+def test_runs_differ_in_how_their_clients_produce() -> None:
+    workloads = [Workload.drawn(World(seed).chance) for seed in range(60)]
+    lines = [each.produce(T0) for each in workloads]
+    assert any(" as=p" in line for line in lines)
+    assert any("delivery.timeout.ms" in line and " as=" not in line for line in lines)
+    assert any("delivery.timeout.ms" not in line for line in lines)
+    assert any(" k1:v0" in line for line in lines)
