@@ -80,6 +80,7 @@ def run_seeds(seeds: Iterable[int], *, jobs: int) -> Iterator[SwarmRun]:
 
 def run_seed(seed: int, recording: Recording | None = None) -> SwarmRun:
     """The run of that seed; whatever goes wrong in it ends it, and is told in it."""
+
     def drawn(stage: Stage) -> Iterator[str]:
         misfortune = Misfortune(stage)
         rivals = stage.world.chance("contest")
