@@ -97,7 +97,6 @@ class Stage:
     _waiting: list[SentBatch] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.checkers.compacted = self.compacted
         if self.recording is not None:
             self.recording.begin(self.world)
 

@@ -111,4 +111,4 @@ def test_the_swarm_writes_the_shortest_story_of_a_failure(
     assert f"understudy scenario run {path}" in told.output
     run = CliRunner().invoke(command, ["run", str(path)])
     assert run.exit_code == 1
-    assert "not within 60 virtual seconds: the isr" in str(run.exception)
+    assert "not within 60 virtual seconds: all replicas" in str(run.exception)
