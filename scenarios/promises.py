@@ -29,7 +29,6 @@ import attrs
 from replication.errors import ErrorCode
 from replication.events import LeaderElected
 from replication.verify import Different, PartitionResult, verify_directories
-from replication.wire.list_offsets import EARLIEST
 from scenarios.arguments import Options, Words, exactly, partition_of
 from scenarios.drawing import batches_of
 from scenarios.simulation.client import Acked, ReadRecord, Refused, SentBatch, key_of
@@ -75,7 +74,7 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
     there = await stage.patiently(partial(stage.client.read, partition))
     begins = 0
     if partition.topic in stage.trimmed:
-        _, begins = await stage.patiently(partial(stage.client.list_offset, partition, EARLIEST))
+        begins = await stage.patiently(partial(stage.client.begins_at, partition))
     compacted = partition.topic in stage.compacted
     if parted := _parted(stage, partition, begins):
         raise CopiesDifferError(parted[0])

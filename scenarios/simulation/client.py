@@ -273,7 +273,7 @@ class StoryClient:
     async def read(self, partition: TopicPartition) -> list[ReadRecord]:
         """What a consumer is given, from the first record to the high watermark."""
         records: list[ReadRecord] = []
-        _, position = await self.list_offset(partition, EARLIEST)
+        position = await self.begins_at(partition)
         async with closing(await self.connect_to_leader(partition)) as client:
             while True:
                 data = await self._fetch(client, partition, position)
@@ -296,6 +296,12 @@ class StoryClient:
         end = end_of(data)
         found = [record for record in records_of(data) if record.offset >= position]
         return self._given(partition, found), position if end is None else end
+
+    async def begins_at(self, partition: TopicPartition) -> Offset:
+        error, offset = await self.list_offset(partition, EARLIEST)
+        if error is not ErrorCode.NONE:
+            raise KafkaError(error, f"where {partition} begins")
+        return offset
 
     async def list_offset(
         self, partition: TopicPartition, timestamp: int
