@@ -76,8 +76,7 @@ class _Watched:
     def look(self) -> ReplicaState:
         replica, log = self.replica, self.replica.log
         leads = replica.leadership
-        if not log.config.is_compacted:  # one that is changes in its middle
-            self.held.read_on()
+        self.held.read_on()
         self.last = ReplicaState(
             node=self.node,
             life=self.life,
@@ -136,11 +135,6 @@ class Checkers:
     def is_let_off(self, partition: TopicPartition) -> bool:
         """Whether it has seen an election that may have lost what was committed."""
         return partition in self.contract.let_off
-
-    def _is_compacted(self, partition: TopicPartition) -> bool:
-        """Each replica compacts its own log: they are not held against each other here."""
-        topic = self._image.topics.get(partition.topic)
-        return topic is not None and "compact" in (topic.configs.get("cleanup.policy") or "")
 
     @property
     def has_let_off_any(self) -> bool:
@@ -225,8 +219,7 @@ class Checkers:
     def _judge_offsets(self, rule: acks.Rule, partition: TopicPartition, end: Offset) -> None:
         self.look()
         log = self._committed.get(partition)
-        watched = not self.is_let_off(partition) and not self._is_compacted(partition)
-        if log is not None and watched:
+        if log is not None and not self.is_let_off(partition):
             self._judge(rule(partition, end=end, committed_end=log.end))
 
     # Looking.
@@ -385,7 +378,7 @@ class Checkers:
             if now.is_leader:
                 self._judge(self._leads(now))
             self._touched[partition] = None
-            if not self.is_let_off(partition) and not self._is_compacted(partition):
+            if not self.is_let_off(partition):
                 log = self._committed.setdefault(partition, CommittedLog())
                 if watched.replica.log.config.is_compacted:
                     log.compact()
@@ -433,8 +426,6 @@ class Checkers:
     def _look_at_member(
         self, log: CommittedLog, watched: _Watched, now: ReplicaState, standing: str
     ) -> None:
-        if self._is_compacted(now.partition):
-            return
         wrongs = list(committed.may_lead(log, now, watched.held, standing=standing))
         if not wrongs:
             self.contract.caught_up(now.partition, now.node)
