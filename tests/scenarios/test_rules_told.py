@@ -169,6 +169,10 @@ def a_high_watermark_is_what_was_written_down(planting: pytest.MonkeyPatch) -> N
     )
 
 
+def a_consumer_sees_the_log_end(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(LogReader, "end_for", lambda self, _: self.log.log_end_offset)
+
+
 def below_the_minimum_it_goes_on(planting: pytest.MonkeyPatch) -> None:
     honest = isr.committed_end
 
@@ -274,6 +278,7 @@ TOLD = [
     ),
     ("S23", "alone-nothing-is-committed", below_the_minimum_it_goes_on),
     ("S24", "nobody-waits-for-a-broker-that-is-shutting-down", whoever_is_caught_up_may_join),
+    ("S25", "a-segment-that-ends-where-the-committed-records-do", a_consumer_sees_the_log_end),
     ("S27", "a-leader-that-was-stopped-wakes-up-deposed", nobody_looks_at_epochs),
     ("S27", "a-leader-that-was-stopped-wakes-up-deposed", who_was_asked_to_leave_has_left),
     ("S28", "whoever-lives-in-another-epoch-is-refused", any_epoch_is_served),
