@@ -22,38 +22,33 @@ import re
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
-import attrs
 import trio
 
 from replication.client.consumer.assembly import Assembly, Parts
 from replication.client.consumer.config import ConsumerConfig
 from replication.client.consumer.group.assembly import GroupAssembly
-from replication.client.consumer.group.commits import OnCommitted
-from replication.client.consumer.group.coordinator import ConsumerCoordinator
 from replication.client.consumer.group.listener import ConsumerRebalanceListener
+from replication.client.consumer.group_calls import GroupCalls
 from replication.client.consumer.interceptors import ConsumerInterceptor, Interceptors
+from replication.client.consumer.lookups import LogLookups
 from replication.client.consumer.offset_reset import EARLIEST, LATEST
+from replication.client.consumer.opened import AnyPartition
 from replication.client.consumer.poll_loop import NoGroup, PollLoop
 from replication.client.consumer.position import FetchPosition, OffsetResetStrategy
 from replication.client.consumer.records import (
     AnyDeserializer,
-    ConsumerGroupMetadata,
     ConsumerRecord,
     ConsumerRecords,
     OffsetAndMetadata,
-    OffsetAndTimestamp,
 )
 from replication.client.consumer.subscription import SubscriptionState, as_partitions
 from replication.client.errors import IllegalStateError, KafkaTimeoutError
-from replication.metrics import MetricName
 from replication.net import production_seams
 from replication.net.seams import Seams
-from replication.wire import list_offsets
 from storage.types import Offset, TopicPartition
 
-AnyPartition: TypeAlias = TopicPartition | tuple[str, int]
 # One task may be handed so many records before it lets others run.
 _YIELD_RECORDS = 128
 _CLOSE_TIMEOUT_MS = 30_000
@@ -61,24 +56,15 @@ _CLOSE_TIMEOUT_MS = 30_000
 _FAREWELL_MS = 1_000
 
 
-@attrs.define(eq=False, init=False)
-class Consumer:
+class Consumer(GroupCalls, LogLookups):
     """Keys and values are bytes, or what the deserialisers make of them.
 
     `config` are Kafka's words, underscored: `group_id="g"`, `auto_offset_reset="earliest"`,
     `max_poll_records=100`. ConfigError where one is wrong.
     """
 
-    config: ConsumerConfig
-    _subscriptions: SubscriptionState
-    _deserializers: tuple[AnyDeserializer, AnyDeserializer]
-    _interceptors: Interceptors
-    _seams: Seams
     _stack: AsyncExitStack
-    _parts: Parts | None
-    _loop: PollLoop | None
-    _coordinator: ConsumerCoordinator | None
-    _listener: ConsumerRebalanceListener
+    _deserializers: tuple[AnyDeserializer, AnyDeserializer]
     _opened: bool
     _reading: bool
     _since_yield: int
@@ -187,10 +173,6 @@ class Consumer:
         while True:
             await parts.metadata.wait_for_news()
             self._wake()
-
-    def _wake(self) -> None:
-        if self._loop is not None:
-            self._loop.wake()
 
     # -- what is read
 
@@ -365,162 +347,3 @@ class Consumer:
 
     def paused(self) -> set[TopicPartition]:
         return self._subscriptions.paused
-
-    # -- the group
-
-    async def commit(
-        self,
-        offsets: Mapping[AnyPartition, Offset | OffsetAndMetadata] | None = None,
-        *,
-        timeout_ms: float | None = None,
-    ) -> None:
-        """Commit `offsets`, or everything that was handed over.
-
-        CommitFailedError where the group has gone on without us, RebalanceInProgressError
-        where a poll has to join first, KafkaTimeoutError where nobody answered in time.
-        """
-        coordinator = self._open_coordinator
-        wanted = coordinator.consumed() if offsets is None else _offsets(offsets)
-        await coordinator.commits.commit(wanted, timeout_ms=self._timeout(timeout_ms))
-
-    def commit_soon(
-        self,
-        offsets: Mapping[AnyPartition, Offset | OffsetAndMetadata] | None = None,
-        callback: OnCommitted = lambda _offsets, _error: None,
-    ) -> None:
-        """The same beside the program, once (commitAsync); `callback` is told what came of it."""
-        coordinator = self._open_coordinator
-        wanted = coordinator.consumed() if offsets is None else _offsets(offsets)
-        coordinator.commits.commit_soon(wanted, callback)
-
-    async def committed(
-        self, partition: AnyPartition, *, timeout_ms: float | None = None
-    ) -> OffsetAndMetadata | None:
-        """What the group has committed of it; None where nothing is."""
-        tp, coordinator = TopicPartition(*partition), self._open_coordinator
-        timeout_ms = self._timeout(timeout_ms)
-        with self._seams.clock.move_on_after(timeout_ms / 1000):
-            return (await coordinator.commits.committed([tp]))[tp]
-        raise KafkaTimeoutError(
-            f"what is committed of {tp} was not told within {timeout_ms:.0f} ms"
-        )
-
-    def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who we are in the group, for a producer's transaction."""
-        member = self._open_coordinator.membership
-        return ConsumerGroupMetadata(
-            group_id=member.group_id,
-            generation_id=member.generation_id,
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-        )
-
-    def enforce_rebalance(self, reason: str = "the program wants it") -> None:
-        """Join again at the next poll."""
-        self._open_coordinator.membership.request_rejoin(reason)
-        self._wake()
-
-    @property
-    def _open_coordinator(self) -> ConsumerCoordinator:
-        if self.config.group_id is None:
-            raise IllegalStateError("this needs a group.id")
-        if self._coordinator is None:
-            raise IllegalStateError("a consumer is used inside `async with`")
-        return self._coordinator
-
-    # -- offsets of the log
-
-    async def beginning_offsets(
-        self, partitions: Collection[AnyPartition], *, timeout_ms: float | None = None
-    ) -> dict[TopicPartition, Offset]:
-        """Where each log begins."""
-        return await self._bounds(partitions, list_offsets.EARLIEST, timeout_ms)
-
-    async def end_offsets(
-        self, partitions: Collection[AnyPartition], *, timeout_ms: float | None = None
-    ) -> dict[TopicPartition, Offset]:
-        """Where each ends, as far as may be read: the high watermark, or the last stable offset."""
-        return await self._bounds(partitions, list_offsets.LATEST, timeout_ms)
-
-    async def offsets_for_times(
-        self, timestamps: Mapping[AnyPartition, int], *, timeout_ms: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time (milliseconds); None where there is none."""
-        wanted = {TopicPartition(*tp): at for tp, at in timestamps.items()}
-        for tp, at in wanted.items():
-            if at < 0:
-                raise IllegalStateError(f"offsets_for_times: {tp} at {at}, before time began")
-        return await self._open_parts.offset_fetcher.offsets_for(
-            wanted, timeout_ms=self._timeout(timeout_ms)
-        )
-
-    async def _bounds(
-        self, partitions: Collection[AnyPartition], timestamp: int, timeout_ms: float | None
-    ) -> dict[TopicPartition, Offset]:
-        found = await self._open_parts.offset_fetcher.offsets_for(
-            dict.fromkeys(as_partitions(partitions), timestamp),
-            timeout_ms=self._timeout(timeout_ms),
-        )
-        return {tp: each.offset for tp, each in found.items() if each is not None}
-
-    def highwater(self, partition: AnyPartition) -> Offset | None:
-        """As the last fetch told it."""
-        return self._subscriptions.state(TopicPartition(*partition)).high_watermark
-
-    def current_lag(self, partition: AnyPartition) -> int | None:
-        """Records between the position and the end, as the last fetch told it."""
-        return self._subscriptions.lag(
-            TopicPartition(*partition), read_committed=self.config.read_committed
-        )
-
-    # -- the cluster
-
-    async def partitions_for(
-        self, topic: str, *, timeout_ms: float | None = None
-    ) -> list[TopicPartition]:
-        """The topic's partitions; none where it is not known in time."""
-        parts = self._open_parts
-        transient = parts.offset_fetcher.transient_topics
-        added = {topic} - transient
-        transient |= added
-        try:
-            with self._seams.clock.move_on_after(self._timeout(timeout_ms) / 1000):
-                while parts.metadata.view.partitions_of(topic) is None:
-                    parts.metadata.request_update()
-                    await parts.metadata.wait_for_news()
-                    parts.metadata.raise_for_topics([topic])
-        finally:
-            transient -= added
-        return [
-            TopicPartition(topic, each) for each in parts.metadata.view.partitions_of(topic) or ()
-        ]
-
-    def metrics(self) -> dict[MetricName, float]:
-        """This consumer's numbers, under Kafka's names."""
-        return dict(self._open_parts.metrics.snapshot())
-
-    # -- what it stands on
-
-    def _timeout(self, timeout_ms: float | None) -> float:
-        return self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
-
-    @property
-    def _open_parts(self) -> Parts:
-        if self._parts is None:
-            raise IllegalStateError("a consumer is used inside `async with`")
-        return self._parts
-
-    @property
-    def _open_loop(self) -> PollLoop:
-        if self._loop is None:
-            raise IllegalStateError("a consumer is used inside `async with`")
-        return self._loop
-
-
-def _offsets(
-    given: Mapping[AnyPartition, Offset | OffsetAndMetadata],
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {
-        TopicPartition(*tp): OffsetAndMetadata(each) if isinstance(each, int) else each
-        for tp, each in given.items()
-    }
