@@ -7,6 +7,7 @@ from replication.client.consumer import (
     ConsumerInterceptor,
     ConsumerRecord,
     ConsumerRecords,
+    LogTruncationError,
     NoOffsetForPartitionError,
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -221,6 +222,44 @@ def test_a_leader_that_is_killed_while_it_is_read() -> None:
                 assert read == [b"%d" % each for each in range(10)]
                 position = await consumer.position(T0)
                 assert position == 10
+
+    play(story)
+
+
+@pytest.mark.parametrize("policy", ["earliest", "none"])
+def test_a_log_that_lost_what_was_read_is_found_out(policy: str) -> None:
+    """KIP-320: b2 missed three records and leads all the same; the reader had gone past them."""
+
+    async def story(world: World) -> None:
+        async with scene(
+            world,
+            brokers=2,
+            replicas=((1, 2),),
+            topic={"unclean.leader.election.enable": "true"},
+        ) as stage:
+            await stage.produce("a", "b", acks="all")
+            async with stage.consumer(auto_offset_reset=policy) as consumer:
+                consumer.assign([T0])
+                consumer.seek(T0, 0)
+                leader = stage.leader()
+                other = "b2" if leader == "b1" else "b1"
+                await stage.cluster.kill(other)
+                await stage.produce("c", "d", "e", acks="1")
+                read = [(await consumer.getone()).value for _ in range(5)]
+                assert read == [b"a", b"b", b"c", b"d", b"e"]
+                await stage.cluster.kill(leader)
+                await stage.cluster.start(other)
+                await stage.produce("f", acks="1")
+                if policy == "earliest":
+                    record = await consumer.getone()
+                    assert (record.value, record.offset) == (b"f", 2), "read on where they part"
+                    return
+                with pytest.raises(LogTruncationError) as raised:
+                    await consumer.getone()
+                assert raised.value.offsets == {T0: 5}
+                assert raised.value.divergent_offsets[T0].offset == 2
+                consumer.seek(T0, 2)
+                assert (await consumer.getone()).value == b"f"
 
     play(story)
 
