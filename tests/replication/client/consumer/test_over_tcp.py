@@ -21,7 +21,7 @@ async def test_every_codec_and_a_killed_leader_over_tcp() -> None:
             await admin.create_topics([NewTopic(name="t", partitions=1, replication_factor=3)])
         expected = []
         for codec in CODECS:
-            async with Producer(servers, compression_type=codec) as producer:
+            async with Producer[bytes, bytes](servers, compression_type=codec) as producer:
                 for each in range(20):
                     value = f"{codec} {each} {'x' * 100}".encode()
                     expected.append((await producer.send("t", value, key=codec.encode())).offset)
@@ -33,7 +33,7 @@ async def test_every_codec_and_a_killed_leader_over_tcp() -> None:
                 leader = cluster.leader("t", 0)
                 assert leader is not None
                 await cluster.kill_broker(leader)
-                async with Producer(servers, acks="all") as producer:
+                async with Producer[bytes, bytes](servers, acks="all") as producer:
                     await producer.send("t", b"after")
                 while len(read) < 101:
                     read += await consumer.poll(timeout_ms=1000)
