@@ -205,9 +205,13 @@ def find_story(name: str) -> Path:
     found = [path for stem, path in known.items() if wanted and stem.startswith(wanted)]
     if not found and re.fullmatch(r"[sS]\d+", name):
         found = [path for path in known.values() if name.upper() in read_story(path).shows]
-    if len(found) != 1:
-        reason = "several stories are" if found else "there is no story"
-        raise ScriptError(f"{reason} called {name!r}; `understudy scenario list` shows them all")
+    if len(found) > 1:
+        names = ", ".join(path.stem for path in found)
+        raise ScriptError(f"{name!r} may be each of {names}")
+    if not found:
+        raise ScriptError(
+            f"there is no story called {name!r}; `understudy scenario list` shows them all"
+        )
     return found[0]
 
 
