@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from tempfile import TemporaryDirectory
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 import trio
@@ -42,6 +42,9 @@ from replication.net.detach import DetachableFileSystem, DetachableTransport
 from replication.net.seams import NodeClock, Seams
 from storage.errors import StorageError
 from storage.types import TopicPartition
+
+if TYPE_CHECKING:
+    from replication.client import Admin, Consumer, Producer
 
 CONTROLLER_ID = 0
 HOST = "127.0.0.1"
@@ -136,6 +139,26 @@ class Cluster:
     def bootstrap_servers(self) -> str:
         """The same as one string, as clients take it."""
         return ",".join(self.bootstrap_list)
+
+    # Clients of it, over TCP: where its nodes live on another transport, those need its seams.
+
+    def producer(self, **config: Any) -> "Producer[Any, Any]":
+        """`async with cluster.producer() as producer`; Kafka's words, underscored."""
+        from replication.client import Producer  # noqa: PLC0415 - brokers start without it
+
+        return Producer(self.bootstrap_servers, **config)
+
+    def consumer(self, *topics: str, **config: Any) -> "Consumer":
+        """`async with cluster.consumer("t", group_id="g") as consumer`."""
+        from replication.client import Consumer  # noqa: PLC0415 - brokers start without it
+
+        return Consumer(*topics, bootstrap_servers=self.bootstrap_servers, **config)
+
+    def admin(self, **config: Any) -> "Admin":
+        """`async with cluster.admin() as admin`."""
+        from replication.client import Admin  # noqa: PLC0415 - brokers start without it
+
+        return Admin(self.bootstrap_servers, **config)
 
     # What it knows.
 
