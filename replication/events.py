@@ -337,6 +337,50 @@ class FetchSessionEvicted(Event):
     cause: str = ""
 
 
+# -- transactions
+
+
+@attrs.frozen(kw_only=True)
+class TransactionsLoaded(Event):
+    """A coordinator has read what it is to look after."""
+
+    name: ClassVar[str] = "transactions_loaded"
+    partition: TopicPartition
+    leader_epoch: LeaderEpoch
+    transactions: int
+
+
+@attrs.frozen(kw_only=True)
+class TransactionsUnloaded(Event):
+    name: ClassVar[str] = "transactions_unloaded"
+    partition: TopicPartition
+    leader_epoch: LeaderEpoch
+    cause: str
+
+
+@attrs.frozen(kw_only=True)
+class TransactionPrepared(Event):
+    """How a transaction ends is written down, and nothing can change it any more."""
+
+    name: ClassVar[str] = "transaction_prepared"
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commits: bool
+    partitions: int
+
+
+@attrs.frozen(kw_only=True)
+class TransactionCompleted(Event):
+    """Every partition that it wrote to has been told."""
+
+    name: ClassVar[str] = "transaction_completed"
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commits: bool
+
+
 # -- logs and disks
 
 
@@ -550,6 +594,10 @@ EVENTS: tuple[type[Event], ...] = (
     FetchSessionOpened,
     FetchSessionClosed,
     FetchSessionEvicted,
+    TransactionsLoaded,
+    TransactionsUnloaded,
+    TransactionPrepared,
+    TransactionCompleted,
     LogRecovered,
     LogRepaired,
     LogDirectoryWarned,

@@ -136,7 +136,7 @@ def _validate_header(header: BatchHeader, config: LogConfig, *, from_client: boo
         raise InvalidRecordError(
             f"{header.record_count} records over a range of {header.last_offset_delta + 1} offsets"
         )
-    if header.has_producer and header.base_sequence < 0 and not header.is_control:
+    if from_client and header.has_producer and header.base_sequence < 0:
         raise InvalidRecordError(
             f"sequence {header.base_sequence} of producer {header.producer_id}"
         )

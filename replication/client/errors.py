@@ -8,6 +8,8 @@
     ├── TopicAuthorizationFailedError       `topics`
     ├── InvalidTopicError                   `topics`
     ├── GroupAuthorizationFailedError
+    ├── ProducerFencedError                 another producer has the transactional id
+    ├── TransactionAbortedError             nothing of a transaction is there
     ├── RecordTooLargeError                 a record over what the client may take or send
     └── ... of consumers: replication/client/consumer_errors.py
 
@@ -81,6 +83,20 @@ class GroupAuthorizationFailedError(KafkaError):
 
     def __init__(self, group_id: str) -> None:
         super().__init__(ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id)
+
+
+class ProducerFencedError(KafkaError):
+    """Another producer has the transactional id now (ProducerFencedException): close this one."""
+
+    def __init__(self, transactional_id: str) -> None:
+        super().__init__(ErrorCode.PRODUCER_FENCED, transactional_id)
+
+
+class TransactionAbortedError(KafkaError):
+    """Of a transaction that failed, or was given up: nothing of it is there."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.TRANSACTION_ABORTABLE, message)
 
 
 class RecordTooLargeError(KafkaError):

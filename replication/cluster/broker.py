@@ -36,6 +36,7 @@ from replication.cluster.metadata_snapshots import SnapshotDue
 from replication.cluster.node_scope import ListenError, listen
 from replication.cluster.request_metrics import RequestMetrics
 from replication.cluster.server import OnBug, Server
+from replication.cluster.transactions import TransactionCoordinator
 from replication.cluster.wiring import Wiring
 from replication.config import BrokerConfig
 from replication.errors import UnderstudyError
@@ -85,6 +86,7 @@ class Broker:
     logs: LogManager = attrs.field(init=False)
     replica_manager: ReplicaManager = attrs.field(init=False)
     groups: GroupCoordinator = attrs.field(init=False)
+    transactions: TransactionCoordinator = attrs.field(init=False)
     lifecycle: BrokerLifecycle = attrs.field(init=False)
     _wiring: Wiring = attrs.field(init=False)
     _channels: list[ControllerChannel] = attrs.field(factory=list, init=False)
@@ -252,6 +254,13 @@ class Broker:
         compaction_metrics.register(self.metrics, self.replica_manager.compaction)
         self.groups = self._wiring.groups(self.replica_manager)
         await nursery.start(self.groups.run)
+        forwarding = self._channel("forwarding")
+        self.transactions = self._wiring.transactions(
+            self.metadata,
+            self._wiring.marker_writer(self.replica_manager, self.groups),
+            self._wiring.producer_ids(forwarding),
+        )
+        await nursery.start(self.transactions.run)
         await nursery.start(self.replica_manager.run)
         nursery.start_soon(self._publish, followed)
         await self.metadata.wait_for(lambda image: image.offset >= epoch)
@@ -260,7 +269,8 @@ class Broker:
             logs=logs,
             replica_manager=self.replica_manager,
             groups=self.groups,
-            controller=self._channel("forwarding"),
+            transactions=self.transactions,
+            controller=forwarding,
             request_metrics=self.request_metrics,
         )
         for listener, endpoint in zip(listeners, self.endpoints, strict=True):
@@ -314,6 +324,7 @@ class Broker:
             delta = delta_between(known, image)
             await self.replica_manager.apply_metadata(image, delta)
             self.groups.apply_metadata(image, delta)
+            self.transactions.apply_metadata(image, delta)
             self.metadata.publish(image)
 
     async def _serve(self, server: Server, listener: Listener, name: str) -> None:

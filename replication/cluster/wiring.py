@@ -13,6 +13,11 @@ from replication.cluster.metadata_cache import MetadataCache
 from replication.cluster.producer_ids import ProducerIds
 from replication.cluster.request_metrics import RequestMetrics
 from replication.cluster.server import OnBug, Server
+from replication.cluster.transactions import (
+    MarkerSender,
+    MarkerWriter,
+    TransactionCoordinator,
+)
 from replication.config import BrokerConfig, TopicConfig
 from replication.events import EventSink, SegmentsDeleted
 from replication.fetch_session.cache import FetchSessionCache
@@ -106,6 +111,44 @@ class Wiring:
             on_bug=self.on_bug,
         )
 
+    def producer_ids(self, controller: ControllerCalls) -> ProducerIds:
+        return ProducerIds(
+            broker_id=self.config.node_id,
+            channel=controller,
+            timeout_ms=self.config.request_timeout_ms,
+        )
+
+    def marker_writer(
+        self, replica_manager: ReplicaManager, groups: GroupCoordinator
+    ) -> MarkerWriter:
+        return MarkerWriter(
+            replica_manager=replica_manager,
+            seams=self.seams,
+            timeout_ms=self.config.request_timeout_ms,
+            on_group_offsets=groups.transaction_ended,
+        )
+
+    def transactions(
+        self, metadata: MetadataCache, marker_writer: MarkerWriter, producer_ids: ProducerIds
+    ) -> TransactionCoordinator:
+        return TransactionCoordinator(
+            broker_id=self.config.node_id,
+            config=self.config,
+            seams=self.seams,
+            replica_manager=marker_writer.replica_manager,
+            producer_ids=producer_ids,
+            broker_epoch=self.broker_epoch,
+            markers=MarkerSender(
+                broker_id=self.config.node_id,
+                config=self.config,
+                seams=self.seams,
+                metadata=metadata,
+                writer=marker_writer,
+            ),
+            sink=self.sink,
+            on_bug=self.on_bug,
+        )
+
     def server(
         self,
         *,
@@ -113,6 +156,7 @@ class Wiring:
         logs: LogManager,
         replica_manager: ReplicaManager,
         groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
         controller: ControllerCalls,
         request_metrics: RequestMetrics,
     ) -> Server:
@@ -134,11 +178,10 @@ class Wiring:
             logs=logs,
             replica_manager=replica_manager,
             groups=groups,
+            transactions=transactions,
             fetch_sessions=FetchManager(sessions),
             controller=controller,
-            producer_ids=ProducerIds(
-                broker_id=config.node_id, channel=controller, timeout_ms=config.request_timeout_ms
-            ),
+            producer_ids=transactions.producer_ids,
             broker_epoch=self.broker_epoch,
         )
         return Server(

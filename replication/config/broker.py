@@ -326,7 +326,27 @@ class BrokerConfig:
         600_000, "How often that is looked at.", at_least=1
     )
     transaction_max_timeout_ms: int = whole(
-        900_000, "After which, and five minutes more, an open transaction is late.", at_least=1
+        900_000, "The longest time that a producer may give its transactions.", at_least=1
+    )
+    transactional_id_expiration_ms: int = whole(
+        7 * _DAY_MS, "When a transactional id that nobody uses is forgotten.", at_least=1
+    )
+    transaction_state_log_num_partitions: int = whole(
+        50, "Partitions of `__transaction_state`.", at_least=1
+    )
+    transaction_state_log_replication_factor: int = whole(3, "Their replicas.", at_least=1)
+    transaction_state_log_min_isr: int = whole(2, "Their min.insync.replicas.", at_least=1)
+    transaction_state_log_segment_bytes: int = whole(
+        100 << 20, "Their segment.bytes: small, for they are read as a whole.", at_least=1
+    )
+    transaction_state_log_load_buffer_size: int = whole(
+        5 << 20, "How much of such a partition is read at a time.", at_least=1
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = whole(
+        10_000, "How often transactions that go on for too long are looked for.", at_least=1
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = whole(
+        _HOUR_MS, "How often transactional ids that nobody uses are.", at_least=1
     )
 
     # Consumer groups.

@@ -43,13 +43,8 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
     reserved.broker.max.id server.max.startup.time.ms
     socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
     socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes
-    telemetry.max.bytes transaction.abort.timed.out.transaction.cleanup.interval.ms
-    transaction.partition.verification.enable
-    transaction.remove.expired.transaction.cleanup.interval.ms
-    transaction.state.log.load.buffer.size transaction.state.log.min.isr
-    transaction.state.log.num.partitions transaction.state.log.replication.factor
-    transaction.state.log.segment.bytes transaction.two.phase.commit.enable
-    transactional.id.expiration.ms unclean.leader.election.interval.ms
+    telemetry.max.bytes transaction.partition.verification.enable
+    transaction.two.phase.commit.enable unclean.leader.election.interval.ms
     unstable.api.versions.enable unstable.feature.versions.enable
     zookeeper.clientCnxnSocket zookeeper.connect zookeeper.connection.timeout.ms
     zookeeper.max.in.flight.requests zookeeper.metadata.migration.enable

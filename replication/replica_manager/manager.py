@@ -313,17 +313,20 @@ class ReplicaManager:
         required_acks: int,
         entries: Mapping[TopicPartition, memoryview],
         internal_topics_allowed: bool = False,
+        from_client: bool = True,
     ) -> dict[TopicPartition, ProduceResult]:
         """Append to each partition this broker leads, and with acks=-1 wait for the followers.
 
         One result per entry, whatever happens. The batches are stamped in place: their
-        memory must be writable, and is not looked at any more when this returns.
+        memory must be writable, and is not looked at any more when this returns. A coordinator
+        (not `from_client`) also writes markers, and offsets of transactions.
         """
         return await self._produce.append(
             entries,
             required_acks=required_acks,
             timeout_ms=timeout_ms,
             internal_topics_allowed=internal_topics_allowed,
+            from_client=from_client,
         )
 
     async def delete_records(

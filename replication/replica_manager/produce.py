@@ -61,6 +61,7 @@ class ProducePath:
         required_acks: int,
         timeout_ms: int,
         internal_topics_allowed: bool,
+        from_client: bool,
     ) -> dict[TopicPartition, ProduceResult]:
         if required_acks not in _ACKS:
             await trio.lowlevel.checkpoint()
@@ -77,6 +78,7 @@ class ProducePath:
                 topic_partition,
                 records,
                 required_acks=required_acks,
+                from_client=from_client,
                 required=required,
                 unflushed=unflushed,
             )
@@ -98,6 +100,7 @@ class ProducePath:
         records: memoryview,
         *,
         required_acks: int,
+        from_client: bool,
         required: dict[TopicPartition, Offset],
         unflushed: list[Partition],
     ) -> ProduceResult:
@@ -105,7 +108,10 @@ class ProducePath:
         partition = self.hosted.find(topic_partition)
         try:
             info = self.hosted.get(topic_partition).append_as_leader(
-                records, required_acks=required_acks, wall_ms=self.clock.wall_ms()
+                records,
+                required_acks=required_acks,
+                wall_ms=self.clock.wall_ms(),
+                from_client=from_client,
             )
         except KafkaError as error:
             return ProduceResult(error=error.code, error_message=str(error))

@@ -26,12 +26,11 @@ from typing import Any
 import attrs
 import trio
 
-from replication.cluster.groups import GroupCoordinator
 from replication.cluster.handlers.fetch import fetch
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.metadata_cache import MetadataCache
-from replication.cluster.producer_ids import ProducerIds
 from replication.cluster.server import Server
+from replication.cluster.wiring import Wiring
 from replication.errors import PeerUnavailableError
 from replication.events import ignore
 from replication.fetch_session.cache import FetchSessionCache
@@ -204,6 +203,17 @@ async def leading(count: int) -> AsyncIterator[tuple[Node, Server]]:
     async with Node(clock=CLOCK).running() as node:
         await node.learn(*[registration()] * count)
         metadata = MetadataCache(CLOCK, node.image)
+        wiring = Wiring(
+            config=node.config,
+            seams=production_seams(),
+            metrics=MetricsRegistry(CLOCK.now),
+            sink=ignore,
+            on_bug=raise_bug,
+            broker_epoch=lambda: broker_epoch_of(LOCAL),
+        )
+        groups = wiring.groups(node.manager)
+        markers = wiring.marker_writer(node.manager, groups)
+        producer_ids = wiring.producer_ids(NoController())
         broker = BrokerNode(
             broker_id=LOCAL,
             cluster_id="bench",
@@ -213,17 +223,11 @@ async def leading(count: int) -> AsyncIterator[tuple[Node, Server]]:
             metadata=metadata,
             logs=node.logs,
             replica_manager=node.manager,
-            groups=GroupCoordinator(
-                broker_id=LOCAL,
-                config=node.config,
-                seams=production_seams(),
-                replica_manager=node.manager,
-                sink=ignore,
-                on_bug=raise_bug,
-            ),
+            groups=groups,
+            transactions=wiring.transactions(metadata, markers, producer_ids),
             fetch_sessions=FetchManager(FetchSessionCache(chance=production_seams().chance)),
             controller=NoController(),
-            producer_ids=ProducerIds(broker_id=LOCAL, channel=NoController(), timeout_ms=1),
+            producer_ids=producer_ids,
             broker_epoch=lambda: broker_epoch_of(LOCAL),
         )
         handlers = {ApiKey.FETCH: partial(fetch, broker)}

@@ -101,6 +101,7 @@ def test_a_stock_file_loads_and_says_what_it_leaves_out() -> None:
     assert config.metadata_directory == "/tmp/kraft-combined-logs"
     assert config.log_retention_ms == 7 * 24 * 60 * 60 * 1000
     assert config.offsets_topic_replication_factor == 1
+    assert config.transaction_state_log_replication_factor == 1
     assert config.ignored_keys == (
         "num.io.threads",
         "num.network.threads",
@@ -108,8 +109,6 @@ def test_a_stock_file_loads_and_says_what_it_leaves_out() -> None:
         "share.coordinator.state.topic.replication.factor",
         "socket.receive.buffer.bytes",
         "socket.send.buffer.bytes",
-        "transaction.state.log.min.isr",
-        "transaction.state.log.replication.factor",
     )
 
 

@@ -8,6 +8,7 @@ values      what is given and got back
 
 from replication.client.admin.admin import ALL_BROKERS, Admin
 from replication.client.admin.calls import SomeFailedError
-from replication.client.admin.values import NewTopic, OffsetAndMetadata
+from replication.client.admin.values import NewTopic
+from replication.client.offsets import OffsetAndMetadata
 
 __all__ = ["ALL_BROKERS", "Admin", "NewTopic", "OffsetAndMetadata", "SomeFailedError"]

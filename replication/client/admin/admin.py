@@ -26,7 +26,6 @@ from replication.client.admin.values import (
     ListedOffset,
     LogDirectory,
     NewTopic,
-    OffsetAndMetadata,
     Reassignment,
     TopicDescription,
 )
@@ -34,6 +33,7 @@ from replication.client.config import ClientConfig
 from replication.client.errors import IllegalStateError
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
+from replication.client.offsets import OffsetAndMetadata
 from replication.net import production_seams
 from replication.net.seams import Seams
 from replication.wire.describe_configs import ResourceType

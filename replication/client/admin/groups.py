@@ -8,9 +8,9 @@ from replication.client.admin.values import (
     GroupDescription,
     GroupMember,
     ListedGroup,
-    OffsetAndMetadata,
 )
 from replication.client.errors import raise_for
+from replication.client.offsets import OffsetAndMetadata
 from replication.client.requests import ask
 from replication.errors import ErrorCode, KafkaError
 from replication.wire.delete_groups import DeleteGroupsRequest

@@ -122,12 +122,3 @@ class GroupDescription:
     protocol_type: str
     protocol: str
     members: tuple[GroupMember, ...]
-
-
-@attrs.frozen(kw_only=True)
-class OffsetAndMetadata:
-    """How far a group has read: the next offset, and what was said beside it."""
-
-    offset: Offset
-    metadata: str = ""
-    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH

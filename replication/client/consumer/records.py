@@ -10,6 +10,9 @@ from typing import Any, Protocol, TypeAlias
 
 import attrs
 
+from replication.client.offsets import (
+    OffsetAndMetadata as OffsetAndMetadata,  # noqa: PLC0414 - found here too
+)
 from storage.record_batch import TimestampType
 from storage.records import Header
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
@@ -39,15 +42,6 @@ class ConsumerRecord:
     def header(self, name: str) -> bytes | None:
         """The value of the last header of that name (Headers.lastHeader)."""
         return next((value for key, value in reversed(self.headers) if key == name), None)
-
-
-@attrs.frozen
-class OffsetAndMetadata:
-    """What is committed of a partition: the next offset to read, and a word of one's own."""
-
-    offset: Offset
-    metadata: str = ""
-    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
 @attrs.frozen

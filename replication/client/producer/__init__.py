@@ -11,5 +11,6 @@ delivery  producer              what programs see
 from replication.client.producer.config import ProducerConfig
 from replication.client.producer.delivery import Delivery, RecordMetadata
 from replication.client.producer.producer import Producer
+from replication.client.producer.transactions import GroupMetadata
 
-__all__ = ["Delivery", "Producer", "ProducerConfig", "RecordMetadata"]
+__all__ = ["Delivery", "GroupMetadata", "Producer", "ProducerConfig", "RecordMetadata"]

@@ -102,6 +102,10 @@ class RecordAccumulator:
     """How many wait until everything is out."""
     waiting_for_room: int = 0
     closing: bool = False
+    may_send: Callable[[TopicPartition], bool] = lambda _: True
+    """Whether a partition may be sent to: in a transaction not before its coordinator knows."""
+    needs_new_epoch: bool = attrs.field(default=False, init=False)
+    """Of a transaction: sequences have a gap, and only its coordinator can give the next epoch."""
     used: int = attrs.field(default=0, init=False)
     _queues: dict[TopicPartition, PartitionQueue] = attrs.field(factory=dict, init=False)
     # Those with something that waits, in the order in which it is their turn.
@@ -165,7 +169,7 @@ class RecordAccumulator:
         next_at, leaderless = NEVER, set()
         for partition, queue in list(self._turns.items()):
             batch = queue.next_batch(self._sends_as, one_at_a_time=self.one_at_a_time)
-            if batch is None:
+            if batch is None or not self.may_send(partition):
                 continue
             ready_at = self._ready_at(batch, queue)
             if ready_at > now:
@@ -295,17 +299,30 @@ class RecordAccumulator:
             queue.waiting.clear()
         self._turns.clear()
 
+    def give_up_unsent(self, error: Exception) -> None:
+        """What was never sent fails, and what is on its way is not sent again."""
+        for queue in self._queues.values():
+            for batch in list(queue.waiting):
+                queue.gave_up(batch)
+                self._resolve(batch, Failed(error))
+                self.needs_new_epoch |= batch.has_sequence
+            self._settle(queue)
+
     # Producer ids and epochs.
 
     def became(self, identity: ProducerIdentity) -> None:
         """The producer has got this id and epoch from a broker."""
-        self.identity = identity
-        for partition in self._to_restart:
-            self._queues[partition].start_sequences_at_beginning(identity)
+        self.identity, self.needs_new_epoch = identity, False
+        for partition, queue in self._queues.items():
+            if partition in self._to_restart or not queue.sent:
+                queue.start_sequences_at_beginning(identity)
         self._to_restart.clear()
 
     def _bump_epoch(self, queue: PartitionQueue) -> None:
         """Its sequences begin anew; those of others once nothing of theirs is on its way."""
+        if self.transactional:
+            self.needs_new_epoch = True
+            return
         producer_id, epoch = self.identity
         if self.identity == NOBODY or epoch == MAX_PRODUCER_EPOCH:
             self.identity = NOBODY  # another id is asked for

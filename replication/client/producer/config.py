@@ -43,6 +43,12 @@ class ProducerConfig(ClientConfig):
         "How batches are compressed.",
         choices=["none", "gzip", "snappy", "lz4", "zstd"],
     )
+    transactional_id: str = text(
+        "", "The name under which transactions are, across restarts; none for none."
+    )
+    transaction_timeout_ms: int = whole(
+        60_000, "How long a transaction may go on before its coordinator aborts it.", at_least=1
+    )
     partitioner_ignore_keys: bool = flag(False, "Whether keys do not choose the partition.")
     partitioner_adaptive_partitioning_enable: bool = flag(
         True, "Whether fewer records without a key go where many wait (KIP-794)."
@@ -55,6 +61,8 @@ class ProducerConfig(ClientConfig):
         super().__attrs_post_init__()
         if self.enable_idempotence and (conflict := _conflict(self)):
             raise ConfigError(f"enable.idempotence=true needs {conflict}")
+        if self.transactional_id and not self.enable_idempotence:
+            raise ConfigError("transactional.id needs enable.idempotence=true")
         if self.delivery_timeout_ms < self.linger_ms + self.request_timeout_ms:
             raise ConfigError(
                 f"delivery.timeout.ms={self.delivery_timeout_ms}: expected at least linger.ms"
@@ -67,7 +75,7 @@ class ProducerConfig(ClientConfig):
 
     @classmethod
     def _read(cls, given: Mapping[str, Any]) -> Self:
-        if "enable.idempotence" in given:
+        if "enable.idempotence" in given or given.get("transactional.id"):
             return super()._read(given)
         without = super()._read({**given, "enable.idempotence": False})
         return without if _conflict(without) else super()._read(given)

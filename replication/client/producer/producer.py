@@ -11,13 +11,17 @@ Rule 1: `send` waits until the record is acked, `send_soon` only until there is 
 Rule 2: what is sent to one partition by one task is there in that order, once (KIP-98),
 whatever becomes of connections and leaders in between.
 
+    producer with transactional_id="tx"
+        async with producer.transaction():                          all of it is there, or nothing
+            await producer.send_soon("t", b"value")
+
 Rule 3: leaving the block waits for what is on its way. Left by an exception or cancelled, it
 does not: what has no outcome by then fails, and may or may not be there.
 """
 
-import random
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
@@ -29,16 +33,19 @@ from replication.client.errors import (
     IllegalStateError,
     KafkaTimeoutError,
     RecordTooLargeError,
+    TransactionAbortedError,
 )
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
+from replication.client.offsets import OffsetAndMetadata
 from replication.client.producer.accumulator import RecordAccumulator
 from replication.client.producer.batch import record_size
 from replication.client.producer.config import ProducerConfig
 from replication.client.producer.delivery import Delivery, RecordMetadata, wait_until_settled
-from replication.client.producer.partitioner import StickyPartitioner, partition_of_key
+from replication.client.producer.destinations import Destinations, Partitioner
 from replication.client.producer.sender import Sender
-from replication.errors import PeerUnavailableError
+from replication.client.producer.transactions import GroupMetadata, Transactions
+from replication.errors import KafkaError, PeerUnavailableError
 from replication.net import production_seams
 from replication.net.seams import NodeClock, Seams
 from storage.compression import Codec
@@ -48,8 +55,6 @@ from storage.types import TopicPartition
 K = TypeVar("K")
 V = TypeVar("V")
 Serializer: TypeAlias = Callable[[V], bytes | None]
-Partitioner: TypeAlias = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
-"""Of a key, all partitions, and those that somebody leads: the one to send to."""
 
 # One task may send so many bytes before it lets others run.
 _YIELD_BYTES = 1 << 16
@@ -113,14 +118,11 @@ class Producer(Generic[K, V]):
     _metadata: Metadata
     _sender: Sender
     _room: _Room
-    _draw: random.Random
+    _transactions: Transactions | None
+    _destinations: Destinations
     _opened: bool
     _closed: bool
-    # When something was last sent to it.
-    _topics: dict[str, float]
-    _sticky: dict[str, StickyPartitioner]
-    # As of which version of the view.
-    _partitions: dict[str, tuple[int, list[int]]]
+    _largest: int
     _sent_since_yield: int
 
     def __init__(
@@ -137,9 +139,9 @@ class Producer(Generic[K, V]):
         self._key_serializer, self._value_serializer = key_serializer, value_serializer
         self._partitioner = partitioner
         self._seams = production_seams() if seams is None else seams
-        self._draw = self._seams.chance
         self._opened = self._closed = False
-        self._topics, self._sticky, self._partitions = {}, {}, {}
+        self._transactions = None
+        self._largest = min(self.config.max_request_size, self.config.buffer_memory)
         self._sent_since_yield = 0
 
     # Opening and closing.
@@ -154,6 +156,9 @@ class Producer(Generic[K, V]):
             nursery.start_soon(self._metadata.run)
             nursery.start_soon(self._sender.run)
             stack.callback(nursery.cancel_scope.cancel)
+            if self._transactions is not None:
+                nursery.start_soon(self._transactions.run)
+                await self._transactions.init()
             self._stack = stack.pop_all()
         return self
 
@@ -183,15 +188,22 @@ class Producer(Generic[K, V]):
             nursery=nursery,
             max_in_flight=config.max_in_flight_requests_per_connection,
         )
-        self._metadata = Metadata(
+        self._accumulator = self._make_accumulator()
+        self._destinations = Destinations(
+            config=config,
+            clock=seams.clock,
+            draw=seams.chance.randrange,
+            waiting_batches=self._accumulator.waiting_batches,
+            partitioner=self._partitioner,
+        )
+        self._metadata = self._destinations.metadata = Metadata(
             config=config,
             network=network,
             clock=seams.clock,
             chance=seams.chance,
-            topics_wanted=self._topics_in_use,
+            topics_wanted=self._destinations.in_use,
             allow_auto_topic_creation=True,
         )
-        self._accumulator = self._make_accumulator()
         self._room = _Room(self._accumulator, seams.clock)
         self._sender = Sender(
             config=config,
@@ -204,6 +216,24 @@ class Producer(Generic[K, V]):
             on_room=self._room.freed,
         )
         self._room.on_wait = self._sender.wake
+        if config.transactional_id:
+            self._take_up_transactions(config.transactional_id, network)
+
+    def _take_up_transactions(self, transactional_id: str, network: NetworkClient) -> None:
+        transactions = self._transactions = Transactions(
+            transactional_id=transactional_id,
+            config=self.config,
+            accumulator=self._accumulator,
+            network=network,
+            metadata=self._metadata,
+            clock=self._seams.clock,
+            chance=self._seams.chance,
+            wake=self._sender.wake,
+            flush=self.flush,
+        )
+        self._accumulator.may_send = transactions.may_send
+        self._sender.transactional_id = transactional_id
+        self._sender.on_failure = transactions.batch_failed
 
     def _make_accumulator(self) -> RecordAccumulator:
         config = self.config
@@ -219,6 +249,7 @@ class Producer(Generic[K, V]):
             retries=config.retries,
             backoff=lambda attempts: backoff.wait_ms(attempts, self._seams.chance) / 1000,
             idempotent=config.enable_idempotence,
+            transactional=bool(config.transactional_id),
             one_at_a_time=config.max_in_flight_requests_per_connection == 1,
         )
 
@@ -260,7 +291,7 @@ class Producer(Generic[K, V]):
         Cancelled, nothing was sent. It lets other tasks run now and then, not each time.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        self._check_open()
+        self._check_may_send()
         key_bytes = None if key is None else self._key_serializer(key)
         value_bytes = None if value is None else self._value_serializer(value)
         record = Record(
@@ -270,15 +301,83 @@ class Producer(Generic[K, V]):
             headers=tuple(headers),
         )
         size = record_size(key_bytes, value_bytes, record.headers)
-        self._check_size(size)
-        partitions = await self._partitions_of(topic)
+        if size > self._largest:
+            raise self._too_large(size)
+        now = self._seams.clock.now()
+        destination = self._destinations.known(topic, now=now)
+        if destination is None:
+            destination = await self._destinations.hear_of(topic)
         if not self._accumulator.has_room(size) or self._accumulator.waiting_for_room:
             await self._room.wait(size, timeout_ms=self.config.max_block_ms)
-            self._check_open()
-        chosen = self._choose(topic, partitions, key_bytes, partition)
-        delivery = self._append(TopicPartition(topic, chosen), record, size)
+            self._check_may_send()
+            now = self._seams.clock.now()
+        chosen = self._destinations.choose(destination, key_bytes, partition)
+        batch, index = self._accumulator.append(chosen, record, size, now=now)
+        if index == 0 or batch.is_closed:
+            self._sender.wake()
+        if destination.sticky.partition == chosen.partition:
+            destination.sticky.appended(size, batch_is_full=batch.is_closed)
+        delivery = Delivery(batch, index)
         await self._let_others_run(size)
         return delivery
+
+    # Transactions.
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """What is sent inside is there for readers of what is committed as a whole, or not at
+        all. TransactionAbortedError where it could not be committed.
+        """
+        self.begin_transaction()
+        try:
+            yield
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await self._abort_if_possible()
+            raise
+        try:
+            await self.commit_transaction()
+        except TransactionAbortedError:
+            await self.abort_transaction()
+            raise
+
+    async def _abort_if_possible(self) -> None:
+        """The error that it was left by says more than one of the abort would."""
+        with contextlib.suppress(KafkaError):
+            await self.abort_transaction()
+
+    def begin_transaction(self) -> None:
+        """IllegalStateError inside a transaction; ProducerFencedError where another producer has
+        the transactional id.
+        """
+        self._in_transactions.begin()
+
+    async def commit_transaction(self) -> None:
+        """TransactionAbortedError where something that was sent failed: abort it then."""
+        await self._in_transactions.commit()
+
+    async def abort_transaction(self) -> None:
+        await self._in_transactions.abort()
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group: GroupMetadata | str,
+    ) -> None:
+        """How far a group has read, committed with the transaction (KIP-447)."""
+        member = GroupMetadata(group_id=group) if isinstance(group, str) else group
+        wanted = {
+            partition: OffsetAndMetadata(each) if isinstance(each, int) else each
+            for partition, each in offsets.items()
+        }
+        await self._in_transactions.send_offsets(wanted, member)
+
+    @property
+    def _in_transactions(self) -> Transactions:
+        self._check_open()
+        if self._transactions is None:
+            raise IllegalStateError("a producer without transactional_id has no transactions")
+        return self._transactions
 
     async def flush(self) -> None:
         """Send at once what lingers, and wait until all that was sent so far has an outcome,
@@ -296,18 +395,8 @@ class Producer(Generic[K, V]):
     async def partitions_for(self, topic: str) -> list[int]:
         """The topic's partitions; KafkaTimeoutError where it is not heard of in time."""
         self._check_open()
-        return list(await self._partitions_of(topic))
-
-    def _append(self, partition: TopicPartition, record: Record, size: int) -> Delivery:
-        batch, index = self._accumulator.append(
-            partition, record, size, now=self._seams.clock.now()
-        )
-        if index == 0 or batch.is_closed:
-            self._sender.wake()
-        sticky = self._sticky.get(partition.topic)
-        if sticky is not None and sticky.partition == partition.partition:
-            sticky.appended(size, batch_is_full=batch.is_closed)
-        return Delivery(batch, index)
+        destination = await self._destinations.hear_of(topic)
+        return [each.partition for each in destination.partitions]
 
     async def _let_others_run(self, size: int) -> None:
         self._sent_since_yield += size
@@ -323,70 +412,16 @@ class Producer(Generic[K, V]):
         if self._closed:
             raise IllegalStateError("the producer is closed")
 
-    def _check_size(self, size: int) -> None:
-        for key, limit in (
-            ("max.request.size", self.config.max_request_size),
-            ("buffer.memory", self.config.buffer_memory),
-        ):
-            if size > limit:
-                raise RecordTooLargeError(f"a record of {size} bytes where {key} is {limit}")
+    def _check_may_send(self) -> None:
+        self._check_open()
+        if self._transactions is not None:
+            self._transactions.check_may_send()
 
-    # Topics and partitions.
-
-    def _topics_in_use(self) -> list[str]:
-        oldest = self._seams.clock.now() - self.config.metadata_max_idle_ms / 1000
-        for topic in [topic for topic, at in self._topics.items() if at < oldest]:
-            del self._topics[topic]
-        return [*self._topics]
-
-    async def _partitions_of(self, topic: str) -> list[int]:
-        self._topics[topic] = self._seams.clock.now()
-        version, partitions = self._partitions.get(topic, (-1, []))
-        if version == self._metadata.view.version:
-            return partitions
-        partitions = await self._hear_of(topic)
-        self._partitions[topic] = self._metadata.view.version, partitions
-        return partitions
-
-    async def _hear_of(self, topic: str) -> list[int]:
-        partitions = self._metadata.view.partitions_of(topic)
-        if partitions is not None:
-            return partitions
-        with self._seams.clock.move_on_after(self.config.max_block_ms / 1000):
-            while partitions is None:
-                self._metadata.request_update()
-                await self._metadata.wait_for_news()
-                self._metadata.raise_for_topics([topic])
-                partitions = self._metadata.view.partitions_of(topic)
-            return partitions
-        raise KafkaTimeoutError(
-            f"topic {topic} was not heard of within {self.config.max_block_ms} ms"
-        ) from self._metadata.last_error
-
-    def _choose(
-        self, topic: str, partitions: Sequence[int], key: bytes | None, given: int | None
-    ) -> int:
-        if given is not None:
-            if given not in partitions:
-                raise IllegalStateError(f"topic {topic} has no partition {given}")
-            return given
-        if self._partitioner is not None:
-            return self._partitioner(key, partitions, self._led(topic, partitions))
-        if key is not None and not self.config.partitioner_ignore_keys:
-            return partition_of_key(key, len(partitions))
-        sticky = self._sticky.get(topic)
-        if sticky is None:
-            sticky = StickyPartitioner(max(self.config.batch_size, 1), self._draw.randrange)
-            self._sticky[topic] = sticky
-        return sticky.choose(lambda: self._waiting(topic, partitions))
-
-    def _waiting(self, topic: str, partitions: Sequence[int]) -> list[tuple[int, int]]:
-        adaptive = self.config.partitioner_adaptive_partitioning_enable
-        return [
-            (each, self._accumulator.waiting_batches(TopicPartition(topic, each)) * adaptive)
-            for each in self._led(topic, partitions) or partitions
-        ]
-
-    def _led(self, topic: str, partitions: Sequence[int]) -> list[int]:
-        leader = self._metadata.view.leader
-        return [each for each in partitions if leader(TopicPartition(topic, each)).node is not None]
+    def _too_large(self, size: int) -> RecordTooLargeError:
+        config = self.config
+        key, limit = min(
+            ("max.request.size", config.max_request_size),
+            ("buffer.memory", config.buffer_memory),
+            key=lambda each: each[1],
+        )
+        return RecordTooLargeError(f"a record of {size} bytes where {key} is {limit}")

@@ -30,7 +30,7 @@ from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
 from replication.client.nodes import Node
 from replication.client.producer.accumulator import Answer, RecordAccumulator, SentBatch
-from replication.client.producer.batch import NOBODY, ProducerIdentity
+from replication.client.producer.batch import NOBODY, Failed, ProducerBatch, ProducerIdentity
 from replication.client.producer.config import ProducerConfig
 from replication.client.producer.verdict import Verdict
 from replication.client.requests import PendingResponse, ask
@@ -75,6 +75,9 @@ class Sender:
     clock: NodeClock
     chance: random.Random
     codec: Codec
+    transactional_id: str | None = None
+    on_failure: Callable[[Exception], None] = lambda _: None
+    """Told of what a batch has failed with for good."""
     on_room: Callable[[], None]
     """Told when batches may have got an outcome, and their room back."""
     failed: Exception | None = attrs.field(default=None, init=False)
@@ -102,8 +105,8 @@ class Sender:
     def _send_what_is_ready(self, nursery: trio.Nursery) -> float:
         """When to look again."""
         now = self.clock.now()
-        if self.accumulator.expire(now=now):
-            self.on_room()
+        for batch in self.accumulator.expire(now=now):
+            self._tell_failure(batch)
         self._ensure_identity(nursery)
         backing_off: list[float] = []
 
@@ -136,6 +139,7 @@ class Sender:
             data = PartitionProduceData(index=partition, records=batch.encoded(self.codec))
             by_topic.setdefault(topic, []).append(data)
         request = ProduceRequest(
+            transactional_id=self.transactional_id,
             acks=self.config.required_acks,
             timeout_ms=self.config.request_timeout_ms,
             topic_data=[
@@ -172,11 +176,18 @@ class Sender:
     def _take_in(self, sent: SentBatch, answer: Answer) -> None:
         now = self.clock.now()
         verdict = self.accumulator.answered(sent, answer, now=now)
+        if verdict is Verdict.FAILED:
+            self._tell_failure(sent.batch)
         if answer.error in _OF_STALE_METADATA:
             if self._leader(sent.batch.partition) in (sent.node, None):
                 self.metadata.request_update()
             elif verdict is not Verdict.FAILED:
                 sent.batch.not_before = now
+
+    def _tell_failure(self, batch: ProducerBatch) -> None:
+        assert isinstance(batch.outcome, Failed), "it has just been given up"
+        self.on_failure(batch.outcome.error)
+        self.on_room()
 
     def _note_leaders(self, response: ProduceResponse) -> None:
         """KIP-951: who leads instead."""
@@ -199,7 +210,9 @@ class Sender:
     # The producer id.
 
     def _ensure_identity(self, nursery: trio.Nursery) -> None:
-        wanted = self.config.enable_idempotence and self.accumulator.identity == NOBODY
+        # A transactional one gets its id from its coordinator.
+        idempotent = self.config.enable_idempotence and self.transactional_id is None
+        wanted = idempotent and self.accumulator.identity == NOBODY
         if wanted and not self._asks_for_id and self.failed is None:
             self._asks_for_id = True
             nursery.start_soon(self._ask_for_id)

@@ -14,7 +14,7 @@ Whoever waits for an answer waits by ticket, and gets it whatever becomes of the
 """
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Any, assert_never
 
@@ -356,6 +356,61 @@ class GroupCoordinator:
         else:
             hosted.offsets.failed(offsets)
         return commit_error(submission.error)
+
+    async def commit_in_transaction(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        *,
+        producer: tuple[int, int],
+        member_id: str,
+        group_instance_id: str | None,
+        generation: int,
+    ) -> ErrorCode:
+        """In doubt until the transaction of this producer (its id and epoch) ends (KIP-98). A
+        member that its group no longer has is fenced (KIP-447).
+        """
+        try:
+            shard = self.serving_members(group_id)
+        except KafkaError as refusal:
+            return refusal.code
+        hosted = shard.groups.get(group_id)
+        is_member = generation >= 0 or bool(member_id) or group_instance_id is not None
+        if hosted is None:
+            if is_member:
+                return ErrorCode.ILLEGAL_GENERATION
+            hosted = shard.add(Group(group_id))
+        if is_member:
+            error = commit(
+                hosted.machine,
+                member_id=member_id,
+                group_instance_id=group_instance_id,
+                generation=generation,
+                at=self.at,
+            )
+            if error is not ErrorCode.NONE:
+                return error
+        if not offsets:
+            return ErrorCode.NONE
+        hosted.offsets.begin(offsets)
+        submission = hosted.writer.submit(
+            [offset_record(group_id, each, offset.value()) for each, offset in offsets.items()],
+            producer=producer,
+        )
+        await submission.wait()
+        hosted.offsets.failed(offsets)  # it is in doubt now, not being written
+        if submission.error is ErrorCode.NONE:
+            for each, offset in offsets.items():
+                hosted.offsets.pend(producer[0], each, offset, log_offset=submission.log_offset)
+        return commit_error(submission.error)
+
+    def transaction_ended(self, producer_id: int, partitions: Iterable[int], commit: bool) -> None:  # noqa: FBT001 - how it ended
+        """Its marker is in these partitions."""
+        for number in partitions:
+            shard = self.shards.get(number)
+            if shard is not None and shard.ready:
+                for _, hosted in shard:
+                    hosted.offsets.end(producer_id, commit=commit)
 
     # Effects.
 

@@ -24,6 +24,7 @@ from replication.groups import KeyAndValue
 from replication.net.seams import NodeClock
 from replication.replica_manager import ProduceResult, ReplicaManager
 from storage.compression import Codec
+from storage.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from storage.records import Record, encode_batch
 from storage.types import NO_OFFSET, LeaderEpoch, Offset, TopicPartition
 
@@ -36,6 +37,8 @@ class Submission:
     """Records on their way, and what came of them."""
 
     records: Sequence[KeyAndValue]
+    producer: tuple[int, int] | None = None
+    """The id and epoch of whose transaction they are part of."""
     error: ErrorCode = ErrorCode.NONE
     log_offset: Offset = NO_OFFSET
     """Where their batch begins; with an error, whether they may be in the log after all."""
@@ -65,9 +68,11 @@ class LogWriter:
     _submitted: trio.Event = attrs.field(factory=trio.Event, init=False)
     _closed: bool = attrs.field(default=False, init=False)
 
-    def submit(self, records: Sequence[KeyAndValue]) -> Submission:
+    def submit(
+        self, records: Sequence[KeyAndValue], *, producer: tuple[int, int] | None = None
+    ) -> Submission:
         assert records, "nothing to write is nobody's to write"
-        submission = Submission(records)
+        submission = Submission(records, producer)
         if self._closed:
             submission.finish(ErrorCode.NOT_LEADER_OR_FOLLOWER, NO_OFFSET)
         else:
@@ -89,33 +94,46 @@ class LogWriter:
             self._submitted = trio.Event()
             while self._queue:
                 batch = self._gather()
-                result = await self._append([each for one in batch for each in one.records])
+                records = [each for one in batch for each in one.records]
+                result = await self._append(records, batch[0].producer)
                 for one in batch:
                     one.finish(result.error, result.base_offset)
 
     def _gather(self) -> list[Submission]:
-        """The next ones; a large one alone, so that it alone is too large."""
+        """The next ones; a large one alone, so that it alone is too large, and one of a
+        transaction alone, for its batch is its producer's.
+        """
         batch = [self._queue.popleft()]
         size = batch[0].size
-        while self._queue and (size := size + self._queue[0].size) <= GATHER_BYTES:
+        while self._queue and batch[0].producer == self._queue[0].producer is None:
+            size += self._queue[0].size
+            if size > GATHER_BYTES:
+                break
             batch.append(self._queue.popleft())
         return batch
 
-    async def _append(self, records: Sequence[KeyAndValue]) -> ProduceResult:
+    async def _append(
+        self, records: Sequence[KeyAndValue], producer: tuple[int, int] | None
+    ) -> ProduceResult:
         # No checkpoint lies between this look at the epoch and the append.
         if (error := self._fence()) is not ErrorCode.NONE:
             await trio.lowlevel.checkpoint()
             return ProduceResult(error=error)
         now = self.clock.wall_ms()
+        producer_id, producer_epoch = producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         batch = encode_batch(
             (Record(timestamp=now, key=each.key, value=each.value) for each in records),
             codec=self.codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=producer is not None,
         )
         results = await self.replica_manager.append_records(
             timeout_ms=self.timeout_ms,
             required_acks=ACKS_ALL,
             entries={self.partition: memoryview(bytearray(batch))},
             internal_topics_allowed=True,
+            from_client=False,
         )
         return results[self.partition]
 

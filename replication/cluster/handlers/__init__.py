@@ -14,6 +14,9 @@
     groups.py        JoinGroup, SyncGroup, Heartbeat, LeaveGroup
     group_offsets.py OffsetCommit, OffsetFetch, OffsetDelete
     group_administration.py  DescribeGroups, ListGroups, DeleteGroups
+    transactions.py  AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers,
+                     DescribeTransactions, ListTransactions, DescribeProducers
+    transactional_offsets.py  TxnOffsetCommit
 
 Every handler is a function of the node, the request's context and the request. It answers
 from what this broker knows, or carries the question to the controller; it never blocks
@@ -50,6 +53,16 @@ from replication.cluster.handlers.produce import produce
 from replication.cluster.handlers.records import delete_records
 from replication.cluster.handlers.topic_partitions import describe_topic_partitions
 from replication.cluster.handlers.topics import create_topics, delete_topics
+from replication.cluster.handlers.transactional_offsets import txn_offset_commit
+from replication.cluster.handlers.transactions import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    describe_producers,
+    describe_transactions,
+    end_txn,
+    list_transactions,
+    write_txn_markers,
+)
 from replication.cluster.server import Handler
 from replication.wire.apis import ApiKey
 
@@ -81,6 +94,14 @@ def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: partial(describe_topic_partitions, node),
         ApiKey.DELETE_RECORDS: partial(delete_records, node),
         ApiKey.INIT_PRODUCER_ID: partial(init_producer_id, node),
+        ApiKey.ADD_PARTITIONS_TO_TXN: partial(add_partitions_to_txn, node),
+        ApiKey.ADD_OFFSETS_TO_TXN: partial(add_offsets_to_txn, node),
+        ApiKey.END_TXN: partial(end_txn, node),
+        ApiKey.WRITE_TXN_MARKERS: partial(write_txn_markers, node),
+        ApiKey.TXN_OFFSET_COMMIT: partial(txn_offset_commit, node),
+        ApiKey.DESCRIBE_TRANSACTIONS: partial(describe_transactions, node),
+        ApiKey.LIST_TRANSACTIONS: partial(list_transactions, node),
+        ApiKey.DESCRIBE_PRODUCERS: partial(describe_producers, node),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: partial(offset_for_leader_epoch, node),
         ApiKey.DESCRIBE_CONFIGS: partial(describe_configs, node),
         ApiKey.ALTER_CONFIGS: partial(alter_configs, node),

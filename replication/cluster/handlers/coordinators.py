@@ -1,9 +1,8 @@
 """FindCoordinator and InitProducerId: producers and groups ask who looks after them.
 
-A group is looked after by the leader of its partition of `__consumer_offsets`; that topic
-is made when somebody first asks. Transactions have no coordinator here yet, and
-COORDINATOR_NOT_AVAILABLE is Kafka's word for that. An idempotent producer needs none: any
-broker gives it an id of its own (KIP-98).
+A group is looked after by the leader of its partition of `__consumer_offsets`, and a
+transactional id by that of `__transaction_state`; these topics are made when somebody first
+asks. An idempotent producer needs nobody: any broker gives it an id of its own (KIP-98).
 """
 
 from replication.cluster.handlers.node import BrokerNode
@@ -12,6 +11,7 @@ from replication.cluster.handlers.view import View
 from replication.cluster.server import RequestContext
 from replication.errors import ErrorCode, KafkaError
 from replication.groups import GROUP_METADATA_TOPIC, partition_for
+from replication.transactions import TRANSACTION_STATE_TOPIC
 from replication.wire.find_coordinator import (
     GROUP,
     TRANSACTION,
@@ -23,8 +23,10 @@ from replication.wire.init_producer_id import InitProducerIdRequest, InitProduce
 from storage.types import TopicPartition
 
 MANY_KEYS_SINCE = 4  # KIP-699
+FENCING_HAS_A_NAME_SINCE = 4  # KIP-588
 NOBODY = -1
 NO_PRODUCER_ID, NO_PRODUCER_EPOCH = -1, -1
+_TOPICS = {GROUP: GROUP_METADATA_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC}
 
 
 async def find_coordinator(
@@ -32,13 +34,11 @@ async def find_coordinator(
 ) -> FindCoordinatorResponse:
     many = context.version >= MANY_KEYS_SINCE
     keys = request.coordinator_keys if many else [request.key]
-    if request.key_type == GROUP:
-        await create_automatically(node, [GROUP_METADATA_TOPIC])
+    topic = _TOPICS.get(request.key_type)
+    if topic is not None:
+        await create_automatically(node, [topic])
         view = View(node.metadata.image, context.listener)
-        found = [_group_coordinator(view, key) for key in keys]
-    elif request.key_type == TRANSACTION:
-        explanation = "this cluster has no transaction coordinator yet"
-        found = [_nobody(each, explanation) for each in keys]
+        found = [_coordinator(view, topic, key) for key in keys]
     else:
         explanation = f"no key is of type {request.key_type}"
         found = [_nobody(each, explanation, ErrorCode.INVALID_REQUEST) for each in keys]
@@ -54,16 +54,16 @@ async def find_coordinator(
     )
 
 
-def _group_coordinator(view: View, group_id: str) -> Coordinator:
-    topic = view.image.topics.get(GROUP_METADATA_TOPIC)
-    if topic is None:
-        return _nobody(group_id, f"{GROUP_METADATA_TOPIC} could not be made yet")
-    number = partition_for(group_id, len(topic.partitions))
-    leader, _ = view.leader(TopicPartition(GROUP_METADATA_TOPIC, number))
+def _coordinator(view: View, topic: str, key: str) -> Coordinator:
+    image = view.image.topics.get(topic)
+    if image is None:
+        return _nobody(key, f"{topic} could not be made yet")
+    number = partition_for(key, len(image.partitions))
+    leader, _ = view.leader(TopicPartition(topic, number))
     endpoint = view.endpoint(leader)
     if endpoint is None:
-        return _nobody(group_id, f"{GROUP_METADATA_TOPIC}-{number} has no leader")
-    return Coordinator(key=group_id, node_id=leader, host=endpoint.host, port=endpoint.port)
+        return _nobody(key, f"{topic}-{number} has no leader")
+    return Coordinator(key=key, node_id=leader, host=endpoint.host, port=endpoint.port)
 
 
 def _nobody(
@@ -75,18 +75,29 @@ def _nobody(
 
 
 async def init_producer_id(
-    node: BrokerNode, _: RequestContext, request: InitProducerIdRequest
+    node: BrokerNode, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
-    """A new id at epoch 0; also where a producer asks to have its epoch bumped (KIP-360)."""
+    """A new id at epoch 0, also where a producer asks to have its epoch bumped (KIP-360); with a
+    transactional id the next epoch of that.
+    """
     has_id, has_epoch = request.producer_id != NO_PRODUCER_ID, request.producer_epoch >= 0
     if request.transactional_id == "" or has_id != has_epoch:
         return _no_producer_id(ErrorCode.INVALID_REQUEST)
-    if request.transactional_id is not None:
-        return _no_producer_id(ErrorCode.NOT_COORDINATOR)
     try:
+        if request.transactional_id is not None:
+            given = await node.transactions.init_producer_id(
+                request.transactional_id,
+                timeout_ms=request.transaction_timeout_ms,
+                expected=(request.producer_id, request.producer_epoch) if has_id else None,
+            )
+            return InitProducerIdResponse(
+                producer_id=given.producer_id, producer_epoch=given.producer_epoch
+            )
         producer_id = await node.producer_ids.allocate(broker_epoch=node.broker_epoch())
     except KafkaError as error:
-        return _no_producer_id(error.code)
+        fenced = error.code is ErrorCode.PRODUCER_FENCED
+        older = context.version < FENCING_HAS_A_NAME_SINCE
+        return _no_producer_id(ErrorCode.INVALID_PRODUCER_EPOCH if fenced and older else error.code)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 

@@ -9,6 +9,7 @@ from replication.cluster.controller_channel import ControllerCalls
 from replication.cluster.groups import GroupCoordinator
 from replication.cluster.metadata_cache import MetadataCache
 from replication.cluster.producer_ids import ProducerIds
+from replication.cluster.transactions import TransactionCoordinator
 from replication.config import BrokerConfig
 from replication.errors import PeerUnavailableError
 from replication.fetch_session.context import FetchManager
@@ -34,6 +35,7 @@ class BrokerNode:
     logs: LogManager
     replica_manager: ReplicaManager
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     fetch_sessions: FetchManager
     controller: ControllerCalls
     producer_ids: ProducerIds

@@ -79,15 +79,12 @@ def _refusal(request: ProduceRequest, records: memoryview, version: int) -> Prod
         return _refused(ErrorCode.INVALID_RECORD, "not exactly one record batch")
     if codec is Codec.ZSTD and version < ZSTD_SINCE:
         return _refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce 7")
-    return _refusal_of_transaction(request) if header.is_transactional else None
-
-
-def _refusal_of_transaction(request: ProduceRequest) -> ProduceResult:
-    """Nobody here could ever end it, and `read_committed` would wait for that for ever."""
-    if request.transactional_id is None:
-        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return _refused(error, "a transactional batch without a transactional id")
-    return _refused(ErrorCode.INVALID_TXN_STATE, "no transaction was begun here")
+    if header.is_transactional and request.transactional_id is None:
+        return _refused(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "a transactional batch without a transactional id",
+        )
+    return None
 
 
 def _refused(error: ErrorCode, message: str) -> ProduceResult:

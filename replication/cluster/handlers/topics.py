@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from replication.cluster.groups.offsets_topic import offsets_topic
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.server import RequestContext
+from replication.cluster.transactions.state_topic import state_topic
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.groups import GROUP_METADATA_TOPIC
 from replication.metadata import MetadataImage
+from replication.transactions import TRANSACTION_STATE_TOPIC
 from replication.wire.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
@@ -132,6 +134,8 @@ async def create_automatically(node: BrokerNode, names: Iterable[str]) -> dict[s
 def _creatable(node: BrokerNode, name: str) -> CreatableTopic:
     if name == GROUP_METADATA_TOPIC:
         return offsets_topic(node.config)
+    if name == TRANSACTION_STATE_TOPIC:
+        return state_topic(node.config)
     return CreatableTopic(
         name=name, num_partitions=BROKER_DEFAULT, replication_factor=BROKER_DEFAULT
     )

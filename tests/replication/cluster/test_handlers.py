@@ -567,16 +567,13 @@ def test_a_producer_that_says_half_of_who_it_is_gets_no_id(request_: InitProduce
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 6])
-def test_transactions_have_no_coordinator_yet_and_that_is_said_in_kafkas_words(
-    version: int,
-) -> None:
+def test_a_transactional_id_has_a_coordinator(version: int) -> None:
     async def story(world: World) -> None:
         async with staged(world, brokers=1) as stage:
             request = FindCoordinatorRequest(key="g", coordinator_keys=["g"], key_type=TRANSACTION)
             answer = await stage.client.ask(stage.address(1), request, version=version)
             found = answer if version < 4 else answer.coordinators[0]
-            assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            assert found.node_id == -1
+            assert (found.error_code, found.node_id) == (ErrorCode.NONE, 1)
 
     play(story)
 

@@ -1,0 +1,120 @@
+"""Where records go: which topics a producer sends to, and which of their partitions.
+
+    given          the partition that the sender names
+    a partitioner  of the program's own
+    by key         the same for every client
+    sticky         for those without a key, see `partitioner`
+
+A topic is heard of before anything can be sent to it, and asked about for as long as something
+is (`metadata.max.idle.ms`).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from replication.client.errors import IllegalStateError, KafkaTimeoutError
+from replication.client.metadata import Metadata
+from replication.client.producer.config import ProducerConfig
+from replication.client.producer.partitioner import StickyPartitioner, partition_of_key
+from replication.net.seams import NodeClock
+from storage.types import TopicPartition
+
+Partitioner: TypeAlias = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
+"""Of a key, all partitions, and those that somebody leads: the one to send to."""
+
+
+@attrs.define(eq=False)
+class Destination:
+    """One topic."""
+
+    topic: str
+    sticky: StickyPartitioner
+    partitions: tuple[TopicPartition, ...] = ()
+    view_version: int = -1
+    """As of which answer about the cluster."""
+    used_at: float = 0.0
+
+
+@attrs.define(eq=False, kw_only=True)
+class Destinations:
+    config: ProducerConfig
+    clock: NodeClock
+    draw: Callable[[int], int]
+    waiting_batches: Callable[[TopicPartition], int]
+    partitioner: Partitioner | None = None
+    metadata: Metadata = attrs.field(init=False)
+    _topics: dict[str, Destination] = attrs.field(factory=dict, init=False)
+
+    def in_use(self) -> list[str]:
+        """Those to ask about."""
+        oldest = self.clock.now() - self.config.metadata_max_idle_ms / 1000
+        for topic in [topic for topic, each in self._topics.items() if each.used_at < oldest]:
+            del self._topics[topic]
+        return [*self._topics]
+
+    def known(self, topic: str, *, now: float) -> Destination | None:
+        """Where nothing has to be waited for."""
+        found = self._topics.get(topic)
+        if found is None or found.view_version != self.metadata.view.version:
+            return None
+        found.used_at = now
+        return found
+
+    async def hear_of(self, topic: str) -> Destination:
+        """KafkaTimeoutError where nothing is heard within `max.block.ms`, or the error of a topic
+        that cannot be.
+        """
+        found = self._topics.get(topic)
+        if found is None:
+            sticky = StickyPartitioner(max(self.config.batch_size, 1), self.draw)
+            found = self._topics[topic] = Destination(topic, sticky)
+        found.used_at = self.clock.now()
+        numbers = self.metadata.view.partitions_of(topic)
+        if numbers is None:
+            numbers = await self._wait_for(topic)
+        if len(numbers) != len(found.partitions):
+            found.partitions = tuple(TopicPartition(topic, number) for number in numbers)
+        found.view_version = self.metadata.view.version
+        return found
+
+    async def _wait_for(self, topic: str) -> list[int]:
+        with self.clock.move_on_after(self.config.max_block_ms / 1000):
+            numbers = None
+            while numbers is None:
+                self.metadata.request_update()
+                await self.metadata.wait_for_news()
+                self.metadata.raise_for_topics([topic])
+                numbers = self.metadata.view.partitions_of(topic)
+            return numbers
+        raise KafkaTimeoutError(
+            f"topic {topic} was not heard of within {self.config.max_block_ms} ms"
+        ) from self.metadata.last_error
+
+    def choose(
+        self, destination: Destination, key: bytes | None, given: int | None
+    ) -> TopicPartition:
+        """The partition for one record; IllegalStateError where there is none of that number."""
+        partitions = destination.partitions
+        if given is not None:
+            if not 0 <= given < len(partitions):
+                raise IllegalStateError(f"topic {destination.topic} has no partition {given}")
+            return partitions[given]
+        if self.partitioner is not None:
+            led = [each.partition for each in self._led(partitions)]
+            return partitions[self.partitioner(key, range(len(partitions)), led)]
+        if key is not None and not self.config.partitioner_ignore_keys:
+            return partitions[partition_of_key(key, len(partitions))]
+        return partitions[destination.sticky.choose(lambda: self._waiting(partitions))]
+
+    def _waiting(self, partitions: Sequence[TopicPartition]) -> list[tuple[int, int]]:
+        adaptive = self.config.partitioner_adaptive_partitioning_enable
+        return [
+            (each.partition, self.waiting_batches(each) if adaptive else 0)
+            for each in self._led(partitions) or partitions
+        ]
+
+    def _led(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        leader = self.metadata.view.leader
+        return [each for each in partitions if leader(each).node is not None]

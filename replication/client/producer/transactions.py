@@ -1,0 +1,425 @@
+"""The transactions of one producer (KIP-98, 360, 447).
+
+    async with producer.transaction():                 begun; left in order: committed,
+        await producer.send_soon("t", b"value")        by an exception or cancelled: aborted
+        await producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+
+    READY ─ begin ─> IN_TRANSACTION ─ commit ─> READY
+                          │ something failed
+                          v
+                    ABORTABLE_ERROR ─ abort ─> READY           FATAL_ERROR: somebody else has
+                                                               the id now, nothing works any more
+
+Rule 1: a partition's first batch waits until the coordinator has written down that the
+partition is in the transaction. Those that come meanwhile are asked for together.
+
+Rule 2: a commit waits for all that was sent; where any of it failed there is no commit, only
+an abort. What was not sent by then is never sent.
+
+Rule 3: after an abort that left sequences open (something may or may not be there), the
+coordinator is asked for the next epoch, so that what still travels can do no harm.
+
+(TransactionManager in Kafka.)
+"""
+
+import enum
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import attrs
+import trio
+
+from replication.client.backoff import ExponentialBackoff
+from replication.client.errors import (
+    NO_ANSWER,
+    IllegalStateError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+    TransactionAbortedError,
+)
+from replication.client.metadata import Metadata
+from replication.client.network_client import NetworkClient
+from replication.client.nodes import Node
+from replication.client.offsets import OffsetAndMetadata
+from replication.client.producer.accumulator import RecordAccumulator
+from replication.client.producer.batch import ProducerIdentity
+from replication.client.producer.config import ProducerConfig
+from replication.client.requests import ask
+from replication.errors import ErrorCode, KafkaError
+from replication.net.seams import NodeClock
+from replication.wire.add_offsets_to_txn import AddOffsetsToTxnRequest
+from replication.wire.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from replication.wire.end_txn import EndTxnRequest
+from replication.wire.find_coordinator import (
+    GROUP,
+    TRANSACTION,
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from replication.wire.init_producer_id import InitProducerIdRequest
+from replication.wire.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from storage.types import TopicPartition
+
+T = TypeVar("T")
+
+# Before version 4 a producer asks for itself; the versions after it are between brokers, but
+# for producers of transactions of version 2.
+_LAST_ADD_PARTITIONS: Final = 3
+_LAST_END_WITHOUT_BUMP: Final = 4
+_LAST_OFFSETS_WITHOUT_V2: Final = 4
+_COORDINATOR_MOVED: Final = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}
+)
+_FENCED: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    }
+)
+_FATAL: Final = _FENCED | {
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.UNSUPPORTED_VERSION,
+    ErrorCode.INVALID_TXN_STATE,
+}
+
+
+class State(enum.Enum):
+    UNINITIALIZED = "uninitialized"
+    READY = "ready"
+    IN_TRANSACTION = "in a transaction"
+    ENDING = "ending a transaction"
+    ABORTABLE_ERROR = "in a transaction that can only be aborted"
+    FATAL_ERROR = "of no more use"
+
+
+@attrs.frozen(kw_only=True)
+class GroupMetadata:
+    """Who commits: a group, and which member in which generation, so that a member that has been
+    replaced meanwhile is fenced (KIP-447). Without a member nobody is.
+    """
+
+    group_id: str
+    generation: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+@attrs.define(eq=False, kw_only=True)
+class Transactions:
+    transactional_id: str
+    config: ProducerConfig
+    accumulator: RecordAccumulator
+    network: NetworkClient
+    metadata: Metadata
+    clock: NodeClock
+    chance: random.Random
+    wake: Callable[[], None]
+    """The sender, when it may send more."""
+    flush: Callable[[], Awaitable[None]]
+    state: State = attrs.field(default=State.UNINITIALIZED, init=False)
+    error: Exception | None = attrs.field(default=None, init=False)
+    """Why only an abort is left, or nothing at all."""
+    _coordinators: dict[tuple[int, str], Node] = attrs.field(factory=dict, init=False)
+    _added: set[TopicPartition] = attrs.field(factory=set, init=False)
+    _wanted: dict[TopicPartition, None] = attrs.field(factory=dict, init=False)
+    _has_offsets: bool = attrs.field(default=False, init=False)
+    _work: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    # What the sender asks.
+
+    def may_send(self, partition: TopicPartition) -> bool:
+        if partition in self._added:
+            return True
+        if self.state is State.IN_TRANSACTION or self.state is State.ENDING:
+            self._wanted[partition] = None
+            self._work.set()
+        return False
+
+    def batch_failed(self, error: Exception) -> None:
+        """Something that was sent is not there, or may not be."""
+        if isinstance(error, KafkaError) and error.code in _FATAL:
+            self._fail(error)
+        elif self.state in (State.IN_TRANSACTION, State.ENDING):
+            self.state, self.error = State.ABORTABLE_ERROR, error
+
+    async def run(self) -> None:
+        """Add partitions as they are wanted, until cancelled."""
+        while True:
+            await self._work.wait()
+            self._work = trio.Event()
+            while self._wanted:
+                await self._add_wanted()
+
+    async def _add_wanted(self) -> None:
+        partitions = [*self._wanted]
+        try:
+            await self._keep_asking(lambda: self._add(partitions))
+        except KafkaError as error:
+            self._wanted.clear()
+            self.batch_failed(error)
+            self.accumulator.give_up_unsent(error)
+        else:
+            for each in partitions:
+                self._wanted.pop(each, None)
+            self._added.update(partitions)
+        self.wake()
+
+    async def _add(self, partitions: Iterable[TopicPartition]) -> None:
+        topics: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            topics.setdefault(topic, []).append(partition)
+        producer_id, producer_epoch = self.accumulator.identity
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=producer_id,
+            v3_and_below_producer_epoch=producer_epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=topic, partitions=numbers)
+                for topic, numbers in topics.items()
+            ],
+        )
+        response = await self._ask_coordinator(
+            TRANSACTION, self.transactional_id, request, max_version=_LAST_ADD_PARTITIONS
+        )
+        codes = [
+            each.partition_error_code
+            for topic in response.results_by_topic_v3_and_below
+            for each in topic.results_by_partition
+        ]
+        # What only went with others that failed is not the reason.
+        attempted = [code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED]
+        self._check(TRANSACTION, self.transactional_id, max(attempted or codes))
+
+    # What programs ask.
+
+    async def init(self) -> None:
+        """Take the id over: whoever had it is fenced, and what it had going on is aborted."""
+        self._expect(State.UNINITIALIZED)
+        await self._keep_asking(self._init)
+        self.state = State.READY
+
+    async def _init(self) -> None:
+        current = self.accumulator.identity
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=self.config.transaction_timeout_ms,
+            producer_id=current.producer_id,
+            producer_epoch=current.producer_epoch,
+        )
+        response = await self._ask_coordinator(TRANSACTION, self.transactional_id, request)
+        self._check(TRANSACTION, self.transactional_id, response.error_code)
+        identity = ProducerIdentity(response.producer_id, response.producer_epoch)
+        self.accumulator.became(identity)
+
+    def begin(self) -> None:
+        self._expect(State.READY)
+        self.state, self.error = State.IN_TRANSACTION, None
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        self._expect(State.IN_TRANSACTION)
+        try:
+            await self._keep_asking(lambda: self._add_offsets(group))
+            self._has_offsets = True
+            await self._keep_asking(lambda: self._commit_offsets(offsets, group))
+        except KafkaError as error:
+            self.batch_failed(error)
+            raise
+
+    async def _add_offsets(self, group: GroupMetadata) -> None:
+        producer_id, producer_epoch = self.accumulator.identity
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            group_id=group.group_id,
+        )
+        response = await self._ask_coordinator(TRANSACTION, self.transactional_id, request)
+        self._check(TRANSACTION, self.transactional_id, response.error_code)
+
+    async def _commit_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+        for (topic, partition), each in offsets.items():
+            topics.setdefault(topic, []).append(
+                TxnOffsetCommitRequestPartition(
+                    partition_index=partition,
+                    committed_offset=each.offset,
+                    committed_leader_epoch=each.leader_epoch,
+                    committed_metadata=each.metadata,
+                )
+            )
+        producer_id, producer_epoch = self.accumulator.identity
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=group.group_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            generation_id=group.generation,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
+            topics=[
+                TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)
+                for topic, partitions in topics.items()
+            ],
+        )
+        response = await self._ask_coordinator(
+            GROUP, group.group_id, request, max_version=_LAST_OFFSETS_WITHOUT_V2
+        )
+        codes = [each.error_code for topic in response.topics for each in topic.partitions]
+        self._check(GROUP, group.group_id, max(codes, default=0))
+
+    async def commit(self) -> None:
+        """All that was sent is there, for everybody at once; else nothing is, and the error says
+        why: then it has to be aborted.
+        """
+        if self.state is State.ABORTABLE_ERROR:
+            raise TransactionAbortedError(str(self.error)) from self.error
+        self._expect(State.IN_TRANSACTION)
+        await self.flush()
+        if self.error is not None:
+            raise TransactionAbortedError(str(self.error)) from self.error
+        self.state = State.ENDING
+        try:
+            await self._end(commit=True)
+        except BaseException:
+            # Whether it is committed is not known; asking again is all that can be done.
+            if self.state is State.ENDING:
+                self.state = State.IN_TRANSACTION
+            raise
+        self._ended()
+
+    async def abort(self) -> None:
+        """Nothing of it is there for who reads what is committed."""
+        if self.state is not State.ABORTABLE_ERROR:
+            self._expect(State.IN_TRANSACTION)
+        self.state = State.ENDING
+        self._wanted.clear()
+        self.accumulator.give_up_unsent(TransactionAbortedError("the transaction was aborted"))
+        await self.flush()
+        await self._end(commit=False)
+        if self.accumulator.needs_new_epoch or self.error is not None:
+            await self._keep_asking(self._init)
+        self._ended()
+
+    async def _end(self, *, commit: bool) -> None:
+        if self._added or self._has_offsets:
+            await self._keep_asking(lambda: self._ask_to_end(commit=commit))
+
+    async def _ask_to_end(self, *, commit: bool) -> None:
+        producer_id, producer_epoch = self.accumulator.identity
+        request = EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            committed=commit,
+        )
+        response = await self._ask_coordinator(
+            TRANSACTION, self.transactional_id, request, max_version=_LAST_END_WITHOUT_BUMP
+        )
+        self._check(TRANSACTION, self.transactional_id, response.error_code)
+
+    def _ended(self) -> None:
+        self._added.clear()
+        self._wanted.clear()
+        self._has_offsets = False
+        if self.state is State.ENDING:
+            self.state, self.error = State.READY, None
+
+    def check_may_send(self) -> None:
+        """Records go into a transaction, and not into one that has failed."""
+        if self.state is State.ABORTABLE_ERROR:
+            raise TransactionAbortedError(str(self.error)) from self.error
+        self._expect(State.IN_TRANSACTION)
+
+    def _expect(self, state: State) -> None:
+        if self.state is State.FATAL_ERROR:
+            assert self.error is not None, "what is fatal has a reason"
+            raise self.error
+        if self.state is not state:
+            raise IllegalStateError(
+                f"the producer of {self.transactional_id} is {self.state.value}, not {state.value}"
+            )
+
+    # Coordinators.
+
+    async def _keep_asking(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """For `max.block.ms`, as Kafka's transactional calls do."""
+        backoff = ExponentialBackoff(
+            first_ms=self.config.retry_backoff_ms, most_ms=self.config.retry_backoff_max_ms
+        )
+        failures, last = 0, None
+        with self.clock.move_on_after(self.config.max_block_ms / 1000):
+            while True:
+                try:
+                    return await attempt()
+                except (*NO_ANSWER, KafkaError) as error:
+                    if isinstance(error, KafkaError) and not error.code.retriable:
+                        raise
+                    if not isinstance(error, KafkaError):
+                        self._coordinators.clear()
+                    failures, last = failures + 1, error
+                await self.clock.sleep(backoff.wait_ms(failures, self.chance) / 1000)
+        raise KafkaTimeoutError(
+            f"not done within {self.config.max_block_ms} ms" + (f": {last}" if last else "")
+        ) from last
+
+    async def _ask_coordinator(
+        self, kind: int, key: str, request: object, *, max_version: int = 2**15 - 1
+    ) -> Any:
+        node = self._coordinators.get((kind, key))
+        if node is None:
+            node = self._coordinators[kind, key] = await self._find(kind, key)
+        return await self.network.call(node, ask(request, max_version=max_version))
+
+    async def _find(self, kind: int, key: str) -> Node:
+        asked = self.metadata.any_node()
+        if asked is None:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "every broker is in back-off")
+        request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
+        response: FindCoordinatorResponse = await self.network.call(asked, ask(request))
+        found = response.coordinators or [
+            Coordinator(
+                key=key,
+                node_id=response.node_id,
+                host=response.host,
+                port=response.port,
+                error_code=response.error_code,
+                error_message=response.error_message,
+            )
+        ]
+        self._check(kind, key, found[0].error_code)
+        return Node(found[0].node_id, found[0].host, found[0].port).as_coordinator()
+
+    def _check(self, kind: int, key: str, code: int) -> None:
+        """Raise what an answer says; forget a coordinator that is none."""
+        error = ErrorCode.of(code)
+        if error is ErrorCode.NONE:
+            return
+        if error in _COORDINATOR_MOVED:
+            self._coordinators.pop((kind, key), None)
+        if error in _FENCED:
+            fenced = ProducerFencedError(self.transactional_id)
+            self._fail(fenced)
+            raise fenced
+        failure = KafkaError(error, self.transactional_id)
+        if error in _FATAL:
+            self._fail(failure)
+        raise failure
+
+    def _fail(self, error: Exception) -> None:
+        self.state, self.error = State.FATAL_ERROR, error

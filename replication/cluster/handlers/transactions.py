@@ -1,0 +1,318 @@
+"""Transactions: what producers ask of their coordinator, coordinators of leaders, and
+administrators of both (KIP-98, KIP-664).
+
+    AddPartitionsToTxn   AddOffsetsToTxn   EndTxn      the coordinator of the transactional id
+    TxnOffsetCommit                                    the coordinator of the group
+    WriteTxnMarkers                                    leaders of partitions
+    DescribeTransactions   ListTransactions            coordinators
+    DescribeProducers                                  leaders of partitions
+"""
+
+from collections.abc import Iterable, Mapping
+
+from replication.cluster.handlers.node import BrokerNode
+from replication.cluster.handlers.topics import create_automatically
+from replication.cluster.server import RequestContext
+from replication.errors import ErrorCode, KafkaError
+from replication.groups import GROUP_METADATA_TOPIC, partition_for
+from replication.transactions import Slot, TransactionState
+from replication.wire.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from replication.wire.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from replication.wire.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from replication.wire.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState as DescribedTransaction,
+)
+from replication.wire.end_txn import EndTxnRequest, EndTxnResponse
+from replication.wire.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState as ListedTransaction,
+)
+from replication.wire.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from storage.types import TopicPartition
+
+MANY_TRANSACTIONS_SINCE = 4  # KIP-890
+EPOCH_BUMPING_SINCE = 5
+FENCING_HAS_A_NAME_SINCE = 2  # KIP-588
+
+
+async def add_partitions_to_txn(
+    node: BrokerNode, context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    if context.version >= MANY_TRANSACTIONS_SINCE:
+        return AddPartitionsToTxnResponse(
+            results_by_transaction=[
+                AddPartitionsToTxnResult(
+                    transactional_id=each.transactional_id,
+                    topic_results=_by_topic(await _add(node, each)),
+                )
+                for each in request.transactions
+            ]
+        )
+    outcome = await _add(
+        node,
+        AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        ),
+    )
+    told = {each: _fenced_then(error, context.version) for each, error in outcome.items()}
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(told))
+
+
+async def _add(
+    node: BrokerNode, asked: AddPartitionsToTxnTransaction
+) -> Mapping[TopicPartition, ErrorCode]:
+    """One error for all, unless some are not there: then nothing is added."""
+    partitions = _partitions(asked.topics)
+    image = node.metadata.image
+    unknown = {each for each in partitions if image.partition(each) is None}
+    if unknown:
+        attempted, missing = ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return {each: missing if each in unknown else attempted for each in partitions}
+    identity = {"producer_id": asked.producer_id, "producer_epoch": asked.producer_epoch}
+    try:
+        if asked.verify_only:
+            return node.transactions.verify_partitions(
+                asked.transactional_id, partitions=frozenset(partitions), **identity
+            )
+        await node.transactions.add_partitions(
+            asked.transactional_id, partitions=frozenset(partitions), **identity
+        )
+    except KafkaError as error:
+        return dict.fromkeys(partitions, error.code)
+    return dict.fromkeys(partitions, ErrorCode.NONE)
+
+
+def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
+
+
+def _by_topic(
+    errors: Mapping[TopicPartition, ErrorCode],
+) -> list[AddPartitionsToTxnTopicResult]:
+    topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
+    for partition, error in errors.items():
+        topics.setdefault(partition.topic, []).append(
+            AddPartitionsToTxnPartitionResult(
+                partition_index=partition.partition, partition_error_code=error
+            )
+        )
+    return [
+        AddPartitionsToTxnTopicResult(name=topic, results_by_partition=results)
+        for topic, results in topics.items()
+    ]
+
+
+def _fenced_then(error: ErrorCode, version: int) -> ErrorCode:
+    """Older clients know fencing as INVALID_PRODUCER_EPOCH."""
+    if error is ErrorCode.PRODUCER_FENCED and version < FENCING_HAS_A_NAME_SINCE:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error
+
+
+async def add_offsets_to_txn(
+    node: BrokerNode, context: RequestContext, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse:
+    """The partition where the group's offsets are is one of the transaction's."""
+    await create_automatically(node, [GROUP_METADATA_TOPIC])
+    topic = node.metadata.image.topics.get(GROUP_METADATA_TOPIC)
+    if topic is None:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    number = partition_for(request.group_id, len(topic.partitions))
+    try:
+        await node.transactions.add_partitions(
+            request.transactional_id,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            partitions=frozenset({TopicPartition(GROUP_METADATA_TOPIC, number)}),
+        )
+    except KafkaError as error:
+        return AddOffsetsToTxnResponse(error_code=_fenced_then(error.code, context.version))
+    return AddOffsetsToTxnResponse(error_code=ErrorCode.NONE)
+
+
+async def end_txn(
+    node: BrokerNode, context: RequestContext, request: EndTxnRequest
+) -> EndTxnResponse:
+    bumps_epoch = context.version >= EPOCH_BUMPING_SINCE
+    try:
+        identity = await node.transactions.end(
+            request.transactional_id,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            commit=request.committed,
+            bumps_epoch=bumps_epoch,
+        )
+    except KafkaError as error:
+        return EndTxnResponse(error_code=_fenced_then(error.code, context.version))
+    if not bumps_epoch:
+        return EndTxnResponse(error_code=ErrorCode.NONE)
+    return EndTxnResponse(
+        error_code=ErrorCode.NONE,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.producer_epoch,
+    )
+
+
+async def write_txn_markers(
+    node: BrokerNode, _: RequestContext, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[await _write(node, marker) for marker in request.markers]
+    )
+
+
+async def _write(node: BrokerNode, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+    errors = await node.transactions.markers.writer.write(marker)
+    return WritableTxnMarkerResult(
+        producer_id=marker.producer_id,
+        topics=[
+            WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=[
+                    WritableTxnMarkerPartitionResult(
+                        partition_index=number,
+                        error_code=errors[TopicPartition(topic.name, number)],
+                    )
+                    for number in topic.partition_indexes
+                ],
+            )
+            for topic in marker.topics
+        ],
+    )
+
+
+async def describe_transactions(
+    node: BrokerNode, _: RequestContext, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[_described(node, each) for each in request.transactional_ids]
+    )
+
+
+def _described(node: BrokerNode, transactional_id: str) -> DescribedTransaction:
+    try:
+        slot = node.transactions.serving(transactional_id).slots.get(transactional_id)
+    except KafkaError as error:
+        return DescribedTransaction(error_code=error.code, transactional_id=transactional_id)
+    if slot is None:
+        return DescribedTransaction(
+            error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=transactional_id
+        )
+    current = slot.current
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(current.partitions):
+        topics.setdefault(topic, []).append(partition)
+    return DescribedTransaction(
+        error_code=ErrorCode.NONE,
+        transactional_id=transactional_id,
+        transaction_state=current.state.label,
+        transaction_timeout_ms=current.timeout_ms,
+        transaction_start_time_ms=current.started_ms,
+        producer_id=current.producer_id,
+        producer_epoch=current.producer_epoch,
+        topics=[TopicData(topic=topic, partitions=numbers) for topic, numbers in topics.items()],
+    )
+
+
+async def list_transactions(
+    node: BrokerNode, _: RequestContext, request: ListTransactionsRequest
+) -> ListTransactionsResponse:
+    labels = {state.label for state in TransactionState}
+    shards = [shard for _, shard in sorted(node.transactions.shards.items())]
+    now_ms = node.clock.wall_ms()
+    return ListTransactionsResponse(
+        error_code=ErrorCode.NONE
+        if all(shard.ready for shard in shards)
+        else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        unknown_state_filters=[each for each in request.state_filters if each not in labels],
+        transaction_states=[
+            ListedTransaction(
+                transactional_id=name,
+                producer_id=slot.current.producer_id,
+                transaction_state=slot.current.state.label,
+            )
+            for shard in shards
+            for name, slot in sorted(shard.slots.items())
+            if _is_wanted(slot, request, now_ms)
+        ],
+    )
+
+
+def _is_wanted(slot: Slot, request: ListTransactionsRequest, now_ms: int) -> bool:
+    current = slot.current
+    if request.state_filters and current.state.label not in request.state_filters:
+        return False
+    if request.producer_id_filters and current.producer_id not in request.producer_id_filters:
+        return False
+    if request.duration_filter < 0:
+        return True
+    return current.started_ms >= 0 and now_ms - current.started_ms > request.duration_filter
+
+
+async def describe_producers(
+    node: BrokerNode, _: RequestContext, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    _producers(node, TopicPartition(topic.name, number))
+                    for number in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _producers(node: BrokerNode, partition: TopicPartition) -> PartitionResponse:
+    try:
+        log = node.replica_manager.partition(partition).log
+    except KafkaError as error:
+        return PartitionResponse(partition_index=partition.partition, error_code=error.code)
+    return PartitionResponse(
+        partition_index=partition.partition,
+        error_code=ErrorCode.NONE,
+        active_producers=[
+            ProducerState(
+                producer_id=each.producer_id,
+                producer_epoch=each.producer_epoch,
+                last_sequence=each.last_sequence,
+                last_timestamp=each.last_timestamp,
+                coordinator_epoch=each.coordinator_epoch,
+                current_txn_start_offset=-1
+                if each.transaction_first_offset is None
+                else each.transaction_first_offset,
+            )
+            for _, each in sorted(log.producers.producers.items())
+        ],
+    )

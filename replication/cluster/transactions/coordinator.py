@@ -1,0 +1,466 @@
+"""Who looks after the transactions of the ids that live in the partitions this broker leads.
+
+    request ─> serving(id)? ─ no ──> COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR
+                   │ yes
+                   └> rule ─> the answer, or a transaction that is written down first
+                                   └ prepared: markers into every partition, then complete
+
+Rule 1: a shard is one reign: (partition, leader epoch), which is also the coordinator epoch
+that its markers bear. A new epoch reads the log anew.
+
+Rule 2: a slot has one change at a time, and a change that is being written is seen through
+whether or not whoever asked for it still waits.
+
+Rule 3: what a new reign finds prepared it completes, before anybody asks.
+
+(TransactionCoordinator, TransactionStateManager in Kafka.)
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import attrs
+import trio
+
+from replication.cluster.groups.writer import LogWriter
+from replication.cluster.producer_ids import ProducerIds
+from replication.cluster.transactions.loading import load
+from replication.cluster.transactions.markers import MarkerRefusedError, MarkerSender
+from replication.config import BrokerConfig
+from replication.errors import ErrorCode, KafkaError, ProtocolError
+from replication.events import (
+    EventSink,
+    TransactionCompleted,
+    TransactionPrepared,
+    TransactionsLoaded,
+    TransactionsUnloaded,
+)
+from replication.groups import KeyAndValue, partition_for
+from replication.metadata import MetadataDelta, MetadataImage
+from replication.net.seams import Seams
+from replication.replica_manager import ReplicaManager
+from replication.transactions import (
+    TRANSACTION_STATE_TOPIC,
+    Fence,
+    Slot,
+    Transaction,
+    abort_fenced,
+    add_partitions,
+    created,
+    end,
+    init_producer_id,
+    is_forgotten,
+    key_of,
+    time_out,
+    value_of,
+    verify_partitions,
+)
+from storage.compression import Codec
+from storage.errors import StorageError
+from storage.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from storage.types import LeaderEpoch, TopicPartition
+
+RETRY_SECONDS: Final = 0.1
+
+
+@attrs.define(eq=False, kw_only=True)
+class Shard:
+    """`ready` once the log has been read; until then nobody is answered out of it."""
+
+    number: int
+    leader_epoch: LeaderEpoch
+    writer: LogWriter
+    ready: bool = False
+    slots: dict[str, Slot] = attrs.field(factory=dict)
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+
+
+@attrs.frozen
+class ProducerIdentity:
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+@attrs.define(eq=False, kw_only=True)
+class TransactionCoordinator:
+    """`run` first, then `apply_metadata` for everything there is."""
+
+    broker_id: int
+    config: BrokerConfig
+    seams: Seams
+    replica_manager: ReplicaManager
+    producer_ids: ProducerIds
+    broker_epoch: Callable[[], int]
+    markers: MarkerSender
+    sink: EventSink
+    on_bug: Callable[[BaseException], None]
+    shards: dict[int, Shard] = attrs.field(factory=dict, init=False)
+    _partitions: int = attrs.field(default=0, init=False)
+    _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
+
+    # The tasks.
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled; `started` once metadata may be applied."""
+        config = self.config
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                nursery.start_soon(
+                    self._regularly,
+                    config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+                    self._abort_late_ones,
+                )
+                nursery.start_soon(
+                    self._regularly,
+                    config.transaction_remove_expired_transaction_cleanup_interval_ms,
+                    self._forget_idle_ones,
+                )
+                task_status.started()
+        finally:
+            self.markers.close()
+
+    async def _regularly(self, interval_ms: int, look: Callable[[Shard], None]) -> None:
+        while True:
+            await self.seams.clock.sleep(interval_ms / 1000)
+            for _, shard in sorted(self.shards.items()):
+                if shard.ready:
+                    look(shard)
+
+    def _abort_late_ones(self, shard: Shard) -> None:
+        for _, slot in sorted(shard.slots.items()):
+            if time_out(slot, now_ms=self._now_ms):
+                self._in_the_background(shard, slot, abort_fenced(slot, now_ms=self._now_ms))
+
+    def _forget_idle_ones(self, shard: Shard) -> None:
+        expiration_ms = self.config.transactional_id_expiration_ms
+        for name, slot in sorted(shard.slots.items()):
+            if is_forgotten(slot, expiration_ms=expiration_ms, now_ms=self._now_ms):
+                assert self._nursery is not None, "this is one of its tasks"
+                self._nursery.start_soon(self._forget, shard, name, slot)
+
+    async def _forget(self, shard: Shard, name: str, slot: Slot) -> None:
+        """A tombstone; whoever comes meanwhile is told to come again."""
+        slot.pending = slot.current
+        submission = shard.writer.submit([KeyAndValue(key_of(name), None)])
+        await submission.wait()
+        slot.pending = None
+        if submission.error is ErrorCode.NONE and shard.slots.get(name) is slot:
+            del shard.slots[name]
+
+    @property
+    def _now_ms(self) -> int:
+        return self.seams.clock.wall_ms()
+
+    # Reigns.
+
+    def apply_metadata(self, image: MetadataImage, _: MetadataDelta) -> None:
+        """Take over what this broker leads from here on, and let go of the rest."""
+        topic = image.topics.get(TRANSACTION_STATE_TOPIC)
+        partitions = {} if topic is None else topic.partitions
+        self._partitions = len(partitions)
+        led = {
+            number: partition.leader_epoch
+            for number, partition in sorted(partitions.items())
+            if partition.leader == self.broker_id
+        }
+        for number, shard in list(self.shards.items()):
+            if led.get(number) != shard.leader_epoch:
+                self._resign(shard, "another reign")
+        for number, leader_epoch in led.items():
+            if number not in self.shards:
+                self._begin(number, leader_epoch)
+
+    def _begin(self, number: int, leader_epoch: LeaderEpoch) -> None:
+        assert self._nursery is not None, "run() is started before metadata is applied"
+        shard = Shard(
+            number=number,
+            leader_epoch=leader_epoch,
+            writer=LogWriter(
+                partition=TopicPartition(TRANSACTION_STATE_TOPIC, number),
+                leader_epoch=leader_epoch,
+                replica_manager=self.replica_manager,
+                clock=self.seams.clock,
+                timeout_ms=self.config.request_timeout_ms,
+                codec=Codec.NONE,
+            ),
+        )
+        self.shards[number] = shard
+        self._nursery.start_soon(self._reign, shard)
+
+    async def _reign(self, shard: Shard) -> None:
+        """Read the log, and write to it until the reign is over."""
+        try:
+            with shard.scope:
+                await self._load(shard)
+                await shard.writer.run()
+        except (KafkaError, StorageError, ProtocolError, OSError) as error:
+            if self.shards.get(shard.number) is shard:
+                self._resign(shard, str(error))
+        except Exception as bug:  # noqa: BLE001 - the boundary of a background job
+            self._resign(shard, "a bug")
+            self.on_bug(bug)
+
+    async def _load(self, shard: Shard) -> None:
+        transactions = await load(
+            self.replica_manager,
+            shard.writer.partition,
+            leader_epoch=shard.leader_epoch,
+            chunk_bytes=self.config.transaction_state_log_load_buffer_size,
+            offload=self.seams.offload,
+        )
+        shard.slots = {name: Slot(each) for name, each in sorted(transactions.items())}
+        shard.ready = True
+        self.sink(
+            TransactionsLoaded(
+                partition=shard.writer.partition,
+                leader_epoch=shard.leader_epoch,
+                transactions=len(shard.slots),
+            )
+        )
+        assert self._nursery is not None, "this is one of its tasks"
+        for slot in shard.slots.values():
+            if slot.current.state.is_prepared:
+                self._nursery.start_soon(self._complete, shard, slot)
+
+    def _resign(self, shard: Shard, cause: str) -> None:
+        self.shards.pop(shard.number, None)
+        shard.writer.close()
+        if not shard.ready:
+            shard.scope.cancel()
+        self.sink(
+            TransactionsUnloaded(
+                partition=shard.writer.partition, leader_epoch=shard.leader_epoch, cause=cause
+            )
+        )
+
+    def _reigns(self, shard: Shard) -> bool:
+        return self.shards.get(shard.number) is shard
+
+    # Who is asked.
+
+    def serving(self, transactional_id: str) -> Shard:
+        """Where the id lives; KafkaError where that is not here, or not yet."""
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id has a name")
+        number = partition_for(transactional_id, self._partitions) if self._partitions else -1
+        shard = self.shards.get(number)
+        if shard is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{transactional_id} is another broker's")
+        if not shard.ready:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{transactional_id} is being loaded"
+            )
+        return shard
+
+    # Requests. KafkaError where they are refused.
+
+    async def init_producer_id(
+        self, transactional_id: str, *, timeout_ms: int, expected: tuple[int, int] | None
+    ) -> ProducerIdentity:
+        """The next epoch of the id; with it, whoever had the last one is fenced (KIP-98, 360)."""
+        self.serving(transactional_id)
+        if timeout_ms > self.config.transaction_max_timeout_ms:
+            raise KafkaError(
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+                f"transaction.max.timeout.ms is {self.config.transaction_max_timeout_ms}",
+            )
+        spare = await self._producer_id()
+        shard = self.serving(transactional_id)
+        slot = shard.slots.get(transactional_id)
+        if slot is None:
+            slot = shard.slots[transactional_id] = Slot(
+                created(
+                    transactional_id,
+                    producer_id=spare,
+                    timeout_ms=timeout_ms,
+                    now_ms=self._now_ms,
+                )
+            )
+        decision = init_producer_id(
+            slot,
+            expected=expected,
+            timeout_ms=timeout_ms,
+            spare_producer_id=spare,
+            now_ms=self._now_ms,
+        )
+        if isinstance(decision, Fence):
+            await self._change(shard, slot, abort_fenced(slot, now_ms=self._now_ms))
+            raise KafkaError(
+                ErrorCode.CONCURRENT_TRANSACTIONS, "what was going on is aborted first"
+            )
+        given = await self._decided(shard, slot, decision)
+        return ProducerIdentity(given.producer_id, given.producer_epoch)
+
+    async def _producer_id(self) -> int:
+        return await self.producer_ids.allocate(broker_epoch=self.broker_epoch())
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: frozenset[TopicPartition],
+    ) -> None:
+        shard = self.serving(transactional_id)
+        slot = shard.slots.get(transactional_id)
+        decision = add_partitions(
+            slot,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            partitions=partitions,
+            now_ms=self._now_ms,
+        )
+        await self._decided(shard, slot, decision)
+
+    def verify_partitions(
+        self,
+        transactional_id: str,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: frozenset[TopicPartition],
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        return verify_partitions(
+            self.serving(transactional_id).slots.get(transactional_id),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            partitions=partitions,
+        )
+
+    async def end(
+        self,
+        transactional_id: str,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        bumps_epoch: bool,
+    ) -> ProducerIdentity:
+        """Answered when how it ends is written down: from then on nothing can change it."""
+        shard = self.serving(transactional_id)
+        slot = shard.slots.get(transactional_id)
+        exhausted = slot is not None and bumps_epoch and slot.current.is_epoch_exhausted
+        spare = await self._producer_id() if exhausted else NO_PRODUCER_ID
+        if exhausted and not self._reigns(shard):
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "not any more")
+        decision = end(
+            slot,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            commit=commit,
+            bumps_epoch=bumps_epoch,
+            spare_producer_id=spare,
+            now_ms=self._now_ms,
+        )
+        ended = await self._decided(shard, slot, decision)
+        if ended.next_producer_id != NO_PRODUCER_ID:
+            return ProducerIdentity(ended.next_producer_id, 0)
+        return ProducerIdentity(ended.producer_id, ended.producer_epoch)
+
+    # Changes.
+
+    async def _decided(
+        self, shard: Shard, slot: Slot | None, decision: ErrorCode | Transaction
+    ) -> Transaction:
+        """How the transaction stands once the decision is in the log."""
+        if isinstance(decision, Transaction):
+            assert slot is not None, "there is something to change"
+            return await self._change(shard, slot, decision)
+        await trio.lowlevel.checkpoint()
+        if decision is not ErrorCode.NONE:
+            raise KafkaError(decision)
+        assert slot is not None, "nothing is wrong with something that is there"
+        return slot.current
+
+    async def _change(self, shard: Shard, slot: Slot, transaction: Transaction) -> Transaction:
+        written = self._in_the_background(shard, slot, transaction)
+        await written.done.wait()
+        if written.error is not ErrorCode.NONE:
+            raise KafkaError(written.error, "the transaction could not be written down")
+        return transaction
+
+    def _in_the_background(self, shard: Shard, slot: Slot, transaction: Transaction) -> "_Written":
+        assert self._nursery is not None, "transactions are changed while it runs"
+        written = _Written()
+        slot.begin(transaction)
+        self._nursery.start_soon(self._write, shard, slot, transaction, written)
+        return written
+
+    async def _write(
+        self, shard: Shard, slot: Slot, transaction: Transaction, written: "_Written"
+    ) -> None:
+        record = KeyAndValue(key_of(transaction.transactional_id), value_of(transaction))
+        submission = shard.writer.submit([record])
+        await submission.wait()
+        if submission.error is ErrorCode.NONE:
+            slot.appended()
+            if transaction.state.is_prepared:
+                self.sink(
+                    TransactionPrepared(
+                        transactional_id=transaction.transactional_id,
+                        producer_id=transaction.producer_id,
+                        producer_epoch=transaction.producer_epoch,
+                        commits=transaction.commits,
+                        partitions=len(transaction.partitions),
+                    )
+                )
+                assert self._nursery is not None, "this is one of its tasks"
+                self._nursery.start_soon(self._complete, shard, slot)
+        else:
+            slot.failed()
+        written.error = _error_of(submission.error)
+        written.done.set()
+
+    async def _complete(self, shard: Shard, slot: Slot) -> None:
+        """Markers everywhere, and then nothing is left to do; for as long as we reign."""
+        transaction = slot.current
+        try:
+            await self.markers.send(transaction, coordinator_epoch=shard.leader_epoch)
+        except MarkerRefusedError as error:
+            if self._reigns(shard):
+                self._resign(shard, str(error))
+            return
+        while self._reigns(shard):
+            written = self._in_the_background(
+                shard, slot, transaction.completed(now_ms=self._now_ms)
+            )
+            await written.done.wait()
+            if written.error is ErrorCode.NONE:
+                self.sink(
+                    TransactionCompleted(
+                        transactional_id=transaction.transactional_id,
+                        producer_id=transaction.producer_id,
+                        producer_epoch=transaction.producer_epoch,
+                        commits=transaction.commits,
+                    )
+                )
+                return
+            await self.seams.clock.sleep(RETRY_SECONDS)
+
+
+@attrs.define(eq=False)
+class _Written:
+    """A change on its way into the log."""
+
+    error: ErrorCode = ErrorCode.NONE
+    done: trio.Event = attrs.field(factory=trio.Event)
+
+
+def _error_of(error: ErrorCode) -> ErrorCode:
+    """What a producer is told where its transaction could not be written (KIP-98)."""
+    match error:
+        case (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            | ErrorCode.NOT_ENOUGH_REPLICAS
+            | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            | ErrorCode.REQUEST_TIMED_OUT
+        ):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
+            return ErrorCode.NOT_COORDINATOR
+        case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        case _:
+            return error

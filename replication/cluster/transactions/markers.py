@@ -1,0 +1,209 @@
+"""How a transaction ended, written into each partition that it wrote to (KIP-98).
+
+    coordinator ── WriteTxnMarkers ──> each leader ── a control batch ──> each partition
+         ^                                                                    │
+         └──────────────── until all have it, whoever leads by then ──────────┘
+
+Rule 1: what is prepared is done: a partition whose leader is away, or whose ISR is too small,
+is asked again and again. Only a partition that is no more is left out.
+
+Rule 2: a leader knows the epoch of the coordinator that wrote to it last. An older one is
+refused, and stops: somebody else goes on with it (TRANSACTION_COORDINATOR_FENCED).
+
+(TransactionMarkerChannelManager and KafkaApis.handleWriteTxnMarkersRequest in Kafka.)
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import attrs
+import trio
+
+from replication.cluster.controller_channel import ControllerChannel
+from replication.cluster.metadata_cache import MetadataCache
+from replication.config import BrokerConfig
+from replication.errors import ErrorCode, PeerUnavailableError
+from replication.net.seams import Seams
+from replication.replica_manager import ReplicaManager
+from replication.transactions import Transaction
+from replication.wire.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from storage.records import ControlRecordType, EndTransactionMarker, encode_control_batch
+from storage.types import TopicPartition
+
+GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
+ACKS_ALL: Final = -1
+RETRY_SECONDS: Final = 0.02
+_SENT_AGAIN: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+
+
+class MarkerRefusedError(Exception):
+    """Somebody else coordinates this transaction by now."""
+
+
+OnGroupOffsets = Callable[[int, Iterable[int], bool], None]
+"""Told of a producer's end: which partitions of the groups' offsets, and whether it committed."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class MarkerWriter:
+    """The leader's side: markers into the partitions that are here."""
+
+    replica_manager: ReplicaManager
+    seams: Seams
+    timeout_ms: int
+    on_group_offsets: OnGroupOffsets
+
+    async def write(self, marker: WritableTxnMarker) -> Mapping[TopicPartition, ErrorCode]:
+        partitions = [
+            TopicPartition(topic.name, partition)
+            for topic in marker.topics
+            for partition in topic.partition_indexes
+        ]
+        kind = ControlRecordType.COMMIT if marker.transaction_result else ControlRecordType.ABORT
+        batch = encode_control_batch(
+            EndTransactionMarker(kind, marker.coordinator_epoch),
+            timestamp=self.seams.clock.wall_ms(),
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+        )
+        results = await self.replica_manager.append_records(
+            timeout_ms=self.timeout_ms,
+            required_acks=ACKS_ALL,
+            entries={each: memoryview(bytearray(batch)) for each in partitions},
+            internal_topics_allowed=True,
+            from_client=False,
+        )
+        offsets = [
+            each.partition
+            for each in partitions
+            if each.topic == GROUP_METADATA_TOPIC and results[each].error is ErrorCode.NONE
+        ]
+        if offsets:
+            self.on_group_offsets(marker.producer_id, offsets, marker.transaction_result)
+        return {each: results[each].error for each in partitions}
+
+
+@attrs.define(eq=False, kw_only=True)
+class MarkerSender:
+    """The coordinator's side."""
+
+    broker_id: int
+    config: BrokerConfig
+    seams: Seams
+    metadata: MetadataCache
+    writer: MarkerWriter
+    _channels: dict[tuple[str, int], ControllerChannel] = attrs.field(factory=dict, init=False)
+
+    async def send(self, transaction: Transaction, *, coordinator_epoch: int) -> None:
+        """Return when every partition has its marker; MarkerRefusedError where another
+        coordinator has taken over.
+        """
+        left = set(transaction.partitions)
+        refused: list[str] = []
+        while left:
+            by_leader, gone = self._by_leader(left)
+            left -= gone
+            async with trio.open_nursery() as nursery:
+                for leader, partitions in sorted(by_leader.items()):
+                    marker = _marker(transaction, partitions, coordinator_epoch)
+                    nursery.start_soon(self._send_to, leader, marker, left, refused)
+            if refused:
+                raise MarkerRefusedError(", ".join(refused))
+            if left:
+                await self.seams.clock.sleep(RETRY_SECONDS)
+
+    def _by_leader(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[dict[int, list[TopicPartition]], set[TopicPartition]]:
+        image = self.metadata.image
+        led: dict[int, list[TopicPartition]] = {}
+        gone: set[TopicPartition] = set()
+        for each in sorted(partitions):
+            registration = image.partition(each)
+            if registration is None:
+                gone.add(each)
+            elif image.is_alive(registration.leader):
+                led.setdefault(registration.leader, []).append(each)
+        return led, gone
+
+    async def _send_to(
+        self,
+        leader: int,
+        marker: WritableTxnMarker,
+        left: set[TopicPartition],
+        refused: list[str],
+    ) -> None:
+        for partition, error in (await self._outcomes(leader, marker)).items():
+            if error in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT):
+                left.discard(partition)
+            elif error not in _SENT_AGAIN:
+                refused.append(f"{partition}: {error.name}")
+
+    async def _outcomes(
+        self, leader: int, marker: WritableTxnMarker
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        if leader == self.broker_id:
+            return await self.writer.write(marker)
+        request = WriteTxnMarkersRequest(markers=[marker])
+        try:
+            channel = self._channel(leader)
+            response: WriteTxnMarkersResponse = await channel.call(
+                request, timeout_ms=self.config.request_timeout_ms
+            )
+        except PeerUnavailableError:
+            return {}
+        return {
+            TopicPartition(topic.name, each.partition_index): ErrorCode.of(each.error_code)
+            for result in response.markers
+            for topic in result.topics
+            for each in topic.partitions
+        }
+
+    def _channel(self, broker_id: int) -> ControllerChannel:
+        registration = self.metadata.image.broker(broker_id)
+        listener = self.config.inter_broker_listener
+        endpoint = None if registration is None else registration.endpoint(listener)
+        if endpoint is None:
+            raise PeerUnavailableError(f"broker {broker_id} cannot be reached")
+        address = (endpoint.host, endpoint.port)
+        if address not in self._channels:
+            client_id = f"broker-{self.broker_id}-txn-markers"
+            self._channels[address] = ControllerChannel(*address, client_id, self.seams)
+        return self._channels[address]
+
+    def close(self) -> None:
+        for channel in self._channels.values():
+            channel.close()
+
+
+def _marker(
+    transaction: Transaction, partitions: Iterable[TopicPartition], coordinator_epoch: int
+) -> WritableTxnMarker:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return WritableTxnMarker(
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        transaction_result=transaction.commits,
+        coordinator_epoch=coordinator_epoch,
+        topics=[
+            WritableTxnMarkerTopic(name=topic, partition_indexes=numbers)
+            for topic, numbers in topics.items()
+        ],
+    )

@@ -1,0 +1,304 @@
+"""Transactions against the real brokers of a simulated world: all of it is there, or nothing."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from replication.client.admin import Admin, NewTopic
+from replication.client.consumer import Consumer
+from replication.client.errors import (
+    IllegalStateError,
+    ProducerFencedError,
+    TransactionAbortedError,
+)
+from replication.client.producer import Producer
+from replication.errors import ConfigError, KafkaError
+from replication.transactions import TRANSACTION_STATE_TOPIC
+from scenarios.simulation.cluster import SimulatedCluster, open_simulated_cluster
+from scenarios.simulation.world import World
+from storage.types import TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+SMALL = {
+    "transaction.state.log.num.partitions": "3",
+    "offsets.topic.num.partitions": "3",
+    "min.insync.replicas": "2",
+}
+
+
+@attrs.define(eq=False)
+class Scene:
+    world: World
+    cluster: SimulatedCluster
+    machines: int = 0
+
+    @property
+    def servers(self) -> list[str]:
+        return [f"{name}:9092" for name in self.cluster.broker_names]
+
+    def producer(self, transactional_id: str = "tx", **config: Any) -> Producer[bytes, bytes]:
+        """On a machine of its own."""
+        self.machines += 1
+        return Producer(
+            self.servers,
+            seams=self.world.node(f"producer{self.machines}"),
+            transactional_id=transactional_id,
+            linger_ms=0,
+            **config,
+        )
+
+    async def read(self, *partitions: TopicPartition, committed: bool = True) -> list[str]:
+        """What is there now, in order of partitions."""
+        self.machines += 1
+        consumer = Consumer(
+            bootstrap_servers=self.servers,
+            seams=self.world.node(f"consumer{self.machines}"),
+            auto_offset_reset="earliest",
+            isolation_level="read_committed" if committed else "read_uncommitted",
+        )
+        found: dict[TopicPartition, list[str]] = {each: [] for each in partitions}
+        async with consumer:
+            consumer.assign(partitions)
+            empty = 0
+            while empty < 3:
+                records = await consumer.poll(timeout_ms=700)
+                empty = 0 if records else empty + 1
+                for record in records:
+                    at = TopicPartition(record.topic, record.partition)
+                    found[at].append((record.value or b"").decode())
+        return [value for each in partitions for value in found[each]]
+
+
+@asynccontextmanager
+async def scene(world: World, *, brokers: int = 3) -> AsyncIterator[Scene]:
+    async with open_simulated_cluster(world, brokers=brokers, properties=SMALL) as cluster:
+        stage = Scene(world, cluster)
+        async with Admin(stage.servers, seams=world.node("admin")) as admin:
+            await admin.create_topics([NewTopic(name="t", replicas=((1, 2, 3), (2, 3, 1)))])
+        yield stage
+
+
+def play(story: Callable[[World], Awaitable[None]], *, seed: int = 1) -> None:
+    World(seed=seed).run(story)
+
+
+def test_a_committed_transaction_is_there_as_a_whole() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as stage, stage.producer() as producer:
+            async with producer.transaction():
+                await producer.send("t", b"one", partition=0)
+                await producer.send("t", b"two", partition=1)
+                assert await stage.read(T0, T1) == []
+                assert await stage.read(T0, T1, committed=False) == ["one", "two"]
+            assert await stage.read(T0, T1) == ["one", "two"]
+
+    play(story)
+
+
+def test_an_aborted_transaction_is_as_if_it_had_not_been() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as stage, stage.producer() as producer:
+
+            async def fail() -> None:
+                async with producer.transaction():
+                    await producer.send("t", b"never", partition=0)
+                    raise RuntimeError("of the block")
+
+            with pytest.raises(RuntimeError, match="of the block"):
+                await fail()
+            async with producer.transaction():
+                await producer.send("t", b"then", partition=0)
+            assert await stage.read(T0) == ["then"]
+            assert await stage.read(T0, committed=False) == ["never", "then"]
+
+    play(story)
+
+
+def test_an_empty_transaction_costs_nothing() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as stage, stage.producer() as producer:
+            async with producer.transaction():
+                pass
+            producer.begin_transaction()
+            await producer.abort_transaction()
+
+    play(story)
+
+
+def test_who_takes_the_id_over_fences_whoever_had_it() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as stage, stage.producer() as old:
+            old.begin_transaction()
+            await old.send("t", b"of the old one", partition=0)
+            async with stage.producer() as new:
+                with pytest.raises(ProducerFencedError):
+                    await old.commit_transaction()
+                with pytest.raises(ProducerFencedError):
+                    old.begin_transaction()
+                async with new.transaction():
+                    await new.send("t", b"of the new one", partition=0)
+            assert await stage.read(T0) == ["of the new one"]
+
+    play(story)
+
+
+def test_a_transaction_that_goes_on_for_too_long_is_aborted() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as stage:
+            async with stage.producer(transaction_timeout_ms=5000) as producer:
+                producer.begin_transaction()
+                await producer.send("t", b"late", partition=0)
+                await stage.cluster.clock.sleep(30)
+                with pytest.raises(KafkaError):
+                    await producer.commit_transaction()
+            async with stage.producer("another") as other, other.transaction():
+                await other.send("t", b"then", partition=0)
+            assert await stage.read(T0) == ["then"]
+
+    play(story)
+
+
+def test_what_failed_cannot_be_committed() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as stage:
+            async with stage.producer(
+                delivery_timeout_ms=4000, request_timeout_ms=1000
+            ) as producer:
+                producer.begin_transaction()
+                await producer.send("t", b"there", partition=0)
+                for name in ("b2", "b3"):
+                    await stage.cluster.kill(name)
+                delivery = await producer.send_soon("t", b"not there", partition=0)
+                with pytest.raises(KafkaError):
+                    await delivery.wait()
+                with pytest.raises(TransactionAbortedError):
+                    await producer.send("t", b"too late", partition=0)
+                with pytest.raises(TransactionAbortedError):
+                    await producer.commit_transaction()
+                for name in ("b2", "b3"):
+                    await stage.cluster.start(name)
+                await producer.abort_transaction()
+                async with producer.transaction():
+                    await producer.send("t", b"then", partition=0)
+            assert await stage.read(T0) == ["then"]
+
+    play(story)
+
+
+@pytest.mark.parametrize("victim", ["coordinator", "leader"])
+def test_transactions_survive_killed_brokers(victim: str) -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as stage:
+            async with stage.producer() as producer, trio.open_nursery() as nursery:
+
+                async def kill() -> None:
+                    await stage.cluster.clock.sleep(2)
+                    name = _victim(stage, victim)
+                    await stage.cluster.kill(name)
+                    await stage.cluster.clock.sleep(2)
+                    await stage.cluster.start(name)
+
+                nursery.start_soon(kill)
+                for number in range(8):
+                    async with producer.transaction():
+                        await producer.send("t", b"%d" % number, partition=0)
+                        await producer.send("t", b"%d" % number, partition=1)
+                    await stage.cluster.clock.sleep(0.5)
+            numbers = [str(number) for number in range(8)]
+            assert await stage.read(T0) == numbers
+            assert await stage.read(T1) == numbers
+
+    play(story)
+
+
+def _victim(stage: Scene, which: str) -> str:
+    partition = T0
+    if which == "coordinator":
+        brokers = stage.cluster.brokers.values()
+        (partition,) = {
+            shard.writer.partition
+            for broker in brokers
+            for shard in broker.transactions.shards.values()
+            if "tx" in shard.slots
+        }
+        assert partition.topic == TRANSACTION_STATE_TOPIC
+    leader = stage.cluster.leader(partition)
+    assert leader is not None
+    return leader
+
+
+def test_a_prepared_transaction_is_completed_by_the_next_coordinator() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as stage, stage.producer() as producer:
+            producer.begin_transaction()
+            await producer.send("t", b"one", partition=1)
+            # The leader of t-1 cannot be reached: its marker waits, and the coordinator dies.
+            coordinator = _victim(stage, "coordinator")
+            leader = stage.cluster.leader(T1)
+            assert leader is not None
+            if leader != coordinator:
+                stage.world.network.cut(coordinator, leader)
+            await producer.commit_transaction()
+            await stage.cluster.kill(coordinator)
+            if leader != coordinator:
+                stage.world.network.heal(coordinator, leader)
+            await stage.cluster.clock.sleep(15)
+            assert await stage.read(T1) == ["one"]
+            await stage.cluster.start(coordinator)
+
+    play(story)
+
+
+def test_offsets_are_committed_with_the_transaction() -> None:
+    async def story(world: World) -> None:
+        async with (
+            scene(world) as stage,
+            stage.producer() as producer,
+            Admin(stage.servers, seams=world.node("admin")) as admin,
+        ):
+
+            async def committed() -> dict[TopicPartition, int]:
+                found = await admin.list_group_offsets("g", [T1], require_stable=True)
+                return {each: offset.offset for each, offset in found.items()}
+
+            async with producer.transaction():
+                await producer.send("t", b"one", partition=0)
+                await producer.send_offsets_to_transaction({T1: 5}, "g")
+                assert await admin.list_group_offsets("g") == {}
+            assert await committed() == {T1: 5}
+            producer.begin_transaction()
+            await producer.send_offsets_to_transaction({T1: 9}, "g")
+            await producer.abort_transaction()
+            assert await committed() == {T1: 5}
+
+    play(story)
+
+
+def test_transactions_are_asked_for_in_order() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as stage, stage.producer() as producer:
+            with pytest.raises(IllegalStateError, match="is ready, not in a transaction"):
+                await producer.send("t", b"one")
+            with pytest.raises(IllegalStateError, match="is ready, not in a transaction"):
+                await producer.commit_transaction()
+            producer.begin_transaction()
+            with pytest.raises(IllegalStateError, match="is in a transaction, not ready"):
+                producer.begin_transaction()
+            await producer.abort_transaction()
+            plain: Producer[bytes, bytes] = Producer(stage.servers, seams=world.node("plain"))
+            async with plain:
+                with pytest.raises(IllegalStateError, match="without transactional_id"):
+                    plain.begin_transaction()
+
+    play(story)
+
+
+def test_transactions_need_idempotence() -> None:
+    with pytest.raises(ConfigError, match=r"transactional\.id needs enable\.idempotence=true"):
+        Producer("b1:9092", transactional_id="tx", enable_idempotence=False)
+    with pytest.raises(ConfigError, match="needs acks=all"):
+        Producer("b1:9092", transactional_id="tx", acks="1")
