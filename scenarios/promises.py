@@ -38,8 +38,9 @@ from scenarios.simulation.ledger import loss_ledger
 from scenarios.simulation.trace import DiskReplaced, PowerCut, TraceEntry
 from scenarios.stage import Stage
 from storage.batch_stream import BatchStream
+from storage.record_batch import BatchHeader
 from storage.records import decode_batch
-from storage.types import LeaderEpoch, Offset, TopicPartition
+from storage.types import Offset, TopicPartition
 
 T = TypeVar("T")
 
@@ -151,25 +152,31 @@ def _parted(stage: Stage, partition: TopicPartition, begins: Offset) -> list[str
 
 def differing_from(stage: Stage, partition: TopicPartition, begins: Offset) -> list[str]:
     """Where replicas of what begins at `begins` disagree. Below it, which is written down now and
-    then only, each may have what it likes.
+    then only, each may have what it likes; and each drops by itself what is old or too much.
     """
-    first, *others = _on_all(stage, partition, partial(_batches_from, stage, partition, begins))
-    return [
-        f"{partition}: from {begins} on {first[0]} has {first[1]} and {name} has {batches}"
-        for name, batches in others
-        if batches != first[1]
+    held = _on_all(stage, partition, partial(_batches_from, stage, partition, begins))
+    begins = max([begins, *(batches[0].base_offset for _, batches in held if batches)])
+    copies = [
+        (name, [_drawn(batch) for batch in batches if batch.last_offset >= begins])
+        for name, batches in held
+        if batches
     ]
+    return [
+        f"{partition}: from {begins} on {copies[0][0]} has {copies[0][1]} and {name} has {batches}"
+        for name, batches in copies[1:]
+        if batches != copies[0][1]
+    ]
+
+
+def _drawn(batch: BatchHeader) -> str:
+    return f"{batch.base_offset}-{batch.last_offset} e{batch.leader_epoch} {batch.crc:08x}"
 
 
 def _batches_from(
     stage: Stage, partition: TopicPartition, begins: Offset, name: str
-) -> list[tuple[Offset, Offset, LeaderEpoch, int]]:
+) -> list[BatchHeader]:
     batches = batches_of(stage.cluster.disk(name), partition_directory(name, partition))
-    return [
-        (each.base_offset, each.last_offset, each.leader_epoch, each.crc)
-        for each in batches
-        if each.last_offset >= begins
-    ]
+    return [each for each in batches if each.last_offset >= begins]
 
 
 def _on_all(

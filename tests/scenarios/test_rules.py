@@ -353,6 +353,13 @@ def test_from_one_decision_to_the_next(otherwise: Any, broken: list[str]) -> Non
         assert not rules(leadership.goes_on(decided(), after, registered=[2]))
 
 
+def test_another_minimum_clears_the_elr_and_moves_no_epoch() -> None:
+    before = decided(isr=(1,), elr=(2,))
+    assert not rules(leadership.goes_on(before, decided(isr=(1,)), registered=()))
+    fewer = decided(isr=(1,), elr=(2, 3))
+    assert rules(leadership.goes_on(fewer, before, registered=())) == [leadership.DECIDED]
+
+
 def test_nobody_is_left_out_of_what_a_leader_commits() -> None:
     assert not rules(leadership.counts_everybody(LEADER, SOUND))
     wider = attrs.evolve(SOUND, isr=(1, 2, 3))

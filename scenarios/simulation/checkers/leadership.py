@@ -99,8 +99,8 @@ def isr_and_elr(decided: Decided) -> Iterator[Wrong]:
 def goes_on(before: Decided, after: Decided, *, registered: Collection[int]) -> Iterator[Wrong]:
     """From one decision to a later one. `registered`: who did so in between."""
     was, now = before.registration, after.registration
-    if was == now:
-        return
+    if was == now or now == attrs.evolve(was, elr=()):
+        return  # another minimum ISR clears the ELR, which moves no epoch (ClearElrRecord)
     moved = was.leader != now.leader
     if now.partition_epoch <= was.partition_epoch or now.leader_epoch < was.leader_epoch + moved:
         yield _wrong(
