@@ -1,5 +1,6 @@
 """A failing run is made shorter, and goes wrong as it did."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -62,16 +63,6 @@ wait equal t-1
 show t-1
 judge t-1
 """
-REFUSED = """\
-cut b1 b2 b3 c
-run 12s
-heal
-stop b3
-stop b2
-run 20s
-produce t-1 acks=all timeout.ms=2000 v2 &
-run 1s
-"""
 DIVERGED = """\
 cut b1 b2 b3 c
 produce t-1 acks=1 to=b1 v2 &
@@ -85,9 +76,13 @@ run 1s
 @pytest.mark.parametrize(
     ("plant", "befalls", "error", "left"),
     [
-        (mistakes.nobody_is_ever_refused, REFUSED, "BrokenPromiseError", 8),
-        (mistakes.nobody_truncates, DIVERGED, "CopiesDifferError", 8),
-        (mistakes.nobody_joins_the_isr, "kill b3\nrun 12s\nstart b3\n", "NotInTimeError", 7),
+        (mistakes.nobody_truncates, DIVERGED, "NotInTimeError: .* equal", 8),
+        (
+            mistakes.nobody_joins_the_isr,
+            "kill b3\nrun 12s\nstart b3\n",
+            "NotInTimeError: .* in sync",
+            7,
+        ),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
@@ -96,8 +91,8 @@ def test_mistakes_of_any_kind_are_told_without_what_has_nothing_to_do_with_them(
 ) -> None:
     plant(monkeypatch)
     run = play(lambda _: f"{BEFORE}{befalls}{AFTER}".splitlines(), seed=1)
-    assert run.wrong.startswith(error), run.wrong
-    shortest = shrink(run, attempts=150)
+    assert re.match(error, run.wrong)
+    shortest = shrink(run, attempts=100)
     assert shortest.rule == run.rule
     assert len(shortest.lines) <= left, shortest.lines
     assert "p1" not in str(shortest.lines)
