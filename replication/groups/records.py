@@ -134,11 +134,7 @@ def parse(key: bytes | None, value: bytes | None) -> Entry | None:
         return OffsetEntry(offset.group, partition, _read(OffsetCommitValue, value))
     if version == _GROUP_KEY:
         group = _read_key(GroupMetadataKey, key, version)
-        read = _read(GroupMetadataValue, value)
-        if read is not None and _version_of(value) == 0:
-            for member in read.members:
-                member.rebalance_timeout = member.session_timeout
-        return GroupEntry(group.group, read)
+        return GroupEntry(group.group, _read_group(value))
     return None
 
 
@@ -162,6 +158,24 @@ def _version_of(value: bytes | None) -> int:
         raise ProtocolError("a value without a version")
     (version,) = _VERSION.unpack_from(value)
     return int(version)
+
+
+def _read_group(value: bytes | None) -> GroupMetadataValue | None:
+    group = _read(GroupMetadataValue, value)
+    if group is None:
+        return None
+    if group.members and group.protocol is None:
+        raise ProtocolError("a group whose members have no protocol")
+    for names in (
+        [each.member_id for each in group.members],
+        [each.group_instance_id for each in group.members if each.group_instance_id is not None],
+    ):
+        if len(set(names)) != len(names):
+            raise ProtocolError("a group that has a member twice")
+    if _version_of(value) == 0:
+        for member in group.members:
+            member.rebalance_timeout = member.session_timeout
+    return group
 
 
 def _read_key(kind: type[Message], key: bytes, version: int) -> Message:

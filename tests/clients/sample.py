@@ -10,6 +10,7 @@ import trio
 
 from replication.cluster.cluster import Cluster, open_cluster
 from replication.events import ConnectionRefused, Event
+from replication.replica_manager import INTERNAL_TOPICS
 from storage.compression import Codec
 from storage.record_batch import walk
 
@@ -73,7 +74,7 @@ def stored_codecs(cluster: Cluster) -> set[Codec]:
     found: set[Codec] = set()
     for broker in cluster.brokers.values():
         for topic_partition in broker.replica_manager.describe():
-            if topic_partition.topic != TOPIC:
+            if topic_partition.topic in INTERNAL_TOPICS:
                 continue
             log = broker.logs.get(topic_partition)
             assert log is not None

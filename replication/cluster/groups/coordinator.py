@@ -4,7 +4,7 @@
                    │ yes
                    └> ClassicGroup ─> effects ─> answers, writes, events
 
-Rule 1: a shard is one reign: (partition, leader epoch). A new epoch reads the log anew,
+Rule 1: a shard is one reign: (topic id, partition, leader epoch). A new epoch reads the log anew,
 also where we led before: somebody may have led in between.
 
 Rule 2: a group is changed on the loop, between two checkpoints, and only by its machine.
@@ -56,7 +56,7 @@ from replication.net.seams import Seams
 from replication.replica_manager import ReplicaManager
 from storage.compression import Codec
 from storage.errors import StorageError
-from storage.types import TopicPartition
+from storage.types import LeaderEpoch, TopicId, TopicPartition
 
 
 @attrs.define(eq=False)
@@ -127,27 +127,28 @@ class GroupCoordinator:
         topic = image.topics.get(GROUP_METADATA_TOPIC)
         partitions = {} if topic is None else topic.partitions
         self._partitions = len(partitions)
-        led = {
-            number: partition.leader_epoch
+        reigns = {
+            number: (topic.topic_id, partition.leader_epoch)
             for number, partition in sorted(partitions.items())
-            if partition.leader == self.broker_id
+            if topic is not None and partition.leader == self.broker_id
         }
         for number, shard in list(self.shards.items()):
-            if led.get(number) != shard.leader_epoch:
+            if reigns.get(number) != (shard.topic_id, shard.leader_epoch):
                 self._resign(shard, "another reign")
-        for number, leader_epoch in led.items():
+        for number, (topic_id, leader_epoch) in reigns.items():
             if number not in self.shards:
-                self._begin(number, leader_epoch)
+                self._begin(number, topic_id, leader_epoch)
         gone = {each.topic_partition for each in delta.removed}
         if gone:
             for shard in self.shards.values():
                 self.forgetting.topics_deleted(shard, gone)
 
-    def _begin(self, number: int, leader_epoch: int) -> None:
+    def _begin(self, number: int, topic_id: TopicId, leader_epoch: LeaderEpoch) -> None:
         assert self._nursery is not None, "run() is started before metadata is applied"
         config = self.config
         shard = Shard(
             number=number,
+            topic_id=topic_id,
             leader_epoch=leader_epoch,
             limits=GroupLimits(
                 min_session_timeout_ms=config.group_min_session_timeout_ms,

@@ -14,7 +14,7 @@ from replication.groups import (
     GroupState,
     Replayed,
 )
-from storage.types import LeaderEpoch
+from storage.types import LeaderEpoch, TopicId
 
 
 @attrs.define(eq=False)
@@ -43,6 +43,7 @@ class Shard:
     """`ready` once the log has been read; until then nobody is answered out of it."""
 
     number: int
+    topic_id: TopicId
     leader_epoch: LeaderEpoch
     writer: LogWriter
     limits: GroupLimits

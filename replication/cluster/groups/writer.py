@@ -95,9 +95,12 @@ class LogWriter:
             while self._queue:
                 batch = self._gather()
                 records = [each for one in batch for each in one.records]
-                result = await self._append(records, batch[0].producer)
-                for one in batch:
-                    one.finish(result.error, result.base_offset)
+                result = ProduceResult(error=ErrorCode.UNKNOWN_SERVER_ERROR)
+                try:
+                    result = await self._append(records, batch[0].producer)
+                finally:  # whatever happens here, nobody is left waiting
+                    for one in batch:
+                        one.finish(result.error, result.base_offset)
 
     def _gather(self) -> list[Submission]:
         """The next ones; a large one alone, so that it alone is too large, and one of a

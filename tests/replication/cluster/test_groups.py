@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import attrs
+import pytest
 import trio
 
 from replication.errors import ErrorCode, PeerUnavailableError
@@ -27,7 +28,7 @@ from replication.wire.offset_delete import (
 )
 from replication.wire.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic
 from scenarios.simulation.world import World
-from tests.replication.cluster.members import SUBSCRIPTION, Member, all_join
+from tests.replication.cluster.members import RETRIED, SUBSCRIPTION, Member, all_join
 from tests.replication.cluster.stage import Stage, play, staged
 
 FEW = {"offsets_topic_num_partitions": "3", "group_initial_rebalance_delay_ms": "100"}
@@ -283,6 +284,54 @@ def test_who_waits_to_join_is_told_when_the_coordinator_leaves() -> None:
                 await stage.cluster.stop_broker(await one.coordinator())
                 await all_join(one)
             assert one.generation == other.generation
+
+    play(story)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_committed_offsets_outlive_any_coordinator(seed: int) -> None:
+    async def story(world: World) -> None:
+        chance = world.chance("who dies when")
+        async with reading(world, brokers=3) as stage:
+            by_hand = Member(stage)
+            down: list[int] = []
+            for offset in range(1, 31):
+                if down and chance.random() < 0.3:
+                    await stage.cluster.start_broker(down.pop())
+                    await until_whole(stage)
+                elif not down and chance.random() < 0.3:
+                    down.append(await by_hand.coordinator())
+                    leave = chance.choice([stage.cluster.kill_broker, stage.cluster.stop_broker])
+                    await leave(down[0])
+                while (error := await by_hand.commit(offset)) is not ErrorCode.NONE:
+                    assert error in RETRIED | {ErrorCode.REQUEST_TIMED_OUT}, error
+                    await by_hand.a_moment()
+                assert await by_hand.committed() == offset
+
+    World(seed=seed).run(story)
+
+
+async def until_whole(stage: Stage) -> None:
+    """Every replica of the offsets topic in sync: whoever is killed next is missed by nobody."""
+
+    def whole() -> bool:
+        partitions = stage.cluster.image.topics[GROUP_METADATA_TOPIC].partitions
+        return all(len(each.isr) == 3 for each in partitions.values())
+
+    await stage.cluster.until(whole, what="all in sync")
+
+
+def test_another_offsets_topic_is_another_reign() -> None:
+    async def story(world: World) -> None:
+        async with reading(world) as stage:
+            by_hand = Member(stage)
+            await by_hand.commit(9)
+            for topic in ("nothing else", GROUP_METADATA_TOPIC):
+                request = DeleteTopicsRequest(
+                    topics=[DeleteTopicState(name=topic)], timeout_ms=5000
+                )
+                await stage.client.ask(stage.address(1), request)
+            assert await by_hand.committed() == -1
 
     play(story)
 

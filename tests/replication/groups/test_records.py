@@ -115,6 +115,18 @@ def test_somebody_elses_records_are_passed_over_and_damage_is_not() -> None:
             parse(broken, None)
 
 
+def test_a_group_that_no_coordinator_could_have_written_is_refused() -> None:
+    one = GroupMetadataMember(member_id="m")
+    for value in (
+        GroupMetadataValue(protocol_type="consumer", generation=1, members=[one]),
+        GroupMetadataValue(
+            protocol_type="consumer", generation=1, protocol="p", members=[one, one]
+        ),
+    ):
+        with pytest.raises(ProtocolError, match="a group"):
+            parse(*group_record("g", value))
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
