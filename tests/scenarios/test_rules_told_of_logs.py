@@ -2,21 +2,25 @@
 fetch sessions and producers.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 import pytest
+import trio
 
 from replication import election, isr, leadership, reassignment
-from replication.cluster import controller_isr
+from replication.cluster import controller_brokers, controller_decisions, controller_isr
+from replication.cluster.metadata_log import MetadataLog
 from replication.election import Election
 from replication.errors import ErrorCode, KafkaError
 from replication.fetch_answers import Aftermath, AnswerProcessor
 from replication.fetch_session.cache import CacheShard
+from replication.fetch_session.handler import FetchSessionHandler
 from replication.isr import Commit, IsrAnswer, Pending
 from replication.leadership import Leadership
 from replication.log_reader import LogReader
-from replication.metadata import PartitionRegistration
+from replication.metadata import MetadataImage, PartitionRegistration
 from replication.replica_manager.delayed import DelayedOutcomes
 from replication.replica_manager.followed import LocalReplicas
 from replication.replica_selector import PartitionView
@@ -27,11 +31,13 @@ from scenarios.telling import tell
 from storage import append, retention
 from storage.errors import InvalidRecordError
 from storage.loading import epochs, loader
+from storage.local_log import LocalLog
 from storage.log_directory import LogDirectory
 from storage.marked_log import MarkedLog
 from storage.producer_snapshot import BatchMetadata, ProducerState
 from storage.producer_state import ProducerStateManager
 from storage.record_batch import BatchHeader, read_header
+from storage.segment import Segment
 from storage.types import Offset, TopicPartition
 from tests.scenarios import mistakes
 from tests.scenarios.test_rules_told import (
@@ -228,31 +234,75 @@ def whoever_is_preferred_is_elected(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(election, "_elected", elected)
 
 
+def a_cleaner_is_told_of_nothing(planting: pytest.MonkeyPatch) -> None:
+    honest = LocalLog._replace
+
+    def replace(self: LocalLog, old: Sequence[Segment], base_offset: Offset) -> None:
+        held = list(self.segments)
+        honest(self, [each for each in old if each in held], base_offset)
+
+    planting.setattr(LocalLog, "_replace", replace)
+
+
+def every_end_was_in_good_order(planting: pytest.MonkeyPatch) -> None:
+    honest = controller_decisions.elections_without
+
+    def elections_without(*of: Any, lost_its_tail: bool = False, **how: Any) -> Any:
+        return honest(*of, lost_its_tail=False, **how)
+
+    planting.setattr(controller_brokers, "elections_without", elections_without)
+
+
+def what_is_decided_is_told_at_once(planting: pytest.MonkeyPatch) -> None:
+    honest = MetadataLog.append
+
+    def append(self: MetadataLog, records: Sequence[Any]) -> MetadataImage:
+        image = honest(self, records)
+        self.log.update_high_watermark(self.log_end_offset)
+        self._advanced.set()
+        self._advanced = trio.Event()
+        return image
+
+    planting.setattr(MetadataLog, "append", append)
+
+
+def a_session_outlives_a_lost_answer(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(FetchSessionHandler, "handle_error", lambda _: None)
+    planting.setattr(FetchSessionHandler, "_reject", lambda *_: None)
+
+
 TOLD: list[tuple[str, str, Mistake]] = [
     ("S41", "a-leader-that-grew-while-its-follower-was-away", nobody_looks_at_epochs),
     ("S43", "what-is-not-committed-is-not-deleted", what_is_not_committed_may_go),
     ("S44", "a-log-that-begins-later-on-every-replica", a_log_start_is_the_leaders_own),
     ("S45", "a-follower-finds-gaps-where-records-were", a_gap_is_a_mistake),
+    ("S46", "a-log-that-is-cleaned-while-it-begins-later", a_cleaner_is_told_of_nothing),
     ("S48", "everybody-killed-at-one-instant", logs_are_cut_to_their_high_watermark),
+    ("S49", "a-replica-that-lost-its-power-is-not-elected", every_end_was_in_good_order),
     ("S51", "a-disk-that-lied-about-its-last-sync", what_was_said_to_be_synced_is_there),
     ("S53", "a-bit-rots-where-nobody-looks", any_bytes_are_sound),
     ("S56", "checkpoints-that-were-cut-short", lost_epochs_stay_lost),
     ("S58", "a-broker-with-the-disk-of-another-does-not-start", any_directory_is_ones_own),
     ("S59", "wall-clocks-jump", time_is_what_the_wall_clock_says),
+    ("S60", "wall-clocks-jump", time_is_what_the_wall_clock_says),
     ("S62", "a-follower-that-is-sometimes-too-late", who_has_everything_may_be_late_too),
     ("S63", "a-leader-left-alone-takes-no-more-promises", there_is_no_minimum),
     ("S66", "what-one-has-acked-is-seen-no-sooner", mistakes.a_leader_commits_alone),
     ("S67", "what-a-joining-replica-lacks-is-not-committed", who_may_have_joined_does_not_count),
     ("S68", "links-that-work-one-way-only", mistakes.a_leader_commits_alone),
+    ("S69", "swizzled", mistakes.a_leader_commits_alone),
     ("S70", "one-bad-partition-does-not-stop-the-others", one_bad_answer_is_the_fetchers_end),
     ("S71", "a-deposed-leader-changes-no-isr", any_leader_may_change_an_isr),
     ("S73", "an-answer-that-comes-after-the-news", an_answer_is_newer_than_what_is_known),
+    ("S75", "the-controller-dies-in-the-middle-of-an-election", what_is_decided_is_told_at_once),
     ("S77", "a-move-outlives-its-leader-and-its-controller", a_move_is_over_when_it_has_begun),
     ("S79", "two-elections-within-one-fetch", an_unknown_epoch_ends_where_the_next_begins),
     ("S79", "two-elections-within-one-fetch", whoever_is_preferred_is_elected),
     ("S81", "a-consumer-in-another-rack", a_consumer_is_given_whatever_is_there),
     ("S81", "a-consumer-in-another-rack", anybody_near_is_good_enough),
     ("S82", "a-follower-comes-before-a-consumer", consumers_come_first),
+    ("S83", "an-answer-that-is-lost-begins-a-new-session", a_session_outlives_a_lost_answer),
+    ("S87", "a-producer-without-numbers-writes-twice", nothing_is_known_again),
     ("S88", "a-batch-sent-again-is-known-to-the-next-leader", what_was_cut_is_remembered),
     ("S88", "a-batch-sent-again-is-known-to-the-next-leader", nothing_is_known_again),
     ("S89", "a-number-used-again-is-not-taken-for-the-old-one", a_number_is_enough),
