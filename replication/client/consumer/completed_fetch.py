@@ -108,9 +108,8 @@ class CompletedFetch:
         taken: list[ConsumerRecord] = []
         begin = self.next_fetch_offset
         try:
-            while len(taken) < most and (record := self._next()) is not None:
-                taken.append(self._parsed(record))
-                self._step_over(record)
+            while len(taken) < most and (records := self._next(most - len(taken))):
+                self._hand_over(records, taken)
         except KafkaError:
             if self.next_fetch_offset == begin:
                 raise
@@ -118,12 +117,18 @@ class CompletedFetch:
             self._drain_at_end()
         return taken
 
-    def _step_over(self, record: Record) -> None:
-        assert self._batch is not None, "a record comes out of a batch"
-        self._index += 1
-        self.next_fetch_offset = record.offset + 1
-        self.records_read += 1
-        self.bytes_read += self._batch.size / max(self._batch.record_count, 1)
+    def _hand_over(self, records: list[Record], taken: list[ConsumerRecord]) -> None:
+        """As far as they can be deserialised."""
+        before, batch = len(taken), self._batch
+        assert batch is not None, "records come out of a batch"
+        try:
+            self._parse(records, batch, taken)
+        finally:
+            if count := len(taken) - before:
+                self._index += count
+                self.next_fetch_offset = taken[-1].offset + 1
+                self.records_read += count
+                self.bytes_read += count * batch.size / max(batch.record_count, 1)
 
     def _drain_at_end(self) -> None:
         """As soon as nothing is left: the partition may then be in the next request."""
@@ -144,21 +149,20 @@ class CompletedFetch:
         except CorruptRecordError:
             return False
 
-    def _next(self) -> Record | None:
-        """The next record to hand over, not yet stepped over; None at the end."""
+    def _next(self, most: int) -> list[Record]:
+        """The next records of one batch, not yet stepped over; none at the end."""
         if self._corrupt is not None:
             raise CorruptRecordsError(self.partition, self.next_fetch_offset, self._corrupt)
         while not self.consumed:
             while self._index < len(self._records):
-                record = self._records[self._index]
-                if record.offset >= self.next_fetch_offset:
-                    return record
+                if self._records[self._index].offset >= self.next_fetch_offset:
+                    return self._records[self._index : self._index + most]
                 self._index += 1
             if not self._next_batch():
                 if self._batch is not None:
                     self.next_fetch_offset = max(self.next_fetch_offset, self._batch.next_offset)
                 self.drain()
-        return None
+        return []
 
     def _next_batch(self) -> bool:
         """Move to the next batch; False where there is none."""
@@ -202,29 +206,36 @@ class CompletedFetch:
 
     # -- what a program sees
 
-    def _parsed(self, record: Record) -> ConsumerRecord:
-        assert self._batch is not None, "a record comes out of a batch"
-        offset, timestamp, key, value, headers, _ = record
-        settings, (topic, partition) = self.settings, self.partition
-        return ConsumerRecord(
-            topic,
-            partition,
-            offset,
-            timestamp,
-            self._batch.timestamp_type,
-            self._of("key", settings.key_deserializer, record, key),
-            self._of("value", settings.value_deserializer, record, value),
-            headers,
-            -1 if key is None else len(key),
-            -1 if value is None else len(value),
-            self._batch.leader_epoch,
-        )
+    def _parse(
+        self, records: list[Record], batch: BatchHeader, taken: list[ConsumerRecord]
+    ) -> None:
+        """One by one into `taken`: this loop is what a consumer spends its time in."""
+        topic, partition = self.partition
+        kind, leader_epoch = batch.timestamp_type, batch.leader_epoch
+        of_key, of_value = self.settings.key_deserializer, self.settings.value_deserializer
+        for record in records:
+            offset, timestamp, key, value, headers, _ = record
+            taken.append(
+                ConsumerRecord(
+                    topic,
+                    partition,
+                    offset,
+                    timestamp,
+                    kind,
+                    key if of_key is None else self._of("key", of_key, record, key),
+                    value if of_value is None else self._of("value", of_value, record, value),
+                    headers,
+                    -1 if key is None else len(key),
+                    -1 if value is None else len(value),
+                    leader_epoch,
+                )
+            )
 
     def _of(
-        self, origin: str, deserialize: Deserialize | None, record: Record, data: bytes | None
+        self, origin: str, deserialize: Deserialize, record: Record, data: bytes | None
     ) -> object:
-        if deserialize is None or data is None:
-            return data
+        if data is None:
+            return None
         try:
             return deserialize(self.partition.topic, record.headers, data)
         except Exception as error:

@@ -160,8 +160,9 @@ class FetchCollector:
         if advanced:
             position = FetchPosition(fetch.next_fetch_offset, fetch.last_epoch, position.leader)
             self.subscriptions.advance(tp, position)
-        lag = self.subscriptions.lag(tp, read_committed=self.read_committed)
-        self.metrics.record_position(tp, lag=lag, lead=self.subscriptions.lead(tp))
+        if most > 1 or fetch.consumed:  # one by one, the last of them tells it for all
+            lag = self.subscriptions.lag(tp, read_committed=self.read_committed)
+            self.metrics.record_position(tp, lag=lag, lead=self.subscriptions.lead(tp))
         collected.add(tp, records, position, advanced=advanced)
 
     # -- the first look at a partition's answer

@@ -39,6 +39,9 @@ class Coordinator(Protocol):
     async def poll(self) -> None:
         """Join, rejoin, commit: what can be done now; runs the program's listeners."""
 
+    def polled(self) -> None:
+        """The program is alive (max.poll.interval.ms)."""
+
     def fetch_committed(self) -> bool:
         """Ask what is committed of partitions without a position; False: nobody to ask."""
 
@@ -110,6 +113,7 @@ class PollLoop:
     def collect_ready(self, only: Container[TopicPartition] | None = None) -> Collected | None:
         """One record, where one lies ready and nothing has happened since the last pass."""
         buffer = self.collector.buffer
+        self.coordinator.polled()
         if self._changed.is_set() or not buffer.is_reading() or self.coordinator.due_in() <= 0:
             return None
         collected = self.collector.collect(1, only)
@@ -164,6 +168,9 @@ class NoGroup:
     """The coordinator of a consumer that is in no group."""
 
     async def poll(self) -> None:
+        pass
+
+    def polled(self) -> None:
         pass
 
     def fetch_committed(self) -> bool:

@@ -87,6 +87,7 @@ class Commits:
     on_committed: Callable[[Offsets], None]
     on_change: Callable[[], None]
     _queue: deque["_Commit"] = attrs.field(init=False, factory=deque)
+    _working: bool = attrs.field(init=False, default=False)
 
     # -- committing
 
@@ -112,7 +113,8 @@ class Commits:
 
     def _enqueue(self, job: "_Commit") -> "_Commit":
         self._queue.append(job)
-        if len(self._queue) == 1:
+        if not self._working:
+            self._working = True
             self.nursery.start_soon(self._work)
         return job
 
@@ -127,6 +129,7 @@ class Commits:
             if job.done.is_set() and job.then is not None:
                 job.then(job.offsets, job.error)
             self.on_change()
+        self._working = False
 
     async def _attempt(self, job: "_Commit") -> None:
         failures = 0

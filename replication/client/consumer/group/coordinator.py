@@ -27,6 +27,7 @@ import trio
 
 from replication.client.consumer.config import ConsumerConfig
 from replication.client.consumer.errors import (
+    FencedInstanceIdError,
     NoOffsetForPartitionError,
     RetriableCommitFailedError,
 )
@@ -90,8 +91,11 @@ class ConsumerCoordinator:
 
     # -- what a poll asks
 
-    async def poll(self) -> None:
+    def polled(self) -> None:
         self.heartbeats.polled()
+
+    async def poll(self) -> None:
+        self.polled()
         self._raise_error()
         if self._telling:
             return  # a listener asks for a position: it is told one thing at a time
@@ -116,7 +120,10 @@ class ConsumerCoordinator:
         self.on_change()
 
     def _raise_error(self) -> None:
-        error, self._error = self._error, None
+        error = self._error
+        # Who joined again after being fenced would fence the other, and so on for ever.
+        if not isinstance(error, FencedInstanceIdError):
+            self._error = None
         if error is not None:
             raise error
 

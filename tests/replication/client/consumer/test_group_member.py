@@ -11,6 +11,7 @@ from replication.client.consumer import (
     Consumer,
     ConsumerInterceptor,
     ConsumerRebalanceListener,
+    FencedInstanceIdError,
     OffsetAndMetadata,
 )
 from replication.client.errors import IllegalStateError
@@ -313,5 +314,112 @@ def test_a_coordinator_that_dies_is_replaced_by_another() -> None:
             committed = await consumer.committed(T0)
             assert committed is not None
             assert committed.offset == 2
+
+    play(story)
+
+
+def test_what_a_listener_may_do_and_what_its_mistakes_cost() -> None:
+    class Busy(Noting):
+        def __init__(self) -> None:
+            super().__init__()
+            self.consumer: Consumer | None = None
+            self.positions: list[int] = []
+            self.mishap = "cancelled"
+
+        async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+            assert self.consumer is not None
+            self.positions += [await self.consumer.position(tp) for tp in sorted(partitions)]
+            mishap, self.mishap = self.mishap, ""
+            if mishap == "cancelled":
+                await trio.sleep_forever()
+            if mishap == "raises":
+                raise ValueError("a listener's own")
+            self.consumer.seek(T0, 1)
+            self.note("assigned", partitions)
+
+        async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+            assert self.consumer is not None
+            await self.consumer.commit()
+            self.note("revoked", partitions)
+
+    async def story(world: World) -> None:
+        async with scene(world, replicas=FOUR, **QUICK) as stage:
+            await stage.produce("a", "b", "c")
+            listener = Busy()
+            consumer = stage.consumer(group_id="g", enable_auto_commit=False)
+            consumer.subscribe(["t"], listener=listener)
+            listener.consumer = consumer
+            async with consumer:
+                with world.clock("consumer").move_on_after(10) as scope:
+                    await consumer.getone()
+                assert scope.cancelled_caught
+                assert (listener.positions, listener.told) == ([0, 0, 0, 0], [])
+                record = await consumer.getone()
+                assert listener.told == [("assigned", {0, 1, 2, 3})], "called again"
+                assert (record.value, record.offset) == (b"b", 1), "and fetched only after"
+                consumer.enforce_rebalance()
+                await settle(consumer)
+                assert listener.told[1:] == [
+                    ("revoked", {0, 1, 2, 3}),
+                    ("assigned", {0, 1, 2, 3}),
+                ]
+                committed = await consumer.committed(T0)
+                assert committed is not None
+                assert committed.offset == 2
+                listener.mishap = "raises"
+                consumer.enforce_rebalance()
+
+                async def go_on() -> None:
+                    while True:
+                        await consumer.poll(timeout_ms=1000)
+
+                with pytest.raises(ValueError, match="a listener's own"):
+                    await go_on()
+                assert consumer.assignment() == ALL
+                assert (await consumer.getone()).topic_partition == T0, "the group goes on"
+
+    play(story)
+
+
+def test_who_has_been_replaced_by_another_of_its_name_is_told_so_for_good() -> None:
+    async def story(world: World) -> None:
+        async with (
+            scene(world, replicas=FOUR, **QUICK) as stage,
+            member(stage, group_instance_id="one") as first,
+        ):
+            await settle(first)
+            async with member(stage, group_instance_id="one") as second:
+                await settle(second)
+
+                async def go_on() -> None:
+                    while True:
+                        await first.poll(timeout_ms=1000)
+
+                for _ in range(2):
+                    with pytest.raises(FencedInstanceIdError):
+                        await go_on()
+                await settle(second)
+
+    play(story)
+
+
+def test_unsubscribing_leaves_the_group_and_subscribing_joins_again() -> None:
+    async def story(world: World) -> None:
+        async with (
+            scene(world, replicas=FOUR, **QUICK) as stage,
+            member(stage) as other,
+            member(stage) as consumer,
+        ):
+            await settle(consumer, other)
+            await consumer.unsubscribe()
+            assert consumer.assignment() == set()
+            began = now(world)
+            await settle(other)
+            assert now(world) - began < 10
+            with pytest.raises(IllegalStateError, match="subscribe to topics or assign"):
+                await consumer.poll()
+            consumer.subscribe(["t"])
+            await settle(consumer, other)
+            assert len(consumer.assignment()) == 2
 
     play(story)
