@@ -63,21 +63,20 @@ class PollLoop:
     clock: NodeClock
     _woken: bool = attrs.field(init=False, default=False)
     _changed: trio.Event = attrs.field(init=False, factory=trio.Event)
+    _has_news: bool = attrs.field(init=False, default=False)
+    """Since the last pass began."""
     _raised_version: int = attrs.field(init=False, default=0)
 
     def wake(self) -> None:
         """Something has changed: whoever waits shall look again."""
-        self._changed.set()
+        self._has_news = True
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
 
     def wake_up(self) -> None:
         """The program wants the present call, or else the next one, to end (WakeupError)."""
         self._woken = True
         self.wake()
-
-    def raise_if_woken(self) -> None:
-        if self._woken:
-            self._woken = False
-            raise WakeupError
 
     async def collect(
         self,
@@ -90,8 +89,7 @@ class PollLoop:
         await trio.lowlevel.checkpoint()
         deadline = None if timeout_ms is None else self.clock.now() + timeout_ms / 1000
         while True:
-            self._changed = trio.Event()
-            self.raise_if_woken()
+            changed = self._begin_pass()
             await self.update_positions()
             collected = self.collect_nowait(most=most, only=only)
             if not collected.is_empty:
@@ -99,7 +97,7 @@ class PollLoop:
             self.fetcher.send()
             if deadline is not None and self.clock.now() >= deadline:
                 return collected
-            await self._wait(deadline)
+            await self._wait(changed, deadline)
 
     def collect_nowait(
         self, *, most: int | None = None, only: Container[TopicPartition] | None = None
@@ -114,7 +112,7 @@ class PollLoop:
         """One record, where one lies ready and nothing has happened since the last pass."""
         buffer = self.collector.buffer
         self.coordinator.polled()
-        if self._changed.is_set() or not buffer.is_reading() or self.coordinator.due_in() <= 0:
+        if self._has_news or not buffer.is_reading() or self.coordinator.due_in() <= 0:
             return None
         collected = self.collector.collect(1, only)
         if not buffer.is_reading():
@@ -137,7 +135,15 @@ class PollLoop:
             self.subscriptions.reset_initializing()
         self.offset_fetcher.reset_positions()
 
-    async def _wait(self, deadline: float | None) -> None:
+    def _begin_pass(self) -> trio.Event:
+        """What to wait for in the end: news that come while it runs count."""
+        self._has_news = False
+        if self._woken:
+            self._woken = False
+            raise WakeupError
+        return self._changed
+
+    async def _wait(self, changed: trio.Event, deadline: float | None) -> None:
         wait = self.coordinator.due_in()
         in_flight = bool(self.fetcher.requests.pending)
         if not in_flight or not self.subscriptions.has_all_positions():
@@ -145,7 +151,7 @@ class PollLoop:
         if deadline is not None:
             wait = min(wait, deadline - self.clock.now())
         with self.clock.move_on_after(max(wait, 0)):
-            await self._changed.wait()
+            await changed.wait()
 
     async def until(self, predicate: Callable[[], bool], *, timeout_ms: float) -> bool:
         """Poll without collecting until `predicate` holds; whether it does in time."""
@@ -156,12 +162,11 @@ class PollLoop:
     async def _poll_until(self, predicate: Callable[[], bool]) -> None:
         while True:
             await trio.lowlevel.checkpoint()
-            self._changed = trio.Event()
-            self.raise_if_woken()
+            changed = self._begin_pass()
             await self.update_positions()
             if predicate():
                 return
-            await self._wait(None)
+            await self._wait(changed, None)
 
 
 class NoGroup:

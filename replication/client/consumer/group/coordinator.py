@@ -83,6 +83,7 @@ class ConsumerCoordinator:
     _pattern_version: int = attrs.field(init=False, default=-1)
     _counted_version: int = attrs.field(init=False, default=-1)
     _telling: bool = attrs.field(init=False, default=False)
+    _polling: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
         chosen = self.config.partition_assignment_strategy
@@ -97,16 +98,23 @@ class ConsumerCoordinator:
     async def poll(self) -> None:
         self.polled()
         self._raise_error()
-        if self._telling:
-            return  # a listener asks for a position: it is told one thing at a time
-        if self.subscriptions.uses_group:
-            self._match_pattern()
-            if self._joined is not None:
-                await self._take(self._joined)
-            if self._should_join():
-                await self._prepare()
-                self._begin_to_join()
-        self._commit_if_due()
+        if self._polling:
+            return  # a listener asks for a position, or another task does: one thing at a time
+        self._polling = True
+        try:
+            if self.subscriptions.uses_group:
+                await self._poll_group()
+            self._commit_if_due()
+        finally:
+            self._polling = False
+
+    async def _poll_group(self) -> None:
+        self._match_pattern()
+        if self._joined is not None:
+            await self._take(self._joined)
+        if self._should_join():
+            await self._prepare()
+            self._begin_to_join()
 
     def due_in(self) -> float:
         """Until a poll has to commit."""

@@ -179,6 +179,29 @@ def test_a_wakeup_ends_one_wait_and_loses_nothing() -> None:
     play(story)
 
 
+def test_one_task_waits_for_records_while_another_asks() -> None:
+    async def story(world: World) -> None:
+        async with scene(world, replicas=TWO) as stage, stage.consumer() as consumer:
+            consumer.assign([T0, T1])
+            found: list[bytes] = []
+
+            async def read() -> None:
+                found.append((await consumer.getone()).value)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(read)
+                for _ in range(5):
+                    assert await consumer.position(T1) == 0
+                    assert await consumer.end_offsets([T0]) == {T0: 0}
+                    await world.clock("consumer").sleep(0.3)
+                began = now(world)
+                await stage.produce("a")
+            assert found == [b"a"]
+            assert now(world) - began < 1, "what the other asked has not put it to sleep"
+
+    play(story)
+
+
 def test_cancelled_at_any_checkpoint_no_record_is_lost() -> None:
     """Polls are cut off at every moment of their way; what is handed over has no gap."""
 
