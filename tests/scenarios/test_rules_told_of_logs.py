@@ -32,6 +32,7 @@ from storage import append, retention
 from storage.errors import InvalidRecordError
 from storage.loading import epochs, loader
 from storage.local_log import LocalLog
+from storage.log import Log
 from storage.log_directory import LogDirectory
 from storage.marked_log import MarkedLog
 from storage.producer_snapshot import BatchMetadata, ProducerState
@@ -271,7 +272,28 @@ def a_session_outlives_a_lost_answer(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(FetchSessionHandler, "_reject", lambda *_: None)
 
 
+def a_log_goes_on_behind_a_hole(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(LocalReplicas, "truncate_fully_and_start_at", lambda *_: None)
+
+
+def nothing_is_synced_for_an_ack(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(Log, "flush_is_due", property(lambda _: False))
+
+
+def metadata_does_not_end_a_change(planting: pytest.MonkeyPatch) -> None:
+    honest = Leadership.install
+
+    def install(self: Leadership, registration: PartitionRegistration) -> None:
+        before = self.isr_state, self.partition_epoch
+        honest(self, registration)
+        if not isinstance(before[0], isr.Committed):
+            self.isr_state, self.partition_epoch = before
+
+    planting.setattr(Leadership, "install", install)
+
+
 TOLD: list[tuple[str, str, Mistake]] = [
+    ("S40", "a-log-that-begins-later-on-every-replica", a_log_goes_on_behind_a_hole),
     ("S41", "a-leader-that-grew-while-its-follower-was-away", nobody_looks_at_epochs),
     ("S43", "what-is-not-committed-is-not-deleted", what_is_not_committed_may_go),
     ("S44", "a-log-that-begins-later-on-every-replica", a_log_start_is_the_leaders_own),
@@ -279,6 +301,7 @@ TOLD: list[tuple[str, str, Mistake]] = [
     ("S46", "a-log-that-is-cleaned-while-it-begins-later", a_cleaner_is_told_of_nothing),
     ("S48", "everybody-killed-at-one-instant", logs_are_cut_to_their_high_watermark),
     ("S49", "a-replica-that-lost-its-power-is-not-elected", every_end_was_in_good_order),
+    ("S50", "a-power-cut-for-everybody-at-once", nothing_is_synced_for_an_ack),
     ("S51", "a-disk-that-lied-about-its-last-sync", what_was_said_to_be_synced_is_there),
     ("S53", "a-bit-rots-where-nobody-looks", any_bytes_are_sound),
     ("S56", "checkpoints-that-were-cut-short", lost_epochs_stay_lost),
@@ -287,12 +310,18 @@ TOLD: list[tuple[str, str, Mistake]] = [
     ("S60", "wall-clocks-jump", time_is_what_the_wall_clock_says),
     ("S62", "a-follower-that-is-sometimes-too-late", who_has_everything_may_be_late_too),
     ("S63", "a-leader-left-alone-takes-no-more-promises", there_is_no_minimum),
+    (
+        "S65",
+        "a-leader-killed-while-it-holds-an-unreplicated-record",
+        mistakes.a_leader_commits_alone,
+    ),
     ("S66", "what-one-has-acked-is-seen-no-sooner", mistakes.a_leader_commits_alone),
     ("S67", "what-a-joining-replica-lacks-is-not-committed", who_may_have_joined_does_not_count),
     ("S68", "links-that-work-one-way-only", mistakes.a_leader_commits_alone),
     ("S69", "swizzled", mistakes.a_leader_commits_alone),
     ("S70", "one-bad-partition-does-not-stop-the-others", one_bad_answer_is_the_fetchers_end),
     ("S71", "a-deposed-leader-changes-no-isr", any_leader_may_change_an_isr),
+    ("S72", "a-change-of-the-isr-whose-answer-is-lost", metadata_does_not_end_a_change),
     ("S73", "an-answer-that-comes-after-the-news", an_answer_is_newer_than_what_is_known),
     ("S75", "the-controller-dies-in-the-middle-of-an-election", what_is_decided_is_told_at_once),
     ("S77", "a-move-outlives-its-leader-and-its-controller", a_move_is_over_when_it_has_begun),
