@@ -27,21 +27,25 @@ work is handed out for somebody else to run. Names are imported from their modul
 are the ones to begin with.
 """
 
-from storage.config import LogConfig
-from storage.errors import StorageError
-from storage.filesystem import OsFileSystem
-from storage.log import Log
-from storage.log_manager import LogManager
-from storage.records import Record
-from storage.segment_file import SegmentFile, StoredBatch, open_segment
-from storage.standalone import (
-    append_records,
-    check,
-    open_log_directory,
-    read_records,
-    repair,
-)
-from storage.types import Offset, OffsetAndEpoch, TopicPartition
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from storage.config import LogConfig
+    from storage.errors import StorageError
+    from storage.filesystem import OsFileSystem
+    from storage.log import Log
+    from storage.log_manager import LogManager
+    from storage.records import Record
+    from storage.segment_file import SegmentFile, StoredBatch, open_segment
+    from storage.standalone import (
+        append_records,
+        check,
+        open_log_directory,
+        read_records,
+        repair,
+    )
+    from storage.types import Offset, OffsetAndEpoch, TopicPartition
 
 __all__ = [
     "Log",
@@ -62,3 +66,31 @@ __all__ = [
     "read_records",
     "repair",
 ]
+
+_MODULES = {
+    "Log": "log",
+    "LogConfig": "config",
+    "LogManager": "log_manager",
+    "Offset": "types",
+    "OffsetAndEpoch": "types",
+    "OsFileSystem": "filesystem",
+    "Record": "records",
+    "SegmentFile": "segment_file",
+    "StorageError": "errors",
+    "StoredBatch": "segment_file",
+    "TopicPartition": "types",
+    "append_records": "standalone",
+    "check": "standalone",
+    "open_log_directory": "standalone",
+    "open_segment": "segment_file",
+    "read_records": "standalone",
+    "repair": "standalone",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when first asked for: a client needs a batch's bytes, and no log."""
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)

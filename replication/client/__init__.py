@@ -13,9 +13,28 @@ Everything that differs between two runs comes in through `replication.net.seams
 client runs over TCP and in the simulator alike. asyncio is nowhere.
 """
 
-from replication.client.admin import Admin
-from replication.client.config import ClientConfig
-from replication.client.consumer import Consumer
-from replication.client.producer import Producer
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replication.client.admin import Admin
+    from replication.client.config import ClientConfig
+    from replication.client.consumer import Consumer
+    from replication.client.producer import Producer
 
 __all__ = ["Admin", "ClientConfig", "Consumer", "Producer"]
+
+_MODULES = {
+    "Admin": "admin",
+    "ClientConfig": "config",
+    "Consumer": "consumer",
+    "Producer": "producer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when first asked for: a consumer needs no producer."""
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
