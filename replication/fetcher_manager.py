@@ -208,6 +208,10 @@ class ReplicaFetcherManager:
                 return fetcher
         return None
 
+    def followed_by(self, partition: TopicPartition) -> int:
+        """How many fetchers have it: one at most."""
+        return sum(each.fetch_state(partition) is not None for each in self.fetchers.values())
+
     def log_start_moved(self, partition: TopicPartition) -> None:
         """Records have been let go of here, and not because the leader said so."""
         for fetcher in self.fetchers.values():

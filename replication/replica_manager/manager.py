@@ -424,6 +424,10 @@ class ReplicaManager:
         """Every partition that is held here and well."""
         return self._hosted.online
 
+    def followed_by(self, topic_partition: TopicPartition) -> int:
+        """How many fetchers of ours have it: one at most."""
+        return 0 if self._roles is None else self._roles.fetchers.followed_by(topic_partition)
+
     @property
     def offline_partitions(self) -> list[TopicPartition]:
         return sorted(self._hosted.offline)

@@ -95,6 +95,9 @@ class Fetchers:
     def add_failed_partition(self, partition: TopicPartition, /) -> None:
         self.failed.add(partition)
 
+    def followed_by(self, partition: TopicPartition, /) -> int:
+        return int(partition in self.following)
+
     async def shutdown_idle_fetchers(self) -> None:
         await trio.lowlevel.checkpoint()
 

@@ -1,12 +1,9 @@
 """Carries what happens, and where every replica stands, to the rules.
 
-    event     what it says by itself is judged at once; what follows from it, at the next look
-    look      before any message is received anywhere, if a replica has moved or an event was
-              told; and after every line of a story. Then every task waits, and nothing is
-              half done
-
-How it knows that a replica has moved: as a fetch session does (`replication.settled`). To
-look at a replica is to settle it; whatever moves it unsettles it.
+event     what it says by itself is judged at once; what follows from it, at the next look
+look      before any message is received anywhere, if a replica has moved or an event was
+          told; and after every line of a story. Then every task waits, and nothing is
+          half done
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,11 +20,8 @@ from replication.events import (
     LogTruncated,
     PartitionStopped,
 )
-from replication.isr import PendingExpand, Pulse
+from replication.isr import PendingExpand
 from replication.leadership import Leadership
-from replication.metadata import LeaderRecoveryState, MetadataImage, PartitionRegistration
-from replication.partition import Partition
-from replication.settled import Settled
 from scenarios.simulation.checkers import (
     acks,
     committed,
@@ -39,63 +33,17 @@ from scenarios.simulation.checkers import (
 )
 from scenarios.simulation.checkers.committed import CommittedLog
 from scenarios.simulation.checkers.contract import Contract
+from scenarios.simulation.checkers.decisions import Decision, Decisions
 from scenarios.simulation.checkers.leadership import Decided
-from scenarios.simulation.checkers.observed import HeldLog, ReplicaState
-from scenarios.simulation.checkers.storage import FailedLog
+from scenarios.simulation.checkers.observed import ReplicaState
+from scenarios.simulation.checkers.replicas import Replicas, Watched
 from scenarios.simulation.checkers.violation import InvariantViolatedError, Wrong
 from scenarios.simulation.client import BatchAnswered, RecordsGiven
-from scenarios.simulation.cluster import CONTROLLER, SimulatedCluster, node_name
+from scenarios.simulation.cluster import SimulatedCluster, node_name
 from scenarios.simulation.trace import SIMULATOR, DiskReplaced, PowerCut
-from storage.log import Log
 from storage.types import LeaderEpoch, Offset, TopicPartition
 
 ACKS_ALL = -1
-FENCED_FETCH_VERSION = 9
-MIN_ISR = "min.insync.replicas"
-
-
-@attrs.define(eq=False, kw_only=True)
-class _Watched:
-    """A replica that is online; to `Settled`, one more fetch session."""
-
-    node: str
-    life: int
-    replica: Partition
-    held: HeldLog
-    moved: "dict[_Watched, None]"
-    last: ReplicaState | None = None
-    """As it was last looked at."""
-    pulse: Pulse = attrs.field(factory=Pulse)
-
-    def settle(self, settled: Settled) -> None:
-        """It has been looked at."""
-
-    def unsettle(self) -> None:
-        self.moved[self] = None
-
-    def look(self) -> ReplicaState:
-        replica, log = self.replica, self.replica.log
-        leads = replica.leadership
-        self.held.read_on()
-        self.last = ReplicaState(
-            node=self.node,
-            life=self.life,
-            partition=replica.topic_partition,
-            topic_id=replica.topic_id,
-            is_leader=leads is not None,
-            leader_epoch=replica.leader_epoch,
-            partition_epoch=replica.partition_epoch,
-            log_start=log.log_start_offset,
-            high_watermark=log.high_watermark,
-            log_end=log.log_end_offset,
-            first_segment=log.segments[0].base_offset,
-            isr=replica.isr,
-            maximal_isr=frozenset() if leads is None else leads.maximal_isr,
-            min_isr=min(replica.min_insync_replicas, len(replica.replicas)),
-            epochs=tuple(log.leader_epoch_cache.entries),
-        )
-        replica.settled.settle(self, None)
-        return self.last
 
 
 @attrs.define(eq=False)
@@ -106,9 +54,9 @@ class Checkers:
     violation: InvariantViolatedError | None = attrs.field(default=None, init=False)
     """The first; what comes after it is its consequence, and is not looked at."""
     contract: Contract = attrs.field(factory=Contract, init=False)
+    replicas: Replicas = attrs.field(factory=Replicas, init=False)
+    decisions: Decisions = attrs.field(factory=Decisions, init=False)
     _committed: dict[TopicPartition, CommittedLog] = attrs.field(factory=dict, init=False)
-    _watched: dict[tuple[str, TopicPartition], _Watched] = attrs.field(factory=dict, init=False)
-    _moved: dict[_Watched, None] = attrs.field(factory=dict, init=False)
     # What has been told since the last look.
     _told: bool = attrs.field(default=False, init=False)
     _new_leaders: dict[tuple[str, TopicPartition], LeaderEpoch] = attrs.field(
@@ -121,14 +69,8 @@ class Checkers:
     _leaders: dict[tuple[TopicPartition, LeaderEpoch], ReplicaState] = attrs.field(
         factory=dict, init=False
     )
-    _lives: dict[str, tuple[object, int]] = attrs.field(factory=dict, init=False)
-    _failed: dict[Log, FailedLog] = attrs.field(factory=dict, init=False)
-    # Whose last end was in good order, its disk untouched since; or nobody can say.
+    # Whose last end was in good order.
     _in_good_order: set[str] = attrs.field(factory=set, init=False)
-    # The controller, what it has decided, and that as the rules have it.
-    _controller: object = attrs.field(default=None, init=False)
-    _image: MetadataImage = attrs.field(factory=MetadataImage, init=False)
-    _decided: dict[TopicPartition, Decided] = attrs.field(factory=dict, init=False)
 
     # What it is asked.
 
@@ -163,7 +105,9 @@ class Checkers:
                 self.contract.lost_its_disk(name)
             case DiskReplaced(node=name):
                 self.contract.lost_its_disk(name)
-            case PartitionStopped(partition=partition, deleted=True) if not self._fences_fetches:
+            case PartitionStopped(partition=partition, deleted=True) if (
+                not self.decisions.fetches_are_fenced
+            ):
                 self.contract.deleted_its_log(partition, self._teller(event))
             case BrokerRegistered(broker=broker_id, previous_broker_epoch=previous):
                 # Asked again by the same process, it keeps its epoch (KAFKA-16952).
@@ -202,16 +146,16 @@ class Checkers:
     def _registered(self, broker_id: int) -> None:
         name = node_name(broker_id)
         self.contract.registered(name)
-        if name not in self._in_good_order and self._eligible:
-            image = self._newest_image()
-            for partition, _, registration in image.partitions():
+        if name not in self._in_good_order and self.decisions.eligible:
+            self.look()
+            for partition, _, registration in self.decisions.image.partitions():
                 self._judge(exclusion.excluded(broker_id, partition, registration))
         self._in_good_order.discard(name)
 
     def _cut(self, event: LogTruncated) -> None:
         if not self.is_let_off(event.partition):
             self._judge(offsets.cut(event))
-        watched = self._watched.get((self._teller(event), event.partition))
+        watched = self.replicas.get(self._teller(event), event.partition)
         if watched is not None and watched.last is not None:
             now = attrs.evolve(watched.last, is_leader=watched.replica.is_leader)
             self._judge(offsets.cut_by_its_leader(event, now))
@@ -226,7 +170,7 @@ class Checkers:
 
     def before_receipt(self) -> None:
         """A message is about to be received."""
-        if (self._moved or self._told) and self.violation is None:
+        if (self.replicas.moved or self._told) and self.violation is None:
             self.look()
 
     def look(self) -> None:
@@ -235,136 +179,41 @@ class Checkers:
             raise self.violation
         if self.cluster is None:
             return
+        for decision in self.decisions.look(self.cluster.controller):
+            self._look_at_decision(decision)
+        if self._told:
+            self.replicas.find(self.cluster)
+            for before, after in self.replicas.failed():
+                self._judge(storage.takes_nothing_more(before, after))
         self._told = False
-        self._look_at_controller()
-        self._find_replicas(self.cluster)
         self._look_at_moved()
         self._look_at_whole_partitions()
-        for log, failed in self._failed.items():
-            self._judge(storage.takes_nothing_more(failed, _failed(failed.where, log)))
 
     # At what the controller has decided.
 
-    @property
-    def _eligible(self) -> bool:
-        if self.cluster is None:
-            return True
-        config = self.cluster.configs[CONTROLLER]
-        return config.understudy_eligible_leader_replicas_version > 0
-
-    @property
-    def _fences_fetches(self) -> bool:
-        """They carry the leader epoch that their sender knows (KIP-320)."""
-        if self.cluster is None:
-            return True
-        config = self.cluster.configs[CONTROLLER]
-        return config.understudy_inter_broker_fetch_version >= FENCED_FETCH_VERSION
+    def _look_at_decision(self, decision: Decision) -> None:
+        after, before = decision.after, decision.before
+        partition, registration = after.partition, after.registration
+        if decision.is_new:
+            self._touched[partition] = None
+            if decision.risk:
+                self.contract.elected(partition, node_name(registration.leader), decision.risk)
+        self._judge(leadership.isr_and_elr(after))
+        if before is not None and decision.goes_on:
+            self._judge(leadership.goes_on(before, after, registered=decision.registered))
 
     @property
     def _may_be_unsure(self) -> bool:
         """Somebody in sync may lack what it had (`Contract`)."""
-        return not (self._eligible and self._fences_fetches)
-
-    def _newest_image(self) -> MetadataImage:
-        controller = None if self.cluster is None else self.cluster.controller
-        return self._image if controller is None else controller.image
-
-    def _look_at_controller(self) -> None:
-        assert self.cluster is not None, "only a cluster has a controller"
-        controller = self.cluster.controller
-        if controller is None or controller.image is self._image:
-            return
-        before, image = self._image, controller.image
-        earlier = self._decided
-        known = earlier if controller is self._controller else {}
-        self._controller, self._image, self._decided = controller, image, {}
-        registered = {
-            broker_id
-            for broker_id, broker in image.brokers.items()
-            if broker_id not in before.brokers
-            or before.brokers[broker_id].broker_epoch != broker.broker_epoch
-        }
-        for partition, topic_id, registration in image.partitions():
-            decided = self._decided[partition] = self._decided_of(partition, registration)
-            was = known.get(partition)
-            if was is None or was.registration is not registration:
-                self._touched[partition] = None
-                self._hear_of_risk(partition, earlier.get(partition), registration)
-            self._judge(leadership.isr_and_elr(decided))
-            if was is not None and before.topic_id(partition.topic) == topic_id:
-                self._judge(leadership.goes_on(was, decided, registered=registered))
-
-    def _hear_of_risk(
-        self, partition: TopicPartition, was: Decided | None, now: PartitionRegistration
-    ) -> None:
-        """An election is told of when it lasts; what the leader lacks is missed before."""
-        if now.leader_recovery_state is LeaderRecoveryState.RECOVERING and was is not None:
-            cause = "last known" if now.leader in was.registration.last_known_elr else "unclean"
-            if was.registration.leader != now.leader:
-                self.contract.elected(partition, node_name(now.leader), cause)
-
-    def _decided_of(
-        self, partition: TopicPartition, registration: PartitionRegistration
-    ) -> Decided:
-        assert self.cluster is not None, "only a cluster decides"
-        image = self._image
-        topic = image.topics[partition.topic].configs.get(MIN_ISR)
-        cluster = image.broker_configs.get(None, {}).get(MIN_ISR)
-        static = self.cluster.configs[CONTROLLER].min_insync_replicas
-        return Decided(
-            partition=partition,
-            registration=registration,
-            min_isr=min(int(topic or cluster or static), len(registration.replicas)),
-            may_be_in_isr=image.may_join_isr,
-            eligible=self._eligible,
-        )
+        return not (self.decisions.eligible and self.decisions.fetches_are_fenced)
 
     # At single replicas.
 
-    def _find_replicas(self, cluster: SimulatedCluster) -> None:
-        """Watch those that have come online; let go of those that have gone."""
-        found = set()
-        for name, broker in cluster.brokers.items():
-            replica_manager = getattr(broker, "replica_manager", None)  # none before it is up
-            if replica_manager is None:
-                continue
-            for partition, replica in replica_manager.online.items():
-                found.add((name, partition))
-                watched = self._watched.get((name, partition))
-                if watched is None or watched.replica is not replica:
-                    self._watch(cluster, name, broker, replica)
-        for gone in [each for each in self._watched if each not in found]:
-            self._let_go(self._watched.pop(gone))
-
-    def _watch(
-        self, cluster: SimulatedCluster, name: str, broker: object, replica: Partition
-    ) -> None:
-        known = self._lives.get(name)
-        if known is None or known[0] is not broker:
-            known = self._lives[name] = (broker, 1 + (0 if known is None else known[1]))
-        watched = _Watched(
-            node=name,
-            life=known[1],
-            replica=replica,
-            held=HeldLog(cluster.world.disk(name), replica.log),
-            moved=self._moved,
-        )
-        self._watched[name, replica.topic_partition] = watched
-        self._moved[watched] = None
-
-    def _let_go(self, watched: _Watched) -> None:
-        self._moved.pop(watched, None)
-        watched.replica.settled.release(watched)
-        log = watched.replica.log
-        if log.failure is not None:
-            where = f"{watched.replica.topic_partition} on {watched.node}"
-            self._failed[log] = _failed(where, log)
-
     def _look_at_moved(self) -> None:
-        while self._moved:
-            watched, _ = self._moved.popitem()
+        while self.replicas.moved:
+            watched, _ = self.replicas.moved.popitem()
             partition = watched.replica.topic_partition
-            if watched.replica.topic_id != self._image.topic_id(partition.topic):
+            if watched.replica.topic_id != self.decisions.image.topic_id(partition.topic):
                 continue  # of a topic that is gone, or not known to us yet
             before = self._last.get((watched.node, partition))
             now = self._last[watched.node, partition] = watched.look()
@@ -375,6 +224,7 @@ class Checkers:
             self._judge(offsets.marks(now))
             if not watched.replica.log.config.is_compacted:
                 self._judge(epochs.cache_is_derived(now, watched.held.epochs))
+            self._judge(leadership.followed_once(now, watched.fetchers))
             if now.is_leader:
                 self._judge(self._leads(now))
             self._touched[partition] = None
@@ -393,12 +243,12 @@ class Checkers:
 
     def _look_at_whole_partitions(self) -> None:
         for partition in self._touched:
-            decided = self._decided.get(partition)
+            decided = self.decisions.of(partition)
             if decided is not None and not self.is_let_off(partition):
                 self._look_at_members(partition, decided)
         self._touched.clear()
         for (name, partition), leader_epoch in self._new_leaders.items():
-            watched = self._watched.get((name, partition))
+            watched = self.replicas.get(name, partition)
             if watched is not None and watched.last is not None:
                 leads = watched.last.is_leader and watched.last.leader_epoch == leader_epoch
                 if leads and not self.is_let_off(partition):
@@ -410,8 +260,8 @@ class Checkers:
         log = self._committed.setdefault(partition, CommittedLog())
         registration = decided.registration
         for broker_id in registration.replicas:
-            watched = self._watched.get((node_name(broker_id), partition))
-            if watched is None or watched.last is None or watched in self._moved:
+            watched = self.replicas.get(node_name(broker_id), partition)
+            if watched is None or watched.last is None or watched in self.replicas.moved:
                 continue
             if broker_id in registration.isr:
                 self._look_at_member(log, watched, watched.last, "is in the ISR")
@@ -424,7 +274,7 @@ class Checkers:
                 self._look_at_joining(watched, watched.replica.leadership, now)
 
     def _look_at_member(
-        self, log: CommittedLog, watched: _Watched, now: ReplicaState, standing: str
+        self, log: CommittedLog, watched: Watched, now: ReplicaState, standing: str
     ) -> None:
         wrongs = list(committed.may_lead(log, now, watched.held, standing=standing))
         if not wrongs:
@@ -432,16 +282,16 @@ class Checkers:
         elif not (self._may_be_unsure and self.contract.is_unsure(now.partition, now.node)):
             self._judge(wrongs)
 
-    def _look_at_joining(self, leader: _Watched, leads: Leadership, now: ReplicaState) -> None:
+    def _look_at_joining(self, leader: Watched, leads: Leadership, now: ReplicaState) -> None:
         """Whom it has asked to add, if that is the process whose fetches it has seen (KIP-903)."""
         if not isinstance(leads.isr_state, PendingExpand):
             return
         broker_id = leads.isr_state.joining
-        joining = self._watched.get((node_name(broker_id), leader.replica.topic_partition))
+        joining = self.replicas.get(node_name(broker_id), leader.replica.topic_partition)
         sent = {each.broker_id: each.broker_epoch for each in leads.isr_state.sent.isr}
         if joining is None or joining.last is None:
             return
-        if sent.get(broker_id) == self._image.broker_epoch(broker_id):
+        if sent.get(broker_id) == self.decisions.image.broker_epoch(broker_id):
             self._judge(committed.joining(now, joining.last))
 
     # Judging.
@@ -450,7 +300,3 @@ class Checkers:
         for wrong in wrongs:
             self.violation = InvariantViolatedError(wrong.rule, wrong.what)
             raise self.violation
-
-
-def _failed(where: str, log: Log) -> FailedLog:
-    return FailedLog(where, log.log_end_offset, log.size)

@@ -1,0 +1,134 @@
+"""The replicas that are online, and which of them have moved.
+
+How that is known: as a fetch session knows it (`replication.settled`). To look at a replica
+is to settle it here; whatever moves it unsettles it.
+
+A replica that comes or goes does so with an event, and is looked for after one.
+"""
+
+from collections.abc import Iterator
+
+import attrs
+
+from replication.isr import Pulse
+from replication.partition import Partition
+from replication.replica_manager import ReplicaManager
+from replication.settled import Settled
+from scenarios.simulation.checkers.observed import HeldLog, ReplicaState
+from scenarios.simulation.checkers.storage import FailedLog
+from scenarios.simulation.cluster import SimulatedCluster
+from storage.log import Log
+from storage.types import TopicPartition
+
+
+@attrs.define(eq=False, kw_only=True)
+class Watched:
+    """A replica that is online; to `Settled`, one more fetch session."""
+
+    node: str
+    life: int
+    manager: ReplicaManager
+    replica: Partition
+    held: HeldLog
+    moved: "dict[Watched, None]"
+    last: ReplicaState | None = None
+    """As it was last looked at."""
+    pulse: Pulse = attrs.field(factory=Pulse)
+
+    def settle(self, settled: Settled) -> None:
+        """It has been looked at."""
+
+    def unsettle(self) -> None:
+        self.moved[self] = None
+
+    @property
+    def fetchers(self) -> int:
+        """How many follow it here."""
+        return self.manager.followed_by(self.replica.topic_partition)
+
+    def look(self) -> ReplicaState:
+        replica, log = self.replica, self.replica.log
+        leads = replica.leadership
+        self.held.read_on()
+        self.last = ReplicaState(
+            node=self.node,
+            life=self.life,
+            partition=replica.topic_partition,
+            topic_id=replica.topic_id,
+            is_leader=leads is not None,
+            leader_epoch=replica.leader_epoch,
+            partition_epoch=replica.partition_epoch,
+            log_start=log.log_start_offset,
+            high_watermark=log.high_watermark,
+            log_end=log.log_end_offset,
+            first_segment=log.segments[0].base_offset,
+            isr=replica.isr,
+            maximal_isr=frozenset() if leads is None else leads.maximal_isr,
+            min_isr=min(replica.min_insync_replicas, len(replica.replicas)),
+            epochs=tuple(log.leader_epoch_cache.entries),
+        )
+        replica.settled.settle(self, None)
+        return self.last
+
+
+@attrs.define(eq=False)
+class Replicas:
+    """By node and partition."""
+
+    moved: dict[Watched, None] = attrs.field(factory=dict, init=False)
+    """Since they were last looked at."""
+    _watched: dict[tuple[str, TopicPartition], Watched] = attrs.field(factory=dict, init=False)
+    _lives: dict[str, tuple[object, int]] = attrs.field(factory=dict, init=False)
+    _failed: dict[Log, FailedLog] = attrs.field(factory=dict, init=False)
+
+    def get(self, node: str, partition: TopicPartition) -> Watched | None:
+        return self._watched.get((node, partition))
+
+    def find(self, cluster: SimulatedCluster) -> None:
+        """Watch those that have come online; let go of those that have gone."""
+        found = set()
+        for name, broker in cluster.brokers.items():
+            manager = getattr(broker, "replica_manager", None)  # none before it is up
+            if manager is None:
+                continue
+            for partition, replica in manager.online.items():
+                found.add((name, partition))
+                watched = self._watched.get((name, partition))
+                if watched is None or watched.replica is not replica:
+                    if watched is not None:
+                        self._let_go(watched)
+                    held = HeldLog(cluster.world.disk(name), replica.log)
+                    self._watch(name, self._life(name, broker), manager, replica, held)
+        for gone in [each for each in self._watched if each not in found]:
+            self._let_go(self._watched.pop(gone))
+
+    def _life(self, name: str, broker: object) -> int:
+        known = self._lives.get(name)
+        if known is None or known[0] is not broker:
+            known = self._lives[name] = (broker, 1 + (0 if known is None else known[1]))
+        return known[1]
+
+    def _watch(
+        self, name: str, life: int, manager: ReplicaManager, replica: Partition, held: HeldLog
+    ) -> None:
+        watched = self._watched[name, replica.topic_partition] = Watched(
+            node=name, life=life, manager=manager, replica=replica, held=held, moved=self.moved
+        )
+        watched.unsettle()
+
+    def _let_go(self, watched: Watched) -> None:
+        watched.replica.settled.release(watched)
+        self.moved.pop(watched, None)
+        log = watched.replica.log
+        if log.failure is not None:
+            where = f"{watched.replica.topic_partition} on {watched.node}"
+            self._failed[log] = _failed(where, log)
+
+    def failed(self) -> Iterator[tuple[FailedLog, FailedLog]]:
+        """Each log that has failed: as it was then, and as it is."""
+        for log, before in self._failed.items():
+            yield before, _failed(before.where, log)
+
+
+def _failed(where: str, log: Log) -> FailedLog:
+    return FailedLog(where, log.log_end_offset, log.size)
