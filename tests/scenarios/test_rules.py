@@ -11,6 +11,7 @@ from replication.metadata import NO_LEADER, LeaderRecoveryState, PartitionRegist
 from scenarios.simulation.checkers import (
     acks,
     committed,
+    ends,
     epochs,
     exclusion,
     leadership,
@@ -391,6 +392,60 @@ def test_a_log_that_has_failed_takes_nothing_more() -> None:
     assert not rules(storage.takes_nothing_more(failed, failed))
     for after in (attrs.evolve(failed, log_end=6), attrs.evolve(failed, size=101)):
         assert rules(storage.takes_nothing_more(failed, after)) == [storage.NO_MORE]
+
+
+# The end.
+
+DONE = now(FOLLOWER, high_watermark=10, epochs=(EpochEntry(0, 3), EpochEntry(2, 5)))
+LED = now(DONE, node="b1", is_leader=True, epochs=(*DONE.epochs, EpochEntry(4, 10)))
+
+
+@pytest.mark.parametrize(
+    ("member", "holds"),
+    [
+        (DONE, True),
+        (now(DONE, log_start=6, epochs=(EpochEntry(2, 6),)), True),
+        (now(DONE, log_end=9, high_watermark=9), False),
+        (now(DONE, high_watermark=9), False),
+        (now(DONE, epochs=(EpochEntry(0, 3),)), False),
+        (now(DONE, epochs=(EpochEntry(0, 3), EpochEntry(3, 5))), False),
+    ],
+)
+def test_who_is_in_sync_is_the_same_in_the_end(member: ReplicaState, *, holds: bool) -> None:
+    assert set(rules(ends.converged([LED, member]))) == set([ends.CONVERGED][holds:])
+    assert not rules(ends.converged([]))
+
+
+@pytest.mark.parametrize(
+    "name", ["t-1", "t-0.tmp", "recovery-point-offset-checkpoint.tmp", "meta.properties.tmp"]
+)
+def test_what_nobody_needs_in_a_log_directory(name: str) -> None:
+    names = [".lock", "meta.properties", "t-0", f"t-2.{'0' * 32}-delete", f"t-3.{'0' * 32}-stray"]
+    assert not rules(ends.tidy_directory("b1", names, ["t-0"]))
+    assert rules(ends.tidy_directory("b1", [*names, name], ["t-0"])) == [ends.TIDY]
+
+
+@pytest.mark.parametrize(
+    "name", ["7.log", "7.index", "0.log.cleaned", "0.log.swap", "9.snapshot", "0.timeindex.tmp"]
+)
+def test_what_nobody_needs_beside_a_log(name: str) -> None:
+    def named(name: str) -> str:
+        number, _, suffix = name.partition(".")
+        return f"{int(number):020d}.{suffix}"
+
+    sound = ["0.log", "0.index", "0.timeindex", "5.log", "5.txnindex", "8.snapshot"]
+    names = [*map(named, sound), named("3.log.deleted"), "partition.metadata"]
+
+    def found(*names: str) -> list[str]:
+        return rules(ends.tidy_log("t-0 on b1", names, segments=[0, 5], log_end=8))
+
+    assert not found(*names, "corrupt.0.log.4096")
+    assert found(*names, named(name)) == [ends.TIDY]
+
+
+def test_who_still_waits_in_the_end() -> None:
+    assert not rules(ends.answered("b1", {"Produce": 0, "DeleteRecords": 0}))
+    assert rules(ends.answered("b1", {"Produce": 2, "DeleteRecords": 1})) == [ends.ANSWERED] * 2
 
 
 # Who is let off.

@@ -36,17 +36,15 @@ def cache_is_derived(replica: ReplicaState, scanned: Sequence[EpochEntry]) -> It
         derived = []  # an empty log knows where it begins, under the last epoch or the next
     for before, after in pairwise(entries):
         if not (before.epoch < after.epoch and before.start_offset < after.start_offset):
-            yield Wrong(CACHE, f"{replica.where}: {_drawn([before, after])} do not rise")
+            yield Wrong(CACHE, f"{replica.where}: {drawn([before, after])} do not rise")
     if entries[: len(derived)] != derived:
-        yield Wrong(
-            CACHE, f"{replica.where} has epochs {_drawn(entries)}, its log {_drawn(derived)}"
-        )
+        yield Wrong(CACHE, f"{replica.where} has epochs {drawn(entries)}, its log {drawn(derived)}")
         return
     beside = entries[len(derived) :]
     if len(beside) > 1 or any(each.start_offset != replica.log_end for each in beside):
         yield Wrong(
             CACHE,
-            f"{replica.where} has epochs {_drawn(beside)} beside those of its log,"
+            f"{replica.where} has epochs {drawn(beside)} beside those of its log,"
             f" which ends at {replica.log_end}",
         )
 
@@ -60,5 +58,5 @@ def from_start(scanned: Sequence[EpochEntry], log_start: Offset) -> list[EpochEn
     return kept
 
 
-def _drawn(entries: Sequence[EpochEntry]) -> str:
+def drawn(entries: Sequence[EpochEntry]) -> str:
     return " ".join(f"({each.epoch},{each.start_offset})" for each in entries) or "none"

@@ -6,10 +6,13 @@ look      before any message is received anywhere, if a replica has moved or an 
           half done
 """
 
+import contextlib
 from collections.abc import Iterable, Iterator
 
 import attrs
 
+from replication.cluster.broker import Broker
+from replication.cluster.cluster import NotInTimeError
 from replication.events import (
     BecameLeader,
     BrokerRegistered,
@@ -22,9 +25,11 @@ from replication.events import (
 )
 from replication.isr import PendingExpand
 from replication.leadership import Leadership
+from replication.metadata import METADATA_PARTITION
 from scenarios.simulation.checkers import (
     acks,
     committed,
+    ends,
     epochs,
     exclusion,
     leadership,
@@ -189,6 +194,20 @@ class Checkers:
         self._look_at_moved()
         self._look_at_whole_partitions()
 
+    async def judge_the_end(self, partition: TopicPartition) -> None:
+        """Once everything is whole again, and nothing is under way (`ends`)."""
+        cluster = self.cluster
+        assert cluster is not None, "only a cluster comes to an end"
+        await _until_answered(cluster)
+        self.look()
+        registration = cluster.partition(partition)
+        members = [] if registration is None else registration.isr
+        found = (self.replicas.get(node_name(each), partition) for each in members)
+        self._judge(ends.converged([each.look() for each in found if each is not None]))
+        for name, broker in cluster.brokers.items():
+            self._judge(ends.answered(name, _waiting(broker)))
+            self._judge(_tidy(cluster, name, broker))
+
     # At what the controller has decided.
 
     def _look_at_decision(self, decision: Decision) -> None:
@@ -300,3 +319,36 @@ class Checkers:
         for wrong in wrongs:
             self.violation = InvariantViolatedError(wrong.rule, wrong.what)
             raise self.violation
+
+
+async def _until_answered(cluster: SimulatedCluster) -> None:
+    """Until no produce waits, or deletion of records; or they have had time enough."""
+
+    def is_answered() -> bool:
+        return not any(sum(_waiting(each).values()) for each in cluster.brokers.values())
+
+    with contextlib.suppress(NotInTimeError):
+        await cluster.until(is_answered, what="everybody is answered")
+
+
+def _waiting(broker: Broker) -> dict[str, int]:
+    manager = broker.replica_manager
+    return {
+        "Produce": manager.produce_purgatory.waiting,
+        "DeleteRecords": manager.delete_records_purgatory.waiting,
+    }
+
+
+def _tidy(cluster: SimulatedCluster, name: str, broker: Broker) -> Iterator[Wrong]:
+    disk, online = cluster.disk(name), broker.replica_manager.online
+    hosted = {str(each) for each in (*online, METADATA_PARTITION)}
+    for path in broker.config.log_dirs:
+        names = disk.list_directory(path)
+        yield from ends.tidy_directory(name, names, hosted)
+    for partition, replica in online.items():
+        yield from ends.tidy_log(
+            f"{partition} on {name}",
+            disk.list_directory(replica.log.directory),
+            segments=replica.log.segments.base_offsets,
+            log_end=replica.log.log_end_offset,
+        )

@@ -1,0 +1,101 @@
+"""What must be so in the end, once everything is whole and at rest.
+
+converged   who is in sync has all there is, knows it committed, and tells the same epochs
+tidy        a log directory holds what is hosted there, and what is on its way out; a partition's
+            directory the files of its segments
+answered    nobody waits who was to be told long ago
+
+What stays by right: files and directories that wait for `file.delete.delay.ms` (`.deleted`,
+`-delete`), a log of a topic that is no more (`-stray`, KAFKA-15605), and bytes that were
+believed and then cut (`corrupt.`).
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+
+from scenarios.simulation.checkers.epochs import drawn, from_start
+from scenarios.simulation.checkers.observed import ReplicaState
+from scenarios.simulation.checkers.violation import Wrong
+from storage.checkpoint import (
+    CLEAN_SHUTDOWN,
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    EpochEntry,
+)
+from storage.types import Offset
+
+CONVERGED = "who is in sync has the same in the end"
+TIDY = "nothing is left on a disk that nobody needs"
+ANSWERED = "nobody waits for ever"
+
+_IN_A_LOG_DIRECTORY = {
+    ".lock",
+    CLEAN_SHUTDOWN,
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+}
+_IN_A_PARTITION = {LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA}
+_SEGMENT_FILE = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)")
+_SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
+
+
+def converged(members: Sequence[ReplicaState]) -> Iterator[Wrong]:
+    """Of all who are in sync. Logs may begin at different offsets, also for ever (retention)."""
+    if not members:
+        return
+    first = members[0]
+    start = max(each.log_start for each in members)
+    for each in members:
+        if each.log_end != first.log_end or each.high_watermark != first.log_end:
+            yield Wrong(
+                CONVERGED,
+                f"{each.where} has committed {each.high_watermark} of {each.log_end}, and"
+                f" {first.node} has {first.log_end}",
+            )
+        if _epochs(each, start) != _epochs(first, start):
+            yield Wrong(
+                CONVERGED,
+                f"{each.where} has epochs {drawn(_epochs(each, start))}, {first.node}"
+                f" {drawn(_epochs(first, start))}",
+            )
+
+
+def _epochs(replica: ReplicaState, start: Offset) -> list[EpochEntry]:
+    """Those of records: a reign without any leaves its mark at its leader only."""
+    written = [each for each in replica.epochs if each.start_offset < replica.log_end]
+    return from_start(written, start)
+
+
+def tidy_directory(node: str, names: Collection[str], hosted: Collection[str]) -> Iterator[Wrong]:
+    """`hosted`: the directories of what is online there."""
+    for name in sorted(set(names) - set(hosted) - _IN_A_LOG_DIRECTORY):
+        if not name.endswith(("-delete", "-stray")):
+            yield Wrong(TIDY, f"{node} has {name} in its log directory")
+
+
+def tidy_log(
+    where: str, names: Collection[str], *, segments: Collection[Offset], log_end: Offset
+) -> Iterator[Wrong]:
+    for name in sorted(set(names) - _IN_A_PARTITION):
+        segment, snapshot = _SEGMENT_FILE.fullmatch(name), _SNAPSHOT.fullmatch(name)
+        if segment and int(segment[1]) in segments:
+            continue
+        if snapshot and int(snapshot[1]) <= log_end:
+            continue
+        if not name.endswith(".deleted") and not name.startswith("corrupt."):
+            yield Wrong(TIDY, f"{where} has {name}, and segments at {sorted(segments)}")
+
+
+def answered(node: str, waiting: dict[str, int]) -> Iterator[Wrong]:
+    """`waiting`: how many requests of each kind do, once every timeout has passed."""
+    for kind, count in waiting.items():
+        if count:
+            yield Wrong(ANSWERED, f"at {node} {count} wait: {kind}")
