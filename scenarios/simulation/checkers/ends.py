@@ -27,6 +27,7 @@ from storage.checkpoint import (
     RECOVERY_POINT_CHECKPOINT,
     EpochEntry,
 )
+from storage.checkpoint_plan import PREPARED_SUFFIX
 from storage.types import Offset
 
 CONVERGED = "who is in sync has the same in the end"
@@ -47,8 +48,10 @@ _SEGMENT_FILE = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)")
 _SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
 
 
-def converged(members: Sequence[ReplicaState]) -> Iterator[Wrong]:
-    """Of all who are in sync. Logs may begin at different offsets, also for ever (retention)."""
+def converged(members: Sequence[ReplicaState], *, compacted: bool = False) -> Iterator[Wrong]:
+    """Of all who are in sync. Logs may begin at different offsets, also for ever (retention);
+    where they are compacted, so may the records of each epoch.
+    """
     if not members:
         return
     first = members[0]
@@ -60,7 +63,7 @@ def converged(members: Sequence[ReplicaState]) -> Iterator[Wrong]:
                 f"{each.where} has committed {each.high_watermark} of {each.log_end}, and"
                 f" {first.node} has {first.log_end}",
             )
-        if _epochs(each, start) != _epochs(first, start):
+        if not compacted and _epochs(each, start) != _epochs(first, start):
             yield Wrong(
                 CONVERGED,
                 f"{each.where} has epochs {drawn(_epochs(each, start))}, {first.node}"
@@ -77,6 +80,8 @@ def _epochs(replica: ReplicaState, start: Offset) -> list[EpochEntry]:
 def tidy_directory(node: str, names: Collection[str], hosted: Collection[str]) -> Iterator[Wrong]:
     """`hosted`: the directories of what is online there."""
     for name in sorted(set(names) - set(hosted) - _IN_A_LOG_DIRECTORY):
+        if name.partition(PREPARED_SUFFIX)[0] in _IN_A_LOG_DIRECTORY:
+            continue  # the next one, which is being written or was when the broker died
         if not name.endswith(("-delete", "-stray")):
             yield Wrong(TIDY, f"{node} has {name} in its log directory")
 

@@ -98,8 +98,10 @@ def isr_and_elr(decided: Decided) -> Iterator[Wrong]:
 
 def goes_on(before: Decided, after: Decided, *, registered: Collection[int]) -> Iterator[Wrong]:
     """From one decision to a later one. `registered`: who did so in between."""
-    was, now = before.registration, after.registration
-    if was == now or now == attrs.evolve(was, elr=()):
+    # Where a replica lies on its broker is told without counting (KIP-858).
+    was = attrs.evolve(before.registration, directories=())
+    now = attrs.evolve(after.registration, directories=())
+    if now in (was, attrs.evolve(was, elr=())):
         return  # another minimum ISR clears the ELR, which moves no epoch (ClearElrRecord)
     moved = was.leader != now.leader
     if now.partition_epoch <= was.partition_epoch or now.leader_epoch < was.leader_epoch + moved:
@@ -126,6 +128,8 @@ def _nobody_slips_out(
         return
     if now.leader_recovery_state is LeaderRecoveryState.RECOVERING:
         return  # an election that may lose what was committed starts over
+    if was.elr and not now.elr:
+        return  # whoever sets min.insync.replicas, be it to what it was, empties it
     held = ({*was.isr, *was.elr} & set(now.replicas)) - set(registered)
     if slipped := held - {*now.isr, *now.elr}:
         yield _wrong(

@@ -202,8 +202,10 @@ class Checkers:
         self.look()
         registration = cluster.partition(partition)
         members = [] if registration is None else registration.isr
-        found = (self.replicas.get(node_name(each), partition) for each in members)
-        self._judge(ends.converged([each.look() for each in found if each is not None]))
+        found = [self.replicas.get(node_name(each), partition) for each in members]
+        online = [each for each in found if each is not None]
+        compacted = any(each.replica.log.config.is_compacted for each in online)
+        self._judge(ends.converged([each.look() for each in online], compacted=compacted))
         for name, broker in cluster.brokers.items():
             self._judge(ends.answered(name, _waiting(broker)))
             self._judge(_tidy(cluster, name, broker))
