@@ -26,6 +26,7 @@ from replication.client.consumer.group.membership import (
     JOIN,
     SYNC,
     Membership,
+    MemberState,
     Verdict,
     error_of,
     judge,
@@ -103,6 +104,8 @@ class Joining:
         if response.error_code != ErrorCode.NONE:
             self._not_joined(ErrorCode.of(response.error_code), response.member_id)
             return None
+        if member.state is not MemberState.PREPARING:
+            return None  # an older heartbeat or commit was told meanwhile that we are out
         member.joined(
             generation_id=response.generation_id,
             member_id=response.member_id,
@@ -195,6 +198,8 @@ class Joining:
         if response.error_code != ErrorCode.NONE:
             self._not_synced(ErrorCode.of(response.error_code))
             return None
+        if (member.state, member.generation_id) != (MemberState.COMPLETING, joined.generation_id):
+            return None  # told meanwhile that we are out; `rejoin_needed` says so
         return self._synced(response, topics, counts)
 
     def _synced(
