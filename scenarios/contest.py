@@ -24,12 +24,15 @@ from storage.types import TopicPartition
 WAITS = ("1ms", "1ms", "3ms", "3ms", "10ms", "10ms", "30ms", "100ms", "300ms", "2s")
 DELAYS = ("1ms", "1ms", "20ms", "100ms", "400ms")
 SETTINGS = {
-    "broker.session.timeout.ms": (2500, 9000),
-    "replica.lag.time.max.ms": (500, 1000, 30_000),
+    "broker.session.timeout.ms": (2500, 9000, 9000),
+    "replica.lag.time.max.ms": (500, 1000, 1000, 30_000),
     "replica.fetch.max.bytes": (100, 100, 1 << 20),
     "max.incremental.fetch.session.cache.slots": (0, 1000),
     "understudy.inter.broker.fetch.version": (17, 17, 17, 12, 11, 6),
     "min.insync.replicas": (1, 2),
+    "replica.high.watermark.checkpoint.interval.ms": (50, 1000),
+    "log.segment.bytes": (200, 1 << 30),
+    "log.retention.check.interval.ms": (300,),
 }
 WEIGHTS = {
     "produce": 6,

@@ -11,13 +11,13 @@ as it is fails.
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import attrs
 import click
 import trio
 
-from tests.mutants.catalogue import MUTANTS
+from tests.mutants.catalogue import HUNTED
 from tests.mutants.hunt import UNMUTATED, Verdict, verdict_of
 
 CHUNK = 25  # seeds of the tree as it is, for one process
@@ -57,6 +57,19 @@ def _in_a_line(verdict: Verdict, seeds: range) -> str:
     return f"{count:>4}  {verdict.name}: {verdict.rule}{story}"
 
 
+def as_table(verdicts: Iterable[Verdict], first: int) -> Iterator[str]:
+    """In the order of the catalogue."""
+    found = {verdict.name: verdict for verdict in verdicts}
+    yield "| the check | caught by seed | which broke | story |"
+    yield "|---|---|---|---|"
+    for name in HUNTED:
+        if name in found:
+            verdict = found[name]
+            count = "-" if verdict.seed is None else verdict.seed - first + 1
+            rule = verdict.rule.partition(": ")[2] or verdict.rule
+            yield f"| {name} | {count} | {rule} | {len(verdict.shortest) or '-'} |"
+
+
 async def hunt_all(hunts: Hunts, names: Iterable[str], seeds: range) -> None:
     async with trio.open_nursery() as nursery:
         for name in names:
@@ -74,15 +87,18 @@ async def hunt_all(hunts: Hunts, names: Iterable[str], seeds: range) -> None:
 @click.option("--from", "first", default=1, show_default=True, help="The first seed.")
 @click.option("--jobs", default=os.cpu_count() or 1, type=click.IntRange(min=1))
 @click.option("--attempts", default=60, show_default=True, help="To make each story shorter.")
-def main(only: str, seeds: int, first: int, jobs: int, attempts: int) -> None:
+@click.option("--table", is_flag=True, help="Also as Markdown.")
+def main(only: str, seeds: int, first: int, jobs: int, attempts: int, *, table: bool) -> None:
     """Take out one safety check after the other, and let the swarm find out."""
-    names = [name for name in MUTANTS if name.startswith(only)]
+    names = [name for name in HUNTED if name.startswith(only)]
     if not names:
         raise click.BadParameter(f"no mutant's name begins with {only!r}")
     hunts = Hunts(first, attempts, trio.CapacityLimiter(jobs))
     trio.run(hunt_all, hunts, names, range(first, first + seeds))
     alive = [each.name for each in hunts.verdicts if each.name != UNMUTATED and each.seed is None]
     failed = [each for each in hunts.verdicts if each.name == UNMUTATED and each.seed is not None]
+    if table:
+        print("\n".join(as_table(hunts.verdicts, first)))
     print(f"{len(names) - len(alive)} of {len(names)} mutants caught within {seeds} seeds")
     sys.exit(1 if alive or failed else 0)
 

@@ -8,3 +8,4 @@ MUTANTS: dict[str, Mutant] = {
     for part in (of_the_leader, of_the_follower, of_the_controller, of_the_disk)
     for mutant in part.MUTANTS
 }
+HUNTED = tuple(name for name, mutant in MUTANTS.items() if not mutant.covered)

@@ -9,6 +9,11 @@
 Most have one edit. Where two checks cover each other, in two modules, one mutant takes out
 both, and says so.
 
+    covered       why nothing goes wrong without this check alone, as long as another stands
+
+One that is covered is not hunted: it is in the list so that nobody has to think of it again.
+Where the others can be named, a mutant without all of them is in the list as well.
+
 Rule: what is no longer there exactly once is an error. Whoever moves or rewords a check
 moves its mutant with it.
 """
@@ -42,6 +47,7 @@ class Mutant:
     edits: tuple[Edit, ...]
     without_it: str = attrs.field(kw_only=True)
     source: str = attrs.field(kw_only=True)
+    covered: str = attrs.field(kw_only=True, default="")
 
     @property
     def modules(self) -> tuple[str, ...]:

@@ -123,16 +123,58 @@ MUTANTS = (
         source="KIP-841",
     ),
     Mutant(
+        "a joining broker's process is the registered one, asks anybody",
+        (
+            Edit(
+                "replication.isr",
+                "    return fetched_epoch in {NO_BROKER_EPOCH, registered_epoch}",
+                "    return True",
+            ),
+            Edit(
+                "replication.partition",
+                "        if registered is not None and NO_BROKER_EPOCH"
+                " != params.replica_epoch < registered:",
+                "        if registered is not None and params.replica_epoch < NO_BROKER_EPOCH:",
+            ),
+            Edit(
+                ISR,
+                "    return broker_epoch in (_ANY_EPOCH, image.brokers[broker_id].broker_epoch)",
+                "    return True",
+            ),
+        ),
+        without_it="as above: what a leader asks, and what a fetch is asked, go too",
+        source="KIP-903",
+    ),
+    Mutant(
+        "a joining broker is neither fenced nor leaving, asks anybody",
+        (
+            Edit(
+                "replication.isr",
+                "    if not may_lead or registered_epoch is None or fetched_epoch is None:",
+                "    if registered_epoch is None or fetched_epoch is None:",
+            ),
+            Edit(
+                ISR,
+                "    if not image.may_join_isr(broker_id):\n        return False\n",
+                "    if broker_id not in image.brokers:\n        return False\n",
+            ),
+        ),
+        without_it="as above: what a leader asks goes too",
+        source="KIP-841",
+    ),
+    Mutant(
         "an ISR is changed by the leader's present process",
         (Edit(ISR, IS_CURRENT, ""),),
         without_it="a former self's request counts",
         source="KIP-497",
+        covered="a new registration ends the reign, so the request names an earlier leader epoch",
     ),
     Mutant(
         "an ISR is changed by the leader of this epoch",
         (Edit(ISR, OF_THE_LEADER, ""),),
         without_it="a deposed leader changes the ISR: S27",
         source="KIP-497",
+        covered="every election is a change, so the request names an earlier partition epoch",
     ),
     Mutant(
         "an ISR is changed from the one that it is",

@@ -177,5 +177,6 @@ MUTANTS = (
         ),
         without_it="holes and overlaps, where the checks before this one fail",
         source="ReplicaFetcherThread.processPartitionData",
+        covered="an answer is for the offset that was asked, which is where the log ends",
     ),
 )

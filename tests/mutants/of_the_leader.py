@@ -43,6 +43,7 @@ MUTANTS = (
         ),
         without_it="a wiped disk joins by what was fetched before: S33",
         source="KIP-903",
+        covered="a fetch of a former process is refused when it comes, and the controller compares the epochs again",
     ),
     Mutant(
         "a joining follower is neither fenced nor leaving, asks the leader",
@@ -55,6 +56,7 @@ MUTANTS = (
         ),
         without_it="the controller is asked for what it has to refuse: S32",
         source="KIP-841",
+        covered="the controller refuses it (INELIGIBLE_REPLICA)",
     ),
     # How far all is committed.
     Mutant(
@@ -131,6 +133,7 @@ MUTANTS = (
         ),
         without_it="records that nobody can ack pile up; nothing is acked that may be lost",
         source="Partition.appendRecordsToLeader",
+        covered="it is not committed before enough are in sync, and so not acked",
     ),
     Mutant(
         "below the minimum ISR nothing is acked",
@@ -143,6 +146,7 @@ MUTANTS = (
         ),
         without_it="an ack by fewer than were promised",
         source="Partition.checkEnoughReplicasReachOffset",
+        covered="the high watermark stands still there: what is below it was on enough when it came to be",
     ),
     Mutant(
         "an ack waits for the high watermark",
