@@ -21,21 +21,17 @@ from typing import Any, TypeVar
 
 import attrs
 
-from replication.client.backoff import ExponentialBackoff
 from replication.client.config import ClientConfig
-from replication.client.errors import NO_ANSWER, KafkaTimeoutError
+from replication.client.coordinators import node_of, who_coordinates
+from replication.client.errors import KafkaTimeoutError
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
 from replication.client.nodes import Node
 from replication.client.requests import ask
+from replication.client.retries import keep_asking
 from replication.errors import ErrorCode, KafkaError
 from replication.net.seams import NodeClock
-from replication.wire.find_coordinator import (
-    GROUP,
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
+from replication.wire.find_coordinator import GROUP
 from storage.types import TopicPartition
 
 T = TypeVar("T")
@@ -85,23 +81,13 @@ class Calls:
 
     async def keep_asking(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """What `attempt` returns, once it does not fail in a way that may pass."""
-        backoff = ExponentialBackoff(
-            first_ms=self.config.retry_backoff_ms, most_ms=self.config.retry_backoff_max_ms
+        return await keep_asking(
+            attempt,
+            config=self.config,
+            clock=self.clock,
+            chance=self.chance,
+            timeout_ms=self.config.default_api_timeout_ms,
         )
-        failures, last = 0, None
-        with self.clock.move_on_after(self.config.default_api_timeout_ms / 1000):
-            while True:
-                try:
-                    return await attempt()
-                except (*NO_ANSWER, KafkaError) as error:
-                    if isinstance(error, KafkaError) and not error.code.retriable:
-                        raise
-                    failures, last = failures + 1, error
-                await self.clock.sleep(backoff.wait_ms(failures, self.chance) / 1000)
-        raise KafkaTimeoutError(
-            f"not done within {self.config.default_api_timeout_ms} ms"
-            + (f": {last}" if last else "")
-        ) from last
 
     async def for_each(
         self,
@@ -186,21 +172,8 @@ class Calls:
 
     async def coordinator(self, group_id: str) -> Node:
         """Who looks after the group."""
-        request = FindCoordinatorRequest(key=group_id, key_type=GROUP, coordinator_keys=[group_id])
-        response: FindCoordinatorResponse = await self.any_broker(request)
-        found = response.coordinators or [
-            Coordinator(
-                key=group_id,
-                node_id=response.node_id,
-                host=response.host,
-                port=response.port,
-                error_code=response.error_code,
-                error_message=response.error_message,
-            )
-        ]
-        if found[0].error_code != ErrorCode.NONE:
-            raise KafkaError(ErrorCode.of(found[0].error_code), f"no coordinator of {group_id}")
-        return Node(found[0].node_id, found[0].host, found[0].port).as_coordinator()
+        response = await self.network.call(self._some_node(), who_coordinates(GROUP, group_id))
+        return node_of(response, group_id)
 
 
 def by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:

@@ -41,6 +41,7 @@ from replication.client.offsets import OffsetAndMetadata
 from replication.client.producer.accumulator import RecordAccumulator
 from replication.client.producer.batch import record_size
 from replication.client.producer.config import ProducerConfig
+from replication.client.producer.coordinators import Coordinators
 from replication.client.producer.delivery import Delivery, RecordMetadata, wait_until_settled
 from replication.client.producer.destinations import Destinations, Partitioner
 from replication.client.producer.sender import Sender
@@ -224,10 +225,13 @@ class Producer(Generic[K, V]):
             transactional_id=transactional_id,
             config=self.config,
             accumulator=self._accumulator,
-            network=network,
-            metadata=self._metadata,
-            clock=self._seams.clock,
-            chance=self._seams.chance,
+            coordinators=Coordinators(
+                config=self.config,
+                network=network,
+                metadata=self._metadata,
+                clock=self._seams.clock,
+                chance=self._seams.chance,
+            ),
             wake=self._sender.wake,
             flush=self.flush,
         )

@@ -236,7 +236,7 @@ class Sender:
     async def _new_identity(self) -> ProducerIdentity:
         node = self.metadata.any_node()
         if node is None:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "every broker is in back-off")
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "every broker is in back-off")
         request = InitProducerIdRequest(transaction_timeout_ms=NO_TRANSACTION_TIMEOUT_MS)
         response: InitProducerIdResponse = await self.network.call(node, ask(request))
         if response.error_code != ErrorCode.NONE:

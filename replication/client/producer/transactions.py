@@ -23,44 +23,30 @@ coordinator is asked for the next epoch, so that what still travels can do no ha
 """
 
 import enum
-import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import attrs
 import trio
 
-from replication.client.backoff import ExponentialBackoff
 from replication.client.errors import (
-    NO_ANSWER,
     IllegalStateError,
-    KafkaTimeoutError,
     ProducerFencedError,
     TransactionAbortedError,
 )
-from replication.client.metadata import Metadata
-from replication.client.network_client import NetworkClient
-from replication.client.nodes import Node
 from replication.client.offsets import OffsetAndMetadata
 from replication.client.producer.accumulator import RecordAccumulator
 from replication.client.producer.batch import ProducerIdentity
 from replication.client.producer.config import ProducerConfig
-from replication.client.requests import ask
+from replication.client.producer.coordinators import Coordinators
 from replication.errors import ErrorCode, KafkaError
-from replication.net.seams import NodeClock
 from replication.wire.add_offsets_to_txn import AddOffsetsToTxnRequest
 from replication.wire.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
 from replication.wire.end_txn import EndTxnRequest
-from replication.wire.find_coordinator import (
-    GROUP,
-    TRANSACTION,
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
+from replication.wire.find_coordinator import GROUP, TRANSACTION
 from replication.wire.init_producer_id import InitProducerIdRequest
 from replication.wire.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -68,8 +54,6 @@ from replication.wire.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from storage.types import TopicPartition
-
-T = TypeVar("T")
 
 # Before version 4 a producer asks for itself; the versions after it are between brokers, but
 # for producers of transactions of version 2.
@@ -121,17 +105,13 @@ class Transactions:
     transactional_id: str
     config: ProducerConfig
     accumulator: RecordAccumulator
-    network: NetworkClient
-    metadata: Metadata
-    clock: NodeClock
-    chance: random.Random
+    coordinators: Coordinators
     wake: Callable[[], None]
     """The sender, when it may send more."""
     flush: Callable[[], Awaitable[None]]
     state: State = attrs.field(default=State.UNINITIALIZED, init=False)
     error: Exception | None = attrs.field(default=None, init=False)
     """Why only an abort is left, or nothing at all."""
-    _coordinators: dict[tuple[int, str], Node] = attrs.field(factory=dict, init=False)
     _added: set[TopicPartition] = attrs.field(factory=set, init=False)
     _wanted: dict[TopicPartition, None] = attrs.field(factory=dict, init=False)
     _has_offsets: bool = attrs.field(default=False, init=False)
@@ -165,7 +145,7 @@ class Transactions:
     async def _add_wanted(self) -> None:
         partitions = [*self._wanted]
         try:
-            await self._keep_asking(lambda: self._add(partitions))
+            await self.coordinators.keep_asking(lambda: self._add(partitions))
         except KafkaError as error:
             self._wanted.clear()
             self.batch_failed(error)
@@ -190,7 +170,7 @@ class Transactions:
                 for topic, numbers in topics.items()
             ],
         )
-        response = await self._ask_coordinator(
+        response = await self.coordinators.ask(
             TRANSACTION, self.transactional_id, request, max_version=_LAST_ADD_PARTITIONS
         )
         codes = [
@@ -207,7 +187,7 @@ class Transactions:
     async def init(self) -> None:
         """Take the id over: whoever had it is fenced, and what it had going on is aborted."""
         self._expect(State.UNINITIALIZED)
-        await self._keep_asking(self._init)
+        await self.coordinators.keep_asking(self._init)
         self.state = State.READY
 
     async def _init(self) -> None:
@@ -218,7 +198,7 @@ class Transactions:
             producer_id=current.producer_id,
             producer_epoch=current.producer_epoch,
         )
-        response = await self._ask_coordinator(TRANSACTION, self.transactional_id, request)
+        response = await self.coordinators.ask(TRANSACTION, self.transactional_id, request)
         self._check(TRANSACTION, self.transactional_id, response.error_code)
         identity = ProducerIdentity(response.producer_id, response.producer_epoch)
         self.accumulator.became(identity)
@@ -232,9 +212,9 @@ class Transactions:
     ) -> None:
         self._expect(State.IN_TRANSACTION)
         try:
-            await self._keep_asking(lambda: self._add_offsets(group))
+            await self.coordinators.keep_asking(lambda: self._add_offsets(group))
             self._has_offsets = True
-            await self._keep_asking(lambda: self._commit_offsets(offsets, group))
+            await self.coordinators.keep_asking(lambda: self._commit_offsets(offsets, group))
         except KafkaError as error:
             self.batch_failed(error)
             raise
@@ -247,7 +227,7 @@ class Transactions:
             producer_epoch=producer_epoch,
             group_id=group.group_id,
         )
-        response = await self._ask_coordinator(TRANSACTION, self.transactional_id, request)
+        response = await self.coordinators.ask(TRANSACTION, self.transactional_id, request)
         self._check(TRANSACTION, self.transactional_id, response.error_code)
 
     async def _commit_offsets(
@@ -277,7 +257,7 @@ class Transactions:
                 for topic, partitions in topics.items()
             ],
         )
-        response = await self._ask_coordinator(
+        response = await self.coordinators.ask(
             GROUP, group.group_id, request, max_version=_LAST_OFFSETS_WITHOUT_V2
         )
         codes = [each.error_code for topic in response.topics for each in topic.partitions]
@@ -313,12 +293,12 @@ class Transactions:
         await self.flush()
         await self._end(commit=False)
         if self.accumulator.needs_new_epoch or self.error is not None:
-            await self._keep_asking(self._init)
+            await self.coordinators.keep_asking(self._init)
         self._ended()
 
     async def _end(self, *, commit: bool) -> None:
         if self._added or self._has_offsets:
-            await self._keep_asking(lambda: self._ask_to_end(commit=commit))
+            await self.coordinators.keep_asking(lambda: self._ask_to_end(commit=commit))
 
     async def _ask_to_end(self, *, commit: bool) -> None:
         producer_id, producer_epoch = self.accumulator.identity
@@ -328,7 +308,7 @@ class Transactions:
             producer_epoch=producer_epoch,
             committed=commit,
         )
-        response = await self._ask_coordinator(
+        response = await self.coordinators.ask(
             TRANSACTION, self.transactional_id, request, max_version=_LAST_END_WITHOUT_BUMP
         )
         self._check(TRANSACTION, self.transactional_id, response.error_code)
@@ -355,63 +335,13 @@ class Transactions:
                 f"the producer of {self.transactional_id} is {self.state.value}, not {state.value}"
             )
 
-    # Coordinators.
-
-    async def _keep_asking(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """For `max.block.ms`, as Kafka's transactional calls do."""
-        backoff = ExponentialBackoff(
-            first_ms=self.config.retry_backoff_ms, most_ms=self.config.retry_backoff_max_ms
-        )
-        failures, last = 0, None
-        with self.clock.move_on_after(self.config.max_block_ms / 1000):
-            while True:
-                try:
-                    return await attempt()
-                except (*NO_ANSWER, KafkaError) as error:
-                    if isinstance(error, KafkaError) and not error.code.retriable:
-                        raise
-                    if not isinstance(error, KafkaError):
-                        self._coordinators.clear()
-                    failures, last = failures + 1, error
-                await self.clock.sleep(backoff.wait_ms(failures, self.chance) / 1000)
-        raise KafkaTimeoutError(
-            f"not done within {self.config.max_block_ms} ms" + (f": {last}" if last else "")
-        ) from last
-
-    async def _ask_coordinator(
-        self, kind: int, key: str, request: object, *, max_version: int = 2**15 - 1
-    ) -> Any:
-        node = self._coordinators.get((kind, key))
-        if node is None:
-            node = self._coordinators[kind, key] = await self._find(kind, key)
-        return await self.network.call(node, ask(request, max_version=max_version))
-
-    async def _find(self, kind: int, key: str) -> Node:
-        asked = self.metadata.any_node()
-        if asked is None:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "every broker is in back-off")
-        request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
-        response: FindCoordinatorResponse = await self.network.call(asked, ask(request))
-        found = response.coordinators or [
-            Coordinator(
-                key=key,
-                node_id=response.node_id,
-                host=response.host,
-                port=response.port,
-                error_code=response.error_code,
-                error_message=response.error_message,
-            )
-        ]
-        self._check(kind, key, found[0].error_code)
-        return Node(found[0].node_id, found[0].host, found[0].port).as_coordinator()
-
     def _check(self, kind: int, key: str, code: int) -> None:
         """Raise what an answer says; forget a coordinator that is none."""
         error = ErrorCode.of(code)
         if error is ErrorCode.NONE:
             return
         if error in _COORDINATOR_MOVED:
-            self._coordinators.pop((kind, key), None)
+            self.coordinators.forget(kind, key)
         if error in _FENCED:
             fenced = ProducerFencedError(self.transactional_id)
             self._fail(fenced)

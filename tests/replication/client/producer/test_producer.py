@@ -206,6 +206,19 @@ def test_order_and_uniqueness_survive_killed_leaders() -> None:
     play(story)
 
 
+def test_a_producer_that_is_there_before_the_brokers_waits_for_them() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as stage:
+            await stage.cluster.kill("b1")
+            async with stage.producer() as producer, trio.open_nursery() as nursery:
+                nursery.start_soon(producer.send, "t", b"one")
+                await stage.cluster.clock.sleep(20)
+                await stage.cluster.start("b1")
+            assert await stage.values() == ["one"]
+
+    play(story)
+
+
 def test_a_delivery_that_takes_too_long_fails() -> None:
     async def story(world: World) -> None:
         async with scene(world) as stage:
