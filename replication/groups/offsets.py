@@ -127,6 +127,28 @@ class GroupOffsets:
     ) -> None:
         self._in_doubt.setdefault(producer_id, {})[partition] = Placed(log_offset, committed)
 
+    def pended(
+        self,
+        producer_id: int,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        *,
+        log_offset: Offset,
+    ) -> None:
+        """What is in doubt has been written, and lies there; unless something newer is."""
+        in_doubt = self._in_doubt.get(producer_id, {})
+        for partition, committed in offsets.items():
+            if (placed := in_doubt.get(partition)) is not None and placed.committed is committed:
+                in_doubt[partition] = Placed(log_offset, committed)
+
+    def unpend(self, producer_id: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """It could not be written."""
+        in_doubt = self._in_doubt.get(producer_id, {})
+        for partition, committed in offsets.items():
+            if (placed := in_doubt.get(partition)) is not None and placed.committed is committed:
+                del in_doubt[partition]
+        if not in_doubt:
+            self._in_doubt.pop(producer_id, None)
+
     def end(self, producer_id: int, *, commit: bool) -> None:
         """The producer's transaction is over."""
         for partition, at in self._in_doubt.pop(producer_id, {}).items():

@@ -14,7 +14,7 @@ Whoever waits for an answer waits by ticket, and gets it whatever becomes of the
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any, assert_never
 
@@ -25,14 +25,13 @@ from replication.cluster.groups.forgetting import Forgetting
 from replication.cluster.groups.loading import load
 from replication.cluster.groups.shard import HostedGroup, Shard
 from replication.cluster.groups.timers import GroupTimers
-from replication.cluster.groups.writer import LogWriter, Submission, commit_error, group_error
+from replication.cluster.groups.writer import LogWriter, Submission, group_error
 from replication.config import BrokerConfig
 from replication.errors import ErrorCode, KafkaError, ProtocolError
 from replication.events import EventSink, GroupsLoaded, GroupsUnloaded
 from replication.groups import (
     GROUP_METADATA_TOPIC,
     Answer,
-    CommittedOffset,
     Group,
     GroupLimits,
     GroupState,
@@ -43,11 +42,9 @@ from replication.groups import (
     Store,
     SyncResult,
     Told,
-    commit,
     heartbeat,
     join,
     leave,
-    offset_record,
     partition_for,
     sync,
 )
@@ -317,93 +314,6 @@ class GroupCoordinator:
         ]
         self.carry_out(hosted)
         return errors
-
-    async def commit_offsets(
-        self,
-        group_id: str,
-        offsets: Mapping[TopicPartition, CommittedOffset],
-        *,
-        member_id: str,
-        group_instance_id: str | None,
-        generation: int,
-        unknown_group: ErrorCode,
-    ) -> ErrorCode:
-        """Once they are on every replica in sync; `unknown_group` where a member's group is not."""
-        try:
-            shard = self.serving(group_id)
-        except KafkaError as error:
-            return error.code
-        hosted = shard.groups.get(group_id)
-        if hosted is None:
-            if generation >= 0:
-                return unknown_group
-            hosted = shard.add(Group(group_id))
-        refusal = commit(
-            hosted.machine,
-            member_id=member_id,
-            group_instance_id=group_instance_id,
-            generation=generation,
-            at=self.at,
-        )
-        if refusal is not ErrorCode.NONE or not offsets:
-            return refusal
-        hosted.offsets.begin(offsets)
-        submission = hosted.writer.submit(
-            [offset_record(group_id, each, offset.value()) for each, offset in offsets.items()]
-        )
-        await submission.wait()
-        if submission.error is ErrorCode.NONE:
-            hosted.offsets.written(offsets, log_offset=submission.log_offset)
-        else:
-            hosted.offsets.failed(offsets)
-        return commit_error(submission.error)
-
-    async def commit_in_transaction(
-        self,
-        group_id: str,
-        offsets: Mapping[TopicPartition, CommittedOffset],
-        *,
-        producer: tuple[int, int],
-        member_id: str,
-        group_instance_id: str | None,
-        generation: int,
-    ) -> ErrorCode:
-        """In doubt until the transaction of this producer (its id and epoch) ends (KIP-98). A
-        member that its group no longer has is fenced (KIP-447).
-        """
-        try:
-            shard = self.serving_members(group_id)
-        except KafkaError as refusal:
-            return refusal.code
-        hosted = shard.groups.get(group_id)
-        is_member = generation >= 0 or bool(member_id) or group_instance_id is not None
-        if hosted is None:
-            if is_member:
-                return ErrorCode.ILLEGAL_GENERATION
-            hosted = shard.add(Group(group_id))
-        if is_member:
-            error = commit(
-                hosted.machine,
-                member_id=member_id,
-                group_instance_id=group_instance_id,
-                generation=generation,
-                at=self.at,
-            )
-            if error is not ErrorCode.NONE:
-                return error
-        if not offsets:
-            return ErrorCode.NONE
-        hosted.offsets.begin(offsets)
-        submission = hosted.writer.submit(
-            [offset_record(group_id, each, offset.value()) for each, offset in offsets.items()],
-            producer=producer,
-        )
-        await submission.wait()
-        hosted.offsets.failed(offsets)  # it is in doubt now, not being written
-        if submission.error is ErrorCode.NONE:
-            for each, offset in offsets.items():
-                hosted.offsets.pend(producer[0], each, offset, log_offset=submission.log_offset)
-        return commit_error(submission.error)
 
     def transaction_ended(self, producer_id: int, partitions: Iterable[int], commit: bool) -> None:  # noqa: FBT001 - how it ended
         """Its marker is in these partitions."""

@@ -7,6 +7,7 @@ metadata that is too long. (KafkaApis.handleOffsetCommitRequest, OffsetMetadataM
 from collections.abc import Iterable
 
 from replication.cluster.groups.administration import FetchedOffset, delete_offsets, fetch_offsets
+from replication.cluster.groups.commits import commit_offsets
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.server import RequestContext
 from replication.errors import ErrorCode, KafkaError
@@ -63,7 +64,8 @@ async def offset_commit(
                     expire_timestamp=expires,
                 )
     found = context.version >= GROUP_NOT_FOUND_SINCE
-    error = await node.groups.commit_offsets(
+    error = await commit_offsets(
+        node.groups,
         request.group_id,
         offsets,
         member_id=request.member_id,

@@ -1,5 +1,6 @@
 """TxnOffsetCommit: how far a group has read, if the transaction commits (KIP-98, KIP-447)."""
 
+from replication.cluster.groups.commits import commit_in_transaction
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.server import RequestContext
 from replication.errors import ErrorCode
@@ -30,7 +31,8 @@ async def txn_offset_commit(
                     metadata=each.committed_metadata or "",
                     commit_timestamp=now,
                 )
-    error = await node.groups.commit_in_transaction(
+    error = await commit_in_transaction(
+        node.groups,
         request.group_id,
         offsets,
         producer=(request.producer_id, request.producer_epoch),

@@ -101,6 +101,25 @@ def test_a_commit_that_failed_is_as_if_it_had_not_been_tried() -> None:
     assert offsets.is_empty
 
 
+def test_what_a_transaction_is_writing_is_in_doubt_and_stays_so_if_it_is_written() -> None:
+    offsets = GroupOffsets()
+    offsets.put(A, at(1), log_offset=5)
+    first, second = at(7), at(8)
+    offsets.pend(1, A, first, log_offset=-1)
+    assert offsets.is_unstable(A)
+    offsets.pend(1, A, second, log_offset=-1)
+    offsets.unpend(1, {A: first})
+    assert offsets.is_unstable(A), "the second is on its way"
+    offsets.pended(1, {A: second}, log_offset=6)
+    offsets.end(1, commit=True)
+    assert (offsets.get(A), offsets.is_unstable(A)) == (second, False)
+    offsets.pend(1, A, first, log_offset=-1)
+    offsets.unpend(1, {A: first})
+    offsets.pended(1, {A: first}, log_offset=9)
+    offsets.end(1, commit=True)
+    assert (offsets.get(A), offsets.is_empty) == (second, False)
+
+
 def test_offsets_expire_from_when_the_group_went_idle_or_else_from_their_commit() -> None:
     offsets = GroupOffsets()
     offsets.written({A: at(1, since=0), B: at(1, since=DAY_MS)}, log_offset=0)
