@@ -52,6 +52,7 @@ from replication.groups.member import Member, Protocol
 from replication.groups.records import group_record
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
+SHORTEST_WAIT_MS: Final = 100
 
 
 @attrs.frozen(kw_only=True)
@@ -249,8 +250,10 @@ class ClassicGroup:
             if not member.is_static:
                 self._drop(member, "did not rejoin")
         if group.members and not group.elect_joined_leader():
-            # Static members alone, and none of them back: until their sessions are over.
-            self._join_timer = _JoinTimer(deadline_ms=at.now_ms + group.rebalance_timeout_ms)
+            # Static members alone, and none of them back: until their sessions are over. How
+            # long they may take is theirs to say, and may be nothing at all.
+            wait_ms = max(group.rebalance_timeout_ms, SHORTEST_WAIT_MS)
+            self._join_timer = _JoinTimer(deadline_ms=at.now_ms + wait_ms)
             return
         self._join_timer = None
         group.begin_generation(wall_ms=at.wall_ms)

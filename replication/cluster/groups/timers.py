@@ -37,14 +37,23 @@ class GroupTimers:
         while True:
             self._sooner = trio.Event()
             now_ms = self.clock.now_ms()
-            while self._due and self._due[0][0] <= now_ms:
-                due_ms, _, hosted = heapq.heappop(self._due)
-                if hosted.timer_ms == due_ms:
-                    hosted.timer_ms = None
-                    look(hosted)
-                    self.watch(hosted)
+            for hosted in self._take(now_ms):
+                look(hosted)
+                self.watch(hosted)
             if self._due:
-                with self.clock.move_on_after((self._due[0][0] - now_ms) / 1000):
+                # A group that is due again at once is not asked faster than time passes.
+                wait_ms = max(self._due[0][0] - now_ms, 1)
+                with self.clock.move_on_after(wait_ms / 1000):
                     await self._sooner.wait()
             else:
                 await self._sooner.wait()
+
+    def _take(self, now_ms: int) -> list[HostedGroup]:
+        """Those that are due."""
+        taken = []
+        while self._due and self._due[0][0] <= now_ms:
+            due_ms, _, hosted = heapq.heappop(self._due)
+            if hosted.timer_ms == due_ms:
+                hosted.timer_ms = None
+                taken.append(hosted)
+        return taken

@@ -8,7 +8,7 @@ import pytest
 from replication.errors import ErrorCode
 from replication.events import GroupMemberLeft, GroupStabilized
 from replication.groups import GroupState, Protocol, commit, heartbeat, leave
-from replication.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS
+from replication.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, SHORTEST_WAIT_MS
 from tests.replication.groups.desk import LIMITS, RANGE, REBALANCE_MS, SESSION_MS, Desk
 
 ROBIN = Protocol("roundrobin", b"\0\0\0\0\0\1\0\1t")
@@ -432,6 +432,26 @@ def test_a_group_of_static_members_none_of_whom_is_back_is_left_as_it_is() -> No
     assert (desk.state, desk.group.generation) == (GroupState.PREPARING_REBALANCE, 1)
     desk.pass_time(SESSION_MS)
     assert (desk.state, desk.group.generation) == (GroupState.EMPTY, 2)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_whoever_gives_itself_no_time_costs_nobody_else_any(timeout_ms: int) -> None:
+    desk = Desk()
+    leader, other = desk.stable("i", "j")
+    for member, instance in (leader, "i"), (other, "j"):
+        desk.join(member, group_instance_id=instance, rebalance_timeout_ms=timeout_ms)
+    for member, instance in (other, "j"), (leader, "i"):
+        desk.sync(member, {}, group_instance_id=instance)
+    desk.finish_writes()
+    go(desk, "", "i")
+    ticks = 0
+    while (due := desk.machine.next_deadline_ms) is not None:
+        desk.now_ms = max(due, desk.now_ms)
+        desk.machine.tick(desk.at)
+        desk.settle()
+        ticks += 1
+        assert ticks < 2 * SESSION_MS / SHORTEST_WAIT_MS, "as fast as it can be asked"
+    assert desk.state is GroupState.EMPTY
 
 
 def test_an_administrator_sends_a_static_member_away_by_its_instance_id() -> None:
