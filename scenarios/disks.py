@@ -144,7 +144,8 @@ async def spoil(stage: Stage, words: Words, options: Options) -> list[str]:
     if not found:
         raise ScriptError(f"{name} has no file {pattern!r}")
     for node in found:
-        node.content = node.durable = node.content[: len(node.content) // 2]
+        node.content = node.content[: len(node.content) // 2]
+        node.durable = bytearray(node.content)
         node.unsynced.clear()
     return []
 
