@@ -25,7 +25,7 @@ from replication.cluster.groups.forgetting import Forgetting
 from replication.cluster.groups.loading import load
 from replication.cluster.groups.shard import HostedGroup, Shard
 from replication.cluster.groups.timers import GroupTimers
-from replication.cluster.groups.writer import LogWriter, Submission, group_error
+from replication.cluster.groups.writer import LogWriter, Submission, group_error, is_too_long
 from replication.config import BrokerConfig
 from replication.errors import ErrorCode, KafkaError, ProtocolError
 from replication.events import EventSink, GroupsLoaded, GroupsUnloaded
@@ -217,6 +217,8 @@ class GroupCoordinator:
 
     def serving(self, group_id: str) -> Shard:
         """Where the group lives; KafkaError where that is not here, or not yet."""
+        if is_too_long(group_id):
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group's name has to fit a record")
         number = partition_for(group_id, self._partitions) if self._partitions else -1
         shard = self.shards.get(number)
         if shard is None:
@@ -239,6 +241,11 @@ class GroupCoordinator:
         except KafkaError as error:
             return JoinResult(error=error.code, member_id=member_id)
         hosted = shard.groups.get(group_id)
+        protocols = (each.name for each in request["protocols"])
+        if is_too_long(
+            client_id, request["group_instance_id"], request["protocol_type"], *protocols
+        ):
+            return JoinResult(error=ErrorCode.INVALID_REQUEST, member_id=member_id)
         if not shard.limits.allows_session(request["session_timeout_ms"]):
             return JoinResult(error=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=member_id)
         if hosted is None:

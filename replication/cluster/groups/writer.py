@@ -30,6 +30,7 @@ from storage.types import NO_OFFSET, LeaderEpoch, Offset, TopicPartition
 
 ACKS_ALL: Final = -1
 GATHER_BYTES: Final = 256 << 10
+LONGEST_NAME: Final = 2**15 - 64  # what a record holds, and room for what a member id ends in
 
 
 @attrs.define(eq=False)
@@ -174,3 +175,8 @@ def commit_error(error: ErrorCode) -> ErrorCode:
     if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     return error if error is ErrorCode.REQUEST_TIMED_OUT else group_error(error)
+
+
+def is_too_long(*names: str | None) -> bool:
+    """Whether a name cannot be written down: requests carry longer ones than records do."""
+    return any(len((name or "").encode()) > LONGEST_NAME for name in names)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from replication.cluster.groups.administration import FetchedOffset, delete_offsets, fetch_offsets
 from replication.cluster.groups.commits import commit_offsets
+from replication.cluster.groups.writer import is_too_long
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.server import RequestContext
 from replication.errors import ErrorCode, KafkaError
@@ -99,7 +100,8 @@ def _fault_of(
 ) -> ErrorCode:
     if node.metadata.image.partition(partition) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len(asked.committed_metadata or "") > node.config.offset_metadata_max_bytes:
+    metadata = asked.committed_metadata or ""
+    if len(metadata) > node.config.offset_metadata_max_bytes or is_too_long(metadata):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
 

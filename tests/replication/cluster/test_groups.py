@@ -21,6 +21,11 @@ from replication.wire.heartbeat import HeartbeatRequest
 from replication.wire.join_group import JoinGroupProtocol, JoinGroupRequest
 from replication.wire.list_groups import ListGroupsRequest
 from replication.wire.metadata import MetadataRequest, MetadataRequestTopic
+from replication.wire.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitTopic,
+)
 from replication.wire.offset_delete import (
     OffsetDeletePartition,
     OffsetDeleteRequest,
@@ -464,6 +469,44 @@ def test_a_member_that_hangs_up_while_it_waits_costs_nobody_anything() -> None:
                 await hang_up(impatient)
             await all_join(one)
             assert await one.beat() in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
+
+    play(story)
+
+
+def test_a_name_that_no_record_can_hold_is_refused() -> None:
+    long = "g" * 40_000
+
+    async def story(world: World) -> None:
+        async with reading(world, offset_metadata_max_bytes="100000") as stage:
+            member = Member(stage)
+            assert await member.commit(1, metadata=long) is ErrorCode.OFFSET_METADATA_TOO_LARGE
+            protocol = JoinGroupProtocol(name="range", metadata=SUBSCRIPTION)
+            request = JoinGroupRequest(
+                group_id="g",
+                session_timeout_ms=10_000,
+                protocol_type="consumer",
+                protocols=[protocol],
+            )
+            for wrong, error in (
+                (attrs.evolve(request, group_id=long), ErrorCode.INVALID_GROUP_ID),
+                (attrs.evolve(request, group_instance_id=long), ErrorCode.INVALID_REQUEST),
+                (attrs.evolve(request, protocol_type=long), ErrorCode.INVALID_REQUEST),
+                (
+                    attrs.evolve(request, protocols=[attrs.evolve(protocol, name=long)]),
+                    ErrorCode.INVALID_REQUEST,
+                ),
+            ):
+                assert (await member.ask(wrong)).error_code == error
+            committed = OffsetCommitRequest(
+                group_id=long,
+                topics=[
+                    OffsetCommitTopic(
+                        name="t", partitions=[OffsetCommitPartition(committed_offset=1)]
+                    )
+                ],
+            )
+            answer = await member.ask(committed)
+            assert answer.topics[0].partitions[0].error_code == ErrorCode.INVALID_GROUP_ID
 
     play(story)
 
