@@ -7,7 +7,7 @@ import attrs
 import trio
 
 from replication.cluster.controller_channel import ControllerCalls
-from replication.cluster.groups import GroupCoordinator
+from replication.cluster.groups import GroupCoordinator, gauges
 from replication.cluster.handlers import BrokerNode, broker_handlers
 from replication.cluster.metadata_cache import MetadataCache
 from replication.cluster.producer_ids import ProducerIds
@@ -102,7 +102,7 @@ class Wiring:
         )
 
     def groups(self, replica_manager: ReplicaManager) -> GroupCoordinator:
-        return GroupCoordinator(
+        coordinator = GroupCoordinator(
             broker_id=self.config.node_id,
             config=self.config,
             seams=self.seams,
@@ -110,6 +110,8 @@ class Wiring:
             sink=self.sink,
             on_bug=self.on_bug,
         )
+        gauges.register(self.metrics, coordinator)
+        return coordinator
 
     def producer_ids(self, controller: ControllerCalls) -> ProducerIds:
         return ProducerIds(

@@ -14,7 +14,6 @@ from replication.cluster.server import RequestContext
 from replication.errors import ErrorCode, KafkaError
 from replication.groups import CommittedOffset
 from replication.wire.offset_commit import (
-    OffsetCommitPartition,
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -55,7 +54,7 @@ async def offset_commit(
     for topic in request.topics:
         for each in topic.partitions:
             partition = TopicPartition(topic.name, each.partition_index)
-            errors[partition] = _fault_of(node, partition, each)
+            errors[partition] = fault_of(node, partition, each.committed_metadata)
             if errors[partition] is ErrorCode.NONE:
                 offsets[partition] = CommittedOffset(
                     offset=each.committed_offset,
@@ -95,13 +94,12 @@ async def offset_commit(
     )
 
 
-def _fault_of(
-    node: BrokerNode, partition: TopicPartition, asked: OffsetCommitPartition
-) -> ErrorCode:
+def fault_of(node: BrokerNode, partition: TopicPartition, metadata: str | None) -> ErrorCode:
+    """What is wrong with one offset, whoever commits it."""
     if node.metadata.image.partition(partition) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    metadata = asked.committed_metadata or ""
-    if len(metadata) > node.config.offset_metadata_max_bytes or is_too_long(metadata):
+    size = len(metadata or "")
+    if size > node.config.offset_metadata_max_bytes or is_too_long(metadata):
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
 

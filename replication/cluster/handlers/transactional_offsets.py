@@ -1,6 +1,7 @@
 """TxnOffsetCommit: how far a group has read, if the transaction commits (KIP-98, KIP-447)."""
 
 from replication.cluster.groups.commits import commit_in_transaction
+from replication.cluster.handlers.group_offsets import fault_of
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.server import RequestContext
 from replication.errors import ErrorCode
@@ -23,7 +24,7 @@ async def txn_offset_commit(
     for topic in request.topics:
         for each in topic.partitions:
             partition = TopicPartition(topic.name, each.partition_index)
-            errors[partition] = _fault_of(node, partition, each.committed_metadata)
+            errors[partition] = fault_of(node, partition, each.committed_metadata)
             if errors[partition] is ErrorCode.NONE:
                 offsets[partition] = CommittedOffset(
                     offset=each.committed_offset,
@@ -56,11 +57,3 @@ async def txn_offset_commit(
             for topic in request.topics
         ]
     )
-
-
-def _fault_of(node: BrokerNode, partition: TopicPartition, metadata: str | None) -> ErrorCode:
-    if node.metadata.image.partition(partition) is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len(metadata or "") > node.config.offset_metadata_max_bytes:
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    return ErrorCode.NONE

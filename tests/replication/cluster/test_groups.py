@@ -12,6 +12,7 @@ from replication.errors import ErrorCode, PeerUnavailableError
 from replication.events import Event, GroupMemberLeft, GroupsLoaded, GroupsUnloaded
 from replication.groups import GROUP_METADATA_TOPIC, partition_for
 from replication.metadata import MetadataImage
+from replication.metrics import MetricName
 from replication.net.rpc import RpcClient
 from replication.wire.delete_groups import DeleteGroupsRequest
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -131,6 +132,25 @@ def test_three_members_share_a_topic_and_the_rest_share_it_when_one_leaves() -> 
             await all_join(*members[1:])
             assert sorted(each.assignment for each in members[1:]) == [b"part 0", b"part 1"]
             assert await members[0].beat() is ErrorCode.UNKNOWN_MEMBER_ID
+
+    play(story)
+
+
+def test_groups_and_offsets_are_counted_under_kafkas_names() -> None:
+    async def story(world: World) -> None:
+        async with reading(world) as stage:
+            member = Member(stage)
+            await all_join(member)
+            await member.commit(1)
+            assert await Member(stage, group="by hand").commit(1) is ErrorCode.NONE
+            names = "NumGroups", "NumGroupsStable", "NumGroupsEmpty", "NumOffsets"
+            found = [
+                stage.cluster.brokers[1].metrics.read(
+                    MetricName("kafka.coordinator.group", "GroupMetadataManager", name)
+                )
+                for name in names
+            ]
+            assert found == [2, 1, 1, 2]
 
     play(story)
 
