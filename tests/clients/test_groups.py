@@ -140,3 +140,31 @@ async def test_a_consumer_that_assigns_by_hand_closes_at_once() -> None:
 
     async with cluster_for_clients() as cluster:
         assert await in_thread(look, cluster.bootstrap_servers) < 5
+
+
+async def test_groups_are_listed_described_and_deleted_by_an_admin_client() -> None:
+    def look(servers: str) -> None:
+        create_topic(servers)
+        consumer = confluent_kafka.Consumer(
+            {"bootstrap.servers": servers, "group.id": GROUP, "client.id": "watched"}
+        )
+        consumer.subscribe([TOPIC])
+        until(lambda: consumer.poll(0.1) is None and bool(consumer.assignment()), lambda: "joined")
+        admin = AdminClient({"bootstrap.servers": servers})
+        listed = admin.list_consumer_groups(request_timeout=10).result(10)
+        assert [(each.group_id, each.state.name) for each in listed.valid] == [(GROUP, "STABLE")]
+        described = admin.describe_consumer_groups([GROUP])[GROUP].result(10)
+        (member,) = described.members
+        assert (member.client_id, described.partition_assignor) == ("watched", "range")
+        assert len(member.assignment.topic_partitions) == PARTITIONS
+        place = confluent_kafka.TopicPartition(TOPIC, 0, 0)
+        consumer.commit(offsets=[place], asynchronous=False)
+        consumer.close()
+        asked = confluent_kafka.ConsumerGroupTopicPartitions(GROUP)
+        offsets = admin.list_consumer_group_offsets([asked])[GROUP].result(10)
+        assert [(each.partition, each.offset) for each in offsets.topic_partitions] == [(0, 0)]
+        admin.delete_consumer_groups([GROUP])[GROUP].result(10)
+        assert admin.list_consumer_groups(request_timeout=10).result(10).valid == []
+
+    async with cluster_for_clients() as cluster:
+        await in_thread(look, cluster.bootstrap_servers)
