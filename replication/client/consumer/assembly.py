@@ -99,6 +99,7 @@ class Assembly:
                 now_ms=lambda: seams.clock.now() * 1000,
                 max_poll_records=config.max_poll_records,
                 metadata_max_age_ms=config.metadata_max_age_ms,
+                retry_backoff_ms=config.retry_backoff_ms,
                 read_committed=config.read_committed,
                 metrics=metrics,
             ),

@@ -52,6 +52,8 @@ class CompletedFetch:
 
     partition: TopicPartition
     fetch_offset: Offset
+    leader_epoch: LeaderEpoch
+    """In which it was asked for."""
     data: PartitionData
     settings: ReadSettings
     on_drained: Drained = lambda _: None

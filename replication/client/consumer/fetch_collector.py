@@ -17,7 +17,10 @@ Rule 2: the position moves when records are taken, and nothing may fail between 
 handing them over. What is wrong is raised when nothing was taken; else it waits in the
 buffer for its turn.
 
-Rule 3: what was fetched for another position than the present one is dropped: the program
+Rule 3: what is fetched again is so after `retry.backoff.ms`, or as soon as another leader is
+known. (Kafka's client asks again at once, as fast as the broker refuses.)
+
+Rule 4: what was fetched for another position than the present one is dropped: the program
 has sought elsewhere meanwhile, or lost the partition and got it back.
 
 (Kafka: FetchCollector.)
@@ -96,6 +99,7 @@ class FetchCollector:
     now_ms: Callable[[], float]
     max_poll_records: int
     metadata_max_age_ms: int
+    retry_backoff_ms: int
     read_committed: bool
     metrics: FetchMetrics
 
@@ -206,6 +210,10 @@ class FetchCollector:
 
     def _judge(self, fetch: CompletedFetch, error: ErrorCode) -> None:
         tp = fetch.partition
+        position = self.subscriptions.valid_position(tp)
+        is_same_leader = position is None or position.leader.epoch == fetch.leader_epoch
+        if is_same_leader and (error in _STALE_METADATA or error in _FETCHED_AGAIN):
+            self.subscriptions.retry_at([tp], self.now_ms() + self.retry_backoff_ms)
         if error in _STALE_METADATA:
             self.request_metadata()
             self.subscriptions.clear_preferred_read_replica(tp)

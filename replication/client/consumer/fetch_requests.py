@@ -94,6 +94,8 @@ class FetchRequests:
         self.metrics.retain(self.subscriptions.assigned)
         wanted: dict[Node, dict[TopicPartition, WantedPartition]] = {}
         for tp in self.fetchable():
+            if not self.subscriptions.state(tp).is_due(now_ms):
+                continue
             position = self.subscriptions.valid_position(tp)
             assert position is not None, "what is fetchable has a position"
             node = self._node_for(tp, position, now_ms)
@@ -185,6 +187,7 @@ class FetchRequests:
                 CompletedFetch(
                     partition=tp,
                     fetch_offset=asked.fetch_offset,
+                    leader_epoch=asked.current_leader_epoch,
                     data=answer,
                     settings=self.read_settings,
                     on_drained=drained,

@@ -148,6 +148,8 @@ class PollLoop:
         in_flight = bool(self.fetcher.requests.pending)
         if not in_flight or not self.subscriptions.has_all_positions():
             wait = min(wait, max(self.config.retry_backoff_ms, 1) / 1000)
+        if (put_off_ms := self.subscriptions.put_off_for_ms(self.clock.now() * 1000)) is not None:
+            wait = min(wait, put_off_ms / 1000)
         if deadline is not None:
             wait = min(wait, deadline - self.clock.now())
         with self.clock.move_on_after(max(wait, 0)):

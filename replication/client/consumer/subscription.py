@@ -286,6 +286,11 @@ class SubscriptionState:
             if (state := self._assigned.get(tp)) is not None:
                 state.next_retry_ms = at_ms
 
+    def put_off_for_ms(self, now_ms: float) -> float | None:
+        """How long until the next that was put off is due; None where none is."""
+        retries = (state.next_retry_ms for state in self._assigned.values())
+        return min((at - now_ms for at in retries if at is not None and at > now_ms), default=None)
+
     # -- validation (KIP-320)
 
     def maybe_validate(self, tp: TopicPartition, leader: Leader, *, supported: bool) -> bool:

@@ -159,6 +159,7 @@ class Rig:
             now_ms=lambda: self.now_ms,
             max_poll_records=self.max_poll_records,
             metadata_max_age_ms=300_000,
+            retry_backoff_ms=100,
             read_committed=self.read_committed,
             metrics=self.metrics,
         )

@@ -47,6 +47,9 @@ def test_errors_that_are_tried_again(error: ErrorCode, refreshes: bool) -> None:
     assert rig.collect() == {}
     assert rig.position(T0) == 20
     assert rig.metadata_requested == int(refreshes)
+    rig.now_ms += 99
+    assert rig.send() == [], "not as fast as it is refused"
+    rig.now_ms += 1
     assert len(rig.send()) == 1, "and fetched again"
 
 

@@ -89,6 +89,8 @@ def test_a_leader_that_left_without_naming_another(error: ErrorCode) -> None:
     assert rig.metadata_requested == 1
     assert rig.subscriptions.preferred_read_replica(T0, 0) is None
     assert rig.subscriptions.preferred_read_replica(T1, 0) == 2
+    assert rig.subscriptions.is_fetchable(T0)
+    rig.now_ms += 100
     sent = [each for each in rig.send() if T0 in each.data.session_partitions]
     assert [each.node.id for each in sent] == [1], "still fetched, from where it was"
 
