@@ -6,7 +6,7 @@ records[TopicPartition("t", 0)]             those of one
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import attrs
 
@@ -18,8 +18,7 @@ from storage.records import Header
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
 
 
-@attrs.frozen
-class ConsumerRecord:
+class ConsumerRecord(NamedTuple):
     """One record, its key and value as the deserialisers made them."""
 
     topic: str
