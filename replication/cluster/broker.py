@@ -290,8 +290,11 @@ class Broker:
 
     async def _follow_metadata(self, nursery: trio.Nursery, logs: LogManager) -> MetadataCache:
         """Take up the local copy of the metadata, and have the rest of it fetched."""
+        log_config = attrs.evolve(
+            METADATA_LOG_CONFIG, segment_index_bytes=self.config.log_index_size_max_bytes
+        )
         log = await self.seams.offload(
-            lambda: logs.get_or_create(METADATA_PARTITION, METADATA_TOPIC_ID, METADATA_LOG_CONFIG)
+            lambda: logs.get_or_create(METADATA_PARTITION, METADATA_TOPIC_ID, log_config)
         )
         followed = MetadataCache(self.seams.clock)
         follower = MetadataFollower(

@@ -156,6 +156,7 @@ class Controller:
             self.config.metadata_directory,
             node_id=self.config.node_id,
             snapshot_bytes=self.config.metadata_log_max_record_bytes_between_snapshots,
+            index_bytes=self.config.log_index_size_max_bytes,
         )
         try:
             await self._begin_epoch()

@@ -83,13 +83,17 @@ class MetadataLog:
         *,
         node_id: int,
         snapshot_bytes: int = DEFAULT_SNAPSHOT_BYTES,
+        index_bytes: int = _LOG_CONFIG.segment_index_bytes,
     ) -> "MetadataLog":
         """Lock, recover and read; LogDirectoryError where the directory is not ours."""
         due = SnapshotDue(snapshot_bytes)
-        return await seams.offload(lambda: cls._open(seams, directory, node_id, due))
+        config = attrs.evolve(_LOG_CONFIG, segment_index_bytes=index_bytes)
+        return await seams.offload(lambda: cls._open(seams, directory, node_id, due, config))
 
     @classmethod
-    def _open(cls, seams: Seams, directory: str, node_id: int, due: SnapshotDue) -> "MetadataLog":
+    def _open(
+        cls, seams: Seams, directory: str, node_id: int, due: SnapshotDue, config: LogConfig
+    ) -> "MetadataLog":
         file_system = seams.file_system
         make_lasting_directory(file_system, directory)
         lock = file_system.lock(f"{directory}/{_LOCK}")
@@ -102,7 +106,7 @@ class MetadataLog:
                 file_system,
                 f"{directory}/{METADATA_PARTITION}",
                 METADATA_PARTITION,
-                config=_LOG_CONFIG,
+                config=config,
                 topic_id=METADATA_TOPIC_ID,
                 log_start_offset=0 if snapshot is None else snapshot.end_offset,
                 hooks=LogHooks(doomed=lambda _log, paths: doomed.extend(paths)),

@@ -17,6 +17,7 @@ from replication.list_offsets import offset_for_timestamp
 from replication.metadata import MetadataDelta, MetadataImage
 from replication.metrics import MetricsRegistry
 from replication.net.seams import Seams
+from replication.net.turns import Turns
 from replication.partition import Partition, PartitionSnapshot
 from replication.purgatory import Purgatory
 from replication.quota import ReplicationQuotas
@@ -97,7 +98,7 @@ class ReplicaManager:
         self._nursery: trio.Nursery | None = None
         self._roles: RoleChanges | None = None
         self._one_change_at_a_time = trio.Lock()
-        self._one_checkpoint_at_a_time = trio.Lock()
+        self._checkpoint_turns = Turns()
         self._reporter = HighWatermarkReporter(sink)
         self._high_watermark_news = trio.Event()
         self._hosted = HostedPartitions(metadata)
@@ -271,7 +272,7 @@ class ReplicaManager:
 
     async def checkpoint_high_watermarks(self) -> None:
         """Write where every partition's high watermark is, for the next start."""
-        async with self._one_checkpoint_at_a_time:
+        async with self._checkpoint_turns:
             marks = {each.topic_partition: each.log.lasting_high_watermark for each in self._hosted}
             if self._roles is not None:
                 # Those whose log is not open yet keep what was written last time.

@@ -65,7 +65,9 @@ FETCH_VERSION = 12  # the last that calls topics by their names
 
 CONNECT_TIMEOUT_MS = 1_000
 PATIENCE_MS = 60_000
+# retry.backoff.ms, doubled from time to time up to retry.backoff.max.ms (KIP-580)
 RETRY_SECONDS = 0.1
+LONGEST_RETRY_SECONDS = 1.0
 READ_BYTES = 1 << 20
 
 
@@ -348,11 +350,13 @@ class StoryClient:
 
     async def connect_to_leader(self, partition: TopicPartition) -> RpcClient:
         """A connection to whoever leads, asked for again while there is none."""
+        pause = RETRY_SECONDS
         with self.seams.clock.move_on_after(PATIENCE_MS / 1000):
             while True:
                 with contextlib.suppress(PeerUnavailableError):  # it died, and not everybody knows
                     return await self._connect(await self._find_leader(partition))
-                await self.seams.clock.sleep(RETRY_SECONDS)
+                await self.seams.clock.sleep(pause)
+                pause = min(2 * pause, LONGEST_RETRY_SECONDS)
         raise PeerUnavailableError(f"{partition} was led by nobody for {PATIENCE_MS} ms")
 
     async def _find_leader(self, partition: TopicPartition) -> Address:

@@ -18,6 +18,7 @@ Rule 2: whoever looks at a disk here looks beside the node: it costs the node no
 shows what its own process would read.
 """
 
+import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -187,9 +188,14 @@ class SimulatedCluster:
         """Until `predicate` holds; NotInTimeError where it does not come to."""
         with self.clock.move_on_after(seconds):
             while not predicate():
-                await self.clock.sleep(POLL_SECONDS)
+                await self.clock.sleep(self._until_something_may_change())
             return
         raise NotInTimeError(f"not within {seconds:g} virtual seconds: {what}")
+
+    def _until_something_may_change(self) -> float:
+        """A number of polls, of which all but the last would find what the one before found."""
+        ahead = self.world.time.next_moment() - self.world.time.now
+        return POLL_SECONDS * max(1, math.ceil(ahead / POLL_SECONDS))
 
     # What happens to them.
 

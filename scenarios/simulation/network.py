@@ -49,13 +49,16 @@ class SimulatedListener:
     _changed: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
 
     async def accept(self) -> SimulatedConnection:
-        await trio.lowlevel.checkpoint()
-        while True:
-            if self.closed:
-                raise PeerUnavailableError(f"no longer listening on {self.host}:{self.port}")
-            if self._waiting and not self._at.paused:
-                return self._waiting.popleft()
+        if self._has_news():
+            await trio.lowlevel.checkpoint()
+        while not self._has_news():
             await self._changed.park()
+        if self.closed:
+            raise PeerUnavailableError(f"no longer listening on {self.host}:{self.port}")
+        return self._waiting.popleft()
+
+    def _has_news(self) -> bool:
+        return self.closed or (bool(self._waiting) and not self._at.paused)
 
     def close(self) -> None:
         if self.closed:

@@ -32,9 +32,16 @@ class SimulatedOffload:
         self._limiter = trio.CapacityLimiter(self.threads)
 
     async def __call__(self, fn: Callable[[], T], /) -> T:
-        async with self._limiter:
-            try:
-                return fn()
-            finally:
-                with trio.CancelScope(shield=True):
-                    await self.clock.sleep(self.file_system.take_cost())
+        await self._take_thread()
+        try:
+            return fn()
+        finally:
+            with trio.CancelScope(shield=True):
+                await self.clock.sleep(self.file_system.take_cost())
+            self._limiter.release()
+
+    async def _take_thread(self) -> None:
+        try:
+            self._limiter.acquire_nowait()
+        except trio.WouldBlock:
+            await self._limiter.acquire()

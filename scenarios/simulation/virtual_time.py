@@ -87,14 +87,15 @@ class VirtualTime(trio.abc.Clock):
         """Nobody can run, and `deadline` is the next of trio's own."""
         if somebody_waits_for_quiet():
             return math.inf
-        moment = min(deadline, self._next_moment())
+        moment = min(deadline, self.next_moment())
         if moment == math.inf:
             return math.inf
         self.now = max(self.now, moment)
         self._ring()
         return 0
 
-    def _next_moment(self) -> float:
+    def next_moment(self) -> float:
+        """For which anything is on the agenda."""
         agenda = self._agenda
         while agenda and agenda[0][2].act is None:
             heapq.heappop(agenda)
