@@ -58,7 +58,11 @@ class SwarmRun:
     trace: str
     trace_hash: str
     virtual_seconds: float
+    happenings: int
+    """Bytes that arrived, timers that fell due."""
     elections: int
+    failovers: int
+    """Elections but for those of topics that were made."""
     may_have_lost: bool
     reached: Counter[str]
     """How often each of `scenarios.markers` was."""
@@ -130,6 +134,7 @@ def play(
     # Whoever stumbles over a violation may say something else about it.
     failure = checkers.violation or failure
     entries = world.trace.entries
+    elections = [each.event for each in entries if isinstance(each.event, LeaderElected)]
     return SwarmRun(
         seed=seed,
         lines=tuple(lines),
@@ -140,7 +145,9 @@ def play(
         trace=str(world.trace),
         trace_hash=world.trace_hash(),
         virtual_seconds=entries[-1].at if entries else 0.0,
-        elections=sum(isinstance(entry.event, LeaderElected) for entry in entries),
+        happenings=world.time.rung,
+        elections=len(elections),
+        failovers=sum(each.cause != "created" for each in elections),
         may_have_lost=checkers.has_let_off_any,
         reached=markers_of(entries),
     )

@@ -33,6 +33,8 @@ class Telling:
     trace: str
     trace_hash: str
     virtual_seconds: float
+    happenings: int
+    """Bytes that arrived, timers that fell due."""
 
     @property
     def changes(self) -> str:
@@ -78,6 +80,7 @@ def tell(script: Script, *, seed: int | None = None, recording: Recording | None
         trace=str(world.trace),
         trace_hash=world.trace_hash(),
         virtual_seconds=world.trace.entries[-1].at,
+        happenings=world.time.rung,
     )
 
 

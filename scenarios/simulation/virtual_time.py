@@ -63,6 +63,8 @@ class VirtualTime(trio.abc.Clock):
     """
 
     now: float = attrs.field(default=0.0, init=False)
+    rung: int = attrs.field(default=0, init=False)
+    """How much has happened: bytes that arrived, timers that fell due."""
     _agenda: list[tuple[float, int, Alarm]] = attrs.field(factory=list, init=False)
     _number: int = attrs.field(default=0, init=False)
 
@@ -105,4 +107,6 @@ class VirtualTime(trio.abc.Clock):
         """What is due, but not what is put down meanwhile."""
         agenda, last = self._agenda, self._number
         while agenda and agenda[0][0] <= self.now and agenda[0][1] <= last:
-            heapq.heappop(agenda)[2].ring()
+            alarm = heapq.heappop(agenda)[2]
+            self.rung += alarm.act is not None
+            alarm.ring()
