@@ -18,8 +18,6 @@ than the one asked first does not speak the protocol.
 """
 
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Self
 
 import attrs
@@ -164,10 +162,13 @@ class RpcClient:
     async def _send(self, call: _Call, parts: list[Part], *, answered: bool) -> None:
         async with self._sending:
             self._check_open()
-            with self._done_or_closed():
+            try:
                 if answered:
                     self._take_place_in_line(call)
                 await send_parts(self.connection, parts)
+            except BaseException:
+                self.close()
+                raise
         size = total_size(parts) - LENGTH_SIZE
         self.request_bytes.setdefault(call.api_key, SentRequests()).add(size)
 
@@ -180,21 +181,27 @@ class RpcClient:
             call.turn.set()
 
     async def _receive(self, call: _Call) -> object:
-        with self._done_or_closed():
-            if not call.turn.is_set():
-                await call.turn.wait()
-            self._check_open()
-            assert self._in_flight[0] is call, "the first in line reads first"
-            frame = await self._reader.receive_frame()
-            if frame is None:
-                raise PeerUnavailableError(
-                    f"{self.connection.peer} closed the connection instead of answering {call}"
-                )
-            response = self._decode(frame, call)
+        try:
+            response = await self._receive_in_turn(call)
+        except BaseException:
+            self.close()
+            raise
         self._in_flight.popleft()
         if self._in_flight:
             self._in_flight[0].turn.set()
         return response
+
+    async def _receive_in_turn(self, call: _Call) -> object:
+        if not call.turn.is_set():
+            await call.turn.wait()
+        self._check_open()
+        assert self._in_flight[0] is call, "the first in line reads first"
+        frame = await self._reader.receive_frame()
+        if frame is None:
+            raise PeerUnavailableError(
+                f"{self.connection.peer} closed the connection instead of answering {call}"
+            )
+        return self._decode(frame, call)
 
     def _decode(self, frame: memoryview, call: _Call) -> object:
         correlation_id, response = decode_response(
@@ -210,14 +217,6 @@ class RpcClient:
     def _check_open(self) -> None:
         if self.closed:
             raise PeerUnavailableError(f"the connection to {self.connection.peer} was closed")
-
-    @contextmanager
-    def _done_or_closed(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.close()
-            raise
 
     def _out_of_time(self, call: _Call, timeout_ms: int) -> PeerUnavailableError:
         self.close()

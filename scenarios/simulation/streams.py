@@ -21,8 +21,7 @@ Bytes are copied on their way in, as a kernel would.
 
 import enum
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import attrs
@@ -215,18 +214,12 @@ class SimulatedConnection:
             self.sink(LateBytes(source=self.peer_host.name, target=self.host.name))
 
     async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
-        with self._whole_or_closed():
-            await trio.lowlevel.checkpoint()
-            if self.asks:
-                self.incoming.api = self.outgoing.api = _api_key(buffers[0])
-            for buffer in buffers:
-                await self._send(memoryview(buffer))
+        if self.asks:
+            self.incoming.api = self.outgoing.api = _api_key(buffers[0])
+        await self._send_whole(map(memoryview, buffers))
 
     async def send_region(self, region: FileRegion) -> None:
-        with self._whole_or_closed():
-            await trio.lowlevel.checkpoint()
-            for chunk in region_chunks(region):
-                await self._send(chunk)
+        await self._send_whole(region_chunks(region))
 
     def close(self) -> None:
         if self.closed:
@@ -260,6 +253,19 @@ class SimulatedConnection:
             self._receivers.unpark_all()
         if self.incoming.end is not None:
             self._senders.unpark_all()
+
+    async def _send_whole(self, chunks: Iterable[memoryview]) -> None:
+        assert not self._sending, "two tasks may not send on one connection at once"
+        self._sending = True
+        try:
+            await trio.lowlevel.checkpoint()
+            for chunk in chunks:
+                await self._send(chunk)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._sending = False
 
     async def _send(self, view: memoryview) -> None:
         while len(view):
@@ -302,18 +308,6 @@ class SimulatedConnection:
     def _check_not_reset(self) -> None:
         if self.incoming.end is End.RESET:
             raise PeerUnavailableError(f"{self.peer} {End.RESET.value}")
-
-    @contextmanager
-    def _whole_or_closed(self) -> Iterator[None]:
-        assert not self._sending, "two tasks may not send on one connection at once"
-        self._sending = True
-        try:
-            yield
-        except BaseException:
-            self.close()
-            raise
-        finally:
-            self._sending = False
 
 
 def _api_key(request: Buffer) -> int:

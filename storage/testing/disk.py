@@ -3,6 +3,7 @@
 import enum
 import errno
 import fnmatch
+import functools
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -254,5 +255,6 @@ def matches(path: str, names: str) -> bool:
     return fnmatch.fnmatch(os.path.basename(path), names)
 
 
-def path_names(path: str) -> list[str]:
-    return [name for name in path.split("/") if name not in ("", ".")]
+@functools.lru_cache(maxsize=4096)  # a node asks for the same few again and again
+def path_names(path: str) -> tuple[str, ...]:
+    return tuple(name for name in path.split("/") if name not in ("", "."))

@@ -288,6 +288,8 @@ class FaultyFileSystem:
         if self.detached:
             raise DetachedError(errno.EIO, "this process was killed", path)
         self.charge(cost)
+        if not self.disk.faults:
+            return None
         return next((f for f in self.disk.faults if f.strikes(operation, path)), None)
 
     def _enter(self, operation: str, path: str, cost: float) -> None:
