@@ -88,13 +88,12 @@ MUTANTS = (
         source="KIP-279",
     ),
     Mutant(
-        "a leader knows an epoch that is longer here than there",
+        "an epoch that is longer here than there diverges",
         (
             Edit(
-                TRUNCATION,
-                "    diverges = leader.leader_epoch < last_fetched_epoch"
-                " or leader.offset < fetch_offset",
-                "    diverges = leader.leader_epoch < last_fetched_epoch",
+                "replication.log_reader",
+                "        if end.leader_epoch < asked or end.offset < info.fetch_offset:",
+                "        if end.leader_epoch < asked:",
             ),
         ),
         without_it="a tail of the same epoch that the leader does not have is kept",

@@ -315,6 +315,7 @@ MUTANTS = (
         ),
         without_it="a position of before the restart counts",
         source="KIP-903",
+        covered="who registers anew leaves every ISR, and does not join by an epoch of before",
     ),
     Mutant(
         "a consumer sees what is committed",
