@@ -13,8 +13,8 @@ Lost is what is not there although the log begins before it. Where nobody has as
 records to go, by delete-records or retention, it begins at 0.
 
 What `Checkers.is_let_off` names may have lost what was committed: an unclean election, or
-one of a last known leader that has been without power (KIP-966). Of these only is asked that
-the copies are equal, and that nothing is there twice.
+one of a last known leader that has been without power (KIP-966). Of these is asked that the
+copies are equal, that nothing is there twice, and all the rest of what was sent later.
 """
 
 import re
@@ -95,16 +95,21 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
             compacted=compacted,
         )
     )
-    if not let_off:
-        history = History(
-            sends=[_as_sent(batch, may_lose_acks_1=may_lose_acks_1) for batch in batches],
-            repeated=repeated,
-            compacted=compacted,
-            polls=stage.consumer(partition).polls,
-            final=[(record.offset, record.value) for record in there],
-            log_start=begins,
-        )
-        found += anomalies(history)
+    polls = [] if let_off else stage.consumer(partition).polls
+    if let_off:
+        until = stage.checkers.lost_until(partition)
+        batches = [batch for batch in batches if batch.sent_at > until]
+        later = {value for batch in batches for value in batch.values}
+        there = [record for record in there if record.value in later]
+    history = History(
+        sends=[_as_sent(batch, may_lose_acks_1=may_lose_acks_1) for batch in batches],
+        repeated=repeated,
+        compacted=compacted,
+        polls=polls,
+        final=[(record.offset, record.value) for record in there],
+        log_start=begins,
+    )
+    found += anomalies(history)
     if found:
         raise BrokenPromiseError(partition, tuple(found))
     return [f"{partition}: may have lost what was committed"] if let_off else []

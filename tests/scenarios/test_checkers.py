@@ -13,6 +13,7 @@ from replication.events import Event, LeaderElected, LogTruncated
 from replication.metadata import PartitionRegistration
 from replication.replica_manager import LocalReplicas
 from scenarios.commands import carry_out
+from scenarios.promises import BrokenPromiseError
 from scenarios.script import ScriptError, parse
 from scenarios.simulation.checkers import Checkers, InvariantViolatedError
 from scenarios.simulation.client import Acked, NoAnswer, ReadRecord, SentBatch
@@ -22,6 +23,7 @@ from scenarios.simulation.world import World
 from scenarios.stage import Stage
 from scenarios.telling import tell
 from storage.types import Offset, TopicPartition
+from tests.scenarios import mistakes
 
 PARTITION = TopicPartition("t", 0)
 
@@ -123,6 +125,40 @@ verify t-0
         assert "same in 2 copies" in answer[-1]
         lost += "offsets 0 to 3" not in answer[-1]
     assert lost, "in no seed was anything lost"
+
+
+UNCLEAN = """\
+cluster brokers=2 min.insync.replicas=1 unclean.leader.election.enable=true
+topic t replicas=b1,b2
+produce t-0 acks=1 one
+kill b2
+wait isr t-0 b1
+produce t-0 acks=1 two
+kill b1
+start b2
+wait leader t-0
+start b1
+wait isr t-0 b1,b2
+cut b1 b2
+produce t-0 acks=all timeout.ms=2000 three
+kill b2
+wait leader t-0
+recover
+wait isr t-0 b1,b2
+wait equal t-0
+judge t-0
+"""
+
+
+def test_what_is_sent_after_an_unclean_election_is_promised_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`two` may be lost; `three` was refused, or is there."""
+    (step,) = tell(parse(UNCLEAN)).told.steps
+    assert step.answer[-1] == "t-0: may have lost what was committed"
+    mistakes.acks_all_waits_for_nobody(monkeypatch)
+    with pytest.raises(BrokenPromiseError, match=r"three was acked at . and is not there"):
+        tell(parse(UNCLEAN))
 
 
 @pytest.mark.parametrize(

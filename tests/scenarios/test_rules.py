@@ -1,5 +1,6 @@
 """Each rule of the checkers finds the history made for it, and nothing in a sound one."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -468,6 +469,20 @@ def test_loss_is_allowed_after_these_elections_and_no_others() -> None:
     assert not contract.let_off, "another partition of that name"
     contract.elected(PARTITION, "b2", "unclean")
     assert contract.let_off == {PARTITION: "unclean"}
+
+
+def test_what_was_sent_later_is_promised_unless_an_older_leader_was_still_at_work() -> None:
+    contract = Contract()
+    contract.created(PARTITION)
+    contract.elected(PARTITION, "b1", "clean", at=1.0)
+    assert not contract.lost_until
+    contract.elected(PARTITION, "b2", "unclean", at=5.0)
+    assert contract.lost_until == {PARTITION: 5.0}
+    contract.led_still(PARTITION, at=7.0)
+    assert contract.lost_until == {PARTITION: 7.0}
+    contract.lost_its_disk("b1")
+    contract.elected(PARTITION, "b1", "clean", watched=False, at=9.0)
+    assert contract.lost_until == {PARTITION: math.inf}
 
 
 def test_who_has_joined_the_isr_since_has_everything() -> None:

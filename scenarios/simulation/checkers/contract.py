@@ -22,9 +22,14 @@ min.insync.replicas of the members, because who registers after one leaves ISR a
 that fail; elections from the ISR or the ELR. An election from the ELR of somebody whose power
 had failed is a mistake, and is found as one (I12).
 
+What was sent after such an election is promised again, unless a leader of before it still
+takes records, not knowing: `lost_until` is when that was last seen.
+
 A disk that lies about a sync may keep the marker of a good order and lose what it speaks
 for: the power cut after the lie is what makes the node unsure here, as any other does.
 """
+
+import math
 
 import attrs
 
@@ -37,6 +42,8 @@ class Contract:
 
     let_off: dict[TopicPartition, str] = attrs.field(factory=dict, init=False)
     """Why, in a word."""
+    lost_until: dict[TopicPartition, float] = attrs.field(factory=dict, init=False)
+    """What was sent later is promised."""
     _unsure: dict[TopicPartition, set[str]] = attrs.field(factory=dict, init=False)
     _dropped: set[tuple[TopicPartition, str]] = attrs.field(factory=set, init=False)
     # Who is unsure of everything that it joined before it last registered.
@@ -45,6 +52,7 @@ class Contract:
     def created(self, partition: TopicPartition) -> None:
         """Another of that name is no concern of this one."""
         self.let_off.pop(partition, None)
+        self.lost_until.pop(partition, None)
         self._unsure[partition] = set()
 
     def lost_its_disk(self, node: str) -> None:
@@ -76,9 +84,20 @@ class Contract:
         return node in self._unsure.get(partition, ()) or (partition, node) in self._dropped
 
     def elected(
-        self, partition: TopicPartition, node: str, cause: str, *, watched: bool = True
+        self,
+        partition: TopicPartition,
+        node: str,
+        cause: str,
+        *,
+        watched: bool = True,
+        at: float = 0.0,
     ) -> None:
         """`watched`: nobody is in sync, or eligible, of whom the controller should be unsure."""
         may_lack = cause == "last known" or not watched
         if cause == "unclean" or (may_lack and self.is_unsure(partition, node)):
             self.let_off[partition] = cause
+            self.lost_until[partition] = at if watched else math.inf
+
+    def led_still(self, partition: TopicPartition, *, at: float) -> None:
+        """A leader of before the election has just been seen at work."""
+        self.lost_until[partition] = max(at, self.lost_until[partition])

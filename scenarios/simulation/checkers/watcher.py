@@ -7,6 +7,7 @@ look      before any message is received anywhere, if a replica has moved or an 
 """
 
 import contextlib
+import math
 from collections.abc import Iterable, Iterator
 
 import attrs
@@ -83,6 +84,10 @@ class Checkers:
         """Whether it has seen an election that may have lost what was committed."""
         return partition in self.contract.let_off
 
+    def lost_until(self, partition: TopicPartition) -> float:
+        """What was sent to it until then may be lost; -inf where nothing may."""
+        return self.contract.lost_until.get(partition, -math.inf)
+
     @property
     def has_let_off_any(self) -> bool:
         return bool(self.contract.let_off)
@@ -101,7 +106,11 @@ class Checkers:
                 if cause == "created":
                     self._begin(partition)
                 self.contract.elected(
-                    partition, node_name(leader), cause, watched=not self._may_be_unsure
+                    partition,
+                    node_name(leader),
+                    cause,
+                    watched=not self._may_be_unsure,
+                    at=self._now,
                 )
             case IsrChanged(partition=partition, isr=isr, previous_isr=previous):
                 for broker_id in set(isr) - set(previous):
@@ -135,6 +144,10 @@ class Checkers:
                 self._judge_offsets(acks.given, partition, end)
             case _:
                 pass
+
+    @property
+    def _now(self) -> float:
+        return 0.0 if self.cluster is None else self.cluster.clock.now()
 
     def _teller(self, event: Event) -> str:
         """The trace has just been told the same."""
@@ -218,7 +231,8 @@ class Checkers:
         if decision.is_new:
             self._touched[partition] = None
             if decision.risk:
-                self.contract.elected(partition, node_name(registration.leader), decision.risk)
+                name = node_name(registration.leader)
+                self.contract.elected(partition, name, decision.risk, at=self._now)
         self._judge(leadership.isr_and_elr(after))
         if before is not None and decision.goes_on:
             self._judge(leadership.goes_on(before, after, registered=decision.registered))
@@ -249,7 +263,15 @@ class Checkers:
             if now.is_leader:
                 self._judge(self._leads(now))
             self._touched[partition] = None
-            if not self.is_let_off(partition):
+            if self.is_let_off(partition):
+                decided = self.decisions.of(partition)
+                if (
+                    now.is_leader
+                    and decided
+                    and now.leader_epoch < decided.registration.leader_epoch
+                ):
+                    self.contract.led_still(partition, at=self._now)
+            else:
                 log = self._committed.setdefault(partition, CommittedLog())
                 if watched.replica.log.config.is_compacted:
                     log.compact()
