@@ -75,6 +75,7 @@ from scenarios.arguments import (
 )
 from scenarios.drawing import batches_of, draw
 from scenarios.script import ScriptError
+from scenarios.simulation.checkers.excuses import excuses
 from scenarios.simulation.cluster import node_name, partition_directory
 from scenarios.simulation.ledger import loss_ledger
 from scenarios.stage import Stage
@@ -141,18 +142,21 @@ async def wait(stage: Stage, words: Words, options: Options) -> list[str]:
             await stage.cluster.until(
                 lambda: _isr(stage, partition) == wanted,
                 what=f"the isr of {partition} is {members}",
+                why=partial(excuses, stage.cluster, partition),
             )
         case ["moved", where]:
             partition = partition_of(where)
             await stage.cluster.until(
                 lambda: _has_moved(stage, partition),
                 what=f"the reassignment of {partition} is done",
+                why=partial(excuses, stage.cluster, partition),
             )
         case ["whole", where]:
             partition = partition_of(where)
             await stage.cluster.until(
                 lambda: _is_whole(stage, partition),
                 what=f"all replicas of {partition} are in sync",
+                why=partial(excuses, stage.cluster, partition),
             )
             return []
         case ["equal", where]:
@@ -160,6 +164,7 @@ async def wait(stage: Stage, words: Words, options: Options) -> list[str]:
             await stage.cluster.until(
                 lambda: _is_equal(stage, partition),
                 what=f"those in sync of {partition} are equal",
+                why=partial(excuses, stage.cluster, partition),
                 seconds=EQUAL_SECONDS,
             )
             return []

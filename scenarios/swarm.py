@@ -156,7 +156,8 @@ def play(
 def _in_a_line(failure: Exception | None) -> str:
     if failure is None:
         return ""
-    return f"{type(failure).__name__}: {' '.join(str(failure).split())}"
+    notes = [f" ({note})" for note in getattr(failure, "__notes__", [])]
+    return f"{type(failure).__name__}: {' '.join(str(failure).split())}{''.join(notes)}"
 
 
 def rule_of(failure: Exception | None) -> str:

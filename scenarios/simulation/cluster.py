@@ -65,6 +65,13 @@ def partition_directory(name: str, partition: TopicPartition) -> str:
     return f"{log_directory(name)}/{partition}"
 
 
+def _late(what: str, why: Callable[[], str] | None) -> NotInTimeError:
+    error = NotInTimeError(what)
+    if why is not None:
+        error.add_note(why())
+    return error
+
+
 class NodeKilledError(UnderstudyError):
     """It was killed before it was up."""
 
@@ -183,14 +190,21 @@ class SimulatedCluster:
         return FaultyFileSystem(chance, disk=SimulatedDisk(chance, root=root))
 
     async def until(
-        self, predicate: Callable[[], bool], *, what: str, seconds: float = PATIENCE_SECONDS
+        self,
+        predicate: Callable[[], bool],
+        *,
+        what: str,
+        seconds: float = PATIENCE_SECONDS,
+        why: Callable[[], str] | None = None,
     ) -> None:
-        """Until `predicate` holds; NotInTimeError where it does not come to."""
+        """Until `predicate` holds; NotInTimeError where it does not come to, with a note that
+        says `why`.
+        """
         with self.clock.move_on_after(seconds):
             while not predicate():
                 await self.clock.sleep(self._until_something_may_change())
             return
-        raise NotInTimeError(f"not within {seconds:g} virtual seconds: {what}")
+        raise _late(f"not within {seconds:g} virtual seconds: {what}", why)
 
     def _until_something_may_change(self) -> float:
         """A number of polls, of which all but the last would find what the one before found."""

@@ -21,6 +21,7 @@ from scenarios.simulation.checkers import (
 )
 from scenarios.simulation.checkers.committed import CommittedLog
 from scenarios.simulation.checkers.contract import Contract
+from scenarios.simulation.checkers.excuses import Standing, excuse
 from scenarios.simulation.checkers.leadership import Decided
 from scenarios.simulation.checkers.observed import Batch, Held, HeldLog, ReplicaState
 from scenarios.simulation.checkers.storage import FailedLog
@@ -447,6 +448,29 @@ def test_what_nobody_needs_beside_a_log(name: str) -> None:
 def test_who_still_waits_in_the_end() -> None:
     assert not rules(ends.answered("b1", {"Produce": 0, "DeleteRecords": 0}))
     assert rules(ends.answered("b1", {"Produce": 2, "DeleteRecords": 1})) == [ends.ANSWERED] * 2
+
+
+AWAY = Standing(node="b2", leader_epoch=4, decided_epoch=4, log_end=5, leader_log_end=9)
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "reason"),
+    [
+        ({"up": False, "fenced": True}, "is down"),
+        ({"paused": True, "fenced": True}, "is paused"),
+        ({"fenced": True}, "is fenced"),
+        ({"online": False}, "does not host it"),
+        ({"leader_epoch": 3}, "acts in epoch 3, and 4 was decided"),
+        ({"in_sync": True}, "is in sync"),
+        ({"leader_log_end": None}, "has no leader"),
+        ({"fetchers": 0}, "does not fetch"),
+        ({}, "has 5 of 9"),
+        ({"log_end": 9}, "has everything, and waits to be added"),
+        ({"leads": True, "fetchers": 0, "log_end": 9}, "has everything, and waits to be added"),
+    ],
+)
+def test_why_a_replica_is_not_in_sync(otherwise: Any, reason: str) -> None:
+    assert excuse(attrs.evolve(AWAY, **otherwise)) == reason
 
 
 # Who is let off.

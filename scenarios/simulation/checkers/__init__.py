@@ -19,6 +19,7 @@
     I13   the algebra of ISR and ELR; the leader is in the ISR        leadership
     I14   a followed partition is in one fetcher, a led one in none   leadership
     I15   a log that has failed takes nothing more                    storage
+    END   the same ends and epochs, tidy disks, nobody left waiting   ends
 
 StrongIsr, ValidHighWatermark and LeaderCandidateCompleteness of the TLA+ models are I6: all
 that any leader, deposed or not, has shown below its high watermark is in `committed`, and who
