@@ -3,9 +3,11 @@
 import pytest
 
 from replication.client.errors import IllegalStateError
+from replication.errors import ErrorCode
 from tests.replication.client.consumer.fetching import (
     T0,
     T1,
+    T2,
     Rig,
     data,
     values,
@@ -129,3 +131,22 @@ def test_a_half_read_fetch_of_a_partition_that_is_paused_goes_on_later() -> None
     assert rig.buffer.buffered_partitions() == {T0}
     rig.subscriptions.resume(T0)
     assert rig.collect() == {T0: [3]}
+
+
+def test_what_was_fetched_for_another_position_tells_nothing_either() -> None:
+    rig = Rig()
+    rig.assign(T0, at=0)
+    [sent] = rig.send()
+    rig.seek(T0, 3)
+    rig.answer(sent, {T0: data(high_watermark=7, preferred_read_replica=2)})
+    assert rig.collect() == {}
+    assert rig.subscriptions.state(T0).high_watermark is None
+    assert rig.subscriptions.preferred_read_replica(T0, 0) is None
+
+
+def test_who_has_handed_over_or_failed_goes_to_the_end() -> None:
+    rig = Rig()
+    rig.assign(T0, T1, T2, at=0)
+    rig.fetch({T0: data(error=ErrorCode.UNKNOWN_LEADER_EPOCH), T1: data(values(0, 1))})
+    rig.collect()
+    assert rig.subscriptions.assigned == [T2, T0, T1]

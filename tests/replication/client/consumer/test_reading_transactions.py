@@ -2,6 +2,7 @@
 
 import pytest
 
+from replication.client.consumer.errors import CorruptRecordsError
 from storage.records import (
     ControlRecordType,
     EndTransactionMarker,
@@ -165,3 +166,15 @@ def test_an_empty_batch_moves_the_position_over_itself() -> None:
     collected = rig.collector.collect()
     assert (collected.count, collected.position_advanced) == (0, True)
     assert rig.position(T0) == 55
+
+
+def test_what_is_passed_over_is_left_behind_before_damage_is_raised() -> None:
+    broken = bytearray(written(2, 3))
+    broken[-1] ^= 1
+    rig = reading(written(1, 0, 1), abort(1, 2), bytes(broken), listed=aborted((1, 0)))
+    assert rig.collect() == {}
+    assert rig.position(T0) == 3
+    for _ in range(2):
+        with pytest.raises(CorruptRecordsError):
+            rig.collect()
+    assert rig.position(T0) == 3
