@@ -93,6 +93,7 @@ class Misfortune:
     def _beginning(self) -> Iterator[str]:
         drawn: Cast = cast(self.stage.world.chance)
         yield drawn.cluster(self.workload.settings | self.operations.settings | self.harm.settings)
+        self.workload.racks = drawn.racks
         names = self.stage.cluster.broker_names
         self._victims = names + [CONTROLLER] * (self.chance.random() < CONTROLLER_TOO)
         assigned = [self.chance.sample(names, drawn.copies) for _ in range(drawn.partitions)]

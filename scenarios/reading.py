@@ -2,7 +2,10 @@
 
 read t-0                            what a consumer is given now, from the beginning
 poll t-0 (or: poll t-0 &)           what the same consumer is given next
+poll t-0 rack=r1                    by whom the leader names for that rack (KIP-392)
 """
+
+from functools import partial
 
 from scenarios.arguments import Options, Words, background, exactly, partition_of
 from scenarios.stage import Stage
@@ -16,9 +19,10 @@ async def read(stage: Stage, words: Words, options: Options) -> list[str]:
 
 async def poll(stage: Stage, words: Words, options: Options) -> list[str]:
     words, in_background = background(words)
+    rack = options.pop("rack", "")
     (where,) = exactly(words, 1, options)
-    consumer = stage.consumer(partition_of(where))
+    consumer = partial(stage.consumer(partition_of(where)).poll, rack=rack)
     if in_background:
-        stage.ask_in_background(consumer.poll)
+        stage.ask_in_background(consumer)
         return []
-    return [" ".join(["polled:", *(value for _, value in await stage.patiently(consumer.poll))])]
+    return [" ".join(["polled:", *(value for _, value in await stage.patiently(consumer))])]

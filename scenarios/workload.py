@@ -39,6 +39,8 @@ class Workload:
     _ways: tuple[str, ...]
     _producers: int
     _reads: bool
+    racks: tuple[str, ...] = attrs.field(default=(), init=False)
+    """Where readers may stand."""
     _values: int = attrs.field(default=0, init=False)
 
     @classmethod
@@ -88,4 +90,6 @@ class Workload:
 
     def read(self, partitions: list[TopicPartition]) -> Iterator[str]:
         if self._reads and self.reader.random() < READS:
-            yield f"poll {self.reader.choice(partitions)} &"
+            where = self.reader.choice(partitions)
+            rack = f" rack={self.reader.choice(self.racks)}" if self.racks else ""
+            yield f"poll {where}{rack} &"

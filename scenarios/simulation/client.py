@@ -16,6 +16,7 @@ Rule 3: the client knows what it sent and what it was told, and nothing more.
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import ClassVar, TypeAlias, TypeVar
 
 import attrs
@@ -287,14 +288,25 @@ class StoryClient:
                 position = end
 
     async def poll(
-        self, partition: TopicPartition, position: Offset
+        self, partition: TopicPartition, position: Offset, *, rack: str = ""
     ) -> tuple[list[ReadRecord], Offset]:
         """What one fetch gives from `position`, and where the next one goes on; KafkaError where
-        it gives an error.
+        it gives an error. Whom the leader names for that rack is asked instead (KIP-392).
         """
+        # As consumers do, it begins a session each time; it never comes back to one.
+        fetch = partial(
+            self._fetch,
+            partition=partition,
+            position=position,
+            session_epoch=INITIAL_EPOCH,
+            rack=rack,
+        )
         async with closing(await self.connect_to_leader(partition)) as client:
-            # As consumers do, it begins a session each time; it never comes back to one.
-            data = await self._fetch(client, partition, position, session_epoch=INITIAL_EPOCH)
+            data = await fetch(client)
+        if data.preferred_read_replica >= 0:
+            address = await self._find_broker(partition, data.preferred_read_replica)
+            async with closing(await self._connect(address)) as client:
+                data = await fetch(client)
         end = end_of(data)
         found = [record for record in records_of(data) if record.offset >= position]
         return self._given(partition, found), position if end is None else end
@@ -327,6 +339,7 @@ class StoryClient:
         position: Offset,
         *,
         session_epoch: int = FINAL_EPOCH,
+        rack: str = "",
     ) -> PartitionData:
         wanted = FetchPartition(
             partition=partition.partition, fetch_offset=position, partition_max_bytes=READ_BYTES
@@ -334,6 +347,7 @@ class StoryClient:
         request = FetchRequest(
             max_bytes=READ_BYTES,
             session_epoch=session_epoch,
+            rack_id=rack,
             topics=[FetchTopic(topic=partition.topic, partitions=[wanted])],
         )
         response = await client.call(request, version=FETCH_VERSION, timeout_ms=PATIENCE_MS)
@@ -371,6 +385,13 @@ class StoryClient:
             if broker.node_id in leaders:
                 return broker.host, broker.port
         raise PeerUnavailableError(f"nobody leads {partition}")
+
+    async def _find_broker(self, partition: TopicPartition, broker_id: int) -> Address:
+        metadata = await self.ask_somebody(lambda client: _metadata(client, partition))
+        for broker in metadata.brokers:
+            if broker.node_id == broker_id:
+                return broker.host, broker.port
+        raise PeerUnavailableError(f"nobody knows broker {broker_id}")
 
     async def ask_somebody(self, ask: Callable[[RpcClient], Awaitable[T]]) -> T:
         """The answer of the first broker that gives one."""

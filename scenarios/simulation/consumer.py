@@ -31,7 +31,7 @@ class StoryConsumer:
     _session: int = attrs.field(default=1, init=False)
     _is_polling: bool = attrs.field(default=False, init=False)
 
-    async def poll(self) -> tuple[At, ...]:
+    async def poll(self, *, rack: str = "") -> tuple[At, ...]:
         """What it was given; nothing, too, where it is at it already. KafkaError and
         PeerUnavailableError where it had no answer.
         """
@@ -39,15 +39,17 @@ class StoryConsumer:
             return ()
         self._is_polling = True
         try:
-            return await self._poll()
+            return await self._poll(rack)
         finally:
             self._is_polling = False
 
-    async def _poll(self) -> tuple[At, ...]:
+    async def _poll(self, rack: str) -> tuple[At, ...]:
         if self._position is None:
             self._position = await self._ask(EARLIEST)
         try:
-            given, self._position = await self.client.poll(self.partition, self._position)
+            given, self._position = await self.client.poll(
+                self.partition, self._position, rack=rack
+            )
         except KafkaError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise

@@ -90,6 +90,27 @@ def test_a_compacted_topic_keeps_the_last_of_each_key_on_every_replica() -> None
     assert len(values) < 9
 
 
+def test_a_reader_in_a_rack_is_sent_to_a_replica_there() -> None:
+    run = told(
+        "cluster brokers=2 b1.broker.rack=r1 b2.broker.rack=r2"
+        " replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        "topic t replicas=b1,b2",
+        "produce t-0 acks=all a b",
+        "run 1s",
+        "poll t-0 rack=r2",
+        "produce t-0 acks=all c",
+        "hold b2 client FETCH",
+        "poll t-0 rack=r2 &",
+        "run 1s",
+        "poll t-0 rack=r1",
+        "heal",
+        "run 70s",
+        "poll t-0 rack=r1",
+    )
+    told_of = [line for line in run.answer if line.startswith("polled")]
+    assert told_of == ["polled: a b", "polled:", "polled: c"], "b2 was asked, and not heard"
+
+
 @pytest.mark.parametrize(
     ("there", "complaints"),
     [
