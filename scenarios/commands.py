@@ -43,7 +43,7 @@
     show t-0                        each replica's log, high watermark (HW), log end (LEO)
     events leader_elected t-0       those of these kinds (of t-0), since events were last asked for
     read t-0                        what a consumer is given now, from the beginning
-    poll t-0 (or: poll t-0 &)       what the same consumer is given next
+    poll t-0 (or: poll t-0 rack=r1 &) what the same consumer is given next
     ledger t-0                      what was acked, and what a consumer reads
     verify t-0                      the disks compared, byte for byte
     judge t-0                       an error where a promise was broken, or copies differ

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from replication.isr import Committed
 from scenarios.harm import Harm
 from scenarios.operations import Operations
 from scenarios.settings import Cast, cast
@@ -47,7 +48,7 @@ ENDS = {"start": 4, "resume": 4, "heal": 4}
 """What befalls somebody comes to an end."""
 CONTROLLER_TOO = 0.5
 MAY_BEFALL = 0.45
-PRODUCES, LEADERS_MORE = 0.4, 2
+PRODUCES, LEADERS_MORE, STRIKES = 0.4, 2, 0.5
 HELD = ("FETCH", "ALTER_PARTITION", "BROKER_HEARTBEAT", "BROKER_REGISTRATION", "PRODUCE")
 
 
@@ -106,6 +107,9 @@ class Misfortune:
 
     def _misfortune(self) -> Iterator[str]:
         """Something that may happen now."""
+        if self._is_asked() and self.chance.random() < STRIKES:
+            yield f"kill {CONTROLLER}"
+            return
         weights = ENDS | self._befalls
         victims = {verb: self._victims_of(verb) for verb in weights}
         verbs = [verb for verb in weights if victims[verb]]
@@ -131,6 +135,23 @@ class Misfortune:
                 yield f"slow {victim} disk={disk} network={network}"
             case _:
                 yield f"{verb} {victim}"
+
+    def _is_asked(self) -> bool:
+        """Whether the controller may die with a question about an ISR before it."""
+        if CONTROLLER not in self._victims or not self.stage.cluster.is_running(CONTROLLER):
+            return False
+        # A broker has none before it is up.
+        managers = [
+            getattr(broker, "replica_manager", None)
+            for broker in self.stage.cluster.brokers.values()
+        ]
+        led = [
+            partition.leadership
+            for manager in managers
+            if manager is not None
+            for partition in manager.online.values()
+        ]
+        return any(each and not isinstance(each.isr_state, Committed) for each in led)
 
     def _victims_of(self, verb: str) -> Sequence[str]:
         cluster, world = self.stage.cluster, self.stage.world
