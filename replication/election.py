@@ -113,6 +113,9 @@ def after(
     elif not wanted.isr:
         wanted = attrs.evolve(wanted, isr=partition.isr)
     wanted = _elected(wanted, election, is_active, eligible=rules.eligible)
+    # A smaller minimum may have come while nobody led: then whoever leads now commits alone.
+    if len(wanted.isr) >= _min_isr(wanted, rules):
+        wanted = attrs.evolve(wanted, elr=())
     return _with_last_known(wanted, partition, eligible=rules.eligible)
 
 
@@ -122,15 +125,19 @@ def _with_eligible(
     rules: ElectionRules,
     lost_its_tail: int | None,
 ) -> PartitionRegistration:
-    # The leader reckons with the replicas of its own partition too. Kafka's controller takes
-    # those of partition 0, which is another number only after a reassignment.
-    min_isr = effective_min_isr(
-        min_insync_replicas=rules.min_insync_replicas, remote_replicas=len(wanted.replicas) - 1
-    )
-    if len(wanted.isr) >= min_isr:
+    if len(wanted.isr) >= _min_isr(wanted, rules):
         return attrs.evolve(wanted, elr=())
     eligible = {*before.isr, *wanted.elr} - {*wanted.isr, lost_its_tail}
     return attrs.evolve(wanted, elr=_in_order(wanted, eligible))
+
+
+def _min_isr(wanted: PartitionRegistration, rules: ElectionRules) -> int:
+    """The leader reckons with the replicas of its own partition too. Kafka's controller takes
+    those of partition 0, which is another number only after a reassignment.
+    """
+    return effective_min_isr(
+        min_insync_replicas=rules.min_insync_replicas, remote_replicas=len(wanted.replicas) - 1
+    )
 
 
 def _in_order(partition: PartitionRegistration, members: Collection[int]) -> tuple[int, ...]:

@@ -72,6 +72,10 @@ OFF = NO_LEADER
             id="the ISR becomes empty, and who led is remembered",
         ),
         pytest.param(
+            partition((), OFF, (2, 3), (2,)), Wish(), {2, 3}, ALONE, partition((2,), 2),
+            id="the minimum became smaller while nobody led: who leads now commits alone",
+        ),
+        pytest.param(
             partition((2,), 2, (3,)), Wish(isr=(2, 1)), {1, 2}, BOTH, partition((2, 1), 2),
             id="an ISR that is large enough needs no eligible ones",
         ),
