@@ -409,6 +409,7 @@ LED = now(DONE, node="b1", is_leader=True, epochs=(*DONE.epochs, EpochEntry(4, 1
         (now(DONE, log_start=6, epochs=(EpochEntry(2, 6),)), True),
         (now(DONE, log_end=9, high_watermark=9), False),
         (now(DONE, high_watermark=9), False),
+        (now(DONE, log_start=10, epochs=()), True),  # and so have the others, of what it has
         (now(DONE, epochs=(EpochEntry(0, 3),)), False),
         (now(DONE, epochs=(EpochEntry(0, 3), EpochEntry(3, 5))), False),
     ],
@@ -418,12 +419,11 @@ def test_who_is_in_sync_is_the_same_in_the_end(member: ReplicaState, *, holds: b
     assert not rules(ends.converged([]))
 
 
-@pytest.mark.parametrize(
-    "name", ["t-1", "t-0.tmp", "recovery-point-offset-checkpoint.tmp", "meta.properties.tmp"]
-)
+@pytest.mark.parametrize("name", ["t-1", "t-0.tmp", "t-1.swap", "offsets-checkpoint"])
 def test_what_nobody_needs_in_a_log_directory(name: str) -> None:
     names = [".lock", "meta.properties", "t-0", f"t-2.{'0' * 32}-delete", f"t-3.{'0' * 32}-stray"]
-    assert not rules(ends.tidy_directory("b1", names, ["t-0"]))
+    writing = ["recovery-point-offset-checkpoint.prepared.tmp", "meta.properties.tmp"]
+    assert not rules(ends.tidy_directory("b1", names + writing, ["t-0"]))
     assert rules(ends.tidy_directory("b1", [*names, name], ["t-0"])) == [ends.TIDY]
 
 
@@ -441,6 +441,8 @@ def test_what_nobody_needs_beside_a_log(name: str) -> None:
     def found(*names: str) -> list[str]:
         return rules(ends.tidy_log("t-0 on b1", names, segments=[0, 5], log_end=8))
 
+    cleaning = [named("0.log.cleaned"), named("0.log.swap"), "leader-epoch-checkpoint.tmp"]
+    assert not rules(ends.tidy_log("t", cleaning, segments=[0, 5], log_end=8, compacted=True))
     assert not found(*names, "corrupt.0.log.4096")
     assert found(*names, named(name)) == [ends.TIDY]
 

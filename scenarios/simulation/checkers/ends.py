@@ -5,7 +5,8 @@ tidy        a log directory holds what is hosted there, and what is on its way o
             directory the files of its segments
 answered    nobody waits who was to be told long ago
 
-What stays by right: files and directories that wait for `file.delete.delay.ms` (`.deleted`,
+What stays by right: the next version of a small file, which is being written (`.tmp`,
+`.prepared`), what a cleaner is writing (`.cleaned`, `.swap`, in a log that is compacted), files and directories that wait for `file.delete.delay.ms` (`.deleted`,
 `-delete`), a log of a topic that is no more (`-stray`, KAFKA-15605), and bytes that were
 believed and then cut (`corrupt.`).
 """
@@ -44,6 +45,8 @@ _IN_A_LOG_DIRECTORY = {
     RECOVERY_POINT_CHECKPOINT,
 }
 _IN_A_PARTITION = {LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA}
+_CLEANING = (".cleaned", ".swap")
+TMP_SUFFIX = ".tmp"
 _SEGMENT_FILE = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)")
 _SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
 
@@ -73,23 +76,36 @@ def converged(members: Sequence[ReplicaState], *, compacted: bool = False) -> It
 
 def _epochs(replica: ReplicaState, start: Offset) -> list[EpochEntry]:
     """Those of records: a reign without any leaves its mark at its leader only."""
+    if start == replica.log_end:
+        return []  # none of them has any
     written = [each for each in replica.epochs if each.start_offset < replica.log_end]
     return from_start(written, start)
 
 
 def tidy_directory(node: str, names: Collection[str], hosted: Collection[str]) -> Iterator[Wrong]:
     """`hosted`: the directories of what is online there."""
-    for name in sorted(set(names) - set(hosted) - _IN_A_LOG_DIRECTORY):
-        if name.partition(PREPARED_SUFFIX)[0] in _IN_A_LOG_DIRECTORY:
-            continue  # the next one, which is being written or was when the broker died
-        if not name.endswith(("-delete", "-stray")):
+    for name in sorted(set(names) - set(hosted)):
+        if _whose(name) not in _IN_A_LOG_DIRECTORY and not name.endswith(("-delete", "-stray")):
             yield Wrong(TIDY, f"{node} has {name} in its log directory")
 
 
+def _whose(name: str) -> str:
+    """The file whose next version it is, which is being written, or was when its broker died."""
+    return name.removesuffix(TMP_SUFFIX).removesuffix(PREPARED_SUFFIX)
+
+
 def tidy_log(
-    where: str, names: Collection[str], *, segments: Collection[Offset], log_end: Offset
+    where: str,
+    names: Collection[str],
+    *,
+    segments: Collection[Offset],
+    log_end: Offset,
+    compacted: bool = False,
 ) -> Iterator[Wrong]:
-    for name in sorted(set(names) - _IN_A_PARTITION):
+    """`compacted`: a cleaner may be at work."""
+    for name in sorted(names):
+        if _whose(name) in _IN_A_PARTITION or (compacted and name.endswith(_CLEANING)):
+            continue
         segment, snapshot = _SEGMENT_FILE.fullmatch(name), _SNAPSHOT.fullmatch(name)
         if segment and int(segment[1]) in segments:
             continue

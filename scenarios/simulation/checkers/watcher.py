@@ -375,4 +375,5 @@ def _tidy(cluster: SimulatedCluster, name: str, broker: Broker) -> Iterator[Wron
             disk.list_directory(replica.log.directory),
             segments=replica.log.segments.base_offsets,
             log_end=replica.log.log_end_offset,
+            compacted=replica.log.config.is_compacted,
         )
