@@ -197,7 +197,9 @@ def test_the_swarm_writes_the_shortest_story_of_a_failure(
 ) -> None:
     mistakes.nobody_joins_the_isr(monkeypatch)
     save = ["--save", str(tmp_path), "--attempts", "0"]
-    told = CliRunner().invoke(command, ["swarm", "--seeds", "1", "--jobs", "1", *save])
+    told = CliRunner().invoke(
+        command, ["swarm", "--seeds", "1", "--from", "5", "--jobs", "1", *save]
+    )
     assert told.exit_code == 1, told.output
     (path,) = tmp_path.iterdir()
     assert f"understudy scenario run {path}" in told.output

@@ -180,7 +180,9 @@ def test_a_failing_seed_is_told_with_the_command_that_replays_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mistakes.nobody_joins_the_isr(monkeypatch)
-    told = CliRunner().invoke(command, ["swarm", "--seeds", "1", "--jobs", "1", "--attempts", "0"])
+    told = CliRunner().invoke(
+        command, ["swarm", "--seeds", "1", "--from", "5", "--jobs", "1", "--attempts", "0"]
+    )
     assert told.exit_code == 1
     found = re.search(r"seed (\d+): NotInTimeError.*\n    understudy scenario (.*)", told.output)
     assert found, told.output
