@@ -53,8 +53,15 @@ MUTANTS = (
         (
             Edit(
                 ELECTION,
-                "    if len(wanted.isr) >= min_isr:\n        return attrs.evolve(wanted, elr=())\n",
-                "    if len(wanted.isr) >= min_isr:\n        return wanted\n",
+                "    if len(wanted.isr) >= _min_isr(wanted, rules):\n"
+                "        wanted = attrs.evolve(wanted, elr=())\n",
+                "",
+            ),
+            Edit(
+                ELECTION,
+                "    if len(wanted.isr) >= _min_isr(wanted, rules):\n"
+                "        return attrs.evolve(wanted, elr=())\n",
+                "    if len(wanted.isr) >= _min_isr(wanted, rules):\n        return wanted\n",
             ),
         ),
         without_it="who left long ago is elected",
