@@ -212,16 +212,28 @@ class Checkers:
         cluster = self.cluster
         assert cluster is not None, "only a cluster comes to an end"
         await _until_answered(cluster)
+
+        def differs() -> list[Wrong]:
+            return list(self._differs_in_the_end(cluster, partition))
+
+        with contextlib.suppress(NotInTimeError):  # what asks for no ack may come late
+            await cluster.until(lambda: not differs(), what=f"{partition} is the same")
+        self.look()
+        self._judge(differs())
+        for name, broker in cluster.brokers.items():
+            self._judge(ends.answered(name, _waiting(broker)))
+            self._judge(_tidy(cluster, name, broker))
+
+    def _differs_in_the_end(
+        self, cluster: SimulatedCluster, partition: TopicPartition
+    ) -> Iterator[Wrong]:
         self.look()
         registration = cluster.partition(partition)
         members = [] if registration is None else registration.isr
         found = [self.replicas.get(node_name(each), partition) for each in members]
         online = [each for each in found if each is not None]
         compacted = any(each.replica.log.config.is_compacted for each in online)
-        self._judge(ends.converged([each.look() for each in online], compacted=compacted))
-        for name, broker in cluster.brokers.items():
-            self._judge(ends.answered(name, _waiting(broker)))
-            self._judge(_tidy(cluster, name, broker))
+        yield from ends.converged([each.look() for each in online], compacted=compacted)
 
     # At what the controller has decided.
 
