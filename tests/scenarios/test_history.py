@@ -1,6 +1,7 @@
 """Each check finds the history that it is for, and nothing in one that is as it should be."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import attrs
 import pytest
@@ -161,9 +162,9 @@ def test_a_consumer_that_is_given_the_same_again_is_a_broken_promise(
     honest = StoryClient.poll
 
     async def from_the_beginning(
-        client: StoryClient, partition: TopicPartition, _: Offset
+        client: StoryClient, partition: TopicPartition, _: Offset, **how: Any
     ) -> object:
-        return await honest(client, partition, 0)
+        return await honest(client, partition, 0, **how)
 
     monkeypatch.setattr(StoryClient, "poll", from_the_beginning)
     with pytest.raises(BrokenPromiseError, match="backwards: consumer 1 was given 0 after 1") as e:
