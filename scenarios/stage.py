@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from replication.cluster.cluster import NotInTimeError
-from replication.errors import KafkaError, PeerUnavailableError, UnderstudyError
+from replication.errors import ErrorCode, KafkaError, PeerUnavailableError, UnderstudyError
 from replication.events import fan_out
 from scenarios.report.recording import Recording
 from scenarios.script import ScriptError
@@ -246,13 +246,15 @@ class Stage:
     # Reading.
 
     async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Its answer, asked for again where the leader has just moved."""
+        """Its answer, asked for again where the leader has just moved, or where the log begins:
+        it may have been told before retention took what was there.
+        """
         with self.cluster.clock.move_on_after(PATIENCE_SECONDS):
             while True:
                 try:
                     return await ask()
                 except KafkaError as error:
-                    if not error.retriable:
+                    if not (error.retriable or error.code is ErrorCode.OFFSET_OUT_OF_RANGE):
                         raise
                 await self.cluster.clock.sleep(RETRY_SECONDS)
         raise NotInTimeError(f"no answer within {PATIENCE_SECONDS:g} virtual seconds")
