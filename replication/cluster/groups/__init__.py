@@ -5,7 +5,6 @@ metadata ─> GroupCoordinator ─ leads __consumer_offsets-7 at epoch 3 ─> Sh
                │                                                         └ LogWriter ─> log
 offsets_topic.py   that topic, made when it is first asked for
 loading.py         from the log to the groups, when a reign begins
-writer.py          records in, in order, a batch at a time, acks=all
 shard.py           one partition's groups
 coordinator.py     who is asked
 forgetting.py      offsets and groups that nobody needs any more

@@ -8,7 +8,7 @@ transaction  may it? ── in doubt ── written ──> in doubt until the t
 from collections.abc import Mapping
 
 from replication.cluster.groups.coordinator import GroupCoordinator
-from replication.cluster.groups.writer import commit_error
+from replication.cluster.groups.log_errors import commit_error
 from replication.errors import ErrorCode, KafkaError
 from replication.groups import CommittedOffset, Group, commit, offset_record
 from storage.types import NO_OFFSET, TopicPartition

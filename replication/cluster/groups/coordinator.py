@@ -4,10 +4,7 @@
                    │ yes
                    └> ClassicGroup ─> effects ─> answers, writes, events
 
-Rule 1: a shard is one reign: (topic id, partition, leader epoch). A new epoch reads the log anew,
-also where we led before: somebody may have led in between.
-
-Rule 2: a group is changed on the loop, between two checkpoints, and only by its machine.
+Rule: a group is changed on the loop, between two checkpoints, and only by its machine.
 Whoever waits for an answer waits by ticket, and gets it whatever becomes of the group.
 
 (Kafka: GroupCoordinator, GroupCoordinatorService.)
@@ -21,13 +18,15 @@ from typing import Any, assert_never
 import attrs
 import trio
 
+from replication.cluster.coordinator_log import LogWriter, Submission, is_too_long
 from replication.cluster.groups.forgetting import Forgetting
 from replication.cluster.groups.loading import load
-from replication.cluster.groups.shard import HostedGroup, Shard
+from replication.cluster.groups.log_errors import group_error
+from replication.cluster.groups.shard import GroupShard, HostedGroup
 from replication.cluster.groups.timers import GroupTimers
-from replication.cluster.groups.writer import LogWriter, Submission, group_error, is_too_long
+from replication.cluster.reigns import Reigns
 from replication.config import BrokerConfig
-from replication.errors import ErrorCode, KafkaError, ProtocolError
+from replication.errors import ErrorCode, KafkaError
 from replication.events import EventSink, GroupsLoaded, GroupsUnloaded
 from replication.groups import (
     GROUP_METADATA_TOPIC,
@@ -45,14 +44,12 @@ from replication.groups import (
     heartbeat,
     join,
     leave,
-    partition_for,
     sync,
 )
 from replication.metadata import MetadataDelta, MetadataImage
 from replication.net.seams import Seams
 from replication.replica_manager import ReplicaManager
 from storage.compression import Codec
-from storage.errors import StorageError
 from storage.types import LeaderEpoch, TopicId, TopicPartition
 
 
@@ -74,8 +71,7 @@ class GroupCoordinator:
     replica_manager: ReplicaManager
     sink: EventSink
     on_bug: Callable[[BaseException], None]
-    shards: dict[int, Shard] = attrs.field(factory=dict, init=False)
-    _partitions: int = attrs.field(default=0, init=False)
+    _reigns: Reigns[GroupShard] = attrs.field(init=False)
     _timers: GroupTimers = attrs.field(init=False)
     forgetting: Forgetting = attrs.field(init=False)
     _waiting: dict[int, _Waiting] = attrs.field(factory=dict, init=False)
@@ -83,6 +79,14 @@ class GroupCoordinator:
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._reigns = Reigns(
+            topic=GROUP_METADATA_TOPIC,
+            broker_id=self.broker_id,
+            begin=self._begin,
+            load=self._load,
+            ended=self._ended,
+            on_bug=self.on_bug,
+        )
         self._timers = GroupTimers(self.seams.clock)
         self.forgetting = Forgetting(config=self.config, clock=self.seams.clock, sink=self.sink)
 
@@ -96,7 +100,7 @@ class GroupCoordinator:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until cancelled; `started` once metadata may be applied."""
         async with trio.open_nursery() as nursery:
-            self._nursery = nursery
+            self._nursery = self._reigns.nursery = nursery
             nursery.start_soon(self._timers.run, self._look)
             nursery.start_soon(self._forget_regularly)
             task_status.started()
@@ -119,31 +123,21 @@ class GroupCoordinator:
 
     # Reigns.
 
+    @property
+    def shards(self) -> dict[int, GroupShard]:
+        return self._reigns.shards
+
     def apply_metadata(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Take over what this broker leads from here on, and let go of the rest."""
-        topic = image.topics.get(GROUP_METADATA_TOPIC)
-        partitions = {} if topic is None else topic.partitions
-        self._partitions = len(partitions)
-        reigns = {
-            number: (topic.topic_id, partition.leader_epoch)
-            for number, partition in sorted(partitions.items())
-            if topic is not None and partition.leader == self.broker_id
-        }
-        for number, shard in list(self.shards.items()):
-            if reigns.get(number) != (shard.topic_id, shard.leader_epoch):
-                self._resign(shard, "another reign")
-        for number, (topic_id, leader_epoch) in reigns.items():
-            if number not in self.shards:
-                self._begin(number, topic_id, leader_epoch)
+        self._reigns.apply_metadata(image)
         gone = {each.topic_partition for each in delta.removed}
         if gone:
             for shard in self.shards.values():
                 self.forgetting.topics_deleted(shard, gone)
 
-    def _begin(self, number: int, topic_id: TopicId, leader_epoch: LeaderEpoch) -> None:
-        assert self._nursery is not None, "run() is started before metadata is applied"
+    def _begin(self, number: int, topic_id: TopicId, leader_epoch: LeaderEpoch) -> GroupShard:
         config = self.config
-        shard = Shard(
+        return GroupShard(
             number=number,
             topic_id=topic_id,
             leader_epoch=leader_epoch,
@@ -162,23 +156,8 @@ class GroupCoordinator:
                 codec=Codec(config.offsets_topic_compression_codec),
             ),
         )
-        self.shards[number] = shard
-        self._nursery.start_soon(self._reign, shard)
 
-    async def _reign(self, shard: Shard) -> None:
-        """Read the log, and write to it until the reign is over."""
-        try:
-            with shard.scope:
-                await self._load(shard)
-                await shard.writer.run()
-        except (KafkaError, StorageError, ProtocolError, OSError) as error:
-            if self.shards.get(shard.number) is shard:
-                self._resign(shard, str(error))
-        except Exception as bug:  # noqa: BLE001 - the boundary of a background job
-            self._resign(shard, "a bug")
-            self.on_bug(bug)
-
-    async def _load(self, shard: Shard) -> None:
+    async def _load(self, shard: GroupShard) -> None:
         state = await load(
             self.replica_manager,
             shard.writer.partition,
@@ -199,14 +178,10 @@ class GroupCoordinator:
             )
         )
 
-    def _resign(self, shard: Shard, cause: str) -> None:
-        self.shards.pop(shard.number, None)
-        shard.writer.close()
+    def _ended(self, shard: GroupShard, cause: str) -> None:
         for _, hosted in shard:
             hosted.machine.unload(ErrorCode.NOT_COORDINATOR, self.at)
             self.carry_out(hosted)
-        if not shard.ready:
-            shard.scope.cancel()
         self.sink(
             GroupsUnloaded(
                 partition=shard.writer.partition, leader_epoch=shard.leader_epoch, cause=cause
@@ -215,19 +190,13 @@ class GroupCoordinator:
 
     # Requests.
 
-    def serving(self, group_id: str) -> Shard:
+    def serving(self, group_id: str) -> GroupShard:
         """Where the group lives; KafkaError where that is not here, or not yet."""
         if is_too_long(group_id):
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group's name has to fit a record")
-        number = partition_for(group_id, self._partitions) if self._partitions else -1
-        shard = self.shards.get(number)
-        if shard is None:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{group_id} is another broker's")
-        if not shard.ready:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{group_id} is being loaded")
-        return shard
+        return self._reigns.serving(group_id)
 
-    def serving_members(self, group_id: str) -> Shard:
+    def serving_members(self, group_id: str) -> GroupShard:
         """The same for requests of members, whose group has a name."""
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group of members has a name")

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 
 import attrs
 
-from replication.cluster.groups.shard import HostedGroup, Shard
-from replication.cluster.groups.writer import Submission, commit_error
+from replication.cluster.coordinator_log import Submission
+from replication.cluster.groups.log_errors import commit_error
+from replication.cluster.groups.shard import GroupShard, HostedGroup
 from replication.config import BrokerConfig
 from replication.errors import ErrorCode
 from replication.events import EventSink, GroupOffsetsForgotten
@@ -36,7 +37,7 @@ class Forgetting:
 
     # By itself.
 
-    def expire(self, shard: Shard) -> None:
+    def expire(self, shard: GroupShard) -> None:
         """The offsets and groups of `shard` that have been idle for too long."""
         for _, hosted in shard:
             gone = list(hosted.offsets.remove(self._expired(hosted)))
@@ -61,14 +62,14 @@ class Forgetting:
             kept_topics=kept,
         )
 
-    def topics_deleted(self, shard: Shard, partitions: set[TopicPartition]) -> None:
+    def topics_deleted(self, shard: GroupShard, partitions: set[TopicPartition]) -> None:
         for _, hosted in shard:
             if gone := list(hosted.offsets.remove(sorted(partitions))):
                 self._forget(shard, hosted, gone, whole=False, cause="topic deleted")
 
     # On request.
 
-    async def delete_group(self, shard: Shard, group_id: str) -> ErrorCode:
+    async def delete_group(self, shard: GroupShard, group_id: str) -> ErrorCode:
         hosted = shard.groups.get(group_id)
         if hosted is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -87,7 +88,7 @@ class Forgetting:
         return commit_error(submission.error)
 
     async def delete_offsets(
-        self, shard: Shard, hosted: HostedGroup, partitions: Iterable[TopicPartition]
+        self, shard: GroupShard, hosted: HostedGroup, partitions: Iterable[TopicPartition]
     ) -> ErrorCode:
         placed = hosted.offsets.remove(partitions)
         submission = self._forget(shard, hosted, list(placed), whole=False, cause="deleted")
@@ -101,7 +102,7 @@ class Forgetting:
 
     def _forget(
         self,
-        shard: Shard,
+        shard: GroupShard,
         hosted: HostedGroup,
         partitions: list[TopicPartition],
         *,
@@ -121,7 +122,7 @@ class Forgetting:
 
     def _write(
         self,
-        shard: Shard,
+        shard: GroupShard,
         group_id: str,
         records: list[KeyAndValue],
         partitions: list[TopicPartition],

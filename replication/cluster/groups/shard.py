@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import attrs
-import trio
 
-from replication.cluster.groups.writer import LogWriter
+from replication.cluster.coordinator_log import LogWriter
+from replication.cluster.reigns import Shard
 from replication.groups import (
     ClassicGroup,
     Group,
@@ -14,7 +14,6 @@ from replication.groups import (
     GroupState,
     Replayed,
 )
-from storage.types import LeaderEpoch, TopicId
 
 
 @attrs.define(eq=False)
@@ -39,17 +38,11 @@ class HostedGroup:
 
 
 @attrs.define(eq=False, kw_only=True)
-class Shard:
-    """`ready` once the log has been read; until then nobody is answered out of it."""
+class GroupShard(Shard):
+    """The groups of one partition of `__consumer_offsets`."""
 
-    number: int
-    topic_id: TopicId
-    leader_epoch: LeaderEpoch
-    writer: LogWriter
     limits: GroupLimits
-    ready: bool = False
     groups: dict[str, HostedGroup] = attrs.field(factory=dict)
-    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
 
     def __iter__(self) -> Iterator[tuple[str, HostedGroup]]:
         """By name, so that every run does the same; a copy, which may be forgotten from."""

@@ -6,9 +6,9 @@ metadata that is too long. (KafkaApis.handleOffsetCommitRequest, OffsetMetadataM
 
 from collections.abc import Iterable
 
+from replication.cluster.coordinator_log import is_too_long
 from replication.cluster.groups.administration import FetchedOffset, delete_offsets, fetch_offsets
 from replication.cluster.groups.commits import commit_offsets
-from replication.cluster.groups.writer import is_too_long
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.server import RequestContext
 from replication.errors import ErrorCode, KafkaError

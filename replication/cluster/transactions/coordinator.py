@@ -5,8 +5,7 @@
                    └> rule ─> the answer, or a transaction that is written down first
                                    └ prepared: markers into every partition, then complete
 
-Rule 1: a shard is one reign: (partition, leader epoch), which is also the coordinator epoch
-that its markers bear. A new epoch reads the log anew.
+Rule 1: the leader epoch of a reign is also the coordinator epoch that its markers bear.
 
 Rule 2: a slot has one change at a time, and a change that is being written is seen through
 whether or not whoever asked for it still waits.
@@ -22,12 +21,13 @@ from typing import Final
 import attrs
 import trio
 
-from replication.cluster.groups.writer import LogWriter
+from replication.cluster.coordinator_log import LogWriter, is_too_long
 from replication.cluster.producer_ids import ProducerIds
+from replication.cluster.reigns import Reigns, Shard
 from replication.cluster.transactions.loading import load
 from replication.cluster.transactions.markers import MarkerRefusedError, MarkerSender
 from replication.config import BrokerConfig
-from replication.errors import ErrorCode, KafkaError, ProtocolError
+from replication.errors import ErrorCode, KafkaError
 from replication.events import (
     EventSink,
     TransactionCompleted,
@@ -35,7 +35,7 @@ from replication.events import (
     TransactionsLoaded,
     TransactionsUnloaded,
 )
-from replication.groups import KeyAndValue, partition_for
+from replication.groups import KeyAndValue
 from replication.metadata import MetadataDelta, MetadataImage
 from replication.net.seams import Seams
 from replication.replica_manager import ReplicaManager
@@ -56,23 +56,17 @@ from replication.transactions import (
     verify_partitions,
 )
 from storage.compression import Codec
-from storage.errors import StorageError
 from storage.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from storage.types import LeaderEpoch, TopicPartition
+from storage.types import LeaderEpoch, TopicId, TopicPartition
 
 RETRY_SECONDS: Final = 0.1
 
 
 @attrs.define(eq=False, kw_only=True)
-class Shard:
-    """`ready` once the log has been read; until then nobody is answered out of it."""
+class TransactionShard(Shard):
+    """The transactional ids of one partition of `__transaction_state`."""
 
-    number: int
-    leader_epoch: LeaderEpoch
-    writer: LogWriter
-    ready: bool = False
     slots: dict[str, Slot] = attrs.field(factory=dict)
-    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
 
 
 @attrs.frozen
@@ -94,9 +88,18 @@ class TransactionCoordinator:
     markers: MarkerSender
     sink: EventSink
     on_bug: Callable[[BaseException], None]
-    shards: dict[int, Shard] = attrs.field(factory=dict, init=False)
-    _partitions: int = attrs.field(default=0, init=False)
+    _reigns: Reigns[TransactionShard] = attrs.field(init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._reigns = Reigns(
+            topic=TRANSACTION_STATE_TOPIC,
+            broker_id=self.broker_id,
+            begin=self._begin,
+            load=self._load,
+            ended=self._ended,
+            on_bug=self.on_bug,
+        )
 
     # The tasks.
 
@@ -105,7 +108,7 @@ class TransactionCoordinator:
         config = self.config
         try:
             async with trio.open_nursery() as nursery:
-                self._nursery = nursery
+                self._nursery = self._reigns.nursery = nursery
                 nursery.start_soon(
                     self._regularly,
                     config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
@@ -120,26 +123,26 @@ class TransactionCoordinator:
         finally:
             self.markers.close()
 
-    async def _regularly(self, interval_ms: int, look: Callable[[Shard], None]) -> None:
+    async def _regularly(self, interval_ms: int, look: Callable[[TransactionShard], None]) -> None:
         while True:
             await self.seams.clock.sleep(interval_ms / 1000)
             for _, shard in sorted(self.shards.items()):
                 if shard.ready:
                     look(shard)
 
-    def _abort_late_ones(self, shard: Shard) -> None:
+    def _abort_late_ones(self, shard: TransactionShard) -> None:
         for _, slot in sorted(shard.slots.items()):
             if time_out(slot, now_ms=self._now_ms):
                 self._in_the_background(shard, slot, abort_fenced(slot, now_ms=self._now_ms))
 
-    def _forget_idle_ones(self, shard: Shard) -> None:
+    def _forget_idle_ones(self, shard: TransactionShard) -> None:
         expiration_ms = self.config.transactional_id_expiration_ms
         for name, slot in sorted(shard.slots.items()):
             if is_forgotten(slot, expiration_ms=expiration_ms, now_ms=self._now_ms):
                 assert self._nursery is not None, "this is one of its tasks"
                 self._nursery.start_soon(self._forget, shard, name, slot)
 
-    async def _forget(self, shard: Shard, name: str, slot: Slot) -> None:
+    async def _forget(self, shard: TransactionShard, name: str, slot: Slot) -> None:
         """A tombstone; whoever comes meanwhile is told to come again."""
         slot.pending = slot.current
         submission = shard.writer.submit([KeyAndValue(key_of(name), None)])
@@ -154,27 +157,18 @@ class TransactionCoordinator:
 
     # Reigns.
 
+    @property
+    def shards(self) -> dict[int, TransactionShard]:
+        return self._reigns.shards
+
     def apply_metadata(self, image: MetadataImage, _: MetadataDelta) -> None:
         """Take over what this broker leads from here on, and let go of the rest."""
-        topic = image.topics.get(TRANSACTION_STATE_TOPIC)
-        partitions = {} if topic is None else topic.partitions
-        self._partitions = len(partitions)
-        led = {
-            number: partition.leader_epoch
-            for number, partition in sorted(partitions.items())
-            if partition.leader == self.broker_id
-        }
-        for number, shard in list(self.shards.items()):
-            if led.get(number) != shard.leader_epoch:
-                self._resign(shard, "another reign")
-        for number, leader_epoch in led.items():
-            if number not in self.shards:
-                self._begin(number, leader_epoch)
+        self._reigns.apply_metadata(image)
 
-    def _begin(self, number: int, leader_epoch: LeaderEpoch) -> None:
-        assert self._nursery is not None, "run() is started before metadata is applied"
-        shard = Shard(
+    def _begin(self, number: int, topic_id: TopicId, leader_epoch: LeaderEpoch) -> TransactionShard:
+        return TransactionShard(
             number=number,
+            topic_id=topic_id,
             leader_epoch=leader_epoch,
             writer=LogWriter(
                 partition=TopicPartition(TRANSACTION_STATE_TOPIC, number),
@@ -185,23 +179,8 @@ class TransactionCoordinator:
                 codec=Codec.NONE,
             ),
         )
-        self.shards[number] = shard
-        self._nursery.start_soon(self._reign, shard)
 
-    async def _reign(self, shard: Shard) -> None:
-        """Read the log, and write to it until the reign is over."""
-        try:
-            with shard.scope:
-                await self._load(shard)
-                await shard.writer.run()
-        except (KafkaError, StorageError, ProtocolError, OSError) as error:
-            if self.shards.get(shard.number) is shard:
-                self._resign(shard, str(error))
-        except Exception as bug:  # noqa: BLE001 - the boundary of a background job
-            self._resign(shard, "a bug")
-            self.on_bug(bug)
-
-    async def _load(self, shard: Shard) -> None:
+    async def _load(self, shard: TransactionShard) -> None:
         transactions = await load(
             self.replica_manager,
             shard.writer.partition,
@@ -223,35 +202,20 @@ class TransactionCoordinator:
             if slot.current.state.is_prepared:
                 self._nursery.start_soon(self._complete, shard, slot)
 
-    def _resign(self, shard: Shard, cause: str) -> None:
-        self.shards.pop(shard.number, None)
-        shard.writer.close()
-        if not shard.ready:
-            shard.scope.cancel()
+    def _ended(self, shard: TransactionShard, cause: str) -> None:
         self.sink(
             TransactionsUnloaded(
                 partition=shard.writer.partition, leader_epoch=shard.leader_epoch, cause=cause
             )
         )
 
-    def _reigns(self, shard: Shard) -> bool:
-        return self.shards.get(shard.number) is shard
-
     # Who is asked.
 
-    def serving(self, transactional_id: str) -> Shard:
+    def serving(self, transactional_id: str) -> TransactionShard:
         """Where the id lives; KafkaError where that is not here, or not yet."""
-        if not transactional_id:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id has a name")
-        number = partition_for(transactional_id, self._partitions) if self._partitions else -1
-        shard = self.shards.get(number)
-        if shard is None:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{transactional_id} is another broker's")
-        if not shard.ready:
-            raise KafkaError(
-                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{transactional_id} is being loaded"
-            )
-        return shard
+        if not transactional_id or is_too_long(transactional_id):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id has to fit a record")
+        return self._reigns.serving(transactional_id)
 
     # Requests. KafkaError where they are refused.
 
@@ -343,7 +307,7 @@ class TransactionCoordinator:
         slot = shard.slots.get(transactional_id)
         exhausted = slot is not None and bumps_epoch and slot.current.is_epoch_exhausted
         spare = await self._producer_id() if exhausted else NO_PRODUCER_ID
-        if exhausted and not self._reigns(shard):
+        if exhausted and not self._reigns.goes_on(shard):
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "not any more")
         decision = end(
             slot,
@@ -362,7 +326,7 @@ class TransactionCoordinator:
     # Changes.
 
     async def _decided(
-        self, shard: Shard, slot: Slot | None, decision: ErrorCode | Transaction
+        self, shard: TransactionShard, slot: Slot | None, decision: ErrorCode | Transaction
     ) -> Transaction:
         """How the transaction stands once the decision is in the log."""
         if isinstance(decision, Transaction):
@@ -374,14 +338,18 @@ class TransactionCoordinator:
         assert slot is not None, "nothing is wrong with something that is there"
         return slot.current
 
-    async def _change(self, shard: Shard, slot: Slot, transaction: Transaction) -> Transaction:
+    async def _change(
+        self, shard: TransactionShard, slot: Slot, transaction: Transaction
+    ) -> Transaction:
         written = self._in_the_background(shard, slot, transaction)
         await written.done.wait()
         if written.error is not ErrorCode.NONE:
             raise KafkaError(written.error, "the transaction could not be written down")
         return transaction
 
-    def _in_the_background(self, shard: Shard, slot: Slot, transaction: Transaction) -> "_Written":
+    def _in_the_background(
+        self, shard: TransactionShard, slot: Slot, transaction: Transaction
+    ) -> "_Written":
         assert self._nursery is not None, "transactions are changed while it runs"
         written = _Written()
         slot.begin(transaction)
@@ -389,7 +357,7 @@ class TransactionCoordinator:
         return written
 
     async def _write(
-        self, shard: Shard, slot: Slot, transaction: Transaction, written: "_Written"
+        self, shard: TransactionShard, slot: Slot, transaction: Transaction, written: "_Written"
     ) -> None:
         record = KeyAndValue(key_of(transaction.transactional_id), value_of(transaction))
         submission = shard.writer.submit([record])
@@ -413,16 +381,15 @@ class TransactionCoordinator:
         written.error = _error_of(submission.error)
         written.done.set()
 
-    async def _complete(self, shard: Shard, slot: Slot) -> None:
+    async def _complete(self, shard: TransactionShard, slot: Slot) -> None:
         """Markers everywhere, and then nothing is left to do; for as long as we reign."""
         transaction = slot.current
         try:
             await self.markers.send(transaction, coordinator_epoch=shard.leader_epoch)
         except MarkerRefusedError as error:
-            if self._reigns(shard):
-                self._resign(shard, str(error))
+            self._reigns.end(shard, str(error))
             return
-        while self._reigns(shard):
+        while self._reigns.goes_on(shard):
             written = self._in_the_background(
                 shard, slot, transaction.completed(now_ms=self._now_ms)
             )

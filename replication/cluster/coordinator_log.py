@@ -1,4 +1,4 @@
-"""Records into one partition of `__consumer_offsets`: in order, with acks=all, by the batch.
+"""Records into one partition of a coordinator's topic: in order, with acks=all, by the batch.
 
     submit ─┐
     submit ─┤ queue ──> one batch ──> appended, replicated ──> each submission has its outcome
@@ -149,32 +149,6 @@ class LogWriter:
             known = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return error.code if error.code in known else ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
-
-
-def group_error(error: ErrorCode) -> ErrorCode:
-    """What a member is told where its group could not be written (GroupMetadataManager)."""
-    match error:
-        case (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            | ErrorCode.NOT_ENOUGH_REPLICAS
-            | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        ):
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
-            return ErrorCode.NOT_COORDINATOR
-        case ErrorCode.REQUEST_TIMED_OUT:
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE:
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-        case _:
-            return error
-
-
-def commit_error(error: ErrorCode) -> ErrorCode:
-    """The same of offsets: a commit that is out of time is told so, and tried again."""
-    if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
-        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-    return error if error is ErrorCode.REQUEST_TIMED_OUT else group_error(error)
 
 
 def is_too_long(*names: str | None) -> bool:
