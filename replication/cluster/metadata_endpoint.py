@@ -87,7 +87,7 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
             data += piece.unaligned_records
         try:
             await self.follower.install(Snapshot(decode_snapshot(data), bytes(data)))
-        except (MetadataError, KafkaStorageError, OSError) as error:
+        except (MetadataError, KafkaStorageError) as error:
             self.follower.fail(error)
             raise PeerUnavailableError(f"the snapshot could not be taken up: {error}") from error
 

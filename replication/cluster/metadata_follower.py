@@ -135,13 +135,16 @@ class MetadataFollower:
     # Snapshots.
 
     async def install(self, snapshot: Snapshot) -> None:
-        """Go on from what the controller has sent; OSError or KafkaStorageError if it fails."""
+        """Go on from what the controller has sent; KafkaStorageError if it fails."""
         async with self._one_snapshot_at_a_time:
             # First, so that a crash in between leaves a log without its snapshot: of no use,
             # and known to be.
             self._cuts += 1
             self.log.truncate_fully_and_start_at(snapshot.end_offset)
-            await self.offload(lambda: self._snapshot_file.replace(snapshot))
+            try:
+                await self.offload(lambda: self._snapshot_file.replace(snapshot))
+            except OSError as error:
+                raise self.log.fail(error) from error
             self.snapshot = snapshot
             self._is_whole = True
             self._take_up(snapshot.image)

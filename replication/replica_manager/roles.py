@@ -110,9 +110,10 @@ class RoleChanges:
         await self._stop(self._removed(delta), leave=self._deleting("topic deleted"))
         leaders, followers, gone = self._sort(image, sorted(delta.changed))
         await self._stop(gone, leave=self._deleting("not a replica any more"))
-        await self.configuration.apply(image, delta)
         await self._become_leaders(image, leaders)
         await self._become_followers(image, followers)
+        # Not before: a smaller minimum is nothing to whoever is deposed by the same change.
+        await self.configuration.apply(image, delta)
         self._brokers_changed(image, delta.brokers)
         await self.fetchers.shutdown_idle_fetchers()
 

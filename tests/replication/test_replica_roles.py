@@ -66,6 +66,18 @@ async def test_a_leader_that_becomes_follower_fetches_from_its_log_end(
     ]
 
 
+async def test_a_smaller_minimum_commits_nothing_at_who_is_deposed_by_the_same_change(
+    autojump_clock: MockClock,
+) -> None:
+    async with Node().running() as node:
+        await node.lead(isr=(LOCAL,), min_insync_replicas=2)
+        await node.produce(2)
+        assert node.state().high_watermark == 0, "one copy is not enough"
+        deposed = registration(leader=REMOTE, leader_epoch=9, partition_epoch=9, isr=(REMOTE,))
+        await node.learn(deposed, configs={"min.insync.replicas": "1"})
+        assert (node.state().high_watermark, node.state().is_leader) == (0, False)
+
+
 @pytest.mark.conformance("RM-39")
 async def test_a_follower_that_becomes_leader_stops_fetching(autojump_clock: MockClock) -> None:
     async with Node().running() as node:
