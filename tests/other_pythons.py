@@ -12,7 +12,7 @@ from pathlib import Path
 
 SUPPORTED = ((3, 11), (3, 12), (3, 13), (3, 14))
 ROOT = Path(__file__).resolve().parent.parent
-QUICK = "not (client or spark or slow)"
+QUICK = "not (client or spark or slow or seeds)"
 
 
 def candidates(version: tuple[int, int]) -> list[str]:

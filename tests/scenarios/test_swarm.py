@@ -29,7 +29,8 @@ MANY = 20
 AT_0 = Acked(0)
 
 
-@pytest.mark.parametrize("seed", range(1, 15))
+@pytest.mark.seeds
+@pytest.mark.parametrize("seed", range(1, 201))
 def test_nothing_goes_wrong(seed: int) -> None:
     run = run_seed(seed)
     assert not run.wrong, f"{run.replay_command}\n{run.traceback}"
