@@ -31,7 +31,7 @@ def until(holds: Callable[[], bool], what: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not holds():
         assert time.monotonic() < deadline, what()
-        time.sleep(0.02)
+        time.sleep(0.02)  # real clients, in real time: they are asked again, with a bound
 
 
 def create_topic(servers: str) -> None:

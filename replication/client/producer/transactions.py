@@ -290,10 +290,17 @@ class Transactions:
         self.state = State.ENDING
         self._wanted.clear()
         self.accumulator.give_up_unsent(TransactionAbortedError("the transaction was aborted"))
-        await self.flush()
-        await self._end(commit=False)
-        if self.accumulator.needs_new_epoch or self.error is not None:
-            await self.coordinators.keep_asking(self._init)
+        try:
+            await self.flush()
+            await self._end(commit=False)
+            if self.accumulator.needs_new_epoch or self.error is not None:
+                await self.coordinators.keep_asking(self._init)
+        except BaseException:
+            # Nobody has said that it is aborted: nothing else can be done with it yet.
+            if self.state is State.ENDING:
+                self.state = State.ABORTABLE_ERROR
+                self.error = self.error or IllegalStateError("its abort was not answered")
+            raise
         self._ended()
 
     async def _end(self, *, commit: bool) -> None:

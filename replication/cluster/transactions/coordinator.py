@@ -229,9 +229,13 @@ class TransactionCoordinator:
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
                 f"transaction.max.timeout.ms is {self.config.transaction_max_timeout_ms}",
             )
-        spare = await self._producer_id()
-        shard = self.serving(transactional_id)
+        slot = self.serving(transactional_id).slots.get(transactional_id)
+        needs_one = slot is None or slot.current.is_epoch_exhausted
+        spare = await self._producer_id() if needs_one else NO_PRODUCER_ID
+        shard = self.serving(transactional_id)  # the controller was asked meanwhile
         slot = shard.slots.get(transactional_id)
+        if not needs_one and (slot is None or slot.current.is_epoch_exhausted):
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "it has changed meanwhile")
         if slot is None:
             slot = shard.slots[transactional_id] = Slot(
                 created(

@@ -12,6 +12,7 @@ from replication.client.admin import Admin, NewTopic
 from replication.client.consumer import Consumer
 from replication.client.errors import (
     IllegalStateError,
+    KafkaTimeoutError,
     ProducerFencedError,
     TransactionAbortedError,
 )
@@ -274,6 +275,28 @@ def test_offsets_are_committed_with_the_transaction() -> None:
             await producer.send_offsets_to_transaction({T1: 9}, "g")
             await producer.abort_transaction()
             assert await committed() == {T1: 5}
+
+    play(story)
+
+
+def test_an_abort_that_nobody_answered_can_be_asked_for_again() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as stage, stage.producer(max_block_ms=5000) as producer:
+            producer.begin_transaction()
+            await producer.send("t", b"never", partition=0)
+            for name in stage.cluster.broker_names:
+                await stage.cluster.kill(name)
+            with pytest.raises(KafkaTimeoutError):
+                await producer.abort_transaction()
+            with pytest.raises(TransactionAbortedError, match="its abort was not answered"):
+                await producer.commit_transaction()
+            for name in stage.cluster.broker_names:
+                await stage.cluster.start(name)
+            await stage.cluster.clock.sleep(15)
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await producer.send("t", b"then", partition=0)
+            assert await stage.read(T0) == ["then"]
 
     play(story)
 
