@@ -139,12 +139,12 @@ class TransactionCoordinator:
         expiration_ms = self.config.transactional_id_expiration_ms
         for name, slot in sorted(shard.slots.items()):
             if is_forgotten(slot, expiration_ms=expiration_ms, now_ms=self._now_ms):
+                slot.pending = slot.current  # at once: whoever comes now is told to come again
                 assert self._nursery is not None, "this is one of its tasks"
                 self._nursery.start_soon(self._forget, shard, name, slot)
 
     async def _forget(self, shard: TransactionShard, name: str, slot: Slot) -> None:
-        """A tombstone; whoever comes meanwhile is told to come again."""
-        slot.pending = slot.current
+        """By a tombstone."""
         submission = shard.writer.submit([KeyAndValue(key_of(name), None)])
         await submission.wait()
         slot.pending = None

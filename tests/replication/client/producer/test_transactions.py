@@ -75,8 +75,9 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(world: World, *, brokers: int = 3) -> AsyncIterator[Scene]:
-    async with open_simulated_cluster(world, brokers=brokers, properties=SMALL) as cluster:
+async def scene(world: World, **properties: str) -> AsyncIterator[Scene]:
+    settings = SMALL | {key.replace("_", "."): value for key, value in properties.items()}
+    async with open_simulated_cluster(world, brokers=3, properties=settings) as cluster:
         stage = Scene(world, cluster)
         async with Admin(stage.servers, seams=world.node("admin")) as admin:
             await admin.create_topics([NewTopic(name="t", replicas=((1, 2, 3), (2, 3, 1)))])
@@ -277,6 +278,41 @@ def test_offsets_are_committed_with_the_transaction() -> None:
             assert await committed() == {T1: 5}
 
     play(story)
+
+
+def test_an_id_that_nobody_uses_is_forgotten_for_good() -> None:
+    async def story(world: World) -> None:
+        soon = {
+            "transactional_id_expiration_ms": "5000",
+            "transaction_remove_expired_transaction_cleanup_interval_ms": "1000",
+        }
+        async with scene(world, **soon) as stage, stage.producer() as old:
+            async with old.transaction():
+                await old.send("t", b"one", partition=0)
+            coordinator = _victim(stage, "coordinator")
+            await stage.cluster.clock.sleep(10)
+            assert _known(stage) == set()
+            await stage.cluster.kill(coordinator)
+            await stage.cluster.clock.sleep(15)
+            assert _known(stage) == set()
+            old.begin_transaction()
+            delivery = await old.send_soon("t", b"two", partition=0)
+            with pytest.raises(KafkaError, match="INVALID_PRODUCER_ID_MAPPING"):
+                await delivery.wait()
+            async with stage.producer() as new, new.transaction():
+                await new.send("t", b"three", partition=0)
+            assert await stage.read(T0) == ["one", "three"]
+            await stage.cluster.start(coordinator)
+
+    play(story)
+
+
+def _known(stage: Scene) -> set[str]:
+    up = [name for name in stage.cluster.broker_names if stage.cluster.is_running(name)]
+    shards = [
+        shard for name in up for shard in stage.cluster.brokers[name].transactions.shards.values()
+    ]
+    return {name for shard in shards for name in shard.slots}
 
 
 def test_an_abort_that_nobody_answered_can_be_asked_for_again() -> None:
