@@ -13,7 +13,7 @@ FROM ?= 1
 BIN := $(VENV)/bin
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help run test fuzz swarm mutants coverage check bench conformance setup clean
+.PHONY: help run test pythons fuzz swarm mutants coverage check bench conformance setup clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -26,10 +26,13 @@ run: setup
 # these were chosen", where ARGS names a part of the suite.
 ALONE := client or spark or slow
 
-## make test   the whole suite, then its quick part on every other Python that is found
+## make test   the whole suite
 test: setup
 	$(BIN)/python -m pytest -n auto -m "not ($(ALONE))" $(ARGS)
 	$(BIN)/python -m pytest -m "$(ALONE)" $(ARGS) || [ $$? = 5 ]
+
+## make pythons  the quick part of the suite, on every other Python that is found
+pythons:
 	$(PYTHON) tests/other_pythons.py
 
 ## make fuzz   the readers of files against mutated ones, for five minutes or as long as told
