@@ -31,7 +31,6 @@ from storage.errors import (
     RecordBatchTooLargeError,
     RecordTooLargeError,
 )
-from storage.index_file import MAX_RELATIVE_OFFSET
 from storage.producer_snapshot import BatchMetadata
 from storage.record_batch import (
     CRC_COVERS_FROM,
@@ -43,6 +42,7 @@ from storage.record_batch import (
     walk,
 )
 from storage.records import EndTransactionMarker, check_framing, outline_batch, read_marker
+from storage.segment_index import MAX_RELATIVE_OFFSET
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
 _MAGIC_AT = 16

@@ -10,8 +10,8 @@ entries are all of it, and there is no room until `resize` makes some.
 Rule 2: nothing is held in memory but the count. A lookup reads a few entries to find the
 right block and then that one block; the kernel's page cache does the rest.
 
-(AbstractIndex in Kafka, which maps the file. A map of a file that gets truncated kills its
-reader with SIGBUS.)
+(Kafka's AbstractIndex maps the file. A map of a file that gets truncated kills its reader with
+SIGBUS.)
 """
 
 import struct
@@ -23,8 +23,6 @@ import attrs
 from storage.errors import CorruptIndexError
 from storage.filesystem import File, FileSystem
 from storage.types import Buffer
-
-MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
 _BLOCK_ENTRIES: Final = 512
 

@@ -29,7 +29,6 @@ from storage.errors import CleaningAbortedError, KafkaStorageError
 from storage.file_region import FileRegion
 from storage.filesystem import FileSystem
 from storage.flush import FlushPlan, Syncing, nothing_to_sync
-from storage.index_file import MAX_RELATIVE_OFFSET
 from storage.open_segments import OpenSegments
 from storage.record_batch import BatchHeader
 from storage.retention import DeletedSegments, DeletionCause
@@ -40,6 +39,7 @@ from storage.segment import (
     LogOffsetMetadata,
     Segment,
 )
+from storage.segment_index import MAX_RELATIVE_OFFSET
 from storage.segments import Segments
 from storage.types import Offset, TopicPartition
 

@@ -20,7 +20,8 @@ import attrs
 
 from storage.errors import CorruptIndexError
 from storage.filesystem import FileSystem
-from storage.index_file import MAX_RELATIVE_OFFSET, IndexFile
+from storage.index_file import IndexFile
+from storage.segment_index import MAX_RELATIVE_OFFSET, SegmentIndex
 from storage.types import Offset
 
 ENTRY_SIZE: Final = 8
@@ -35,11 +36,9 @@ class OffsetPosition(NamedTuple):
 
 
 @attrs.define(eq=False)
-class OffsetIndex:
+class OffsetIndex(SegmentIndex):
     """The `.index` of one segment."""
 
-    base_offset: Offset
-    _file: IndexFile
     _last_offset: Offset
 
     @classmethod
@@ -52,27 +51,6 @@ class OffsetIndex:
         return index
 
     @property
-    def path(self) -> str:
-        return self._file.file.path
-
-    @property
-    def entry_count(self) -> int:
-        return self._file.entry_count
-
-    @property
-    def max_entries(self) -> int:
-        return self._file.max_entries
-
-    @property
-    def length(self) -> int:
-        """The file's length, preallocated room included."""
-        return self._file.length
-
-    @property
-    def size_in_bytes(self) -> int:
-        return self._file.size_in_bytes
-
-    @property
     def is_full(self) -> bool:
         return self._file.entry_count >= self._file.max_entries
 
@@ -80,10 +58,6 @@ class OffsetIndex:
     def last_offset(self) -> Offset:
         """Of the last entry; the base offset where there is none."""
         return self._last_offset
-
-    def can_append_offset(self, offset: Offset) -> bool:
-        """Whether `offset` can be written relative to the base."""
-        return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
     def append(self, offset: Offset, position: int) -> None:
         relative = offset - self.base_offset
@@ -94,11 +68,6 @@ class OffsetIndex:
             )
         self._file.append(relative, position)
         self._last_offset = offset
-
-    def fill(self, entries: bytes | bytearray) -> None:
-        """Append entries that are in order, as they stand in the file."""
-        self._file.extend(entries)
-        self._find_last()
 
     def lookup(self, offset: Offset) -> OffsetPosition:
         """The greatest entry at or below `offset`; (base, 0) where there is none."""
@@ -127,20 +96,6 @@ class OffsetIndex:
         self._file.truncate_to_count(self._file.count_while(lambda entry: entry[0] < relative))
         self._find_last()
 
-    def reset(self, *, max_size: int) -> None:
-        """Empty, with room for `max_size` bytes."""
-        self._file.truncate_to_count(0)
-        self._file.resize(max_size)
-        self._find_last()
-
-    def resize(self, size: int) -> bool:
-        """Make room for `size` bytes of entries; whether that changed the file."""
-        return self._file.resize(size)
-
-    def trim(self) -> None:
-        """Give up the preallocated room: the segment is closed or no longer active."""
-        self._file.resize(self._file.size_in_bytes)
-
     def sanity_check(self) -> None:
         """CorruptIndexError where the file cannot be an index of this segment."""
         if self.entry_count and self._last_offset < self.base_offset:
@@ -148,13 +103,6 @@ class OffsetIndex:
                 f"{self.path}: its last offset {self._last_offset} is below its base"
             )
         self._file.check_length()
-
-    def flush(self) -> None:
-        self._file.file.sync()
-
-    def close(self) -> None:
-        """Release the file as it is; `trim` first, unless this is a crash."""
-        self._file.file.close()
 
     def _find_last(self) -> None:
         count = self.entry_count

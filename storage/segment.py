@@ -29,10 +29,10 @@ import attrs
 from storage.errors import CorruptRecordError
 from storage.file_region import FileRegion, Pins
 from storage.filesystem import FileSystem
-from storage.index_file import MAX_RELATIVE_OFFSET
 from storage.offset_index import OffsetIndex
 from storage.open_segments import OpenSegments
 from storage.record_batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, read_header
+from storage.segment_index import MAX_RELATIVE_OFFSET
 from storage.time_index import TimeIndex, TimestampOffset
 from storage.transaction_index import TransactionIndex
 from storage.types import NO_OFFSET, Buffer, Offset

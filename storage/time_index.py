@@ -20,8 +20,9 @@ import attrs
 
 from storage.errors import CorruptIndexError
 from storage.filesystem import FileSystem
-from storage.index_file import MAX_RELATIVE_OFFSET, IndexFile
+from storage.index_file import IndexFile
 from storage.record_batch import NO_TIMESTAMP
+from storage.segment_index import SegmentIndex
 from storage.types import Offset
 
 ENTRY_SIZE: Final = 12
@@ -36,11 +37,9 @@ class TimestampOffset(NamedTuple):
 
 
 @attrs.define(eq=False)
-class TimeIndex:
+class TimeIndex(SegmentIndex):
     """The `.timeindex` of one segment."""
 
-    base_offset: Offset
-    _file: IndexFile
     _last: TimestampOffset
 
     @classmethod
@@ -53,27 +52,6 @@ class TimeIndex:
         return index
 
     @property
-    def path(self) -> str:
-        return self._file.file.path
-
-    @property
-    def entry_count(self) -> int:
-        return self._file.entry_count
-
-    @property
-    def max_entries(self) -> int:
-        return self._file.max_entries
-
-    @property
-    def length(self) -> int:
-        """The file's length, preallocated room included."""
-        return self._file.length
-
-    @property
-    def size_in_bytes(self) -> int:
-        return self._file.size_in_bytes
-
-    @property
     def is_full(self) -> bool:
         """One slot is kept for the entry that closes the segment."""
         return self._file.entry_count >= self._file.max_entries - 1
@@ -82,10 +60,6 @@ class TimeIndex:
     def last_entry(self) -> TimestampOffset:
         """(-1, base) where there is none."""
         return self._last
-
-    def can_append_offset(self, offset: Offset) -> bool:
-        """Whether `offset` can be written relative to the base."""
-        return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
     def maybe_append(self, timestamp: int, offset: Offset, *, closing: bool = False) -> None:
         """Add an entry if `timestamp` is younger than the last.
@@ -104,11 +78,6 @@ class TimeIndex:
             assert self.can_append_offset(offset), "a segment rolls before its offsets overflow"
             self._file.append(timestamp, offset - self.base_offset)
             self._last = TimestampOffset(timestamp, offset)
-
-    def fill(self, entries: bytes | bytearray) -> None:
-        """Append entries that are in order, as they stand in the file."""
-        self._file.extend(entries)
-        self._find_last()
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The greatest entry at or below `timestamp`; (-1, base) where there is none."""
@@ -129,20 +98,6 @@ class TimeIndex:
         self._file.truncate_to_count(self._file.count_while(lambda entry: entry[1] < relative))
         self._find_last()
 
-    def reset(self, *, max_size: int) -> None:
-        """Empty, with room for `max_size` bytes."""
-        self._file.truncate_to_count(0)
-        self._file.resize(max_size)
-        self._find_last()
-
-    def resize(self, size: int) -> bool:
-        """Make room for `size` bytes of entries; whether that changed the file."""
-        return self._file.resize(size)
-
-    def trim(self) -> None:
-        """Give up the preallocated room: the segment is closed or no longer active."""
-        self._file.resize(self._file.size_in_bytes)
-
     def sanity_check(self) -> None:
         """CorruptIndexError where the file cannot be a time index of this segment."""
         if self.entry_count:
@@ -156,13 +111,6 @@ class TimeIndex:
                     f"{self.path}: its last offset {self._last.offset} is below its base"
                 )
         self._file.check_length()
-
-    def flush(self) -> None:
-        self._file.file.sync()
-
-    def close(self) -> None:
-        """Release the file as it is; `trim` first, unless this is a crash."""
-        self._file.file.close()
 
     def _find_last(self) -> None:
         count = self.entry_count

@@ -24,7 +24,6 @@ import attrs
 import crc32c
 
 from storage.errors import CorruptRecordError, OffsetOverflowError, UnsupportedFormatError
-from storage.index_file import MAX_RELATIVE_OFFSET
 from storage.leader_epoch_cache import LeaderEpochCache
 from storage.offset_index import LAYOUT as OFFSET_LAYOUT
 from storage.producer_snapshot import BATCHES_KEPT
@@ -43,6 +42,7 @@ from storage.record_batch import (
     sound_magic,
 )
 from storage.segment import LOG_SUFFIX, Segment
+from storage.segment_index import MAX_RELATIVE_OFFSET
 from storage.time_index import LAYOUT as TIME_LAYOUT, TimestampOffset
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
