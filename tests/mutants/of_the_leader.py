@@ -253,13 +253,15 @@ MUTANTS = (
         "a lost answer is not a refusal",
         (
             Edit(
-                "replication.cluster.alter_partition_manager",
+                "replication.cluster.controller_queue",
                 "        except PeerUnavailableError:\n            return False",
                 "        except PeerUnavailableError:\n"
-                "            for partition, change in changes.items():\n"
-                "                change.answer = IsrAnswer(error=ErrorCode.OPERATION_NOT_ATTEMPTED)\n"
-                "                change.answered.set()\n"
-                "                self._queued.pop(partition, None)\n"
+                "            from replication.isr import IsrAnswer\n"
+                "            for key, told in queued.items():\n"
+                "                if not isinstance(told, bytes):  # not the place of a replica\n"
+                "                    told.answer = IsrAnswer(error=ErrorCode.OPERATION_NOT_ATTEMPTED)\n"
+                "                    told.answered.set()\n"
+                "                    self._remove(key, told)\n"
                 "            return True",
             ),
         ),
