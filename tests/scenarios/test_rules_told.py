@@ -3,7 +3,6 @@
 The mistakes are those that the scenarios are about (docs/stories.md), not any that come to mind.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -19,14 +18,10 @@ from replication.leadership import Leadership
 from replication.log_reader import LogReader
 from replication.partition import Partition
 from replication.replica_manager.followed import LocalReplicas
-from scenarios.script import ScriptError, StoryChangedError, find_story, read_story
-from scenarios.simulation.checkers import InvariantViolatedError
-from scenarios.telling import tell
 from storage.leader_epoch_cache import UNDEFINED, LeaderEpochCache
 from storage.marked_log import MarkedLog
 from storage.types import LeaderEpoch, Offset, OffsetAndEpoch
-
-Mistake = Callable[[pytest.MonkeyPatch], None]
+from tests.scenarios.told import Mistake, Told, check_comes_out_otherwise, pairs
 
 
 def logs_are_cut_to_their_high_watermark(planting: pytest.MonkeyPatch) -> None:
@@ -236,7 +231,7 @@ def anybody_leads_rather_than_nobody(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(ElectionRules, "__init__", unclean)
 
 
-TOLD = [
+TOLD: list[Told] = [
     (
         "S01",
         "a-follower-that-comes-back-keeps-what-was-committed",
@@ -300,15 +295,8 @@ TOLD = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("scenario", "story", "mistake"),
-    [pytest.param(*each, id=f"{each[0]}-{each[2].__name__}") for each in TOLD],
-)
+@pytest.mark.parametrize(("scenario", "story", "mistake"), pairs(TOLD))
 def test_without_its_rule_a_story_comes_out_otherwise(
     scenario: str, story: str, mistake: Mistake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = read_story(find_story(story))
-    assert scenario in script.shows
-    mistake(monkeypatch)
-    with pytest.raises((InvariantViolatedError, StoryChangedError, ScriptError)):
-        tell(script).check()
+    check_comes_out_otherwise(scenario, story, mistake, monkeypatch)

@@ -1,0 +1,29 @@
+"""How a story is told once more with a rule taken out."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from scenarios.script import ScriptError, StoryChangedError, find_story, read_story
+from scenarios.simulation.checkers import InvariantViolatedError
+from scenarios.telling import tell
+
+Mistake = Callable[[pytest.MonkeyPatch], None]
+# The scenario, a story that shows it, and what it takes away.
+Told = tuple[str, str, Mistake]
+
+
+def pairs(told: Sequence[Told]) -> list[Any]:
+    """For `parametrize`, each named after its scenario and its mistake."""
+    return [pytest.param(*each, id=f"{each[0]}-{each[2].__name__}") for each in told]
+
+
+def check_comes_out_otherwise(
+    scenario: str, story: str, mistake: Mistake, planting: pytest.MonkeyPatch
+) -> None:
+    script = read_story(find_story(story))
+    assert scenario in script.shows
+    mistake(planting)
+    with pytest.raises((InvariantViolatedError, StoryChangedError, ScriptError)):
+        tell(script).check()
