@@ -6,7 +6,7 @@
     network_client  nodes       all connections: versions, back-off, time limits
     cluster_view  metadata      who leads what, and keeping that fresh
     coordinators  retries       who looks after a group or a transactional id; asking again
-    offsets                     what is committed
+    offsets  log                what is committed; what the human log is told
     producer/                   records are batched, sent once, and acked or given up
     admin/                      topics, partitions, configurations, brokers, groups
     consumer/                   records are fetched ahead, handed over in order, and committed

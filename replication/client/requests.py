@@ -17,7 +17,7 @@ import trio
 
 from replication.client.errors import UnsupportedVersionError
 from replication.errors import PeerUnavailableError, ProtocolError
-from replication.wire.apis import API, API_OF_REQUEST, ApiKey
+from replication.wire.apis import API, ApiKey, api_of
 
 MAX_VERSION = 32767
 
@@ -61,7 +61,7 @@ def ask(
 ) -> ClientRequest:
     """A request whose message is the same in every version."""
     return ClientRequest(
-        api_key=API_OF_REQUEST[type(message)].key,
+        api_key=api_of(type(message)).key,
         build=lambda _: message,
         min_version=min_version,
         max_version=max_version,

@@ -16,7 +16,7 @@ import trio
 from replication.errors import PeerUnavailableError, ProtocolError
 from replication.net.rpc import RpcClient
 from replication.net.seams import Seams
-from replication.wire.apis import API_OF_REQUEST
+from replication.wire.apis import api_of
 
 
 class ControllerCalls(Protocol):
@@ -42,7 +42,7 @@ class ControllerChannel:
         client = self._client
         if client is None or client.closed:
             client = await self._connected(timeout_ms)
-        version = API_OF_REQUEST[type(request)].max_version
+        version = api_of(type(request)).max_version
         try:
             return await client.call(request, version=version, timeout_ms=timeout_ms)
         except ProtocolError as error:

@@ -19,13 +19,17 @@ the nearest one named.
     topic.py        a topic's overrides over its broker's values: TopicConfig
 """
 
-from replication.config.alter import ConfigChange, ConfigOperation
-from replication.config.broker import BrokerConfig
-from replication.config.dynamic import DynamicBrokerConfig
-from replication.config.keys import ConfigEntry, ConfigSource, ConfigSynonym, ConfigType
-from replication.config.listeners import HostPort, Listener, Voter
-from replication.config.properties import parse_properties
-from replication.config.topic import TopicConfig
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replication.config.alter import ConfigChange, ConfigOperation
+    from replication.config.broker import BrokerConfig
+    from replication.config.dynamic import DynamicBrokerConfig
+    from replication.config.keys import ConfigEntry, ConfigSource, ConfigSynonym, ConfigType
+    from replication.config.listeners import HostPort, Listener, Voter
+    from replication.config.properties import parse_properties
+    from replication.config.topic import TopicConfig
 
 __all__ = [
     "BrokerConfig",
@@ -42,3 +46,27 @@ __all__ = [
     "Voter",
     "parse_properties",
 ]
+
+_MODULES = {
+    "ConfigChange": "alter",
+    "ConfigOperation": "alter",
+    "BrokerConfig": "broker",
+    "DynamicBrokerConfig": "dynamic",
+    "ConfigEntry": "keys",
+    "ConfigSource": "keys",
+    "ConfigSynonym": "keys",
+    "ConfigType": "keys",
+    "HostPort": "listeners",
+    "Listener": "listeners",
+    "Voter": "listeners",
+    "parse_properties": "properties",
+    "TopicConfig": "topic",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when first asked for: a client has no broker's keys."""
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)

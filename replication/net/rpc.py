@@ -32,7 +32,7 @@ from replication.net.framing import (
 )
 from replication.net.seams import Connection, NodeClock, Transport
 from replication.net.turns import Turns
-from replication.wire.apis import API_OF_REQUEST, ApiKey
+from replication.wire.apis import ApiKey, api_of
 from replication.wire.frames import decode_response, encode_request, total_size
 from replication.wire.schema import Part
 
@@ -150,7 +150,7 @@ class RpcClient:
     def _encode(self, request: object, *, version: int) -> tuple[_Call, list[Part]]:
         last = self._last_correlation_id
         self._last_correlation_id = 0 if last == _MAX_CORRELATION_ID else last + 1
-        call = _Call(API_OF_REQUEST[type(request)].key, version, self._last_correlation_id)
+        call = _Call(api_of(type(request)).key, version, self._last_correlation_id)
         parts = encode_request(
             request,
             version=version,

@@ -4,61 +4,20 @@
 its clients may start lower: Produce is advertised from 0, as Apache Kafka 4 does, because
 librdkafka stops compressing where the lowest version is 3 (KAFKA-18659); 0 to 2 are still
 refused when they come. docs/protocol.md shows this table; a test keeps the two alike.
+
+Rule: an API's messages are imported when they are first asked for. A client speaks ten of
+them, and the other thirty would be a third of the time until its first record.
 """
 
 import enum
+import importlib
 from collections.abc import Mapping
-from types import MappingProxyType, ModuleType
+from functools import cached_property
+from types import MappingProxyType
 
 import attrs
 
-from replication.wire import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    allocate_producer_ids,
-    alter_configs,
-    alter_partition,
-    alter_partition_reassignments,
-    api_versions,
-    assign_replicas_to_dirs,
-    broker_heartbeat,
-    broker_registration,
-    create_partitions,
-    create_topics,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    describe_topic_partitions,
-    describe_transactions,
-    elect_leaders,
-    end_txn,
-    fetch,
-    fetch_snapshot,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    list_transactions,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    sync_group,
-    txn_offset_commit,
-    write_txn_markers,
-)
+_PACKAGE = __name__.rpartition(".")[0]
 
 
 class ApiKey(enum.IntEnum):
@@ -111,17 +70,35 @@ class ApiKey(enum.IntEnum):
     DESCRIBE_TOPIC_PARTITIONS = 75
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(slots=False)
 class Api:
-    """One API: its two messages, the versions spoken, the first that is flexible (KIP-482)."""
+    """One API: the versions spoken, the first that is flexible (KIP-482), its two messages."""
 
     key: ApiKey
-    request: type
-    response: type
     min_version: int
     max_version: int
     first_flexible: int
-    advertised_from: int
+    advertised_from: int = attrs.field(
+        default=attrs.Factory(lambda self: self.min_version, takes_self=True), kw_only=True
+    )
+
+    @property
+    def name(self) -> str:
+        """As the messages have it: OffsetForLeaderEpoch."""
+        return self.key.name.title().replace("_", "")
+
+    @cached_property
+    def request(self) -> type:
+        return self._message("Request")
+
+    @cached_property
+    def response(self) -> type:
+        return self._message("Response")
+
+    def _message(self, which: str) -> type:
+        module = importlib.import_module(f"{_PACKAGE}.{self.key.name.lower()}")
+        found: type = getattr(module, self.name + which)
+        return found
 
     def serves(self, version: int) -> bool:
         return self.min_version <= version <= self.max_version
@@ -134,81 +111,74 @@ class Api:
         return self.key is not ApiKey.API_VERSIONS and self.is_flexible(version)
 
 
-def _api(
-    module: ModuleType, name: str, first: int, last: int, flexible: int, *, advertised: int = -1
-) -> Api:
-    """The API whose messages are `name`Request and `name`Response of `module`."""
-    return Api(
-        key=ApiKey[module.__name__.rpartition(".")[2].upper()],
-        request=getattr(module, f"{name}Request"),
-        response=getattr(module, f"{name}Response"),
-        min_version=first,
-        max_version=last,
-        first_flexible=flexible,
-        advertised_from=first if advertised < 0 else advertised,
-    )
-
-
 NEVER = 2**15
 """The first flexible version of an API that has none."""
 
 # The numbers are the first and the last version, and the first flexible one.
 _APIS = (
-    _api(produce, "Produce", 3, 11, 9, advertised=0),
-    _api(fetch, "Fetch", 4, 17, 12),
-    _api(list_offsets, "ListOffsets", 0, 9, 6),
-    _api(metadata, "Metadata", 0, 13, 9),
-    _api(offset_commit, "OffsetCommit", 2, 9, 8),
-    _api(offset_fetch, "OffsetFetch", 1, 9, 6),
-    _api(find_coordinator, "FindCoordinator", 0, 6, 3),
-    _api(join_group, "JoinGroup", 0, 9, 6),
-    _api(heartbeat, "Heartbeat", 0, 4, 4),
-    _api(leave_group, "LeaveGroup", 0, 5, 4),
-    _api(sync_group, "SyncGroup", 0, 5, 4),
-    _api(describe_groups, "DescribeGroups", 0, 6, 5),
-    _api(list_groups, "ListGroups", 0, 5, 3),
-    _api(api_versions, "ApiVersions", 0, 4, 3),
-    _api(create_topics, "CreateTopics", 2, 7, 5),
-    _api(delete_topics, "DeleteTopics", 1, 6, 4),
-    _api(delete_records, "DeleteRecords", 0, 2, 2),
-    _api(init_producer_id, "InitProducerId", 0, 5, 2),
-    _api(offset_for_leader_epoch, "OffsetForLeaderEpoch", 2, 4, 4),
-    _api(add_partitions_to_txn, "AddPartitionsToTxn", 0, 5, 3),
-    _api(add_offsets_to_txn, "AddOffsetsToTxn", 0, 4, 3),
-    _api(end_txn, "EndTxn", 0, 5, 3),
-    _api(write_txn_markers, "WriteTxnMarkers", 1, 1, 1),
-    _api(txn_offset_commit, "TxnOffsetCommit", 0, 5, 3),
-    _api(describe_configs, "DescribeConfigs", 1, 4, 4),
-    _api(alter_configs, "AlterConfigs", 0, 2, 2),
-    _api(describe_log_dirs, "DescribeLogDirs", 1, 5, 2),
-    _api(create_partitions, "CreatePartitions", 0, 3, 2),
-    _api(delete_groups, "DeleteGroups", 0, 2, 2),
-    _api(elect_leaders, "ElectLeaders", 0, 2, 2),
-    _api(incremental_alter_configs, "IncrementalAlterConfigs", 0, 1, 1),
-    _api(alter_partition_reassignments, "AlterPartitionReassignments", 0, 1, 0),
-    _api(list_partition_reassignments, "ListPartitionReassignments", 0, 0, 0),
-    _api(offset_delete, "OffsetDelete", 0, 0, NEVER),
-    _api(alter_partition, "AlterPartition", 2, 3, 0),
-    _api(fetch_snapshot, "FetchSnapshot", 0, 1, 0),
-    _api(describe_cluster, "DescribeCluster", 0, 2, 0),
-    _api(describe_producers, "DescribeProducers", 0, 0, 0),
-    _api(broker_registration, "BrokerRegistration", 0, 4, 0),
-    _api(broker_heartbeat, "BrokerHeartbeat", 0, 2, 0),
-    _api(describe_transactions, "DescribeTransactions", 0, 0, 0),
-    _api(list_transactions, "ListTransactions", 0, 1, 0),
-    _api(allocate_producer_ids, "AllocateProducerIds", 0, 0, 0),
-    _api(assign_replicas_to_dirs, "AssignReplicasToDirs", 0, 0, 0),
-    _api(describe_topic_partitions, "DescribeTopicPartitions", 0, 0, 0),
+    Api(ApiKey.PRODUCE, 3, 11, 9, advertised_from=0),
+    Api(ApiKey.FETCH, 4, 17, 12),
+    Api(ApiKey.LIST_OFFSETS, 0, 9, 6),
+    Api(ApiKey.METADATA, 0, 13, 9),
+    Api(ApiKey.OFFSET_COMMIT, 2, 9, 8),
+    Api(ApiKey.OFFSET_FETCH, 1, 9, 6),
+    Api(ApiKey.FIND_COORDINATOR, 0, 6, 3),
+    Api(ApiKey.JOIN_GROUP, 0, 9, 6),
+    Api(ApiKey.HEARTBEAT, 0, 4, 4),
+    Api(ApiKey.LEAVE_GROUP, 0, 5, 4),
+    Api(ApiKey.SYNC_GROUP, 0, 5, 4),
+    Api(ApiKey.DESCRIBE_GROUPS, 0, 6, 5),
+    Api(ApiKey.LIST_GROUPS, 0, 5, 3),
+    Api(ApiKey.API_VERSIONS, 0, 4, 3),
+    Api(ApiKey.CREATE_TOPICS, 2, 7, 5),
+    Api(ApiKey.DELETE_TOPICS, 1, 6, 4),
+    Api(ApiKey.DELETE_RECORDS, 0, 2, 2),
+    Api(ApiKey.INIT_PRODUCER_ID, 0, 5, 2),
+    Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, 4),
+    Api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, 3),
+    Api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, 3),
+    Api(ApiKey.END_TXN, 0, 5, 3),
+    Api(ApiKey.WRITE_TXN_MARKERS, 1, 1, 1),
+    Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, 3),
+    Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, 4),
+    Api(ApiKey.ALTER_CONFIGS, 0, 2, 2),
+    Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, 2),
+    Api(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
+    Api(ApiKey.DELETE_GROUPS, 0, 2, 2),
+    Api(ApiKey.ELECT_LEADERS, 0, 2, 2),
+    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
+    Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, 0),
+    Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, 0),
+    Api(ApiKey.OFFSET_DELETE, 0, 0, NEVER),
+    Api(ApiKey.ALTER_PARTITION, 2, 3, 0),
+    Api(ApiKey.FETCH_SNAPSHOT, 0, 1, 0),
+    Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, 0),
+    Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0),
+    Api(ApiKey.BROKER_REGISTRATION, 0, 4, 0),
+    Api(ApiKey.BROKER_HEARTBEAT, 0, 2, 0),
+    Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),
+    Api(ApiKey.LIST_TRANSACTIONS, 0, 1, 0),
+    Api(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, 0),
+    Api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0, 0, 0),
+    Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
 )
 
 API: Mapping[ApiKey, Api] = MappingProxyType({api.key: api for api in _APIS})
-API_OF_REQUEST: Mapping[type, Api] = MappingProxyType({api.request: api for api in _APIS})
-API_OF_RESPONSE: Mapping[type, Api] = MappingProxyType({api.response: api for api in _APIS})
 
 
-def api_of(message: object) -> Api:
-    """The API that a request or a response belongs to."""
-    kind = type(message)
-    api = API_OF_REQUEST.get(kind) or API_OF_RESPONSE.get(kind)
-    assert api is not None, f"{kind.__name__} is no message of the protocol"
+_API_OF: dict[type, Api] = {}
+
+
+def api_of(message_class: type) -> Api:
+    """The API that a class of requests or of responses belongs to."""
+    known = _API_OF.get(message_class)
+    return _find_api_of(message_class) if known is None else known
+
+
+def _find_api_of(message_class: type) -> Api:
+    package, _, module = message_class.__module__.rpartition(".")
+    assert package == _PACKAGE, f"{message_class} is no message of the protocol"
+    api = API[ApiKey[module.upper()]]
+    assert message_class in (api.request, api.response), f"{message_class} travels inside others"
+    _API_OF[message_class] = api
     return api

@@ -19,7 +19,7 @@ import attrs
 from replication.errors import ErrorCode, ProtocolError
 from replication.wire import codec
 from replication.wire.api_versions import ApiVersion, ApiVersionsResponse
-from replication.wire.apis import API, API_OF_REQUEST, API_OF_RESPONSE, Api, ApiKey
+from replication.wire.apis import API, Api, ApiKey, api_of
 from replication.wire.encoder_source import size_of
 from replication.wire.primitives import skip_tags
 from replication.wire.schema import Part
@@ -54,7 +54,7 @@ def encode_request(
     request: object, *, version: int, correlation_id: int, client_id: str | None
 ) -> list[Part]:
     """The parts of a request frame, its length in front."""
-    api = API_OF_REQUEST[type(request)]
+    api = api_of(type(request))
     assert api.serves(version), f"{api.key.name} has no version {version} here"
     flexible = api.is_flexible(version)
     body = codec.encode(request, version=version, flexible=flexible)
@@ -73,7 +73,7 @@ def encode_request(
 
 def encode_response(response: object, *, version: int, correlation_id: int) -> list[Part]:
     """The parts of a response frame, its length in front; records neither joined nor copied."""
-    api = API_OF_RESPONSE[type(response)]
+    api = api_of(type(response))
     assert api.serves(version), f"{api.key.name} has no version {version} here"
     body = codec.encode(response, version=version, flexible=api.is_flexible(version))
     tags = _NO_TAGS if api.response_header_is_flexible(version) else b""

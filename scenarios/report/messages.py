@@ -140,4 +140,4 @@ class Wiretap:
 
 def _name(key: ApiKey) -> str:
     """As Kafka's message files spell it: OffsetForLeaderEpoch, without its `Request`."""
-    return API[key].request.__name__.removesuffix("Request")
+    return API[key].name

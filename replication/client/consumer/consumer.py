@@ -22,13 +22,12 @@ import re
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import trio
 
 from replication.client.consumer.assembly import Assembly, Parts
 from replication.client.consumer.config import ConsumerConfig
-from replication.client.consumer.group.assembly import GroupAssembly
 from replication.client.consumer.group.listener import ConsumerRebalanceListener
 from replication.client.consumer.group_calls import GroupCalls
 from replication.client.consumer.interceptors import ConsumerInterceptor, Interceptors
@@ -48,6 +47,9 @@ from replication.client.errors import IllegalStateError, KafkaTimeoutError
 from replication.net import production_seams
 from replication.net.seams import Seams
 from storage.types import Offset, TopicPartition
+
+if TYPE_CHECKING:
+    from replication.client.consumer.group.coordinator import ConsumerCoordinator
 
 # One task may be handed so many records before it lets others run.
 _YIELD_RECORDS = 128
@@ -145,17 +147,7 @@ class Consumer(GroupCalls, LogLookups):
         ).parts()
         self._parts = parts
         if self.config.group_id is not None:
-            self._coordinator = GroupAssembly(
-                config=self.config,
-                group_id=self.config.group_id,
-                parts=parts,
-                subscriptions=self._subscriptions,
-                clock=self._seams.clock,
-                nursery=nursery,
-                wake=self._wake,
-                on_committed=self._interceptors.on_commit,
-            ).coordinator()
-            self._coordinator.listener = self._listener
+            self._coordinator = self._join_in(self.config.group_id, parts, nursery)
         self._loop = PollLoop(
             config=self.config,
             subscriptions=self._subscriptions,
@@ -168,6 +160,23 @@ class Consumer(GroupCalls, LogLookups):
         )
         nursery.start_soon(parts.metadata.run)
         nursery.start_soon(self._hear_news, parts)
+
+    def _join_in(self, group_id: str, parts: Parts, nursery: trio.Nursery) -> "ConsumerCoordinator":
+        # Who is in no group does not wait for all that groups need.
+        from replication.client.consumer.group.assembly import GroupAssembly  # noqa: PLC0415
+
+        coordinator = GroupAssembly(
+            config=self.config,
+            group_id=group_id,
+            parts=parts,
+            subscriptions=self._subscriptions,
+            clock=self._seams.clock,
+            nursery=nursery,
+            wake=self._wake,
+            on_committed=self._interceptors.on_commit,
+        ).coordinator()
+        coordinator.listener = self._listener
+        return coordinator
 
     async def _hear_news(self, parts: Parts) -> None:
         while True:

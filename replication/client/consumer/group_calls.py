@@ -1,12 +1,15 @@
 """What a program asks of its consumer's group: to commit, and what is committed."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from replication.client.consumer.group.commits import OnCommitted
 from replication.client.consumer.opened import AnyPartition, OpenConsumer
 from replication.client.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
 from replication.client.errors import KafkaTimeoutError
 from storage.types import Offset, TopicPartition
+
+if TYPE_CHECKING:
+    from replication.client.consumer.group.commits import OnCommitted
 
 
 class GroupCalls(OpenConsumer):
@@ -30,7 +33,7 @@ class GroupCalls(OpenConsumer):
     def commit_soon(
         self,
         offsets: Mapping[AnyPartition, Offset | OffsetAndMetadata] | None = None,
-        callback: OnCommitted = lambda _offsets, _error: None,
+        callback: "OnCommitted" = lambda _offsets, _error: None,
     ) -> None:
         """The same beside the program, once (commitAsync); `callback` is told what came of it."""
         coordinator = self._open_coordinator

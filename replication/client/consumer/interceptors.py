@@ -10,12 +10,9 @@ moved by then, and its mistake must not cost records. (Kafka: ConsumerIntercepto
 
 from collections.abc import Iterable, Mapping
 
-import structlog
-
 from replication.client.consumer.records import ConsumerRecords, OffsetAndMetadata
+from replication.client.log import warn
 from storage.types import TopicPartition
-
-_log = structlog.get_logger(__name__)
 
 
 class ConsumerInterceptor:
@@ -46,7 +43,7 @@ class Interceptors:
             try:
                 records = each.on_consume(records)
             except Exception as error:  # noqa: BLE001 - the rule of this module
-                _log.warning("interceptor_failed", method="on_consume", error=repr(error))
+                warn("interceptor_failed", method="on_consume", error=repr(error))
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -54,11 +51,11 @@ class Interceptors:
             try:
                 each.on_commit(offsets)
             except Exception as error:  # noqa: BLE001 - the rule of this module
-                _log.warning("interceptor_failed", method="on_commit", error=repr(error))
+                warn("interceptor_failed", method="on_commit", error=repr(error))
 
     def close(self) -> None:
         for each in self._interceptors:
             try:
                 each.close()
             except Exception as error:  # noqa: BLE001 - the rule of this module
-                _log.warning("interceptor_failed", method="close", error=repr(error))
+                warn("interceptor_failed", method="close", error=repr(error))

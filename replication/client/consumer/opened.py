@@ -1,10 +1,9 @@
 """What the calls of an open consumer stand on."""
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from replication.client.consumer.assembly import Parts
 from replication.client.consumer.config import ConsumerConfig
-from replication.client.consumer.group.coordinator import ConsumerCoordinator
 from replication.client.consumer.group.listener import ConsumerRebalanceListener
 from replication.client.consumer.interceptors import Interceptors
 from replication.client.consumer.poll_loop import PollLoop
@@ -12,6 +11,9 @@ from replication.client.consumer.subscription import SubscriptionState
 from replication.client.errors import IllegalStateError
 from replication.net.seams import Seams
 from storage.types import TopicPartition
+
+if TYPE_CHECKING:
+    from replication.client.consumer.group.coordinator import ConsumerCoordinator
 
 AnyPartition: TypeAlias = TopicPartition | tuple[str, int]
 
@@ -26,7 +28,7 @@ class OpenConsumer:
     _listener: ConsumerRebalanceListener
     _parts: Parts | None
     _loop: PollLoop | None
-    _coordinator: ConsumerCoordinator | None
+    _coordinator: "ConsumerCoordinator | None"
 
     def _wake(self) -> None:
         if self._loop is not None:
@@ -48,7 +50,7 @@ class OpenConsumer:
         return self._loop
 
     @property
-    def _open_coordinator(self) -> ConsumerCoordinator:
+    def _open_coordinator(self) -> "ConsumerCoordinator":
         if self.config.group_id is None:
             raise IllegalStateError("this needs a group.id")
         if self._coordinator is None:

@@ -9,7 +9,7 @@ import attrs
 from replication.errors import ErrorCode
 from replication.net.rpc import RpcClient
 from replication.net.seams import Seams
-from replication.wire.apis import API_OF_REQUEST
+from replication.wire.apis import api_of
 from replication.wire.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -53,7 +53,7 @@ class Client:
             client.close()
 
     async def ask(self, address: str, request: Any, *, version: int | None = None) -> Any:
-        newest = API_OF_REQUEST[type(request)].max_version
+        newest = api_of(type(request)).max_version
         async with self.connected(address) as client:
             return await client.call(
                 request,

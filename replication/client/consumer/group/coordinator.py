@@ -22,7 +22,6 @@ given back, and on leaving; never beside the program, so never what it was not h
 from collections.abc import Callable, Mapping
 
 import attrs
-import structlog
 import trio
 
 from replication.client.consumer.config import ConsumerConfig
@@ -44,12 +43,11 @@ from replication.client.consumer.group.membership import Membership, MemberState
 from replication.client.consumer.position import FetchPosition
 from replication.client.consumer.records import OffsetAndMetadata
 from replication.client.consumer.subscription import SubscriptionState
+from replication.client.log import warn
 from replication.client.metadata import Metadata
 from replication.errors import KafkaError
 from replication.net.seams import NodeClock
 from storage.types import TopicPartition
-
-_log = structlog.get_logger(__name__)
 
 # What a rebalance waits for an automatic commit, at most; the group is waiting for us.
 _COMMIT_BEFORE_JOIN_MS = 5_000
@@ -350,7 +348,7 @@ class ConsumerCoordinator:
                 await self.commits.commit(self.consumed(), timeout_ms=timeout_ms)
         except KafkaError as error:
             # Closing goes on: who reads on from there reads some of it again.
-            _log.warning("commit_on_close_failed", group=self.membership.group_id, error=str(error))
+            warn("commit_on_close_failed", group=self.membership.group_id, error=str(error))
         finally:
             await self.leave("the consumer is being closed")
 
