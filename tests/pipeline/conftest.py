@@ -13,6 +13,6 @@ def spark() -> Iterator[Any]:
 
     if find_java() is None:
         pytest.skip(NO_JAVA)
-    session = get_session(master="local[2]")
+    session = get_session(master="local[2]", quick=True)
     yield session
     session.stop()

@@ -1,0 +1,39 @@
+"""What the session helper sets, and what it leaves to the user."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the Spark extra is not installed: understudy[spark]")
+
+from pipeline import session
+
+
+@pytest.mark.spark
+def test_the_session_is_as_the_pipeline_needs_it(spark: Any) -> None:
+    for name, value in (session.SETTINGS | session.LOCAL_SETTINGS).items():
+        assert spark.conf.get(name) == value, name
+    assert spark.conf.get("spark.master") == "local[2]"
+    assert session.get_session(master="local[7]") is spark
+
+
+def test_what_the_defaults_file_sets_is_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# ours\nspark.ui.enabled  true\nspark.driver.extraJavaOptions=-Xss4m -Da=b\nspark.empty\n"
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert session._spark_defaults() == {
+        "spark.ui.enabled": "true",
+        "spark.driver.extraJavaOptions": "-Xss4m -Da=b",
+        "spark.empty": "",
+    }
+
+
+def test_the_master_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_MASTER", "local[3]")
+    # What Spark says where nobody has said anything.
+    assert session._master_of({"spark.master": "local[*]"}) == "local[3]"
+    assert session._master_of({"spark.master": "spark://b1:7077"}) == "spark://b1:7077"
