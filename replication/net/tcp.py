@@ -176,7 +176,7 @@ class TcpTransport:
     async def connect(self, host: str, port: int) -> TcpConnection:
         try:
             addresses = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter: no name at all (IDNA)
             raise PeerUnavailableError(f"cannot find {host}: {error}") from error
         failures: list[str] = []
         for family, kind, protocol, _, address in addresses:

@@ -61,6 +61,13 @@ class Outcome:
     value: Any = None
 
 
+def only(answers: Sequence[T]) -> T:
+    """Of a question about one thing; KafkaError where the answer leaves it out."""
+    if len(answers) != 1:
+        raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{len(answers)} answers about one")
+    return answers[0]
+
+
 def some_failed(failed: Mapping[Any, KafkaError]) -> None:
     """Raise where any did."""
     if failed:
@@ -104,7 +111,8 @@ class Calls:
 
         async def once() -> None:
             again: dict[K, KafkaError] = {}
-            for thing, outcome in (await attempt(tuple(left))).items():
+            answered = await attempt(tuple(left))
+            for thing, outcome in [each for each in answered.items() if each[0] in left]:
                 code = ErrorCode.of(outcome.code)
                 left.remove(thing)
                 if code is ErrorCode.NONE:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from replication.client.admin.calls import Calls, Outcome, by_topic, some_failed
+from replication.client.admin.calls import Calls, Outcome, by_topic, only, some_failed
 from replication.client.admin.values import (
     GroupDescription,
     GroupMember,
@@ -63,7 +63,7 @@ async def describe_groups(calls: Calls, group_ids: Sequence[str]) -> dict[str, G
     async def one(group_id: str) -> Outcome:
         node = await calls.coordinator(group_id)
         response = await calls.network.call(node, ask(DescribeGroupsRequest(groups=[group_id])))
-        described = response.groups[0]
+        described = only(response.groups)
         if described.error_code == ErrorCode.NONE and described.group_state == _DEAD:
             return Outcome(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
         return Outcome(described.error_code, None, _described(described))
@@ -104,7 +104,7 @@ async def delete_groups(calls: Calls, group_ids: Sequence[str]) -> None:
     async def one(group_id: str) -> Outcome:
         node = await calls.coordinator(group_id)
         response = await calls.network.call(node, ask(DeleteGroupsRequest(groups_names=[group_id])))
-        return Outcome(response.results[0].error_code)
+        return Outcome(only(response.results).error_code)
 
     await _each(calls, group_ids, one)
 

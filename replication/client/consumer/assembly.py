@@ -89,6 +89,7 @@ class Assembly:
                 network=network,
                 clock=seams.clock,
                 nursery=self.nursery,
+                retry_backoff_ms=config.retry_backoff_ms,
                 on_arrival=self.wake,
             ),
             offset_fetcher=offset_fetcher,

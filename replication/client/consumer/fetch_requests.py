@@ -44,6 +44,11 @@ from replication.wire.apis import ApiKey
 from replication.wire.fetch import FetchResponse, PartitionData
 from storage.types import TopicPartition
 
+_SESSION_BEGINS_ANEW = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
 _LEADERSHIP_CHANGED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -155,22 +160,25 @@ class FetchRequests:
         *,
         version: int,
         latency_ms: float = 0.0,
-    ) -> None:
-        """Put what came into the buffer, in the broker's order."""
+    ) -> bool:
+        """Put what came into the buffer, in the broker's order. False: it is no answer to go on
+        from at once.
+        """
         with self._no_longer_pending(node):
             self.metrics.record_response(
                 latency_ms=latency_ms, throttled_ms=response.throttle_time_ms
             )
             handler = self.handlers.get(node.id)
             if handler is None or self.closed:
-                return
+                return True
             answers = handler.handle_response(response, version=version)
             if answers is None:
                 if response.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR:
                     self.request_metadata()
-                return
+                return response.error_code in _SESSION_BEGINS_ANEW
             self._buffer(data, answers)
             self._believe(response, answers)
+            return True
 
     def _buffer(self, data: FetchRequestData, answers: dict[TopicPartition, PartitionData]) -> None:
         total = FetchTotal(self.metrics, set(answers))

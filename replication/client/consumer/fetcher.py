@@ -29,6 +29,7 @@ class Fetcher:
     network: NetworkClient
     clock: NodeClock
     nursery: trio.Nursery
+    retry_backoff_ms: int
     on_arrival: Callable[[], None]
     _error: KafkaError | None = attrs.field(init=False, default=None)
 
@@ -56,13 +57,16 @@ class Fetcher:
             self.requests.on_failure(node)
             self._error = error
         else:
-            self.requests.on_response(
+            goes_on = self.requests.on_response(
                 node,
                 data,
                 response,
                 version=pending.version,
                 latency_ms=(self.clock.now() - sent_at) * 1000,
             )
+            if not goes_on:  # who refuses, or leaves out what it was asked, is not asked at once
+                at_ms = self.clock.now() * 1000 + self.retry_backoff_ms
+                self.requests.subscriptions.retry_at(data.session_partitions, at_ms)
         self.on_arrival()
 
     async def close(self) -> None:

@@ -19,6 +19,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 
+from replication.errors import ErrorCode, KafkaError
+from replication.wire.init_producer_id import InitProducerIdResponse
 from storage.compression import Codec
 from storage.record_batch import (
     HEADER_SIZE,
@@ -41,6 +43,13 @@ class ProducerIdentity(NamedTuple):
 
 
 NOBODY: Final = ProducerIdentity()
+
+
+def identity_in(response: InitProducerIdResponse) -> ProducerIdentity:
+    """Whom it makes of its producer; KafkaError where that is nobody."""
+    if response.producer_id < 0 or response.producer_epoch < 0:
+        raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the answer names no producer id")
+    return ProducerIdentity(response.producer_id, response.producer_epoch)
 
 
 class Stamp(NamedTuple):

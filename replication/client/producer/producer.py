@@ -151,16 +151,21 @@ class Producer(Generic[K, V]):
         if self._opened:
             raise IllegalStateError("a producer is opened once")
         self._opened = True
-        async with AsyncExitStack() as stack:
-            nursery = await stack.enter_async_context(trio.open_nursery())
+        stack = AsyncExitStack()
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        stack.callback(nursery.cancel_scope.cancel)
+        try:
             self._assemble(nursery)
             nursery.start_soon(self._metadata.run)
             nursery.start_soon(self._sender.run)
-            stack.callback(nursery.cancel_scope.cancel)
             if self._transactions is not None:
                 nursery.start_soon(self._transactions.run)
                 await self._transactions.init()
-            self._stack = stack.pop_all()
+        except BaseException:
+            # Raised as it is: the nursery would put it into a group.
+            await stack.__aexit__(None, None, None)
+            raise
+        self._stack = stack
         return self
 
     async def __aexit__(

@@ -30,7 +30,13 @@ from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
 from replication.client.nodes import Node
 from replication.client.producer.accumulator import Answer, RecordAccumulator, SentBatch
-from replication.client.producer.batch import NOBODY, Failed, ProducerBatch, ProducerIdentity
+from replication.client.producer.batch import (
+    NOBODY,
+    Failed,
+    ProducerBatch,
+    ProducerIdentity,
+    identity_in,
+)
 from replication.client.producer.config import ProducerConfig
 from replication.client.producer.verdict import Verdict
 from replication.client.requests import PendingResponse, ask
@@ -241,7 +247,7 @@ class Sender:
         response: InitProducerIdResponse = await self.network.call(node, ask(request))
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(ErrorCode.of(response.error_code), "no producer id")
-        return ProducerIdentity(response.producer_id, response.producer_epoch)
+        return identity_in(response)
 
     def fail(self, error: Exception) -> None:
         """Nothing can be sent any more."""

@@ -36,7 +36,7 @@ from replication.client.errors import (
 )
 from replication.client.offsets import OffsetAndMetadata
 from replication.client.producer.accumulator import RecordAccumulator
-from replication.client.producer.batch import ProducerIdentity
+from replication.client.producer.batch import identity_in
 from replication.client.producer.config import ProducerConfig
 from replication.client.producer.coordinators import Coordinators
 from replication.errors import ErrorCode, KafkaError
@@ -98,6 +98,17 @@ class GroupMetadata:
     generation: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+
+
+def worst(codes: Mapping[TopicPartition, int], *, of: Iterable[TopicPartition]) -> int:
+    """The error that says why not all is done. A partition that the answer leaves out is one of
+    which nobody knows; one that only went with others that failed is not the reason.
+    """
+    told = [codes.get(each, ErrorCode.NETWORK_EXCEPTION) for each in of]
+    wrong = [code for code in told if code != ErrorCode.NONE]
+    reasons = [code for code in wrong if code != ErrorCode.OPERATION_NOT_ATTEMPTED]
+    final = [code for code in reasons if not ErrorCode.of(code).retriable]
+    return next(iter(final or reasons or wrong), ErrorCode.NONE)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -173,14 +184,12 @@ class Transactions:
         response = await self.coordinators.ask(
             TRANSACTION, self.transactional_id, request, max_version=_LAST_ADD_PARTITIONS
         )
-        codes = [
-            each.partition_error_code
+        codes = {
+            TopicPartition(topic.name, each.partition_index): each.partition_error_code
             for topic in response.results_by_topic_v3_and_below
             for each in topic.results_by_partition
-        ]
-        # What only went with others that failed is not the reason.
-        attempted = [code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED]
-        self._check(TRANSACTION, self.transactional_id, max(attempted or codes))
+        }
+        self._check(TRANSACTION, self.transactional_id, worst(codes, of=partitions))
 
     # What programs ask.
 
@@ -200,8 +209,7 @@ class Transactions:
         )
         response = await self.coordinators.ask(TRANSACTION, self.transactional_id, request)
         self._check(TRANSACTION, self.transactional_id, response.error_code)
-        identity = ProducerIdentity(response.producer_id, response.producer_epoch)
-        self.accumulator.became(identity)
+        self.accumulator.became(identity_in(response))
 
     def begin(self) -> None:
         self._expect(State.READY)
@@ -260,8 +268,12 @@ class Transactions:
         response = await self.coordinators.ask(
             GROUP, group.group_id, request, max_version=_LAST_OFFSETS_WITHOUT_V2
         )
-        codes = [each.error_code for topic in response.topics for each in topic.partitions]
-        self._check(GROUP, group.group_id, max(codes, default=0))
+        codes = {
+            TopicPartition(topic.name, each.partition_index): each.error_code
+            for topic in response.topics
+            for each in topic.partitions
+        }
+        self._check(GROUP, group.group_id, worst(codes, of=offsets))
 
     async def commit(self) -> None:
         """All that was sent is there, for everybody at once; else nothing is, and the error says

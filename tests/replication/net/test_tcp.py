@@ -161,6 +161,12 @@ async def test_nobody_listening_is_a_peer_unavailable() -> None:
         await ROOMY.connect("127.0.0.1", listener.port)
 
 
+async def test_what_is_no_name_of_a_host_is_a_peer_unavailable() -> None:
+    for host in ("a" * 80 + ".org", "x..y"):
+        with pytest.raises(PeerUnavailableError, match="cannot find"):
+            await ROOMY.connect(host, 9092)
+
+
 async def test_a_taken_port_is_an_os_error() -> None:
     listener = await ROOMY.listen("127.0.0.1", 0)
     with pytest.raises(OSError, match="in use"):

@@ -184,8 +184,14 @@ class Commits:
 
     def _check(self, request: OffsetCommitRequest, response: OffsetCommitResponse) -> None:
         unauthorized = set()
+        unanswered = {
+            (topic.name, each.partition_index)
+            for topic in request.topics
+            for each in topic.partitions
+        }
         for topic in response.topics:
             for each in topic.partitions:
+                unanswered.discard((topic.name, each.partition_index))
                 error = ErrorCode.of(each.error_code)
                 if error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                     unauthorized.add(topic.name)
@@ -194,6 +200,10 @@ class Commits:
                     raise commit_error_of(error, self.membership.group_id)
         if unauthorized:
             raise TopicAuthorizationFailedError(unauthorized)
+        if unanswered:
+            raise RetriableCommitFailedError(
+                ErrorCode.NETWORK_EXCEPTION, f"the answer leaves out {min(unanswered)}"
+            )
 
     def _act_upon(self, error: ErrorCode, request: OffsetCommitRequest) -> None:
         member = self.membership
@@ -263,7 +273,7 @@ class Commits:
     def _read(
         self, partitions: list[TopicPartition], topics: list[OffsetFetchResponseTopic]
     ) -> dict[TopicPartition, OffsetAndMetadata | None] | None:
-        found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(partitions)
+        found: dict[TopicPartition, OffsetAndMetadata | None] = {}
         unauthorized = set()
         for topic in topics:
             for each in topic.partitions:
@@ -275,10 +285,14 @@ class Commits:
                     unauthorized.add(topic.name)
                 elif error is not ErrorCode.NONE:
                     raise KafkaError(error, f"what is committed of {tp}")
-                elif each.committed_offset >= 0 and tp in found:
+                elif each.committed_offset >= 0:
                     found[tp] = OffsetAndMetadata(
                         each.committed_offset, each.metadata or "", each.committed_leader_epoch
                     )
+                else:
+                    found[tp] = None
         if unauthorized:
             raise TopicAuthorizationFailedError(unauthorized)
-        return found
+        if not found.keys() >= set(partitions):
+            return None  # nothing said is not nothing committed
+        return {tp: found[tp] for tp in partitions}
