@@ -59,6 +59,16 @@ def log_start_offsets(file_system: FileSystem, log_directory: str) -> dict[Topic
         return {}
 
 
+def out_of_order(header: BatchHeader, next_offset: Offset) -> str | None:
+    """Why the batch cannot stand where `next_offset` comes next; None where it can."""
+    if next_offset <= header.base_offset <= header.last_offset:
+        return None
+    return (
+        f"a batch of offsets {header.base_offset} to {header.last_offset}"
+        f" where {next_offset} comes next"
+    )
+
+
 @attrs.define(eq=False)
 class BatchStream:
     """A cursor over the batches in `directory`, at `next_offset`."""
@@ -126,11 +136,8 @@ class BatchStream:
             return None
         if header.size > self._left():
             raise self._damage(f"a batch of {header.size} bytes where {self._left()} are left")
-        if header.base_offset < self.next_offset or header.last_offset < header.base_offset:
-            raise self._damage(
-                f"a batch of offsets {header.base_offset} to {header.last_offset}"
-                f" where {self.next_offset} comes next"
-            )
+        if reason := out_of_order(header, self.next_offset):
+            raise self._damage(reason)
         return header
 
     def take(self, size: int) -> bytes:

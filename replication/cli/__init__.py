@@ -15,10 +15,11 @@ from storage.errors import StorageError
 
 # name -> (module, one line for --help). The module's `command` is the click command.
 COMMANDS = {
+    "audit-headers": ("replication.cli.audit_headers", "A broker's batch headers, as Parquet."),
     "broker": ("replication.cli.broker", "Run one broker or controller from server.properties."),
     "demo": ("replication.cli.demo.command", "Kill a leader under load; account for every record."),
     "dump-log": ("replication.cli.dump_log", "What stands in a log's files, and what is wrong."),
-    "pipeline": ("replication.cli.pipeline", "Jobs on Spark over the brokers' log directories."),
+    "pipeline": ("replication.cli.pipeline", "Jobs on Spark over what brokers have on disk."),
     "scenario": ("replication.cli.scenario", "Failover stories, on virtual time."),
     "up": ("replication.cli.up", "Run a cluster until interrupted."),
     "verify": ("replication.cli.verify", "Are log directories the same? If not, where they part."),

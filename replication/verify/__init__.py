@@ -1,6 +1,7 @@
 """Are two copies of a log the same; if not, where do they part, and how.
 
 directories.py    log directories at rest, batch by batch
+lock_step.py      the walk itself, over whatever has batches
 results.py        what was found
 """
 

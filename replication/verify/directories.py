@@ -17,12 +17,14 @@ watermark counts: two copies that were stopped in the middle may differ there.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Final
 
 import attrs
 import crc32c
 
 from replication.errors import UnderstudyError
+from replication.verify.lock_step import LockStep
 from replication.verify.results import (
     Alone,
     Compared,
@@ -33,7 +35,7 @@ from replication.verify.results import (
     PartitionResult,
     Same,
 )
-from storage.batch_stream import BatchStream, DamagedLogError, log_start_offsets, partitions_in
+from storage.batch_stream import BatchStream, log_start_offsets, partitions_in
 from storage.checkpoint import read_partition_metadata, uuid_text
 from storage.errors import CheckpointError
 from storage.filesystem import FileSystem
@@ -92,7 +94,7 @@ def _compare(
     expected_copies: int | None,
 ) -> PartitionResult:
     directories = tuple(copy.directory for copy in copies)
-    topic_ids = [_topic_id(file_system, copy.path) for copy in copies]
+    topic_ids = [topic_id_in(file_system, copy.path) for copy in copies]
 
     def different(
         difference: Difference, offset: Offset, views: Sequence[CopyAt], compared: Compared
@@ -114,7 +116,7 @@ def _compare(
             max(copy.checkpointed_start, stream.next_offset)
             for copy, stream in zip(copies, streams, strict=True)
         )
-        walk = _LockStep(directories, streams, start)
+        walk = LockStep(directories, streams, start, partial(compare_bytes, streams))
         if expected_copies is not None and len(copies) < expected_copies:
             views = [CopyAt(directory=directory) for directory in directories]
             return different(Difference.MISSING_COPY, start, views, walk.compared)
@@ -132,7 +134,8 @@ def _compare(
         return different(parting.difference, parting.offset, parting.copies, walk.compared)
 
 
-def _topic_id(file_system: FileSystem, path: str) -> str | None:
+def topic_id_in(file_system: FileSystem, path: str) -> str | None:
+    """As text; None where the partition's directory has none."""
     try:
         topic_id = read_partition_metadata(file_system, path)
     except CheckpointError:
@@ -140,116 +143,17 @@ def _topic_id(file_system: FileSystem, path: str) -> str | None:
     return None if topic_id is None else uuid_text(topic_id)
 
 
-@attrs.frozen
-class _Parting:
-    difference: Difference
-    offset: Offset
-    copies: list[CopyAt]
+def compare_bytes(
+    streams: Sequence[BatchStream], headers: Sequence[BatchHeader]
+) -> tuple[bool, list[bool]]:
+    """Take one batch from each: whether all bytes are equal, and whose CRC-32C matches."""
+    equal, crcs = _take_batch(streams, headers)
+    return equal, [crc == header.crc for crc, header in zip(crcs, headers, strict=True)]
 
 
-@attrs.define(eq=False)
-class _LockStep:
-    """Walks the streams batch by batch, for as long as they say the same."""
-
-    directories: Sequence[str]
-    streams: Sequence[BatchStream]
-    start_offset: Offset
-    compared: Compared = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.compared = Compared(start_offset=self.start_offset, end_offset=self.start_offset)
-
-    def run(self) -> _Parting | None:
-        """Where they part; None where they never do."""
-        try:
-            for stream in self.streams:
-                stream.seek(self.start_offset)
-        except DamagedLogError:
-            return self._damaged()
-        while True:
-            try:
-                heads = [stream.head() for stream in self.streams]
-            except DamagedLogError:
-                return self._damaged()
-            if parting := self._part_by_offset(heads):
-                return parting
-            headers = [header for header in heads if header is not None]
-            if not headers:
-                return None
-            if parting := self._part_by_bytes(headers):
-                return parting
-
-    def _part_by_offset(self, heads: Sequence[BatchHeader | None]) -> _Parting | None:
-        held = [header.base_offset for header in heads if header is not None]
-        if len(held) == len(heads) and len(set(held)) == 1:
-            return None
-        if not held:
-            # Nothing to compare from here on; but a copy may end before the others begin.
-            ends = [stream.next_offset for stream in self.streams]
-            if min(ends) >= self.start_offset:
-                return None
-            views = [self._view(i, None) for i in range(len(heads))]
-            return _Parting(Difference.MISSING_TAIL, min(ends), views)
-        difference = Difference.GAP if len(held) == len(heads) else Difference.MISSING_TAIL
-        views = [self._view(i, header) for i, header in enumerate(heads)]
-        return _Parting(difference, max(min(held), self.start_offset), views)
-
-    def _part_by_bytes(self, headers: Sequence[BatchHeader]) -> _Parting | None:
-        views = [self._view(i, header) for i, header in enumerate(headers)]
-        equal, crcs = _read_batch(self.streams, headers)
-        sound = [crc == header.crc for crc, header in zip(crcs, headers, strict=True)]
-        if equal and all(sound):
-            self._advance(headers)
-            return None
-        offset = max(headers[0].base_offset, self.start_offset)
-        if not all(sound):
-            views = [
-                view if is_sound else attrs.evolve(view, damage="its CRC-32C does not match")
-                for view, is_sound in zip(views, sound, strict=True)
-            ]
-            return _Parting(Difference.CORRUPT, offset, views)
-        epochs = {header.leader_epoch for header in headers}
-        return _Parting(Difference.EPOCH if len(epochs) > 1 else Difference.BYTES, offset, views)
-
-    def _advance(self, headers: Sequence[BatchHeader]) -> None:
-        for stream, header in zip(self.streams, headers, strict=True):
-            stream.passed(header)
-        header = headers[0]
-        self.compared = Compared(
-            start_offset=self.start_offset,
-            end_offset=header.next_offset,
-            batches=self.compared.batches + 1,
-            records=self.compared.records + header.record_count,
-            size=self.compared.size + header.size,
-            last_epoch=header.leader_epoch,
-        )
-
-    def _damaged(self) -> _Parting:
-        views, offsets = [], []
-        for i, stream in enumerate(self.streams):
-            try:
-                views.append(self._view(i, stream.head()))
-            except DamagedLogError as damage:
-                views.append(attrs.evolve(self._view(i, None), damage=damage.reason))
-                offsets.append(stream.next_offset)
-        return _Parting(Difference.CORRUPT, max(min(offsets), self.compared.end_offset), views)
-
-    def _view(self, index: int, header: BatchHeader | None) -> CopyAt:
-        stream = self.streams[index]
-        return CopyAt(
-            directory=self.directories[index],
-            leader_epoch=None if header is None else header.leader_epoch,
-            base_offset=None if header is None else header.base_offset,
-            last_offset=None if header is None else header.last_offset,
-            file=stream.file_name,
-            position=stream.position,
-        )
-
-
-def _read_batch(
+def _take_batch(
     streams: Sequence[BatchStream], headers: Sequence[BatchHeader]
 ) -> tuple[bool, list[int]]:
-    """Take one batch from each: whether all bytes are equal, and each one's own CRC-32C."""
     firsts = [stream.take(HEADER_SIZE) for stream in streams]
     crcs = [crc32c.crc32c(first[CRC_COVERS_FROM:]) for first in firsts]
     if any(first != firsts[0] for first in firsts):

@@ -1,5 +1,7 @@
-"""The audit says where replicas part, from headers alone."""
+"""The audit on Spark says what `understudy verify` says, over good and damaged logs."""
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,79 +13,165 @@ from tests.pipeline.replicas import batch, write_replica, write_segment
 
 pytestmark = pytest.mark.spark
 
-
-def audit(spark: Any, tmp_path: Path) -> dict[str, Any]:
-    """The audit of `a`, `b` and, where it is there, `c`, by partition."""
-    from pipeline.audit import audit_directories
-
-    names = [name for name in "abc" if (tmp_path / name).exists()]
-    found = audit_directories(spark, [str(tmp_path / name) for name in names], names)
-    return {f"{row.topic}-{row.partition}": row for row in found}
+DISK = OsFileSystem()
 
 
-def test_equal_logs_are_the_same_wherever_their_segments_end(spark: Any, tmp_path: Path) -> None:
-    batches = [batch(0, b"x", b"y"), batch(2, b"z")]
-    write_replica(tmp_path / "a", "t-0", *batches)
-    write_segment(tmp_path / "b", "t-0", 0, batches[0])
-    write_segment(tmp_path / "b", "t-0", 2, batches[1])
-    row = audit(spark, tmp_path)["t-0"]
-    assert (row.same, row.log_start_offset, row.log_end_offset, row.batches) == (True, 0, 3, 2)
+def directories(tmp_path: Path) -> list[str]:
+    return [str(tmp_path / name) for name in "abc" if (tmp_path / name).exists()]
 
 
-def test_every_way_to_part_is_found_at_its_first_offset(spark: Any, tmp_path: Path) -> None:
-    common = batch(0, b"x")
-    divergent = {
-        "epoch-0": ([common, batch(1, b"y", leader_epoch=1)], [common, batch(1, b"y")]),
-        "bytes-0": ([common, batch(1, b"y")], [common, batch(1, b"z")]),
-        "tail-0": ([common, batch(1, b"y")], [common]),
-        "gap-0": ([common, batch(1, b"y"), batch(2, b"z")], [common, batch(2, b"z")]),
-        "shape-0": ([common, batch(1, b"y", b"z")], [common, batch(1, b"y"), batch(2, b"z")]),
+def audited(spark: Any, paths: Sequence[str], **options: Any) -> dict[str, Any]:
+    """The audit of `paths`, by partition; it is `verify`'s answer."""
+    from pipeline.audit.job import audit, of_directories
+    from pipeline.audit.results import comparison
+
+    copies = options.pop("copies", None)
+    source = of_directories(spark, {path: path for path in paths}, **options)
+    found = audit(source, expected_copies=copies)
+    theirs = verify_directories(DISK, list(paths), copies=copies)
+    assert comparison(found).partitions == theirs.partitions
+    return {str(one.topic_partition): one for one in found}
+
+
+def rot(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def test_every_way_to_part_is_found_as_verify_finds_it(spark: Any, tmp_path: Path) -> None:
+    a, b, c = batch(0, b"x"), batch(1, b"y" * 30), batch(2, b"z")
+    ways: dict[str, tuple[list[bytes], list[bytes]]] = {
+        "same-0": ([a, b, c], [a, b, c]),
+        "empty-0": ([], []),
+        "epoch-0": ([a, b, c], [a, batch(1, b"y" * 30, leader_epoch=1), c]),
+        "bytes-0": ([a, b], [a, batch(1, b"q" * 30)]),
+        "tail-0": ([a, b, c], [a]),
+        "lacking-0": ([a, b], []),
+        "gap-0": ([a, b, c], [a, c]),
+        "shape-0": ([a, batch(1, b"y", b"z")], [a, batch(1, b"y"), c]),
+        "forged-0": ([a, b, c], [a, b[:17] + b"1234" + b[21:], c]),
+        "swapped-0": ([a, b, c], [a, c, b]),
+        "swapped-1": ([a, c, b], [a, c, b]),
+        "torn-0": ([a, b, c], [a, b, c[:-4]]),
+        "garbage-0": ([a, b, c], [a, b"\x07" * 80, c]),
     }
-    for partition, (ours, theirs) in divergent.items():
+    for partition, (ours, theirs) in ways.items():
         write_replica(tmp_path / "a", partition, *ours)
         write_replica(tmp_path / "b", partition, *theirs)
-    found = audit(spark, tmp_path)
-    assert {name: row.first_divergent_offset for name, row in found.items()} == dict.fromkeys(
-        divergent, 1
-    )
-    comparison = verify_directories(OsFileSystem(), [str(tmp_path / "a"), str(tmp_path / "b")])
-    assert {str(one.partition): one.offset for one in comparison.differences} == dict.fromkeys(
-        divergent, 1
-    )
-    assert found["epoch-0"].leader_epochs == {"a": 1, "b": 0}
-    assert found["tail-0"].leader_epochs == {"a": 0}
+    write_replica(tmp_path / "a", "alone-0", a)
+    found = audited(spark, directories(tmp_path))
+    kinds = {name: one.difference for name, one in found.items() if not one.same}
+    assert kinds == {
+        "bytes-0": "bytes",
+        "epoch-0": "epoch",
+        "forged-0": "corrupt",
+        "gap-0": "gap",
+        "garbage-0": "corrupt",
+        "lacking-0": "missing tail",
+        "shape-0": "bytes",
+        "swapped-0": "gap",
+        "swapped-1": "corrupt",
+        "tail-0": "missing tail",
+        "torn-0": "corrupt",
+    }
 
 
-def test_what_retention_has_deleted_on_one_is_not_compared(spark: Any, tmp_path: Path) -> None:
-    write_replica(tmp_path / "a", "t-0", batch(0, b"old"), batch(1, b"x"))
-    write_segment(tmp_path / "b", "t-0", 1, batch(1, b"x"))
-    row = audit(spark, tmp_path)["t-0"]
-    assert (row.same, row.log_start_offset) == (True, 1)
+def test_segments_retention_and_overlaps_are_each_copys_own(spark: Any, tmp_path: Path) -> None:
+    batches = [batch(offset, b"v") for offset in range(6)]
+    write_replica(tmp_path / "a", "kept-0", *batches)
+    write_segment(tmp_path / "b", "kept-0", 3, *batches[3:5])
+    write_segment(tmp_path / "b", "kept-0", 5, batches[5])
+    write_replica(tmp_path / "c", "kept-0", *batches)
+    for name in "abc":
+        write_segment(tmp_path / name, "overlap-0", 0, *batches[:4])
+        write_segment(tmp_path / name, "overlap-0", 3, *batches[3:])
+        write_segment(tmp_path / name, "rolled-0", 0, *batches)
+    write_segment(tmp_path / "a", "before-0", 2, batches[2])
+    write_segment(tmp_path / "b", "before-0", 5)
+    found = audited(spark, directories(tmp_path))
+    assert (found["kept-0"].same, found["kept-0"].start_offset) == (True, 3)
+    assert found["kept-0"].batches == 3
+    assert [one.kind for one in found["overlap-0"].findings] == ["corrupt"] * 3
+    assert found["before-0"].difference == "missing tail"
 
 
-def test_an_empty_replica_lacks_everything(spark: Any, tmp_path: Path) -> None:
-    write_replica(tmp_path / "a", "t-0", batch(0, b"x"))
-    write_replica(tmp_path / "b", "t-0", batch(0, b"x"))
-    write_replica(tmp_path / "c", "t-0")
-    row = audit(spark, tmp_path)["t-0"]
-    assert (row.same, row.first_divergent_offset, row.replicas) == (False, 0, ["a", "b", "c"])
+def test_bit_rot_shows_where_every_byte_is_read(spark: Any, tmp_path: Path) -> None:
+    batches = [batch(offset, b"v" * 100) for offset in range(20)]
+    for name in "abc":
+        write_replica(tmp_path / name, "t-0", *batches)
+    segment = tmp_path / "b" / "t-0" / f"{0:020d}.log"
+    rot(segment, len(batches[0]) * 7 + 80)
+    row = audited(spark, directories(tmp_path), check_crcs=True)["t-0"]
+    assert (row.difference, row.offset) == ("corrupt", 7)
+    (finding,) = row.findings
+    assert (finding.replica, finding.position) == (str(tmp_path / "b"), len(batches[0]) * 7)
 
 
-def test_replicas_that_are_all_empty_are_the_same(spark: Any, tmp_path: Path) -> None:
-    write_replica(tmp_path / "a", "t-0")
-    write_replica(tmp_path / "b", "t-0")
-    row = audit(spark, tmp_path)["t-0"]
-    assert (row.same, row.batches, row.log_end_offset) == (True, 0, 0)
+def test_how_many_copies_there_must_be_is_asked_for(spark: Any, tmp_path: Path) -> None:
+    for name in "ab":
+        write_replica(tmp_path / name, "t-0", batch(0, b"x"))
+    assert audited(spark, directories(tmp_path))["t-0"].same
+    row = audited(spark, directories(tmp_path), copies=3)["t-0"]
+    assert row.difference == "missing copy"
 
 
-def test_the_command_prints_it_and_its_exit_code_tells(spark: Any, tmp_path: Path) -> None:
+def test_a_fleet_is_audited_from_what_each_broker_wrote(spark: Any, tmp_path: Path) -> None:
+    from pipeline.audit.job import audit
+    from pipeline.audit.parquet import of_headers, write_headers
+    from pipeline.audit.results import comparison
+
+    a, b, c = batch(0, b"x"), batch(1, b"y" * 30), batch(2, b"z")
+    for partition, theirs in {"same-0": [a, b, c], "gap-0": [a, c], "other-0": []}.items():
+        write_replica(tmp_path / "a", partition, a, b, c)
+        write_replica(tmp_path / "b", partition, *theirs)
+    paths = directories(tmp_path)
+    for name, path in zip("ab", paths, strict=True):
+        write_headers(DISK, path, name=name, to=tmp_path / "headers")
+    found = audit(of_headers(spark, [str(tmp_path / "headers")]))
+    shown = [str(result).replace(f"{tmp_path}/", "") for result in comparison(found).partitions]
+    theirs_shown = verify_directories(DISK, paths).partitions
+    assert shown == [str(result).replace(f"{tmp_path}/", "") for result in theirs_shown]
+
+
+def test_the_command_writes_every_form_and_its_exit_code_tells(spark: Any, tmp_path: Path) -> None:
+    import pyarrow.parquet
     from click.testing import CliRunner
 
     from replication.cli import group
 
     write_replica(tmp_path / "a", "t-0", batch(0, b"x"))
     write_replica(tmp_path / "b", "t-0", batch(0, b"y"))
-    arguments = ["pipeline", "audit", str(tmp_path / "a"), str(tmp_path / "b")]
+    arguments = ["pipeline", "audit", "--log-dirs", *directories(tmp_path)]
+    parquet, as_json = tmp_path / "audit.parquet", tmp_path / "audit.json"
+    arguments += ["--output", "table", "--output", str(parquet), "--output", str(as_json)]
     result = CliRunner().invoke(group, arguments)
-    assert result.exit_code == 1
-    assert result.output == "t-0 differs at offset 0 of [0, 1): a e0, b e0\n"
+    assert result.exit_code == 1, result.output
+    assert (
+        "t-0: parts at offset 0 (bytes): a has 0-0 of epoch 0; b has 0-0 of epoch 0"
+        in result.stdout
+    )
+    assert "1 partitions, 1 differ" in result.stdout
+    told = json.loads(as_json.read_text())
+    assert (told["same"], told["partitions"][0]["offset"]) == (False, 0)
+    (row,) = pyarrow.parquet.read_table(parquet).to_pylist()
+    assert (row["result"], row["pairs"][0]["offset"]) == ("different", 0)
+
+
+def test_what_cannot_be_compared_is_one_line_and_code_2(spark: Any, tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    from replication.cli import group
+
+    (tmp_path / "a").mkdir()
+    done = CliRunner().invoke(group, ["pipeline", "audit", str(tmp_path / "a")])
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (
+        2,
+        "understudy: cannot compare: there is no partition to audit",
+    )
+    done = CliRunner().invoke(group, ["pipeline", "audit", "--headers", str(tmp_path / "a")])
+    assert done.exit_code == 2
+    assert "has no headers of batches" in done.stderr
+    done = CliRunner().invoke(group, ["pipeline", "audit", "a", "--output", "x.csv"])
+    assert done.exit_code == 2
+    assert "x.csv is none of: table, json" in done.stderr

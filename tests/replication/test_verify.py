@@ -3,6 +3,7 @@
 import json
 import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from replication.verify import (
     Same,
     verify_directories,
 )
-from replication.verify.directories import _LockStep
+from replication.verify.directories import compare_bytes
+from replication.verify.lock_step import LockStep
 from storage.batch_stream import BatchStream
 from storage.checkpoint import OffsetCheckpoint, write_clean_shutdown, write_partition_metadata
 from storage.filesystem import OsFile, OsFileSystem
@@ -336,7 +338,7 @@ def test_a_naive_twin_agrees_on_where_they_part(
     b = lay(directory / "b", segments)
 
     streams = [BatchStream(DISK, f"{copy}/orders-0", chunk_size=chunk_size) for copy in (a, b)]
-    parting = _LockStep(directories=(a, b), streams=streams, start_offset=0).run()
+    parting = LockStep((a, b), streams, 0, partial(compare_bytes, streams)).run()
     for stream in streams:
         stream.close()
     assert (parting.offset if parting else None) == naive_parting([ours, theirs])

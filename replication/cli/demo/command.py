@@ -91,14 +91,15 @@ def _audit(directories: list[str]) -> tuple[bool | None, str]:
     if find_java() is None:
         return None, f"skipped: {NO_JAVA}"
     command = [sys.executable, "-m", "replication.cli", "pipeline", "audit", *directories]
+    command += ["--copies", str(len(directories)), "--output", "json"]
     done = subprocess.run(  # noqa: S603 - our own command
-        [*command, "--output", "json"], capture_output=True, text=True, check=False
+        command, capture_output=True, text=True, check=False
     )
     if done.returncode not in (SAME, DIFFERENT) or not done.stdout:
         reason = (done.stderr.strip().splitlines() or ["no output"])[-1]
         return False, f"could not be asked: {reason}"
-    rows = json.loads(done.stdout)
-    differing = [row for row in rows if not row["same"]]
+    rows = json.loads(done.stdout)["partitions"]
+    differing = [row for row in rows if row["result"] != "same"]
     if differing:
         return False, f"{len(differing)} of {len(rows)} partitions differ"
     batches = sum(row["batches"] for row in rows)

@@ -1,0 +1,163 @@
+"""Spark data sources of record batches and of the replicas that hold them.
+
+    spark.read.format("understudy-batches")     one row for each batch: `headers.SCHEMA`
+    spark.read.format("understudy-replicas")    one for each replica: `replicas.SCHEMA`
+
+Options:
+    path         log directories, one or many, parted by commas
+    names        what to call the replicas, in the same order; the shortest endings of the
+                 directories that tell them apart where left out
+    partitions   only these, as JSON: [["orders", 0], ["orders", 3]]
+    checkCrcs    true: read every byte, and check the CRC-32C of every batch
+
+The readers run in Spark's worker processes, on whichever machine can see the paths: one
+laptop, or a mounted file system.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from storage.filesystem import OsFileSystem
+from storage.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pipeline.audit.headers import Segment
+
+BATCHES = """
+    replica string, topic string, partition int, segment bigint, position bigint,
+    base_offset bigint, last_offset bigint, leader_epoch int, crc bigint, size int,
+    record_count int, max_timestamp bigint, is_sound boolean, damage string
+"""
+REPLICAS = """
+    replica string, topic string, partition int, directory string, topic_id string,
+    log_start_offset bigint, segments array<bigint>
+"""
+
+
+@attrs.frozen
+class SegmentGroup(InputPartition):
+    """What one task reads."""
+
+    segments: "tuple[Segment, ...]"
+
+
+@attrs.frozen
+class WhatToRead:
+    """The options of both sources."""
+
+    directories: dict[str, str]
+    only: frozenset[TopicPartition] | None
+    check_crcs: bool
+
+    @classmethod
+    def from_options(cls, source: str, options: Mapping[str, str]) -> "WhatToRead":
+        from pipeline.audit.replicas import directory_names  # noqa: PLC0415 - needs pyarrow
+
+        paths = [path.strip() for path in str(options.get("path", "")).split(",")]
+        if not all(paths):
+            raise ValueError(f"{source}: option `path` names no log directory")
+        given = options.get("names")
+        names = given.split(",") if given else directory_names(paths)
+        if len(names) != len(paths) or len(set(names)) != len(names):
+            raise ValueError(f"{source}: option `names` must name each path once")
+        partitions = options.get("partitions")
+        return cls(
+            dict(zip(names, paths, strict=True)),
+            None if partitions is None else _partitions(source, partitions),
+            str(options.get("checkCrcs", "false")).lower() == "true",
+        )
+
+
+class BatchesDataSource(DataSource):
+    """See the module's docstring."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "understudy-batches"
+
+    def schema(self) -> str:
+        return BATCHES
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
+        return BatchesReader(WhatToRead.from_options(self.name(), self.options))
+
+
+class ReplicasDataSource(DataSource):
+    """See the module's docstring."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "understudy-replicas"
+
+    def schema(self) -> str:
+        return REPLICAS
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
+        return ReplicasReader(WhatToRead.from_options(self.name(), self.options))
+
+
+@attrs.define
+class BatchesReader(DataSourceReader):
+    """Plans segments into tasks, and reads a task's headers as Arrow."""
+
+    what: WhatToRead
+
+    def partitions(self) -> Sequence[InputPartition]:
+        from pipeline.audit.replicas import find_replicas, segments_of, tasks  # noqa: PLC0415
+
+        files = OsFileSystem()
+        replicas = find_replicas(files, self.what.directories, self.what.only)
+        segments = (segment for replica in replicas for segment in segments_of(files, replica))
+        return [SegmentGroup(group) for group in tasks(segments)]
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        from pipeline.audit.headers import rows_of  # noqa: PLC0415 - only Spark's workers need it
+
+        if isinstance(partition, SegmentGroup):  # None stands for a plan without tasks
+            yield from rows_of(
+                OsFileSystem(), iter(partition.segments), check_crcs=self.what.check_crcs
+            )
+
+
+@attrs.define
+class ReplicasReader(DataSourceReader):
+    """Lists the replicas, in one task: there are few of them beside their batches."""
+
+    what: WhatToRead
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:  # noqa: ARG002
+        import pyarrow as pa  # noqa: PLC0415 - only Spark's workers need it
+
+        from pipeline.audit.replicas import SCHEMA, find_replicas  # noqa: PLC0415
+
+        found = find_replicas(OsFileSystem(), self.what.directories, self.what.only)
+        rows = [replica.to_row() for replica in found]
+        yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+
+
+def register(spark: SparkSession) -> None:
+    """Make the sources known to a session."""
+    spark.dataSource.register(BatchesDataSource)
+    spark.dataSource.register(ReplicasDataSource)
+
+
+def _partitions(source: str, text: str) -> frozenset[TopicPartition]:
+    try:
+        return frozenset(
+            TopicPartition(str(topic), int(number)) for topic, number in json.loads(text)
+        )
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f'{source}: option `partitions` is not JSON like [["orders", 0]]: {text[:80]}'
+        ) from error

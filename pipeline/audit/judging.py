@@ -1,0 +1,359 @@
+"""What the header rows of one partition's replicas say: the same, or how they part.
+
+    rows of every replica ──> HeaderStream ──┐
+    rows of every replica ──> HeaderStream ──┴─ LockStep ──> Same, Different or Alone
+                                                 of all, and of each pair
+
+Rule 1: the answer is that of `understudy verify` on the same directories: the walk is the
+same code, over rows instead of files.
+
+Rule 2: what rows cannot say, whose CRC-32C is wrong where two batches differ, is read from
+the files: only those batches, and only where the files can be reached.
+
+Rule 3: beyond the first parting, each replica is told what it lacks and what of it differs,
+as ranges of offsets; and every damage, with its place.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import combinations
+from typing import TypeAlias
+
+import attrs
+import crc32c
+
+from pipeline.audit.header_stream import FINGERPRINT, Columns, HeaderStream, equal_rows
+from pipeline.audit.headers import OVERLAP
+from replication.verify.lock_step import LockStep
+from replication.verify.results import (
+    Alone,
+    Compared,
+    CopyAt,
+    Difference,
+    Different,
+    PartitionResult,
+    Same,
+)
+from storage.filesystem import FileSystem
+from storage.record_batch import CRC_COVERS_FROM, BatchHeader
+from storage.types import Offset, TopicPartition
+
+# Whether the batch of `size` bytes at `position` of a file has the CRC-32C that it says.
+CheckBatch: TypeAlias = Callable[[str, int, int], bool | None]
+
+
+@attrs.frozen(kw_only=True)
+class Copy:
+    """One replica of the partition: its row, and those of its batches."""
+
+    replica: str
+    directory: str | None
+    topic_id: str | None
+    log_start_offset: Offset
+    segments: tuple[Offset, ...]
+    rows: Columns
+
+    def stream(self) -> HeaderStream:
+        return HeaderStream(self.replica, self.directory, list(self.segments), self.rows)
+
+    @property
+    def start_offset(self) -> Offset:
+        return max(self.log_start_offset, self.segments[0] if self.segments else 0)
+
+
+@attrs.frozen(kw_only=True)
+class Finding:
+    """What is wrong with one replica: offsets [first_offset, end_offset) of it."""
+
+    replica: str
+    kind: str  # "gap", "missing tail", "differs" or "corrupt"
+    first_offset: Offset
+    end_offset: Offset
+    segment: str | None = None
+    position: int | None = None
+    reason: str | None = None
+
+    def __str__(self) -> str:
+        if self.reason is None:
+            return f"{self.replica}: {self.kind} [{self.first_offset}, {self.end_offset})"
+        where = f"{self.segment} at byte {self.position}, offset {self.first_offset}"
+        return f"{self.replica}: {self.kind} in {where}: {self.reason}"
+
+
+@attrs.frozen(kw_only=True)
+class Pair:
+    """Two replicas, and where they part: None where they do not."""
+
+    first: str
+    second: str
+    difference: str | None = None
+    offset: Offset | None = None
+    first_epoch: int | None = None
+    second_epoch: int | None = None
+
+    def __str__(self) -> str:
+        who = f"{self.first} and {self.second}"
+        if self.offset is None:
+            return f"{who}: the same"
+        epochs = f"epochs {_shown(self.first_epoch)} and {_shown(self.second_epoch)}"
+        return f"{who}: part at offset {self.offset} ({self.difference}), {epochs}"
+
+
+@attrs.frozen
+class Judgement:
+    """All that is said of one partition."""
+
+    result: PartitionResult
+    pairs: tuple[Pair, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def judge(
+    partition: TopicPartition,
+    copies: Sequence[Copy],
+    *,
+    expected_copies: int | None = None,
+    check_batch: CheckBatch = lambda _path, _position, _size: None,
+) -> Judgement:
+    """Compare the copies of one partition, all at once and in pairs."""
+    result = compare(partition, copies, expected_copies, check_batch)
+    if not isinstance(result, Different):
+        return Judgement(result)
+    pairs = tuple(
+        _pair(compare(partition, two, None, check_batch), two) for two in combinations(copies, 2)
+    )
+    return Judgement(result, pairs, tuple(find(copies, result)))
+
+
+def compare(
+    partition: TopicPartition,
+    copies: Sequence[Copy],
+    expected_copies: int | None,
+    check_batch: CheckBatch,
+) -> PartitionResult:
+    """As `replication.verify.directories` does."""
+    names = tuple(copy.replica for copy in copies)
+    streams = [copy.stream() for copy in copies]
+    start = max(copy.start_offset for copy in copies)
+    compare_heads = partial(_compare_heads, streams, check_batch)
+    walk = _Walk(names, streams, start, compare_heads, rows=streams)
+
+    def different(difference: Difference, offset: Offset, views: Sequence[CopyAt]) -> Different:
+        return Different(
+            partition=partition,
+            directories=names,
+            difference=difference,
+            offset=offset,
+            copies=tuple(views),
+            compared=walk.compared,
+        )
+
+    if expected_copies is not None and len(copies) < expected_copies:
+        views = [CopyAt(directory=name) for name in names]
+        return different(Difference.MISSING_COPY, start, views)
+    if len(copies) == 1:
+        return Alone(partition=partition, directories=names)
+    if len({copy.topic_id for copy in copies} - {None}) > 1:
+        views = [CopyAt(directory=copy.replica, topic_id=copy.topic_id) for copy in copies]
+        return different(Difference.TOPIC_ID, start, views)
+    parting = walk.run()
+    if parting is None:
+        return Same(partition=partition, directories=names, compared=walk.compared)
+    return different(parting.difference, parting.offset, parting.copies)
+
+
+@attrs.define(eq=False)
+class _Walk(LockStep):
+    """Passes all that is alike in one vector operation."""
+
+    rows: Sequence[HeaderStream] = attrs.field(kw_only=True)  # the streams, by their own type
+
+    def advance(self, headers: Sequence[BatchHeader]) -> None:  # noqa: ARG002 - LockStep's
+        count, first = equal_rows(self.rows), self.rows[0]
+        assert count, "what the heads say alike, the rows say alike"
+        at = slice(first.row, first.row + count)
+        self.compared = Compared(
+            start_offset=self.start_offset,
+            end_offset=int(first.rows["last_offset"][at][-1]) + 1,
+            batches=self.compared.batches + count,
+            records=self.compared.records + int(first.rows["record_count"][at].sum()),
+            size=self.compared.size + int(first.rows["size"][at].sum()),
+            last_epoch=int(first.rows["leader_epoch"][at][-1]),
+        )
+        for stream in self.rows:
+            stream.skip(count)
+
+
+def find(copies: Sequence[Copy], result: Different) -> Iterator[Finding]:
+    """What each copy lacks, where it differs, and where it is damaged, from the start on."""
+    start = result.compared.start_offset
+    held = {copy.replica: _held(copy, start) for copy in copies}
+    everything = merged([span for spans in held.values() for span in spans])
+    damages = [finding for copy in copies for finding in _damages(copy)]
+    for copy in copies:
+        spans = held[copy.replica]
+        end = spans[-1][1] if spans else copy.start_offset
+        for first, last in without(everything, spans):
+            kind = "missing tail" if first >= end else "gap"
+            yield Finding(replica=copy.replica, kind=kind, first_offset=first, end_offset=last)
+    yield from _differing(copies, start)
+    yield from damages
+    yield from _read_in_depth(result, damages)
+
+
+Span: TypeAlias = tuple[Offset, Offset]
+
+
+def merged(spans: Sequence[Span]) -> list[Span]:
+    """The union of [first, end) spans, as few as it takes, in order."""
+    union: list[Span] = []
+    for first, end in sorted(spans):
+        if union and first <= union[-1][1]:
+            union[-1] = (union[-1][0], max(end, union[-1][1]))
+        else:
+            union.append((first, end))
+    return union
+
+
+def without(spans: Sequence[Span], taken: Sequence[Span]) -> Iterator[Span]:
+    """What of `spans` is not in `taken`; both merged."""
+    others = iter(taken)
+    other = next(others, None)
+    for span_first, end in spans:
+        first = span_first
+        while other is not None and other[1] <= first:
+            other = next(others, None)
+        while other is not None and other[0] < end:
+            if other[0] > first:
+                yield first, other[0]
+            first = other[1]
+            if first >= end:
+                break
+            other = next(others, None)
+        if first < end:
+            yield first, end
+
+
+def _held(copy: Copy, start: Offset) -> list[Span]:
+    rows = copy.rows
+    spans = [
+        (max(int(base), start), int(last) + 1)
+        for base, last, damage in zip(
+            rows["base_offset"], rows["last_offset"], rows["damage"], strict=True
+        )
+        if damage is None and last >= start
+    ]
+    return merged(spans)
+
+
+def _damages(copy: Copy) -> Iterator[Finding]:
+    """Bytes that are no batch, and batches whose CRC-32C was checked and is wrong."""
+    rows = copy.rows
+    for row, (damage, sound) in enumerate(zip(rows["damage"], rows["is_sound"], strict=True)):
+        if damage == OVERLAP or (damage is None and sound in (None, True)):
+            continue
+        first = int(rows["base_offset"][row])
+        yield Finding(
+            replica=copy.replica,
+            kind="corrupt",
+            first_offset=first,
+            end_offset=first if damage else int(rows["last_offset"][row]) + 1,
+            segment=f"{int(rows['segment'][row]):020d}.log",
+            position=int(rows["position"][row]),
+            reason=str(damage) if damage else "its CRC-32C does not match",
+        )
+
+
+def _read_in_depth(result: Different, known: Sequence[Finding]) -> Iterator[Finding]:
+    """Damage that showed only where they part."""
+    places = {(found.replica, found.segment, found.position) for found in known}
+    for copy in result.copies:
+        if copy.damage is None or (copy.directory, copy.file, copy.position) in places:
+            continue
+        first = result.offset if copy.base_offset is None else copy.base_offset
+        yield Finding(
+            replica=copy.directory,
+            kind="corrupt",
+            first_offset=first,
+            end_offset=first if copy.last_offset is None else copy.last_offset + 1,
+            segment=copy.file,
+            position=copy.position,
+            reason=copy.damage,
+        )
+
+
+def _differing(copies: Sequence[Copy], start: Offset) -> Iterator[Finding]:
+    """Batches that more than one copy holds, and not all of them alike; told of the fewer."""
+    by_base: dict[int, dict[tuple[int, ...], list[tuple[str, int]]]] = {}
+    for copy in copies:
+        columns = [copy.rows[name].tolist() for name in FINGERPRINT]
+        for *fingerprint, damage in zip(*columns, copy.rows["damage"], strict=True):
+            if damage is None and fingerprint[1] >= start:
+                kinds = by_base.setdefault(fingerprint[0], {})
+                kinds.setdefault(tuple(fingerprint), []).append((copy.replica, fingerprint[1] + 1))
+    spans: dict[str, list[Span]] = {}
+    for base, kinds in by_base.items():
+        most = max(len(holders) for holders in kinds.values())
+        alike = [holders for holders in kinds.values() if len(holders) == most]
+        for holders in kinds.values() if len(kinds) > 1 else ():
+            if len(holders) < most or len(alike) > 1:
+                for replica, end in holders:
+                    spans.setdefault(replica, []).append((max(base, start), end))
+    for replica, found in spans.items():
+        for first, end in merged(found):
+            yield Finding(replica=replica, kind="differs", first_offset=first, end_offset=end)
+
+
+def _compare_heads(
+    streams: Sequence[HeaderStream], check_batch: CheckBatch, heads: Sequence[BatchHeader]
+) -> tuple[bool, list[bool]]:
+    equal = len({_fingerprint(header) for header in heads}) == 1
+    sound = [stream.is_sound() for stream in streams]
+    if not equal:
+        for i, (stream, header) in enumerate(zip(streams, heads, strict=True)):
+            if sound[i] is None and stream.directory is not None:
+                path = f"{stream.directory}/{stream.file_name}"
+                sound[i] = check_batch(path, stream.position, header.size)
+    return equal, [each is not False for each in sound]
+
+
+def _fingerprint(header: BatchHeader) -> tuple[int, ...]:
+    return header.base_offset, header.last_offset, header.leader_epoch, header.crc, header.size
+
+
+def _pair(result: PartitionResult, copies: Sequence[Copy]) -> Pair:
+    first, second = copies
+    if not isinstance(result, Different):
+        return Pair(first=first.replica, second=second.replica)
+    return Pair(
+        first=first.replica,
+        second=second.replica,
+        difference=result.difference.value,
+        offset=result.offset,
+        first_epoch=result.copies[0].leader_epoch,
+        second_epoch=result.copies[1].leader_epoch,
+    )
+
+
+def _shown(epoch: int | None) -> str:
+    return "none" if epoch is None else str(epoch)
+
+
+def check_on(files: FileSystem) -> CheckBatch:
+    """Reads a batch again; None where its file is not to be reached from here."""
+
+    def check(path: str, position: int, size: int) -> bool | None:
+        try:
+            file = files.open_for_reading(path)
+        except OSError:
+            return None
+        try:
+            data = file.read(position, size)
+        finally:
+            file.close()
+        if len(data) < size:
+            return None  # cut off meanwhile, as retention and truncation do to a live log
+        stored = int.from_bytes(data[CRC_COVERS_FROM - 4 : CRC_COVERS_FROM], "big")
+        return int(crc32c.crc32c(memoryview(data)[CRC_COVERS_FROM:])) == stored
+
+    return check

@@ -1,0 +1,102 @@
+"""Headers as Parquet files: for a fleet whose log directories no machine sees all of.
+
+    beside broker 1   understudy audit-headers LOG_DIR --name broker-1 --to HEADERS
+                        HEADERS/replicas/broker-1.parquet    a row for each replica
+                        HEADERS/batches/broker-1.parquet     a row for each batch
+    anywhere          understudy pipeline audit --headers HEADERS
+
+No Spark is needed to write them. A file appears whole or not at all; written again it
+replaces the one before.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from pipeline.audit import headers, replicas
+from replication.errors import UnderstudyError
+from storage.filesystem import FileSystem
+from storage.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.audit.job import Headers
+
+REPLICAS: Final = "replicas"
+BATCHES: Final = "batches"
+
+
+class NoHeadersError(UnderstudyError):
+    """A directory that holds no headers as `audit-headers` writes them."""
+
+
+def write_headers(
+    files: FileSystem,
+    log_directory: str,
+    *,
+    name: str,
+    to: Path,
+    check_crcs: bool = False,
+    on_replica: Callable[[int, int], None] = lambda _done, _total: None,
+) -> int:
+    """The headers of every replica in `log_directory`, as those of `name`; how many batches.
+
+    `on_replica` hears how many replicas are done, and of how many.
+    """
+    found = list(replicas.find_replicas(files, {name: log_directory}))
+    if not found:
+        raise replicas.NoLogDirectoryError(f"no partition in {log_directory}")
+    # A path means nothing on another machine.
+    rows = [replica.to_row() | {"directory": None} for replica in found]
+    _write(
+        to / REPLICAS, name, replicas.SCHEMA, [pa.RecordBatch.from_pylist(rows, replicas.SCHEMA)]
+    )
+
+    def segments() -> Iterator[headers.Segment]:
+        for done, replica in enumerate(found, start=1):
+            yield from replicas.segments_of(files, replica)
+            on_replica(done, len(found))
+
+    batches = headers.rows_of(files, segments(), check_crcs=check_crcs)
+    return _write(to / BATCHES, name, headers.SCHEMA, batches)
+
+
+def of_headers(session: "SparkSession", directories: Sequence[str]) -> "Headers":
+    """What `write_headers` wrote, of all brokers, for the audit."""
+    from pipeline.audit.job import KEY, Headers  # noqa: PLC0415 - needs Spark, as writing does not
+
+    for directory in directories:
+        for part in (REPLICAS, BATCHES):
+            if not (Path(directory) / part).is_dir():
+                raise NoHeadersError(f"{directory} has no headers of batches: no {part} in it")
+
+    def read(part: str) -> "DataFrame":
+        return session.read.parquet(*(f"{directory}/{part}" for directory in directories))
+
+    def some(partitions: Sequence[TopicPartition] | None) -> "DataFrame":
+        if partitions is None:
+            return read(BATCHES)
+        wanted = session.createDataFrame(list(partitions), "topic string, partition int")
+        return read(BATCHES).join(wanted, KEY, "left_semi")
+
+    return Headers(read(REPLICAS), some)
+
+
+def _write(
+    to: Path,
+    name: str,
+    schema: pa.Schema,
+    batches: "Iterator[pa.RecordBatch] | list[pa.RecordBatch]",
+) -> int:
+    to.mkdir(parents=True, exist_ok=True)
+    unfinished, count = to / f".{name}.unfinished", 0
+    with pa.parquet.ParquetWriter(unfinished, schema, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            count += batch.num_rows
+    unfinished.replace(to / f"{name}.parquet")
+    return count

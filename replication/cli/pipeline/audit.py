@@ -1,0 +1,114 @@
+"""`understudy pipeline audit`: do the replicas hold the same batches?"""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from replication.cli.pipeline.outputs import OutputType, deliver, need_spark
+from replication.cli.pipeline.progress import Progress
+from replication.errors import UnderstudyError
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from pipeline.audit.job import Headers
+    from pipeline.audit.results import PartitionAudit
+
+COULD_NOT_COMPARE = 2
+
+
+@click.command(name="audit")
+@click.option(
+    "--log-dirs",
+    "kind",
+    flag_value="log-dirs",
+    default="log-dirs",
+    help="They are log directories.  [default]",
+)
+@click.option("--headers", "kind", flag_value="headers", help="They hold what audit-headers wrote.")
+@click.argument(
+    "directories", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False)
+)
+@click.option("--name", "names", multiple=True, help="What to call each log directory, in order.")
+@click.option("--check-crcs", is_flag=True, help="Read every byte: bit rot shows only so.")
+@click.option("--copies", type=click.IntRange(min=1), help="How many of each there must be.")
+@click.option("--master", help="Spark's master URL; all cores of this machine by default.")
+@click.option(
+    "--output", "outputs", multiple=True, default=["table"], type=OutputType([".json", ".parquet"])
+)
+def command(
+    *,
+    kind: str,
+    directories: tuple[str, ...],
+    names: tuple[str, ...],
+    check_crcs: bool,
+    copies: int | None,
+    master: str | None,
+    outputs: tuple[str, ...],
+) -> None:
+    """Do the replicas in DIRECTORIES hold the same batches?
+
+    Asked of the batch headers alone; where they differ, of the batches there. Exit code 0
+    where all are the same, 1 where they differ, 2 where they could not be compared.
+    """
+    try:
+        from pipeline.audit.job import audit
+        from pipeline.session import get_session
+    except ImportError as error:
+        raise need_spark(error) from error
+    if names and len(names) != len(directories):
+        raise click.UsageError("give --name once for each directory, or not at all")
+    session, progress = get_session(master=master), Progress()
+    try:
+        source = _source(session, kind, directories, names, check_crcs=check_crcs)
+        with progress.watching(session):
+            audits = audit(source, expected_copies=copies, on_step=progress.step)
+    except (UnderstudyError, StorageError, OSError) as error:
+        click.echo(f"understudy: cannot compare: {error}", err=True)
+        sys.exit(COULD_NOT_COMPARE)
+    deliver(outputs, _makers(audits))
+    sys.exit(0 if all(one.same for one in audits) else 1)
+
+
+def _source(
+    session: Any,
+    kind: str,
+    directories: Sequence[str],
+    names: Sequence[str],
+    *,
+    check_crcs: bool,
+) -> "Headers":
+    if kind == "headers":
+        from pipeline.audit.parquet import of_headers
+
+        if names or check_crcs:
+            raise click.UsageError("--name and --check-crcs are audit-headers' where --headers is")
+        return of_headers(session, directories)
+    from pipeline.audit.job import of_directories
+    from pipeline.audit.replicas import directory_names
+
+    called = names or directory_names(directories)
+    return of_directories(
+        session, dict(zip(called, directories, strict=True)), check_crcs=check_crcs
+    )
+
+
+def _makers(audits: "Sequence[PartitionAudit]") -> "dict[str, Callable[[str], None]]":
+    from pipeline.audit.results import lines, to_json, write_parquet
+
+    def as_json() -> str:
+        return json.dumps(to_json(audits), indent=2)
+
+    return {
+        "table": lambda _: click.echo("\n".join(lines(audits))),
+        "json": lambda _: click.echo(as_json()),
+        ".json": lambda path: _write(path, as_json()),
+        ".parquet": lambda path: write_parquet(audits, path),
+    }
+
+
+def _write(path: str, text: str) -> None:
+    Path(path).write_text(f"{text}\n")

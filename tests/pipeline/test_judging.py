@@ -1,0 +1,265 @@
+"""The judgement from header rows is that of `understudy verify` from the files: without Spark."""
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+pytest.importorskip("pyarrow", reason="the Arrow extra is not installed: understudy[arrow]")
+
+import pyarrow as pa
+
+from pipeline.audit.headers import SCHEMA, rows_of
+from pipeline.audit.judging import Copy, Judgement, check_on, judge, merged, without
+from pipeline.audit.replicas import Replica, find_replicas, segments_of
+from pipeline.audit.results import comparison, from_judgement
+from replication.verify import verify_directories
+from storage.checkpoint import OffsetCheckpoint, write_partition_metadata
+from storage.filesystem import OsFileSystem
+from storage.types import TopicPartition
+from tests.pipeline.replicas import batch, write_segment
+
+DISK = OsFileSystem()
+T = TopicPartition("t", 0)
+
+Layout = dict[int, Sequence[bytes]]
+
+
+def copy_of(replica: Replica, *, check_crcs: bool) -> Copy:
+    found = list(rows_of(DISK, segments_of(DISK, replica), check_crcs=check_crcs))
+    rows = pa.Table.from_batches(found, schema=SCHEMA)
+    return Copy(
+        replica=replica.replica,
+        directory=replica.directory,
+        topic_id=replica.topic_id,
+        log_start_offset=replica.log_start_offset,
+        segments=replica.segments,
+        rows={name: rows[name].to_numpy() for name in rows.column_names},
+    )
+
+
+def judged(*directories: str, copies: int | None = None, check_crcs: bool = True) -> Judgement:
+    """The judgement of the one partition there, which `verify` shares."""
+    found = [
+        copy_of(replica, check_crcs=check_crcs)
+        for replica in find_replicas(DISK, {name: name for name in directories})
+    ]
+    judgement = judge(T, found, expected_copies=copies, check_batch=check_on(DISK))
+    ours = comparison([from_judgement(judgement)])
+    theirs = verify_directories(DISK, sorted(directories), copies=copies)
+    assert ours.partitions == theirs.partitions
+    return judgement
+
+
+def lay(directory: Path, segments: Layout) -> str:
+    (directory / str(T)).mkdir(parents=True)
+    for base, batches in segments.items():
+        write_segment(directory, str(T), base, *batches)
+    return str(directory)
+
+
+def pair(tmp_path: Path, ours: Layout, theirs: Layout) -> Judgement:
+    return judged(lay(tmp_path / "a", ours), lay(tmp_path / "b", theirs))
+
+
+A, B, C = batch(0, b"x"), batch(1, b"y" * 40), batch(2, b"z")
+OLD_B = batch(1, b"y" * 40, leader_epoch=7)
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    changed = bytearray(data)
+    changed[at] ^= 1
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "findings"),
+    [
+        pytest.param({0: [A, B, C]}, {0: [A, B, C]}, [], id="the same"),
+        pytest.param({0: [A, B]}, {0: [A], 1: [B]}, [], id="segments end elsewhere"),
+        pytest.param({0: [A, B, C]}, {0: [A]}, ["b: missing tail [1, 3)"], id="cut tail"),
+        pytest.param({0: [A, B, C]}, {0: [A, C]}, ["b: gap [1, 2)"], id="a batch is missing"),
+        pytest.param(
+            {0: [A], 1: [B], 2: [C]}, {0: [A], 2: [C]}, ["b: gap [1, 2)"], id="a missing segment"
+        ),
+        pytest.param(
+            {0: [A, B, C]},
+            {0: [A, OLD_B, C]},
+            ["a: differs [1, 2)", "b: differs [1, 2)"],
+            id="another epoch",
+        ),
+        pytest.param(
+            {0: [A, B, C]},
+            {0: [A, flipped(B, -9), C]},
+            [f"b: corrupt in {0:020d}.log at byte {len(A)}, offset 1: its CRC-32C does not match"],
+            id="a flipped bit",
+        ),
+        pytest.param(
+            {0: [A, B, C]},
+            {0: [A, flipped(B, 17), C]},
+            [
+                "a: differs [1, 2)",
+                "b: differs [1, 2)",
+                (
+                    f"b: corrupt in {0:020d}.log at byte {len(A)}, offset 1:"
+                    " its CRC-32C does not match"
+                ),
+            ],
+            id="a forged checksum",
+        ),
+        pytest.param(
+            {0: [A, B, C]},
+            {0: [A, C, B]},
+            [
+                "b: gap [1, 2)",
+                (
+                    f"b: corrupt in {0:020d}.log at byte {len(A + C)}, offset 3:"
+                    " a batch of offsets 1 to 1 where 3 comes next"
+                ),
+            ],
+            id="swapped batches",
+        ),
+        pytest.param(
+            {0: [A, B, C]},
+            {0: [A, B, C[:-3]]},
+            [
+                "b: missing tail [2, 3)",
+                (
+                    f"b: corrupt in {0:020d}.log at byte {len(A + B)}, offset 2:"
+                    f" a batch of {len(C)} bytes where {len(C) - 3} are left"
+                ),
+            ],
+            id="a torn tail",
+        ),
+        pytest.param(
+            {0: [A, B]},
+            {0: [A, B], 1: [B]},
+            [
+                (
+                    f"b: corrupt in {1:020d}.log at byte 0, offset 2:"
+                    " a batch of offsets 1 to 1 where 2 comes next"
+                )
+            ],
+            id="segments that overlap",
+        ),
+        pytest.param({1: [B, C]}, {0: [A, B, C]}, [], id="retention went on"),
+        pytest.param({0: [A]}, {1: [B]}, ["a: missing tail [1, 2)"], id="ends before a start"),
+        pytest.param({}, {0: [A]}, ["a: missing tail [0, 1)"], id="nothing at all"),
+    ],
+)
+def test_every_damage_is_found_at_its_place(
+    tmp_path: Path, ours: Layout, theirs: Layout, findings: list[str]
+) -> None:
+    found = pair(tmp_path, ours, theirs).findings
+    assert [str(each).replace(f"{tmp_path}/", "") for each in found] == findings
+
+
+def test_a_forged_checksum_is_found_by_reading_only_that_batch_again(tmp_path: Path) -> None:
+    a = lay(tmp_path / "a", {0: [A, B, C]})
+    b = lay(tmp_path / "b", {0: [A, flipped(B, 17), C]})
+    judged(a, b, check_crcs=False)
+
+
+def test_each_pair_is_told_where_it_parts(tmp_path: Path) -> None:
+    a = lay(tmp_path / "a", {0: [A, B, C]})
+    b = lay(tmp_path / "b", {0: [A, B]})
+    c = lay(tmp_path / "c", {0: [A, OLD_B, C]})
+    pairs = judged(a, b, c).pairs
+    assert [(each.offset, each.first_epoch, each.second_epoch) for each in pairs] == [
+        (2, 0, None),
+        (1, 0, 7),
+        (1, 0, 7),
+    ]
+
+
+def test_checkpoints_topic_ids_and_missing_copies_count_as_for_verify(tmp_path: Path) -> None:
+    a = lay(tmp_path / "a", {0: [A, B, C]})
+    b = lay(tmp_path / "b", {0: [A, B, C]})
+    OffsetCheckpoint(DISK, f"{b}/log-start-offset-checkpoint").write({T: 2})
+    judged(a, b)
+    judged(a, b, copies=3)
+    judged(a)
+    write_partition_metadata(DISK, f"{a}/{T}", b"1" * 16)
+    write_partition_metadata(DISK, f"{b}/{T}", b"2" * 16)
+    judged(a, b)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[bytes]:
+    """Batches in order, of a few shapes, some missing."""
+    offset, found = 0, []
+    for _ in range(draw(st.integers(0, 6))):
+        offset += draw(st.sampled_from([0, 0, 0, 2]))
+        values = [b"v"] * draw(st.integers(1, 3))
+        found.append(batch(offset, *values, leader_epoch=draw(st.integers(0, 1))))
+        offset += len(values)
+    return found
+
+
+@st.composite
+def damaged(draw: st.DrawFn, whole: list[bytes]) -> list[bytes]:
+    """The same log with something done to it."""
+    log = list(whole)
+    for _ in range(draw(st.integers(0, 2))):
+        if not log:
+            break
+        at = draw(st.integers(0, len(log) - 1))
+        harm: Callable[[bytes], bytes] = draw(
+            st.sampled_from(
+                [
+                    lambda data: b"",
+                    lambda data: data[: len(data) // 2],
+                    lambda data: flipped(data, -1),
+                    lambda data: flipped(data, 3),
+                    lambda data: flipped(data, 11),
+                    lambda data: flipped(data, 18),
+                    lambda data: data + data,
+                ]
+            )
+        )
+        log[at] = harm(log[at])
+    return log
+
+
+@given(data=st.data())
+def test_the_judgement_is_that_of_verify(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    whole = data.draw(logs())
+    directory = tmp_path_factory.mktemp("logs")
+    names = []
+    for name in "abc"[: data.draw(st.integers(2, 3))]:
+        log = data.draw(damaged(whole))
+        base = 0 if not whole else int.from_bytes(whole[0][:8], "big")
+        names.append(lay(directory / name, {base: log}))
+    judged(*names)
+
+
+spans = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 6)), max_size=6).map(
+    lambda found: [(first, first + length) for first, length in found]
+)
+
+
+@given(spans, spans)
+def test_spans_are_sets_of_offsets(
+    all_of_them: list[tuple[int, int]], taken: list[tuple[int, int]]
+) -> None:
+    def naive(found: Sequence[tuple[int, int]]) -> set[int]:
+        return {offset for first, end in found for offset in range(first, end)}
+
+    left = list(without(merged(all_of_them), merged(taken)))
+    assert naive(left) == naive(all_of_them) - naive(taken)
+    assert left == merged(left)
+    assert naive(merged(all_of_them)) == naive(all_of_them)
+
+
+def test_a_long_log_that_is_alike_is_passed_in_one_go(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    batches = [batch(offset, chance.randbytes(20)) for offset in range(300)]
+    late = batch(299, b"another")
+    a = lay(tmp_path / "a", {0: batches[:100], 100: batches[100:150], 150: batches[150:]})
+    b = lay(tmp_path / "b", {0: batches[:120], 120: [*batches[120:-1], late]})
+    found = judged(a, b)
+    assert [str(each).rpartition(": ")[2] for each in found.findings] == ["differs [299, 300)"] * 2
