@@ -37,6 +37,7 @@ from storage.append import LogAppendInfo
 from storage.errors import UnexpectedAppendOffsetError
 from storage.log import Log
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
+from storage.verification import NO_TERMS, TransactionTerms, VerificationGuard
 
 NO_LEADER = -1
 ALL_COMMITTED = -1  # as an offset to delete records up to
@@ -187,8 +188,33 @@ class Partition:
 
     # Appends.
 
+    def begin_verification(
+        self,
+        producer_id: int,
+        *,
+        producer_epoch: int,
+        sequence: int,
+        bumps_epoch: bool,
+        now_ms: int,
+    ) -> VerificationGuard | None:
+        """Before a batch that may open a transaction; KafkaError where we do not lead (KIP-890)."""
+        self._lead()
+        return self.log.producers.begin_verification(
+            producer_id,
+            producer_epoch=producer_epoch,
+            sequence=sequence,
+            bumps_epoch=bumps_epoch,
+            now_ms=now_ms,
+        )
+
     def append_as_leader(
-        self, records: memoryview, *, required_acks: int, wall_ms: int, from_client: bool = True
+        self,
+        records: memoryview,
+        *,
+        required_acks: int,
+        wall_ms: int,
+        from_client: bool = True,
+        terms: TransactionTerms = NO_TERMS,
     ) -> LogAppendInfo:
         """Append what a producer sent; KafkaError or StorageError where it is refused.
 
@@ -206,6 +232,7 @@ class Partition:
             leader_epoch=self.leader_epoch,
             wall_ms=wall_ms,
             from_client=from_client,
+            terms=terms,
             flush=False,
         )
         # What is to last when it is answered is not shown by this leader's own log end before.

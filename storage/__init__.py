@@ -11,6 +11,7 @@
         loading          opening, whatever is in the directory: believe, read again, cut, split
         time_lookup      from a time to an offset
         leader_epoch_cache  producer_state  producer_snapshot  producer_replay
+        producer_checks  verification
     segment_file         one `.log` file by its path, for a notebook: `open_segment`
       dump               what stands in a log's files, and what is wrong with them
       columnar  vectors  batches as Arrow columns (with the `arrow` extra)

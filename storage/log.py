@@ -56,6 +56,7 @@ from storage.types import (
     TopicId,
     TopicPartition,
 )
+from storage.verification import NO_TERMS, TransactionTerms
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -161,6 +162,7 @@ class Log(MarkedLog):
         leader_epoch: LeaderEpoch,
         wall_ms: int,
         from_client: bool = True,
+        terms: TransactionTerms = NO_TERMS,
         flush: bool = True,
     ) -> LogAppendInfo:
         """Place a producer's batch at the end, in its own bytes where it may keep them. Without
@@ -171,9 +173,7 @@ class Log(MarkedLog):
         batches = validate(records, self.config, wall_ms=wall_ms, from_client=from_client)
         for position, header in batches:
             marker = marker_of(header, records[position : position + header.size])
-            # A coordinator's markers have no sequence, but an epoch, as their producer has.
-            checked = from_client or header.is_control
-            duplicate = self.producers.check(header, marker) if checked else None
+            duplicate = self.producers.check(header, marker, from_client=from_client, terms=terms)
             if duplicate is not None:
                 return duplicate_info(duplicate, self.log_start_offset)
         records, batches = recompress(records, batches, self.config)

@@ -13,7 +13,9 @@ start anywhere. Sequences wrap from 2^31-1 to 0.
 
 Rule 3: a replica takes what its leader took: `update` checks nothing.
 
-Rule 4: the state is a function of the log. A snapshot (`<offset>.snapshot`) is that state just
+Rule 4: what opens a transaction has been asked about (`storage.verification`).
+
+Rule 5: the state is a function of the log. A snapshot (`<offset>.snapshot`) is that state just
 before `offset`, and saves reading the log up to there. One that does not parse is deleted
 and the one before it is taken.
 
@@ -32,12 +34,10 @@ import attrs
 from storage.checkpoint import read_file
 from storage.errors import (
     CorruptRecordError,
-    InvalidProducerEpochError,
     InvalidTransactionStateError,
-    OutOfOrderSequenceError,
-    TransactionCoordinatorFencedError,
 )
 from storage.filesystem import FileSystem
+from storage.producer_checks import check_coordinator, check_epoch, check_sequence
 from storage.producer_snapshot import (
     BatchMetadata,
     ProducerState,
@@ -46,9 +46,10 @@ from storage.producer_snapshot import (
     list_snapshots,
     snapshot_path,
 )
-from storage.record_batch import NO_PRODUCER_EPOCH, BatchHeader, next_sequence
+from storage.record_batch import BatchHeader
 from storage.records import ControlRecordType, EndTransactionMarker
 from storage.types import Offset
+from storage.verification import NO_TERMS, TransactionTerms, VerificationGuard, Verifications
 
 # producer.id.expiration.ms
 DEFAULT_EXPIRATION_MS: Final = 86_400_000
@@ -87,36 +88,85 @@ class ProducerStateManager:
     # First offset -> producer id, and first offset -> offset of the marker.
     _ongoing: dict[Offset, int] = attrs.field(init=False, factory=dict)
     _unreplicated: dict[Offset, Offset] = attrs.field(init=False, factory=dict)
+    _verifications: Verifications = attrs.field(init=False, factory=Verifications)
 
     # Appending.
 
+    def begin_verification(
+        self,
+        producer_id: int,
+        *,
+        producer_epoch: int,
+        sequence: int,
+        bumps_epoch: bool,
+        now_ms: int,
+    ) -> VerificationGuard | None:
+        """A guard for a batch that would open a transaction; None where one is open."""
+        if self._has_open_transaction(producer_id, producer_epoch):
+            return None
+        return self._verifications.begin(
+            producer_id,
+            producer_epoch=producer_epoch,
+            sequence=sequence,
+            bumps_epoch=bumps_epoch,
+            now_ms=now_ms,
+        )
+
+    def is_verifying(self, producer_id: int, guard: VerificationGuard) -> bool:
+        """Whether nothing has come of it yet, and no end marker in between."""
+        return self._verifications.holds(producer_id, guard)
+
+    def _has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        state = self.producers.get(producer_id)
+        return (
+            state is not None
+            and state.transaction_first_offset is not None
+            and state.producer_epoch == producer_epoch
+        )
+
     def check(
-        self, header: BatchHeader, marker: EndTransactionMarker | None = None
+        self,
+        header: BatchHeader,
+        marker: EndTransactionMarker | None = None,
+        *,
+        from_client: bool = True,
+        terms: TransactionTerms = NO_TERMS,
     ) -> BatchMetadata | None:
         """The batch that `header` repeats, if it does; ProducerStateError if it may not follow.
 
-        For a client's batch, before it is written; `marker` is what a control batch says.
+        Before it is written; `marker` is what a control batch says. What is not `from_client`
+        has no sequence.
         """
-        state = self.producers.get(header.producer_id)
-        if not header.has_producer or state is None:
+        if not header.has_producer:
             return None
-        if not header.is_control and (duplicate := state.find_duplicate(header)):
+        state = self.producers.get(header.producer_id)
+        is_data = not header.is_control
+        if is_data and from_client and state and (duplicate := state.find_duplicate(header)):
             return duplicate
-        if header.producer_epoch < state.producer_epoch:
-            raise InvalidProducerEpochError(
-                f"epoch {header.producer_epoch} of producer {header.producer_id}"
-                f" is older than {state.producer_epoch}, its last"
-            )
+        if state is not None:
+            check_epoch(state, header, terms)
         if header.is_control:
-            _check_coordinator(state, marker)
-        else:
-            _check_sequence(state, header)
-            if state.transaction_first_offset is not None and not header.is_transactional:
-                raise InvalidTransactionStateError(
-                    f"producer {header.producer_id} has a transaction open,"
-                    " and this batch is not part of it"
-                )
+            check_coordinator(state, marker)
+            return None
+        opens = header.is_transactional and not self._has_open_transaction(
+            header.producer_id, header.producer_epoch
+        )
+        if opens and terms.must_be_verified:
+            self._verifications.check_guard(header, terms.guard)
+        if from_client:
+            self._check_sequence(state, header)
+        if state and state.transaction_first_offset is not None and not header.is_transactional:
+            raise InvalidTransactionStateError(
+                f"producer {header.producer_id} has a transaction open,"
+                " and this batch is not part of it"
+            )
         return None
+
+    def _check_sequence(self, state: ProducerState | None, header: BatchHeader) -> None:
+        is_first = state is None or not state.batches
+        self._verifications.check_sequence(header, is_first=is_first)
+        if state is not None:
+            check_sequence(state, header)
 
     def update(
         self, header: BatchHeader, marker: EndTransactionMarker | None = None
@@ -127,6 +177,8 @@ class ProducerStateManager:
             completed = self._end_transaction(header, marker) if marker else None
         elif header.has_producer:
             self._add_batch(header)
+        if header.is_transactional:  # it is open, or over: nothing that was asked before counts
+            self._verifications.done(header.producer_id)
         self.update_map_end_offset(header.next_offset)
         return completed
 
@@ -209,6 +261,7 @@ class ProducerStateManager:
         """Forget the producers that have been silent for `expiration_ms`."""
         for state in [s for s in self.producers.values() if self._has_expired(s, now_ms)]:
             del self.producers[state.producer_id]
+        self._verifications.remove_expired(now_ms=now_ms, expiration_ms=self.expiration_ms)
 
     def _has_expired(self, state: ProducerState, now_ms: int) -> bool:
         silent = now_ms - state.last_timestamp >= self.expiration_ms
@@ -339,26 +392,3 @@ class ProducerStateManager:
             strays.pop()
         for offset in strays:
             self.delete_snapshot(offset)
-
-
-def _check_sequence(state: ProducerState, header: BatchHeader) -> None:
-    first = header.base_sequence
-    if header.producer_epoch != state.producer_epoch:
-        if first != 0 and state.producer_epoch != NO_PRODUCER_EPOCH:
-            raise OutOfOrderSequenceError(
-                f"producer {header.producer_id} starts epoch {header.producer_epoch}"
-                f" at sequence {first}, not at 0"
-            )
-    elif first != next_sequence(state.last_sequence):
-        raise OutOfOrderSequenceError(
-            f"sequence {first} of producer {header.producer_id}, epoch {header.producer_epoch},"
-            f" does not follow {state.last_sequence}"
-        )
-
-
-def _check_coordinator(state: ProducerState, marker: EndTransactionMarker | None) -> None:
-    if marker is not None and marker.coordinator_epoch < state.coordinator_epoch:
-        raise TransactionCoordinatorFencedError(
-            f"coordinator epoch {marker.coordinator_epoch} of producer {state.producer_id}"
-            f" is older than {state.coordinator_epoch}, its last"
-        )

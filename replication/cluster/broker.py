@@ -36,7 +36,7 @@ from replication.cluster.metadata_snapshots import SnapshotDue
 from replication.cluster.node_scope import ListenError, listen
 from replication.cluster.request_metrics import RequestMetrics
 from replication.cluster.server import OnBug, Server
-from replication.cluster.transactions import TransactionCoordinator
+from replication.cluster.transactions import PeerChannels, TransactionCoordinator
 from replication.cluster.wiring import Wiring
 from replication.config import BrokerConfig
 from replication.errors import UnderstudyError
@@ -89,7 +89,7 @@ class Broker:
     transactions: TransactionCoordinator = attrs.field(init=False)
     lifecycle: BrokerLifecycle = attrs.field(init=False)
     _wiring: Wiring = attrs.field(init=False)
-    _channels: list[ControllerChannel] = attrs.field(factory=list, init=False)
+    _channels: list[ControllerChannel | PeerChannels] = attrs.field(factory=list, init=False)
     _registered: bool = attrs.field(default=False, init=False)
     _ready: bool = attrs.field(default=False, init=False)
     _loop: trio.lowlevel.TrioToken | None = attrs.field(default=None, init=False)
@@ -261,6 +261,8 @@ class Broker:
             self._wiring.producer_ids(forwarding),
         )
         await nursery.start(self.transactions.run)
+        questions = self._wiring.questions(self.metadata, self.transactions)
+        self._channels.append(questions.channels)
         await nursery.start(self.replica_manager.run)
         nursery.start_soon(self._publish, followed)
         await self.metadata.wait_for(lambda image: image.offset >= epoch)
@@ -270,6 +272,7 @@ class Broker:
             replica_manager=self.replica_manager,
             groups=self.groups,
             transactions=self.transactions,
+            questions=questions,
             controller=forwarding,
             request_metrics=self.request_metrics,
         )

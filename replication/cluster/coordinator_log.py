@@ -27,6 +27,7 @@ from storage.compression import Codec
 from storage.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from storage.records import Record, encode_batch
 from storage.types import NO_OFFSET, LeaderEpoch, Offset, TopicPartition
+from storage.verification import VerificationGuard
 
 ACKS_ALL: Final = -1
 GATHER_BYTES: Final = 256 << 10
@@ -40,6 +41,8 @@ class Submission:
     records: Sequence[KeyAndValue]
     producer: tuple[int, int] | None = None
     """The id and epoch of whose transaction they are part of."""
+    guard: VerificationGuard | None = None
+    """Where they open it (KIP-890)."""
     error: ErrorCode = ErrorCode.NONE
     log_offset: Offset = NO_OFFSET
     """Where their batch begins; with an error, whether they may be in the log after all."""
@@ -70,10 +73,14 @@ class LogWriter:
     _closed: bool = attrs.field(default=False, init=False)
 
     def submit(
-        self, records: Sequence[KeyAndValue], *, producer: tuple[int, int] | None = None
+        self,
+        records: Sequence[KeyAndValue],
+        *,
+        producer: tuple[int, int] | None = None,
+        guard: VerificationGuard | None = None,
     ) -> Submission:
         assert records, "nothing to write is nobody's to write"
-        submission = Submission(records, producer)
+        submission = Submission(records, producer, guard)
         if self._closed:
             submission.finish(ErrorCode.NOT_LEADER_OR_FOLLOWER, NO_OFFSET)
         else:
@@ -98,7 +105,7 @@ class LogWriter:
                 records = [each for one in batch for each in one.records]
                 result = ProduceResult(error=ErrorCode.UNKNOWN_SERVER_ERROR)
                 try:
-                    result = await self._append(records, batch[0].producer)
+                    result = await self._append(records, batch[0].producer, batch[0].guard)
                 finally:  # whatever happens here, nobody is left waiting
                     for one in batch:
                         one.finish(result.error, result.base_offset)
@@ -117,7 +124,10 @@ class LogWriter:
         return batch
 
     async def _append(
-        self, records: Sequence[KeyAndValue], producer: tuple[int, int] | None
+        self,
+        records: Sequence[KeyAndValue],
+        producer: tuple[int, int] | None,
+        guard: VerificationGuard | None,
     ) -> ProduceResult:
         # No checkpoint lies between this look at the epoch and the append.
         if (error := self._fence()) is not ErrorCode.NONE:
@@ -138,6 +148,7 @@ class LogWriter:
             entries={self.partition: memoryview(bytearray(batch))},
             internal_topics_allowed=True,
             from_client=False,
+            guards={} if guard is None else {self.partition: guard},
         )
         return results[self.partition]
 

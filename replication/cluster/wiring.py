@@ -14,8 +14,10 @@ from replication.cluster.producer_ids import ProducerIds
 from replication.cluster.request_metrics import RequestMetrics
 from replication.cluster.server import OnBug, Server
 from replication.cluster.transactions import (
+    CoordinatorQuestions,
     MarkerSender,
     MarkerWriter,
+    PeerChannels,
     TransactionCoordinator,
 )
 from replication.config import BrokerConfig, TopicConfig
@@ -26,7 +28,7 @@ from replication.fetcher import FetcherConfig
 from replication.fetcher_manager import RemoteFetcherFactory, ReplicaFetcherManager
 from replication.metrics import MetricsRegistry
 from replication.net.seams import Seams
-from replication.replica_manager import LocalReplicas, ReplicaManager
+from replication.replica_manager import LocalReplicas, ReplicaManager, TransactionVerification
 from storage.log_manager import LogManager
 from storage.retention import DeletedSegments
 from storage.types import TopicPartition
@@ -146,9 +148,39 @@ class Wiring:
                 seams=self.seams,
                 metadata=metadata,
                 writer=marker_writer,
+                channels=self._peers(metadata, "txn-markers"),
             ),
             sink=self.sink,
             on_bug=self.on_bug,
+        )
+
+    def questions(
+        self, metadata: MetadataCache, transactions: TransactionCoordinator
+    ) -> CoordinatorQuestions:
+        return CoordinatorQuestions(
+            broker_id=self.config.node_id,
+            metadata=metadata,
+            here=transactions,
+            channels=self._peers(metadata, "txn-verification"),
+            timeout_ms=self.config.request_timeout_ms,
+        )
+
+    def verification(
+        self, replica_manager: ReplicaManager, questions: CoordinatorQuestions
+    ) -> TransactionVerification:
+        return TransactionVerification(
+            replicas=replica_manager,
+            config=replica_manager.config,
+            clock=self.seams.clock,
+            coordinators=questions,
+        )
+
+    def _peers(self, metadata: MetadataCache, purpose: str) -> PeerChannels:
+        return PeerChannels(
+            client_id=f"broker-{self.config.node_id}-{purpose}",
+            listener=self.config.inter_broker_listener,
+            seams=self.seams,
+            metadata=metadata,
         )
 
     def server(
@@ -159,6 +191,7 @@ class Wiring:
         replica_manager: ReplicaManager,
         groups: GroupCoordinator,
         transactions: TransactionCoordinator,
+        questions: CoordinatorQuestions,
         controller: ControllerCalls,
         request_metrics: RequestMetrics,
     ) -> Server:
@@ -181,6 +214,7 @@ class Wiring:
             replica_manager=replica_manager,
             groups=groups,
             transactions=transactions,
+            verification=self.verification(replica_manager, questions),
             fetch_sessions=FetchManager(sessions),
             controller=controller,
             producer_ids=transactions.producer_ids,

@@ -331,6 +331,15 @@ class BrokerConfig:
     transactional_id_expiration_ms: int = whole(
         7 * _DAY_MS, "When a transactional id that nobody uses is forgotten.", at_least=1
     )
+    transaction_partition_verification_enable: bool = flag(
+        True, "Whether a leader asks before it opens a transaction (KIP-890)."
+    )
+    add_partitions_to_txn_retry_backoff_ms: int = whole(
+        20, "How long it waits to ask again, while the last one is being completed.", at_least=1
+    )
+    add_partitions_to_txn_retry_backoff_max_ms: int = whole(
+        100, "For how long it asks, before the producer has to.", at_least=0
+    )
     transaction_state_log_num_partitions: int = whole(
         50, "Partitions of `__transaction_state`.", at_least=1
     )

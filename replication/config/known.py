@@ -43,7 +43,7 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
     reserved.broker.max.id server.max.startup.time.ms
     socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
     socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes
-    telemetry.max.bytes transaction.partition.verification.enable
+    telemetry.max.bytes
     transaction.two.phase.commit.enable unclean.leader.election.interval.ms
     unstable.api.versions.enable unstable.feature.versions.enable
     zookeeper.clientCnxnSocket zookeeper.connect zookeeper.connection.timeout.ms

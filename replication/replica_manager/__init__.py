@@ -1,6 +1,7 @@
 """A broker's replicas: the requests to them, their roles, and what looks after them.
 
     handlers ──> ReplicaManager ──┬─ produce.py   append, and wait for followers
+                                  ├─ verification.py  of what opens a transaction, before it is appended
                                   ├─ fetch.py     read, or wait for something to read
                                   ├─ delete_records.py  move log starts, and wait for followers
                                   ├─ roles.py     metadata: lead, follow, stop
@@ -35,6 +36,15 @@ from replication.replica_manager.results import (
     ProduceResult,
 )
 from replication.replica_manager.roles import FetcherManager
+from replication.replica_manager.verification import (
+    Support,
+    TransactionalBatches,
+    TransactionVerification,
+    refusals,
+    support_of_offset_commit,
+    support_of_produce,
+    the_one_producer,
+)
 
 __all__ = [
     "INTERNAL_TOPICS",
@@ -47,4 +57,11 @@ __all__ = [
     "MakeFetcherManager",
     "ProduceResult",
     "ReplicaManager",
+    "Support",
+    "TransactionVerification",
+    "TransactionalBatches",
+    "refusals",
+    "support_of_offset_commit",
+    "support_of_produce",
+    "the_one_producer",
 ]

@@ -31,7 +31,7 @@ from replication.replica_manager.gauges import ReplicaGauges
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.isr_events import changed, proposed, refused
 from replication.replica_manager.jobs import Job, LogJobs
-from replication.replica_manager.produce import ProducePath
+from replication.replica_manager.produce import NO_GUARDS, ProducePath
 from replication.replica_manager.results import (
     DeleteRecordsResult,
     EpochEndResult,
@@ -45,6 +45,7 @@ from replication.replica_selector import SELECTORS
 from storage.errors import KafkaStorageError, StorageError
 from storage.log_manager import LogManager
 from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
+from storage.verification import VerificationGuard
 
 HIGH_WATERMARK_REPORT_SECONDS = 0.1
 SHORTEST_PAUSE_SECONDS = 0.001
@@ -152,6 +153,7 @@ class ReplicaManager:
             meters=self._topic_meters,
             flush_to=self._log_jobs.flush_to,
             on_storage_failure=self._on_log_failure,
+            verifies=lambda: self.config.current.transaction_partition_verification_enable,
             sink=sink,
         )
         self._delete_records = DeleteRecordsPath(
@@ -315,12 +317,15 @@ class ReplicaManager:
         entries: Mapping[TopicPartition, memoryview],
         internal_topics_allowed: bool = False,
         from_client: bool = True,
+        guards: Mapping[TopicPartition, VerificationGuard] = NO_GUARDS,
+        markers_bump_epoch: bool = False,
     ) -> dict[TopicPartition, ProduceResult]:
         """Append to each partition this broker leads, and with acks=-1 wait for the followers.
 
         One result per entry, whatever happens. The batches are stamped in place: their
         memory must be writable, and is not looked at any more when this returns. A coordinator
-        (not `from_client`) also writes markers, and offsets of transactions.
+        (not `from_client`) also writes markers, and offsets of transactions. `guards` are of
+        what opens transactions (`verification.py`).
         """
         return await self._produce.append(
             entries,
@@ -328,6 +333,8 @@ class ReplicaManager:
             timeout_ms=timeout_ms,
             internal_topics_allowed=internal_topics_allowed,
             from_client=from_client,
+            guards=guards,
+            markers_bump_epoch=markers_bump_epoch,
         )
 
     async def delete_records(

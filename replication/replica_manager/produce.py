@@ -36,9 +36,11 @@ from storage.errors import (
 )
 from storage.log import Log
 from storage.types import NO_OFFSET, Offset, TopicPartition
+from storage.verification import TransactionTerms, VerificationGuard
 
 ACKS_ALL: Final = -1
 _ACKS: Final = frozenset({ACKS_ALL, 0, 1})
+NO_GUARDS: Final[Mapping[TopicPartition, VerificationGuard]] = {}
 _EXPECTED: Final = (CorruptRecordError, RecordTooLargeError, RecordBatchTooLargeError)
 
 
@@ -52,6 +54,8 @@ class ProducePath:
     meters: TopicMeters
     flush_to: Callable[[Log, Offset], Awaitable[None]]
     on_storage_failure: Callable[[Partition, KafkaStorageError], None]
+    verifies: Callable[[], bool] = lambda: True
+    """Whether what opens a transaction must have been asked about."""
     sink: EventSink = ignore
 
     async def append(
@@ -62,6 +66,8 @@ class ProducePath:
         timeout_ms: int,
         internal_topics_allowed: bool,
         from_client: bool,
+        guards: Mapping[TopicPartition, VerificationGuard] = NO_GUARDS,
+        markers_bump_epoch: bool = False,
     ) -> dict[TopicPartition, ProduceResult]:
         if required_acks not in _ACKS:
             await trio.lowlevel.checkpoint()
@@ -79,6 +85,11 @@ class ProducePath:
                 records,
                 required_acks=required_acks,
                 from_client=from_client,
+                terms=TransactionTerms(
+                    must_be_verified=self.verifies(),
+                    guard=guards.get(topic_partition),
+                    marker_bumps_epoch=markers_bump_epoch,
+                ),
                 required=required,
                 unflushed=unflushed,
             )
@@ -101,6 +112,7 @@ class ProducePath:
         *,
         required_acks: int,
         from_client: bool,
+        terms: TransactionTerms,
         required: dict[TopicPartition, Offset],
         unflushed: list[Partition],
     ) -> ProduceResult:
@@ -112,6 +124,7 @@ class ProducePath:
                 required_acks=required_acks,
                 wall_ms=self.clock.wall_ms(),
                 from_client=from_client,
+                terms=terms,
             )
         except KafkaError as error:
             return ProduceResult(error=error.code, error_message=str(error))

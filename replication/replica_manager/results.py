@@ -11,12 +11,14 @@ from storage.errors import (
     InvalidProducerEpochError,
     InvalidRecordError,
     InvalidTimestampError,
+    InvalidTransactionStateError,
     KafkaStorageError,
     OffsetOutOfRangeError,
     OutOfOrderSequenceError,
     RecordBatchTooLargeError,
     RecordTooLargeError,
     StorageError,
+    TransactionCoordinatorFencedError,
     UnsupportedCompressionTypeError,
 )
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
@@ -33,6 +35,8 @@ _CODES: tuple[tuple[type[StorageError], ErrorCode], ...] = (
     (InvalidRecordError, ErrorCode.INVALID_RECORD),
     (OutOfOrderSequenceError, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
     (InvalidProducerEpochError, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (InvalidTransactionStateError, ErrorCode.INVALID_TXN_STATE),
+    (TransactionCoordinatorFencedError, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
     (OffsetOutOfRangeError, ErrorCode.OFFSET_OUT_OF_RANGE),
     (KafkaStorageError, ErrorCode.KAFKA_STORAGE_ERROR),
 )

@@ -214,6 +214,7 @@ async def leading(count: int) -> AsyncIterator[tuple[Node, Server]]:
         groups = wiring.groups(node.manager)
         markers = wiring.marker_writer(node.manager, groups)
         producer_ids = wiring.producer_ids(NoController())
+        transactions = wiring.transactions(metadata, markers, producer_ids)
         broker = BrokerNode(
             broker_id=LOCAL,
             cluster_id="bench",
@@ -224,7 +225,10 @@ async def leading(count: int) -> AsyncIterator[tuple[Node, Server]]:
             logs=node.logs,
             replica_manager=node.manager,
             groups=groups,
-            transactions=wiring.transactions(metadata, markers, producer_ids),
+            transactions=transactions,
+            verification=wiring.verification(
+                node.manager, wiring.questions(metadata, transactions)
+            ),
             fetch_sessions=FetchManager(FetchSessionCache(chance=production_seams().chance)),
             controller=NoController(),
             producer_ids=producer_ids,

@@ -5,13 +5,19 @@ transaction  may it? ── in doubt ── written ──> in doubt until the t
 └── not written ──> as before
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from replication.cluster.groups.coordinator import GroupCoordinator
-from replication.cluster.groups.log_errors import commit_error
+from replication.cluster.groups.log_errors import commit_error, transaction_error
 from replication.errors import ErrorCode, KafkaError
 from replication.groups import CommittedOffset, Group, commit, offset_record
 from storage.types import NO_OFFSET, TopicPartition
+from storage.verification import VerificationGuard
+
+Verify = Callable[[TopicPartition], Awaitable[VerificationGuard | None]]
+"""Of the partition where a group's offsets are: the guard for what opens a transaction there, if
+it does; KafkaError where there is no transaction.
+"""
 
 
 async def commit_offsets(
@@ -64,6 +70,7 @@ async def commit_in_transaction(
     member_id: str,
     group_instance_id: str | None,
     generation: int,
+    verify: Verify,
 ) -> ErrorCode:
     """In doubt until the transaction of this producer (its id and epoch) ends. A member that
     its group no longer has is fenced.
@@ -73,8 +80,10 @@ async def commit_in_transaction(
     """
     try:
         shard = coordinator.serving_members(group_id)
+        guard = await verify(shard.writer.partition)
+        shard = coordinator.serving_members(group_id)
     except KafkaError as refusal:
-        return refusal.code
+        return transaction_error(refusal.code)
     hosted = shard.groups.get(group_id)
     is_member = generation >= 0 or bool(member_id) or group_instance_id is not None
     if hosted is None:
@@ -99,6 +108,7 @@ async def commit_in_transaction(
     submission = hosted.writer.submit(
         [offset_record(group_id, each, offset.value()) for each, offset in offsets.items()],
         producer=producer,
+        guard=guard,
     )
     await submission.wait()
     if submission.error is ErrorCode.NONE:

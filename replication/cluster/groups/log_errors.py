@@ -27,3 +27,12 @@ def commit_error(error: ErrorCode) -> ErrorCode:
     if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
         return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     return error if error is ErrorCode.REQUEST_TIMED_OUT else group_error(error)
+
+
+def transaction_error(error: ErrorCode) -> ErrorCode:
+    """The same where a transaction could not be verified: nobody has to look for another
+    coordinator of the group because that of the transaction was not heard.
+    """
+    if error is ErrorCode.NETWORK_EXCEPTION:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return commit_error(error)

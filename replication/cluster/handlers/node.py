@@ -14,7 +14,7 @@ from replication.config import BrokerConfig
 from replication.errors import PeerUnavailableError
 from replication.fetch_session.context import FetchManager
 from replication.net.seams import NodeClock, Offload
-from replication.replica_manager import ReplicaManager
+from replication.replica_manager import ReplicaManager, TransactionVerification
 from storage.log_manager import LogManager
 
 # A forwarded request takes at least this long before it is given up: a client may say 0.
@@ -36,6 +36,7 @@ class BrokerNode:
     replica_manager: ReplicaManager
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    verification: TransactionVerification
     fetch_sessions: FetchManager
     controller: ControllerCalls
     producer_ids: ProducerIds

@@ -3,6 +3,8 @@
 What is wrong with a whole partition's bytes (not one batch of version 2) is refused here,
 as ProduceRequest.validateRecords does; what is wrong with the batch is the log's to say.
 acks=0 has no answer, so an error in it can only be told by hanging up (KafkaApis).
+
+What would open a transaction is asked about first (KIP-890): `TransactionVerification`.
 """
 
 from collections.abc import Mapping
@@ -10,8 +12,14 @@ from collections.abc import Mapping
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.handlers.view import View
 from replication.cluster.server import CloseConnectionError, RequestContext
-from replication.errors import ErrorCode
-from replication.replica_manager import ProduceResult
+from replication.errors import ErrorCode, KafkaError
+from replication.replica_manager import (
+    ProduceResult,
+    TransactionalBatches,
+    refusals,
+    support_of_produce,
+    the_one_producer,
+)
 from replication.wire.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -25,6 +33,7 @@ from storage.compression import Codec
 from storage.errors import StorageError, UnsupportedCompressionTypeError
 from storage.record_batch import HEADER_SIZE, MAGIC, read_header
 from storage.types import TopicPartition
+from storage.verification import VerificationGuard
 
 MAGIC_AT = 16  # the same in every format there has been
 ZSTD_SINCE = 7  # KIP-110
@@ -52,13 +61,48 @@ async def produce(
             else:
                 entries[partition] = data.records
     if entries:
+        refused, guards = await _verify(node, context, request, entries)
+        results |= refused
         results |= await node.replica_manager.append_records(
-            timeout_ms=request.timeout_ms, required_acks=request.acks, entries=entries
+            timeout_ms=request.timeout_ms,
+            required_acks=request.acks,
+            entries={each: entries[each] for each in entries.keys() - refused.keys()},
+            guards=guards,
         )
     if request.acks == 0:
         _hang_up_on_error(results)
         return None
     return _response(node, context, request, results)
+
+
+async def _verify(
+    node: BrokerNode,
+    context: RequestContext,
+    request: ProduceRequest,
+    entries: Mapping[TopicPartition, memoryview],
+) -> tuple[Mapping[TopicPartition, ProduceResult], Mapping[TopicPartition, VerificationGuard]]:
+    """What may not be appended, and the guards of what may."""
+    if request.transactional_id is None:
+        return {}, {}
+    headers = {each: read_header(records) for each, records in entries.items()}
+    opening = {each: header for each, header in headers.items() if header.is_transactional}
+    try:
+        producer = the_one_producer(
+            (header.producer_id, header.producer_epoch) for header in opening.values()
+        )
+    except KafkaError as error:
+        return dict.fromkeys(entries, _refused(error.code, str(error))), {}
+    if producer is None:
+        return {}, {}
+    batches = TransactionalBatches(
+        transactional_id=request.transactional_id,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        sequences={each: header.base_sequence for each, header in opening.items()},
+    )
+    support = support_of_produce(context.version)
+    verified = await node.verification.verify(batches, support)
+    return refusals(verified.errors, support), verified.guards
 
 
 def _refusal(request: ProduceRequest, records: memoryview, version: int) -> ProduceResult | None:

@@ -4,19 +4,22 @@ from replication.cluster.groups.commits import commit_in_transaction
 from replication.cluster.handlers.group_offsets import fault_of
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.server import RequestContext
-from replication.errors import ErrorCode
+from replication.errors import ErrorCode, KafkaError
 from replication.groups import CommittedOffset
+from replication.replica_manager import TransactionalBatches, support_of_offset_commit
 from replication.wire.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from storage.record_batch import NO_SEQUENCE
 from storage.types import TopicPartition
+from storage.verification import VerificationGuard
 
 
 async def txn_offset_commit(
-    node: BrokerNode, _: RequestContext, request: TxnOffsetCommitRequest
+    node: BrokerNode, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
     now = node.clock.wall_ms()
     offsets: dict[TopicPartition, CommittedOffset] = {}
@@ -32,6 +35,20 @@ async def txn_offset_commit(
                     metadata=each.committed_metadata or "",
                     commit_timestamp=now,
                 )
+
+    async def verify(partition: TopicPartition) -> VerificationGuard | None:
+        batches = TransactionalBatches(
+            transactional_id=request.transactional_id,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            sequences={partition: NO_SEQUENCE},
+        )
+        support = support_of_offset_commit(context.version)
+        verified = await node.verification.verify(batches, support)
+        if partition in verified.errors:
+            raise KafkaError(verified.errors[partition], "the group's offsets are not in it")
+        return verified.guards.get(partition)
+
     error = await commit_in_transaction(
         node.groups,
         request.group_id,
@@ -40,6 +57,7 @@ async def txn_offset_commit(
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         generation=request.generation_id,
+        verify=verify,
     )
     errors |= dict.fromkeys(offsets, error)
     return TxnOffsetCommitResponse(

@@ -96,18 +96,13 @@ async def _add(
     if unknown:
         attempted, missing = ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return {each: missing if each in unknown else attempted for each in partitions}
-    identity = {"producer_id": asked.producer_id, "producer_epoch": asked.producer_epoch}
-    try:
-        if asked.verify_only:
-            return node.transactions.verify_partitions(
-                asked.transactional_id, partitions=frozenset(partitions), **identity
-            )
-        await node.transactions.add_partitions(
-            asked.transactional_id, partitions=frozenset(partitions), **identity
-        )
-    except KafkaError as error:
-        return dict.fromkeys(partitions, error.code)
-    return dict.fromkeys(partitions, ErrorCode.NONE)
+    return await node.transactions.add_or_verify(
+        asked.transactional_id,
+        producer_id=asked.producer_id,
+        producer_epoch=asked.producer_epoch,
+        partitions=frozenset(partitions),
+        verify_only=asked.verify_only,
+    )
 
 
 def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:

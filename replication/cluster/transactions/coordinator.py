@@ -123,6 +123,11 @@ class TransactionCoordinator:
         finally:
             self.markers.close()
 
+    @property
+    def nursery(self) -> trio.Nursery:
+        assert self._nursery is not None, "transactions are changed while it runs"
+        return self._nursery
+
     async def _regularly(self, interval_ms: int, look: Callable[[TransactionShard], None]) -> None:
         while True:
             await self.seams.clock.sleep(interval_ms / 1000)
@@ -140,8 +145,7 @@ class TransactionCoordinator:
         for name, slot in sorted(shard.slots.items()):
             if is_forgotten(slot, expiration_ms=expiration_ms, now_ms=self._now_ms):
                 slot.pending = slot.current  # at once: whoever comes now is told to come again
-                assert self._nursery is not None, "this is one of its tasks"
-                self._nursery.start_soon(self._forget, shard, name, slot)
+                self.nursery.start_soon(self._forget, shard, name, slot)
 
     async def _forget(self, shard: TransactionShard, name: str, slot: Slot) -> None:
         """By a tombstone."""
@@ -197,10 +201,9 @@ class TransactionCoordinator:
                 transactions=len(shard.slots),
             )
         )
-        assert self._nursery is not None, "this is one of its tasks"
         for slot in shard.slots.values():
             if slot.current.state.is_prepared:
-                self._nursery.start_soon(self._complete, shard, slot)
+                self.nursery.start_soon(self._complete, shard, slot)
 
     def _ended(self, shard: TransactionShard, cause: str) -> None:
         self.sink(
@@ -282,6 +285,26 @@ class TransactionCoordinator:
         )
         await self._decided(shard, slot, decision)
 
+    async def add_or_verify(
+        self,
+        transactional_id: str,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: frozenset[TopicPartition],
+        verify_only: bool,
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """What a leader asks before it opens the transaction in its log (KIP-890)."""
+        identity = {"producer_id": producer_id, "producer_epoch": producer_epoch}
+        try:
+            if verify_only:
+                await trio.lowlevel.checkpoint()
+                return self.verify_partitions(transactional_id, partitions=partitions, **identity)
+            await self.add_partitions(transactional_id, partitions=partitions, **identity)
+        except KafkaError as error:
+            return dict.fromkeys(partitions, error.code)
+        return dict.fromkeys(partitions, ErrorCode.NONE)
+
     def verify_partitions(
         self,
         transactional_id: str,
@@ -354,10 +377,9 @@ class TransactionCoordinator:
     def _in_the_background(
         self, shard: TransactionShard, slot: Slot, transaction: Transaction
     ) -> "_Written":
-        assert self._nursery is not None, "transactions are changed while it runs"
         written = _Written()
         slot.begin(transaction)
-        self._nursery.start_soon(self._write, shard, slot, transaction, written)
+        self.nursery.start_soon(self._write, shard, slot, transaction, written)
         return written
 
     async def _write(
@@ -378,8 +400,7 @@ class TransactionCoordinator:
                         partitions=len(transaction.partitions),
                     )
                 )
-                assert self._nursery is not None, "this is one of its tasks"
-                self._nursery.start_soon(self._complete, shard, slot)
+                self.nursery.start_soon(self._complete, shard, slot)
         else:
             slot.failed()
         written.error = _error_of(submission.error)

@@ -19,8 +19,8 @@ from typing import Final
 import attrs
 import trio
 
-from replication.cluster.controller_channel import ControllerChannel
 from replication.cluster.metadata_cache import MetadataCache
+from replication.cluster.transactions.peers import PeerChannels
 from replication.config import BrokerConfig
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.net.seams import Seams
@@ -107,7 +107,7 @@ class MarkerSender:
     seams: Seams
     metadata: MetadataCache
     writer: MarkerWriter
-    _channels: dict[tuple[str, int], ControllerChannel] = attrs.field(factory=dict, init=False)
+    channels: PeerChannels
 
     async def send(self, transaction: Transaction, *, coordinator_epoch: int) -> None:
         """Return when every partition has its marker; MarkerRefusedError where another
@@ -161,8 +161,7 @@ class MarkerSender:
             return await self.writer.write(marker)
         request = WriteTxnMarkersRequest(markers=[marker])
         try:
-            channel = self._channel(leader)
-            response: WriteTxnMarkersResponse = await channel.call(
+            response: WriteTxnMarkersResponse = await self.channels.to(leader).call(
                 request, timeout_ms=self.config.request_timeout_ms
             )
         except PeerUnavailableError:
@@ -174,21 +173,8 @@ class MarkerSender:
             for each in topic.partitions
         }
 
-    def _channel(self, broker_id: int) -> ControllerChannel:
-        registration = self.metadata.image.broker(broker_id)
-        listener = self.config.inter_broker_listener
-        endpoint = None if registration is None else registration.endpoint(listener)
-        if endpoint is None:
-            raise PeerUnavailableError(f"broker {broker_id} cannot be reached")
-        address = (endpoint.host, endpoint.port)
-        if address not in self._channels:
-            client_id = f"broker-{self.broker_id}-txn-markers"
-            self._channels[address] = ControllerChannel(*address, client_id, self.seams)
-        return self._channels[address]
-
     def close(self) -> None:
-        for channel in self._channels.values():
-            channel.close()
+        self.channels.close()
 
 
 def _marker(

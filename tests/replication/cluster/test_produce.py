@@ -46,10 +46,16 @@ def with_codec(codec: int) -> bytearray:
     return claiming
 
 
-def transactional() -> bytearray:
+def transactional(producer_id: int = 9, *, is_transactional: bool = True) -> bytearray:
     records = [Record(offset=-1, timestamp=1, key=None, value=b"never committed")]
     return bytearray(
-        encode_batch(records, producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
+        encode_batch(
+            records,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=is_transactional,
+        )
     )
 
 
@@ -119,6 +125,42 @@ async def test_a_batch_that_must_not_be_appended_is_refused_and_no_log_is_touche
             assert (log.log_end_offset, log.size) == (0, 0)
         # And the next one, which is sound, gets the first offset.
         assert (await produce(client, leader, batch(b"sound"))).base_offset == 0
+
+
+@pytest.mark.conformance("RM-103", "RM-107")
+async def test_a_transaction_that_no_coordinator_knows_is_not_opened() -> None:
+    async with open_cluster(brokers=1) as cluster:
+        client = Client(production_seams())
+        (address,) = cluster.bootstrap_list
+        await client.create_topic(address, "t", partitions=2, replicas=1)
+        await cluster.until(
+            lambda: len(cluster.brokers[1].replica_manager.describe()) >= 2,
+            what="the broker leads its partitions",
+        )
+
+        async def errors(*batches: bytearray) -> list[ErrorCode]:
+            request = ProduceRequest(
+                transactional_id="of nobody",
+                acks=-1,
+                timeout_ms=5000,
+                topic_data=[
+                    TopicProduceData(
+                        name="t",
+                        partition_data=[
+                            PartitionProduceData(index=number, records=each)
+                            for number, each in enumerate(batches)
+                        ],
+                    )
+                ],
+            )
+            (topic,) = (await client.ask(address, request)).responses
+            return [ErrorCode.of(each.error_code) for each in topic.partition_responses]
+
+        unknown = [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
+        assert await errors(transactional(8), transactional(9)) == unknown, "of two producers"
+        # There is no `__transaction_state` yet; nobody can be asked.
+        opening = await errors(transactional(), transactional(is_transactional=False))
+        assert opening == [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NONE]
 
 
 async def test_a_partition_that_is_not_there_is_unknown_and_one_led_elsewhere_says_where() -> None:

@@ -1,0 +1,228 @@
+"""Before a batch opens a transaction here, its coordinator is asked (KIP-890).
+
+    transactional batches ─> does each open one? ─ no ──> append
+                                  │ yes: a guard
+                                  v
+                        the coordinator of the id ─ yes ──> append, with the guard
+                                  │ no
+                                  v    INVALID_TXN_STATE, TRANSACTION_ABORTABLE, or: ask again
+
+What is asked depends on what the producer speaks (`Support`): up to Produce 11 it has told the
+coordinator of its partitions itself, and we ask whether that is so; from Produce 12 on we tell
+the coordinator, and are its only source.
+
+Rule 1: one guard for each partition, from before the question to the append: an end marker
+that comes between takes it away (`storage.verification`). Where that happens while the
+coordinator is asked, it is asked again: it has likely answered for the next transaction. (Kafka
+refuses the append then.)
+
+Rule 2: what the coordinator cannot say now is NOT_ENOUGH_REPLICAS to a producer: every one
+of them asks again after that, and it costs no look for another leader.
+
+(ReplicaManager.handleProduceAppend, AddPartitionsToTxnManager.TransactionSupportedOperation.)
+"""
+
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+import attrs
+import trio
+
+from replication.config import DynamicBrokerConfig
+from replication.errors import ErrorCode, KafkaError
+from replication.net.seams import NodeClock
+from replication.partition import Partition
+from replication.replica_manager.results import ProduceResult
+from storage.types import TopicPartition
+from storage.verification import VerificationGuard
+
+_CANNOT_SAY_NOW: Final = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+class Support(enum.Enum):
+    """What a client makes of transactions, by the version of what it asks."""
+
+    BASIC = "basic"
+    ABORTABLE = "abortable"
+    """It knows TRANSACTION_ABORTABLE (KIP-1050)."""
+    ADDS_PARTITIONS = "adds partitions"
+    """It leaves it to us to add them."""
+
+    @property
+    def bumps_epoch(self) -> bool:
+        return self is Support.ADDS_PARTITIONS
+
+
+def support_of_produce(version: int) -> Support:
+    return _support(version, adds=12, abortable=11)
+
+
+def support_of_offset_commit(version: int) -> Support:
+    return _support(version, adds=5, abortable=4)
+
+
+def _support(version: int, *, adds: int, abortable: int) -> Support:
+    if version >= adds:
+        return Support.ADDS_PARTITIONS
+    return Support.ABORTABLE if version >= abortable else Support.BASIC
+
+
+class Coordinators(Protocol):
+    async def add_or_verify(
+        self,
+        transactional_id: str,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: frozenset[TopicPartition],
+        verify_only: bool,
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """What the coordinator of that id says of each, or why it says nothing."""
+
+
+class Replicas(Protocol):
+    def partition(self, topic_partition: TopicPartition, /) -> Partition: ...
+
+
+@attrs.frozen(kw_only=True)
+class TransactionalBatches:
+    """What one producer wants to append, by partition the sequence that it begins with."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    sequences: Mapping[TopicPartition, int]
+
+
+@attrs.frozen
+class Verified:
+    """Which partitions may not be appended to, and the guards of those that may."""
+
+    errors: Mapping[TopicPartition, ErrorCode]
+    guards: Mapping[TopicPartition, VerificationGuard]
+
+
+@attrs.define(eq=False, kw_only=True)
+class TransactionVerification:
+    """`config` may change while it runs."""
+
+    replicas: Replicas
+    config: DynamicBrokerConfig
+    clock: NodeClock
+    coordinators: Coordinators
+
+    async def verify(self, batches: TransactionalBatches, support: Support) -> Verified:
+        current = self.config.current
+        if not support.bumps_epoch and not current.transaction_partition_verification_enable:
+            await trio.lowlevel.checkpoint()
+            return Verified({}, {})
+        if not support.bumps_epoch:
+            return await self._ask(batches, support)
+        # The last transaction is likely still being completed: its producer was answered as
+        # soon as that could not fail any more.
+        patience_ms = min(
+            current.add_partitions_to_txn_retry_backoff_max_ms, current.request_timeout_ms
+        )
+        deadline = self.clock.now() + patience_ms / 1000
+        verified = await self._ask(batches, support)
+        while ErrorCode.CONCURRENT_TRANSACTIONS in verified.errors.values():
+            if self.clock.now() >= deadline:
+                break
+            await self.clock.sleep(current.add_partitions_to_txn_retry_backoff_ms / 1000)
+            verified = await self._ask(batches, support)
+        return verified
+
+    async def _ask(self, batches: TransactionalBatches, support: Support) -> Verified:
+        verified = await self._ask_once(batches, support)
+        while any(
+            self._was_taken_away(each, batches.producer_id, guard)
+            for each, guard in verified.guards.items()
+        ):
+            verified = await self._ask_once(batches, support)
+        return verified
+
+    def _was_taken_away(
+        self, topic_partition: TopicPartition, producer_id: int, guard: VerificationGuard
+    ) -> bool:
+        try:
+            log = self.replicas.partition(topic_partition).log
+        except KafkaError:
+            return False  # the append will say so
+        return not log.producers.is_verifying(producer_id, guard)
+
+    async def _ask_once(self, batches: TransactionalBatches, support: Support) -> Verified:
+        errors: dict[TopicPartition, ErrorCode] = {}
+        guards: dict[TopicPartition, VerificationGuard] = {}
+        for each, sequence in batches.sequences.items():
+            try:
+                guard = self.replicas.partition(each).begin_verification(
+                    batches.producer_id,
+                    producer_epoch=batches.producer_epoch,
+                    sequence=sequence,
+                    bumps_epoch=support.bumps_epoch,
+                    now_ms=self.clock.wall_ms(),
+                )
+            except KafkaError as error:
+                errors[each] = error.code
+            else:
+                if guard is not None:
+                    guards[each] = guard
+        if not guards:
+            await trio.lowlevel.checkpoint()
+            return Verified(errors, {})
+        answers = await self.coordinators.add_or_verify(
+            batches.transactional_id,
+            producer_id=batches.producer_id,
+            producer_epoch=batches.producer_epoch,
+            partitions=frozenset(guards),
+            verify_only=not support.bumps_epoch,
+        )
+        refused = {
+            each: _as_producers_know_it(answers.get(each, ErrorCode.NETWORK_EXCEPTION), support)
+            for each in guards
+        }
+        errors |= {each: code for each, code in refused.items() if code is not ErrorCode.NONE}
+        return Verified(errors, {each: guards[each] for each in guards.keys() - errors.keys()})
+
+
+def _as_producers_know_it(error: ErrorCode, support: Support) -> ErrorCode:
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and support is Support.BASIC:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
+
+
+def refusals(
+    errors: Mapping[TopicPartition, ErrorCode], support: Support
+) -> dict[TopicPartition, ProduceResult]:
+    """What a producer is answered where it may not append."""
+    return {each: _refusal(error, support) for each, error in errors.items()}
+
+
+def _refusal(error: ErrorCode, support: Support) -> ProduceResult:
+    busy = error is ErrorCode.CONCURRENT_TRANSACTIONS and not support.bumps_epoch
+    if busy or error in _CANNOT_SAY_NOW:
+        return ProduceResult(
+            error=ErrorCode.NOT_ENOUGH_REPLICAS,
+            error_message=f"the transaction could not be verified: {error.name}",
+        )
+    return ProduceResult(error=error, error_message="the partition is not in the transaction")
+
+
+def the_one_producer(producers: Iterable[tuple[int, int]]) -> tuple[int, int] | None:
+    """The id and epoch that all have; None for none. KafkaError where there are several: a
+    request is of one producer.
+    """
+    distinct = set(producers)
+    if len(distinct) > 1:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "batches of more than one producer")
+    return next(iter(distinct), None)
