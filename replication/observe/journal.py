@@ -1,27 +1,38 @@
 """The event journal: what happened on a broker, kept as msgpack.
 
-    [name, version, at_ms, broker, {field: value}]   one after another, nothing between
+    events.journal.00000001   full, and never written again
+    events.journal.00000002
+    events.journal            the one that is written
+
+    [name, version, at_ms, broker, {field: value}]   a record, each in a frame (`frames.py`)
 
 Rule 1: a record is read by its name and version. One that this program does not know, from
 a newer one, is skipped and counted, never guessed at.
 
-Rule 2: a journal is appended to for as long as its file is there, by one incarnation of a
-broker after the other. What a crash left of a last record is cut off first.
+Rule 2: a journal is appended to for as long as its files are there, by one incarnation of a
+broker after the other. What a crash left of a last record is cut off first. A file that is
+full is put aside under a number, so that many can read one journal; nothing deletes it.
 
 Rule 3: it observes. A disk that refuses the journal costs the journal, not the broker.
 """
 
+import os
+import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, get_origin
+from typing import Any, Final, get_origin
 
 import attrs
 import msgpack
 
 from replication.events import EVENTS, Event, EventSink
 from replication.net.seams import NodeClock
+from replication.observe.frames import FILE_HEADER, frame, frames, is_framed
 from storage.filesystem import File, FileSystem
 from storage.types import Buffer, TopicPartition
+
+# As much as one task of a report reads.
+FILE_BYTES: Final = 64 * 1024 * 1024
 
 _EVENT_BY_NAME = {event.name: event for event in EVENTS}
 
@@ -50,12 +61,22 @@ def encode_entry(event: Event, *, at_ms: int, broker: int) -> bytes:
     return packed
 
 
+def journal_files(file_system: FileSystem, path: str) -> list[str]:
+    """Every file of the journal at `path`, the oldest first."""
+    directory, name = os.path.split(path)
+    numbered = re.compile(re.escape(name) + r"\.[0-9]{8}")
+    there = file_system.list_directory(directory or ".")
+    names = sorted(each for each in there if numbered.fullmatch(each))
+    names += [name] if name in there else []
+    return [f"{path.removesuffix(name)}{each}" for each in names]
+
+
 def read_journal(data: Buffer) -> Journal:
-    """Every entry of `data`, in order."""
+    """Every entry of one file's bytes, in order."""
     entries: list[JournalEntry] = []
     skipped: Counter[str] = Counter()
     whole = 0
-    for record, end in _records(data):
+    for record, end in read_records(data):
         whole = end
         name, version, at_ms, broker, fields = record
         event = _restore(name, version, fields)
@@ -66,8 +87,25 @@ def read_journal(data: Buffer) -> Journal:
     return Journal(tuple(entries), skipped, len(data) - whole)
 
 
-def _records(data: Buffer) -> Iterator[tuple[list[Any], int]]:
+def read_records(data: Buffer) -> Iterator[tuple[list[Any], int]]:
     """Each whole record and where it ends; stops at what is torn or no record."""
+    if not is_framed(data):
+        yield from _unframed_records(data)
+        return
+    for packed, end in frames(data):
+        try:
+            record = msgpack.unpackb(packed, strict_map_key=False)
+        except ValueError:
+            return
+        match record:
+            case [str(), int(), int(), int(), dict()]:
+                yield record, end
+            case _:
+                return
+
+
+def _unframed_records(data: Buffer) -> Iterator[tuple[list[Any], int]]:
+    """As journals were written before there were frames."""
     # The buffer's size also bounds what a garbled length may allocate.
     unpacker = msgpack.Unpacker(strict_map_key=False, max_buffer_size=max(1, len(data)))
     unpacker.feed(data)
@@ -105,33 +143,59 @@ def _as(kind: Any, value: Any) -> Any:
 
 @attrs.define
 class JournalWriter:
-    """Appends events to one file, each as it comes."""
+    """Appends events, each as it comes."""
 
+    _file_system: FileSystem
+    _path: str
+    _file_bytes: int
     _file: File
     _end: int
     lost: int = attrs.field(default=0, init=False)  # events that the disk refused
 
     @classmethod
-    def open(cls, file_system: FileSystem, path: str) -> "JournalWriter":
-        """Go on with the journal at `path`, or begin it."""
+    def open(
+        cls, file_system: FileSystem, path: str, *, file_bytes: int = FILE_BYTES
+    ) -> "JournalWriter":
+        """Go on with the journal at `path`, or begin it; a file is full at `file_bytes`."""
         file = file_system.open(path, create=True)
         held = file.read(0, file.size())
-        torn = read_journal(held).torn_bytes
-        if torn:
-            file.truncate(len(held) - torn)
-        return cls(file, len(held) - torn)
+        end = max((end for _, end in read_records(held)), default=0)
+        writer = cls(file_system, path, file_bytes, file, end)
+        if end and not is_framed(held):
+            writer._put_aside()
+        else:
+            writer._end = max(end, writer._begin())
+            file.truncate(writer._end)
+        return writer
 
     def write(self, event: Event, *, at_ms: int, broker: int) -> None:
         if self.lost:
             self.lost += 1  # a gap is worse than an end
             return
-        record = encode_entry(event, at_ms=at_ms, broker=broker)
+        record = frame(encode_entry(event, at_ms=at_ms, broker=broker))
         try:
+            if self._end + len(record) > self._file_bytes:
+                self._put_aside()
             self._file.write(self._end, record)
         except (OSError, ValueError):
             self.lost += 1
         else:
             self._end += len(record)
+
+    def _put_aside(self) -> None:
+        """Give the file, which is full, the next number, and begin another."""
+        self._file.truncate(self._end)
+        self._file.close()
+        numbered = journal_files(self._file_system, self._path)[:-1]
+        number = int(numbered[-1].rpartition(".")[2]) + 1 if numbered else 1
+        self._file_system.rename(self._path, f"{self._path}.{number:08d}")
+        self._file = self._file_system.open(self._path, create=True)
+        self._end = self._begin()
+
+    def _begin(self) -> int:
+        """Say what kind of file it is; where its first record goes."""
+        self._file.write(0, FILE_HEADER)
+        return len(FILE_HEADER)
 
     def sink(self, *, broker: int, clock: NodeClock) -> EventSink:
         """A sink that writes here what `broker` reports."""

@@ -9,7 +9,14 @@ import pytest
 
 from replication.events import BrokerFenced, Event, LeaderElected
 from replication.net.clock import TrioClock
-from replication.observe.journal import JournalEntry, JournalWriter, encode_entry, read_journal
+from replication.observe.frames import FILE_HEADER, frame
+from replication.observe.journal import (
+    JournalEntry,
+    JournalWriter,
+    encode_entry,
+    journal_files,
+    read_journal,
+)
 from storage.testing import Fault, FaultyFileSystem
 from storage.types import TopicPartition
 from tests.replication.observe import golden
@@ -77,14 +84,56 @@ def test_what_is_unknown_is_skipped_and_counted(unknown: bytes, counted: str) ->
 def test_every_torn_tail_is_cut_off_before_more_is_written() -> None:
     first = encode_entry(FENCED, at_ms=1, broker=1)
     second = encode_entry(ELECTED, at_ms=2, broker=1)
-    for cut in range(len(second)):
+    for cut in range(len(frame(second))):
         file_system = FaultyFileSystem(random.Random(1))
-        file_system.open("/journal", create=True).write(0, first + second[:cut])
+        torn = FILE_HEADER + frame(first) + frame(second)[:cut]
+        file_system.open("/journal", create=True).write(0, torn)
         writer = JournalWriter.open(file_system, "/journal")
         writer.write(ELECTED, at_ms=3, broker=1)
         journal = read_journal(held(file_system))
         assert [entry.at_ms for entry in journal.entries] == [1, 3]
         assert journal.torn_bytes == 0
+
+
+def test_a_journal_without_frames_is_kept_and_read_on() -> None:
+    file_system = FaultyFileSystem(random.Random(1))
+    unframed = encode_entry(FENCED, at_ms=1, broker=1)
+    file_system.open("/journal", create=True).write(0, unframed + unframed[:9])
+    JournalWriter.open(file_system, "/journal").write(ELECTED, at_ms=2, broker=1)
+    assert journal_files(file_system, "/journal") == ["/journal.00000001", "/journal"]
+    kept = file_system.open_for_reading("/journal.00000001")
+    assert kept.read(0, kept.size()) == unframed
+    assert [entry.at_ms for entry in read_journal(held(file_system)).entries] == [2]
+
+
+def test_a_full_file_is_put_aside_under_the_next_number() -> None:
+    file_system = FaultyFileSystem(random.Random(1))
+    for first in (0, 10):  # as by one incarnation after the other
+        writer = JournalWriter.open(file_system, "/journal", file_bytes=400)
+        for at_ms in range(first, first + 10):
+            writer.write(FENCED, at_ms=at_ms, broker=1)
+        writer.close()
+    found = []
+    for path in journal_files(file_system, "/journal"):
+        file = file_system.open_for_reading(path)
+        assert file.size() <= 400
+        journal = read_journal(file.read(0, file.size()))
+        assert journal.torn_bytes == 0
+        found += [entry.at_ms for entry in journal.entries]
+    assert found == list(range(20))
+    assert len(journal_files(file_system, "/journal")) > 3
+
+
+def test_a_flipped_bit_ends_the_file_there() -> None:
+    file_system = FaultyFileSystem(random.Random(1))
+    writer = JournalWriter.open(file_system, "/journal")
+    for at_ms in range(3):
+        writer.write(FENCED, at_ms=at_ms, broker=1)
+    data = bytearray(held(file_system))
+    data[len(data) // 2] ^= 1
+    journal = read_journal(data)
+    assert [entry.at_ms for entry in journal.entries] == [0]
+    assert journal.torn_bytes == len(frame(encode_entry(FENCED, at_ms=1, broker=1))) * 2
 
 
 def held(file_system: FaultyFileSystem) -> bytes:
