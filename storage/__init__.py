@@ -14,7 +14,7 @@
         producer_checks  verification
     segment_file         one `.log` file by its path, for a notebook: `open_segment`
       dump               what stands in a log's files, and what is wrong with them
-      columnar  vectors  batches as Arrow columns (with the `arrow` extra)
+      columnar  arrow_columns  vectors  batches as Arrow columns (with the `arrow` extra)
     standalone           a log directory without a broker: open, read, append, check, repair
     batch_stream         the batches of a directory, for whoever compares or reads them
     checkpoint           small files replaced atomically

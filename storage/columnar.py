@@ -23,14 +23,24 @@ this module only where columns are wanted.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from storage.arrow_columns import (
+    COLUMNS,
+    PLAIN_SCHEMA,
+    SCHEMA,
+    Part,
+    append_time,
+    column,
+    plain,
+    schema_of,
+)
 from storage.batch_stream import DamagedLogError
 from storage.compression import decompress
 from storage.errors import CorruptRecordError, InvalidRecordError
@@ -40,14 +50,29 @@ from storage.record_batch import (
     CONTROL_BIT,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
-    LOG_APPEND_TIME_BIT,
     MAGIC,
     check_crc,
     read_header,
 )
 from storage.records import MAX_DECOMPRESSED_SIZE
-from storage.types import Buffer
-from storage.vectors import Bytes, Fields, Integers, read_fields, read_headers, record_bodies, views
+from storage.types import Buffer, Offset
+from storage.vectors import Integers, read_fields, read_headers, record_bodies
+
+__all__ = [
+    "CHUNK_SIZE",
+    "COLUMNS",
+    "PLAIN_SCHEMA",
+    "SCHEMA",
+    "CorruptBatchError",
+    "Headers",
+    "Keep",
+    "Mask",
+    "decode",
+    "plain",
+    "read",
+    "schema_of",
+    "whole_size",
+]
 
 # About this much of log becomes one pa.RecordBatch. Smaller loses to the cost of a vector
 # operation, larger to the processor's caches.
@@ -55,37 +80,19 @@ CHUNK_SIZE: Final = 8 * 1024 * 1024
 # What compressed batches of one chunk may grow to before it is cut.
 _INFLATED_MOST: Final = 64 * 1024 * 1024
 
-_HEADERS: Final = pa.list_(
-    pa.struct([pa.field("key", pa.string_view(), nullable=False), ("value", pa.binary_view())])
-)
-_PLAIN_HEADERS: Final = pa.list_(
-    pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.binary())])
-)
-
-
-def _schema(binary: pa.DataType, headers: pa.DataType) -> pa.Schema:
-    return pa.schema(
-        [
-            pa.field("offset", pa.int64(), nullable=False),
-            pa.field("timestamp", pa.timestamp("ms", tz="UTC"), nullable=False),
-            pa.field("timestamp_type", pa.int8(), nullable=False),
-            pa.field("key", binary),
-            pa.field("value", binary),
-            pa.field("headers", headers, nullable=False),
-            pa.field("leader_epoch", pa.int32(), nullable=False),
-            pa.field("producer_id", pa.int64(), nullable=False),
-        ]
-    )
-
-
-SCHEMA: Final = _schema(pa.binary_view(), _HEADERS)
-PLAIN_SCHEMA: Final = _schema(pa.binary(), _PLAIN_HEADERS)
-COLUMNS: Final = tuple(SCHEMA.names)
-
 _INT64_END: Final = 2**63
 
 # The length and the magic of a batch, from its base offset on.
 _SIZE_AND_MAGIC: Final = struct.Struct(">8xi4xb")
+
+
+_LEAST_OFFSET: Final = -(2**63)
+_MOST_OFFSET: Final = 2**63 - 1
+
+# The headers of a chunk's batches, rows of `vectors.HEADER_TYPE`; and which of them to decode.
+Headers: TypeAlias = npt.NDArray[np.void]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Keep: TypeAlias = Callable[[Headers], Mask]
 
 
 @attrs.frozen(kw_only=True)
@@ -95,21 +102,36 @@ class _Wanted:
     columns: Sequence[str]
     check_crcs: bool
     control_batches: bool
+    start_offset: Offset = _LEAST_OFFSET
+    end_offset: Offset = _MOST_OFFSET
+    keep: Keep | None = None
 
+    @property
+    def is_bounded(self) -> bool:
+        return self.start_offset > _LEAST_OFFSET or self.end_offset < _MOST_OFFSET
 
-@attrs.frozen
-class _Part:
-    """Batches of one run, taken apart: what columns are made of."""
+    def batches(self, headers: Headers) -> Mask:
+        """Those that may hold a record that is wanted."""
+        found = np.ones(len(headers), np.bool_)
+        if not self.control_batches:
+            found &= (headers["attributes"] & CONTROL_BIT) == 0
+        if self.is_bounded:
+            found &= headers["base_offset"] + headers["last_offset_delta"] >= self.start_offset
+            found &= headers["base_offset"] < self.end_offset
+        return found if self.keep is None else found & self.keep(headers)
 
-    headers: npt.NDArray[np.void]
-    counts: Integers
-    fields: Fields
-    data: Bytes
-    buffer: pa.Buffer
-
-    def per_record(self, field: str, kind: npt.DTypeLike) -> npt.NDArray[Any]:
-        """A header's field, once for each record of its batch."""
-        return np.repeat(self.headers[field].astype(kind), self.counts)
+    def rows(self, part: Part) -> slice:
+        """Of the records of those batches, the ones between the offsets."""
+        headers = part.headers
+        first, last = headers["base_offset"], headers["base_offset"] + headers["last_offset_delta"]
+        whole = first.min() >= self.start_offset and last.max() < self.end_offset
+        if whole or not self.is_bounded:
+            return slice(None)
+        offsets = part.per_record("base_offset", np.int64) + part.fields.offset_deltas
+        if (offsets[1:] <= offsets[:-1]).any():
+            raise CorruptRecordError("offsets that do not rise")
+        begin, end = np.searchsorted(offsets, [self.start_offset, self.end_offset])
+        return slice(int(begin), int(end))
 
 
 class CorruptBatchError(CorruptRecordError):
@@ -127,13 +149,25 @@ def decode(
     columns: Sequence[str] = COLUMNS,
     check_crcs: bool = True,
     control_batches: bool = False,
+    start_offset: Offset = _LEAST_OFFSET,
+    end_offset: Offset = _MOST_OFFSET,
+    keep: Keep | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The records of the whole batches in `buffer`; a trailing partial batch is left.
 
     A column that is not in `columns` is not built. `control_batches` takes those in as well.
+    Between `start_offset` and `end_offset`, which is exclusive. `keep` looks at headers and
+    says which batches to decode; the CRC-32C of the others is checked all the same.
     """
     view = memoryview(buffer)
-    wanted = _Wanted(columns=columns, check_crcs=check_crcs, control_batches=control_batches)
+    wanted = _Wanted(
+        columns=columns,
+        check_crcs=check_crcs,
+        control_batches=control_batches,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        keep=keep,
+    )
     for positions in _chunks(view):
         yield from _decode_chunk(view, positions, wanted)
 
@@ -147,16 +181,31 @@ def read(
     columns: Sequence[str] = COLUMNS,
     check_crcs: bool = True,
     control_batches: bool = False,
+    start_offset: Offset = _LEAST_OFFSET,
+    end_offset: Offset = _MOST_OFFSET,
+    keep: Keep | None = None,
+    reuse_buffer: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The records of a `.log` file from byte `position` to `end`, in bounded memory.
 
     Reads into memory rather than mapping the file: a log that is truncated under a map kills
     the process. A torn batch at the end is the end. DamagedLogError says where damage is.
+    With `reuse_buffer` what is yielded is valid until the next: for who copies it, sooner.
     """
     end = file.size() if end is None else end
     size = chunk_size = max(chunk_size, HEADER_SIZE)
+    room = bytearray()
     while end - position >= HEADER_SIZE:
-        data = file.read(position, min(size, end - position))
+        data: Buffer
+        if reuse_buffer:
+            if len(room) < min(size, end - position):
+                room = bytearray(min(size, end - position))
+            view = memoryview(room)[: end - position]
+            data = view[: file.read_into(position, view)]
+        else:
+            data = file.read(position, min(size, end - position))
+        if len(data) < HEADER_SIZE:
+            return  # it has been cut meanwhile
         used = whole_size(data)
         if used == 0:
             needed = _first_size(file.path, data, position)
@@ -170,6 +219,9 @@ def read(
                 columns=columns,
                 check_crcs=check_crcs,
                 control_batches=control_batches,
+                start_offset=start_offset,
+                end_offset=end_offset,
+                keep=keep,
             )
         except CorruptBatchError as error:
             at = position + error.position
@@ -189,13 +241,6 @@ def whole_size(data: Buffer) -> int:
             break
         position += LENGTH_OVERHEAD + length
     return position
-
-
-def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """`batch` in Arrow's older types, its keys and values copied: for Spark and Parquet."""
-    wanted = pa.schema([PLAIN_SCHEMA.field(name) for name in batch.schema.names])
-    arrays = [batch.column(field.name).cast(field.type) for field in wanted]
-    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
 
 def _first_size(path: str, data: Buffer, position: int) -> int:
@@ -257,8 +302,8 @@ def _decode_batches(
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
             if not check_crc(view[begin:end]):
                 raise CorruptRecordError("its CRC-32C does not match")
-    if not wanted.control_batches:
-        keep = (headers["attributes"] & CONTROL_BIT) == 0
+    keep = wanted.batches(headers)
+    if not keep.all():
         headers, begins, ends = headers[keep], begins[keep], ends[keep]
     compressed = (headers["attributes"] & CODEC_MASK) != 0
     for first, last in _runs(compressed):
@@ -315,39 +360,17 @@ def _assemble(
     fields = read_fields(data, bodies)
     if not bodies.starts.size:
         return
-    part = _Part(headers, counts, fields, data, pa.py_buffer(view))
+    part = Part(headers, counts, fields, data, pa.py_buffer(view))
     _check_sums(part)
-    arrays = [_column(name, part) for name in wanted.columns]
-    schema = pa.schema([SCHEMA.field(name) for name in wanted.columns])
-    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    arrays = [column(name, part) for name in wanted.columns]
+    found = pa.RecordBatch.from_arrays(arrays, schema=schema_of(wanted.columns))
+    rows = wanted.rows(part)
+    yield found if rows == slice(None) else found[rows]
 
 
-def _column(name: str, part: _Part) -> pa.Array:
-    fields = part.fields
-    match name:
-        case "offset":
-            return pa.array(part.per_record("base_offset", np.int64) + fields.offset_deltas)
-        case "timestamp":
-            return _timestamps(part)
-        case "timestamp_type":
-            return pa.array(np.repeat(_append_time(part).astype(np.int8), part.counts))
-        case "key":
-            return _views(pa.binary_view(), fields.key_starts, fields.key_lengths, part)
-        case "value":
-            return _views(pa.binary_view(), fields.value_starts, fields.value_lengths, part)
-        case "headers":
-            return _header_lists(part)
-        case "leader_epoch":
-            return pa.array(part.per_record("leader_epoch", np.int32))
-        case "producer_id":
-            return pa.array(part.per_record("producer_id", np.int64))
-        case other:
-            raise KeyError(f"no column {other!r}; there are {', '.join(COLUMNS)}")
-
-
-def _check_sums(part: _Part) -> None:
+def _check_sums(part: Part) -> None:
     """CorruptRecordError where an offset or a timestamp would not fit 64 bits."""
-    create_time = np.repeat(~_append_time(part), part.counts)
+    create_time = np.repeat(~append_time(part), part.counts)
     for field, deltas, counted in (
         ("base_offset", part.fields.offset_deltas, None),
         ("base_timestamp", part.fields.timestamp_deltas, create_time),
@@ -362,49 +385,3 @@ def _check_sums(part: _Part) -> None:
         wrapped = ((first ^ total) & (deltas ^ total)) < 0
         if (wrapped if counted is None else wrapped & counted).any():
             raise CorruptRecordError("an offset or a timestamp of more than 64 bits")
-
-
-def _append_time(part: _Part) -> npt.NDArray[np.bool_]:
-    """Which batches are of log-append time."""
-    return np.asarray((part.headers["attributes"] & LOG_APPEND_TIME_BIT) != 0)
-
-
-def _timestamps(part: _Part) -> pa.Array:
-    times = part.per_record("base_timestamp", np.int64) + part.fields.timestamp_deltas
-    append_time = _append_time(part)
-    if append_time.any():
-        # The leader stamps the header alone; every record of the batch is that old.
-        latest = part.per_record("max_timestamp", np.int64)
-        times = np.where(np.repeat(append_time, part.counts), latest, times)
-    kind = SCHEMA.field("timestamp").type
-    return pa.Array.from_buffers(kind, len(times), [None, pa.py_buffer(times)])
-
-
-def _header_lists(part: _Part) -> pa.Array:
-    found = part.fields.headers
-    counts = np.zeros_like(part.fields.key_starts) if found is None else found.counts
-    offsets = np.zeros(len(counts) + 1, np.int32)
-    np.cumsum(counts, out=offsets[1:])
-    if found is None:
-        structs = pa.array([], _HEADERS.value_type)
-    else:
-        names = _views(pa.string_view(), found.key_starts, found.key_lengths, part)
-        _check_utf8(names)
-        values = _views(pa.binary_view(), found.value_starts, found.value_lengths, part)
-        structs = pa.StructArray.from_arrays([names, values], fields=list(_HEADERS.value_type))
-    return pa.ListArray.from_arrays(pa.array(offsets), structs, type=_HEADERS)
-
-
-def _check_utf8(names: pa.Array) -> None:
-    try:
-        names.validate(full=True)
-    except pa.ArrowInvalid as error:
-        raise CorruptRecordError(f"a header's name: {error}") from error
-
-
-def _views(kind: pa.DataType, starts: Integers, lengths: Integers, part: _Part) -> pa.Array:
-    valid, nulls = None, int(np.count_nonzero(lengths < 0))
-    if nulls:
-        valid = pa.py_buffer(np.packbits(lengths >= 0, bitorder="little"))
-    buffers = [valid, pa.py_buffer(views(part.data, starts, lengths)), part.buffer]
-    return pa.Array.from_buffers(kind, len(starts), buffers, nulls)

@@ -1,0 +1,170 @@
+"""The columns of a record, as Spark's Kafka source names them, and a few more.
+
+    key value topic partition offset timestamp timestampType        always, unless told
+    headers                                                         includeHeaders
+    leaderEpoch producerId producerEpoch batchOffset                includeBatch
+      batchLastOffset batchSize                                       (of the record's batch)
+    replica                                                         replicas=all
+
+Rule 1: a schema that is given is the projection: any of these, in any order. Spark prunes no
+columns of a Python source, and what is not asked for is not decoded.
+
+Rule 2: one constant Arrow schema for a read. Spark compares it to the letter.
+
+Rule 3: a timestamp that Spark's microseconds have no room for becomes the nearest that they
+have. Some producers write nanoseconds where milliseconds belong.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from pipeline.source.errors import OptionError
+from pipeline.source.options import ReadOptions
+from storage.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_HEADERS: Final = "headers"
+_REPLICA: Final = "replica"
+
+ALWAYS: Final = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+}
+BATCH: Final = {
+    "leaderEpoch": "int",
+    "producerId": "bigint",
+    "producerEpoch": "int",
+    "batchOffset": "bigint",
+    "batchLastOffset": "bigint",
+    "batchSize": "int",
+}
+KINDS: Final = {
+    **ALWAYS,
+    _HEADERS: "array<struct<key:string,value:binary>>",
+    **BATCH,
+    _REPLICA: "string",
+}
+
+# What `storage.columnar` calls them; the others are the same for a whole slice.
+_STORED: Final = {
+    "key": "key",
+    "value": "value",
+    "offset": "offset",
+    "timestamp": "timestamp",
+    "timestampType": "timestamp_type",
+    _HEADERS: _HEADERS,
+    "leaderEpoch": "leader_epoch",
+    "producerId": "producer_id",
+    "producerEpoch": "producer_epoch",
+    "batchOffset": "base_offset",
+    "batchLastOffset": "last_offset",
+    "batchSize": "batch_size",
+}
+_MOST_MS: Final = (2**63 - 1) // 1000
+
+
+def names_for(options: ReadOptions) -> list[str]:
+    """The columns where no schema is given."""
+    if options.columns is not None:
+        for name in options.columns:
+            check_name("option columns", name)
+        return list(options.columns)
+    names = list(ALWAYS)
+    names += [_HEADERS] if options.include_headers else []
+    names += list(BATCH) if options.include_batch else []
+    return names + ([_REPLICA] if options.all_replicas else [])
+
+
+def ddl(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}` {KINDS[name]}" for name in names)
+
+
+def check_name(where: str, name: str) -> None:
+    if name not in KINDS:
+        raise OptionError(f"{where}: there is no column {name!r}; there are {', '.join(KINDS)}")
+
+
+def check_schema(kinds: Sequence[tuple[str, str]]) -> list[str]:
+    """The names in a schema of (name, type); OptionError where one is not as it is read."""
+    for name, kind in kinds:
+        check_name("the given schema", name)
+        if kind != KINDS[name]:
+            raise OptionError(f"the given schema: column {name} is {KINDS[name]}, not {kind}")
+    return [name for name, _ in kinds]
+
+
+@attrs.frozen
+class Projection:
+    """What to decode, and how it becomes what Spark was promised."""
+
+    names: tuple[str, ...]
+
+    @property
+    def stored(self) -> list[str]:
+        """Of `storage.columnar`; at least one, for its rows to be counted."""
+        return [_STORED[name] for name in self.names if name in _STORED] or ["offset"]
+
+    def schema(self) -> "pa.Schema":
+        import pyarrow as pa  # noqa: PLC0415 - only where something is read
+
+        return pa.schema([pa.field(name, _arrow_type(pa, KINDS[name])) for name in self.names])
+
+    def finish(
+        self, found: "pa.RecordBatch", schema: "pa.Schema", tp: TopicPartition, replica: str
+    ) -> "pa.RecordBatch":
+        """The decoded columns of `tp`, copied out of the buffer that they were read into."""
+        import pyarrow as pa  # noqa: PLC0415 - as above
+
+        same = {"topic": tp.topic, "partition": tp.partition, _REPLICA: replica}
+        arrays = []
+        for field in schema:
+            if field.name in same:
+                value = pa.scalar(same[field.name], field.type)
+                arrays.append(pa.repeat(value, found.num_rows))
+            else:
+                arrays.append(_converted(pa, found.column(_STORED[field.name]), field))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _arrow_type(pa: Any, kind: str) -> Any:
+    if kind == KINDS[_HEADERS]:
+        return pa.list_(
+            pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))
+        )
+    types = {"binary": pa.binary(), "string": pa.string(), "int": pa.int32(), "bigint": pa.int64()}
+    return types[kind] if kind in types else pa.timestamp("us", tz="UTC")
+
+
+def _converted(pa: Any, found: Any, field: Any) -> Any:
+    if field.name == _HEADERS:
+        return _headers(pa, found, field.type)
+    if field.name == "timestamp":
+        return _microseconds(pa, found, field.type)
+    return found if found.type == field.type else found.cast(field.type)
+
+
+def _microseconds(pa: Any, found: Any, kind: Any) -> Any:
+    times = found.view(pa.int64()).to_numpy(zero_copy_only=True)
+    if times.max() > _MOST_MS or times.min() < -_MOST_MS:
+        times = times.clip(-_MOST_MS, _MOST_MS)
+    return pa.array(times * 1000).view(kind)
+
+
+def _headers(pa: Any, found: Any, kind: Any) -> Any:
+    """Null where there are none, as Spark's source has it."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - as above
+
+    lengths = found.value_lengths()
+    values = found.flatten().cast(kind.value_type)
+    ends = pc.cumulative_sum(lengths)
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+    return pa.ListArray.from_arrays(offsets, values, type=kind, mask=pc.equal(lengths, 0))

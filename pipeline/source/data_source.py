@@ -1,0 +1,48 @@
+r"""`spark.read.format("understudy")`: Kafka's records as Spark tables.
+
+    Name      understudy
+    Schema    that of Spark's Kafka source; what is given to `.schema()` is the projection
+    Options   docs/pipeline.md
+
+    spark.read.format("understudy").load("broker-1,broker-2,broker-3")
+    spark.read.format("understudy").option("kafka.bootstrap.servers", "b1:9092") \
+        .option("subscribe", "orders").load()
+
+What is heavy is imported where it is needed: Spark makes this object in many small processes.
+"""
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
+
+from pipeline.source.columns import check_schema, ddl, names_for
+from pipeline.source.options import parse_read_options
+from pipeline.source.reader import reader_class
+
+
+class UnderstudyDataSource(DataSource):
+    """See the module's docstring."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "understudy"
+
+    def schema(self) -> str:
+        # Whether it is a stream is not known here; its reader looks at the options again.
+        return ddl(names_for(parse_read_options(self.options, streaming=None)))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = parse_read_options(self.options, streaming=False)
+        return reader_class()(options, names_of(schema))
+
+
+def names_of(schema: StructType) -> list[str]:
+    """The columns that are wanted, in order."""
+    return check_schema([(each.name, each.dataType.simpleString()) for each in schema.fields])
+
+
+def register(spark: SparkSession) -> Any:
+    """Make the source known to a session."""
+    return spark.dataSource.register(UnderstudyDataSource)

@@ -1,0 +1,113 @@
+"""Offsets as Spark's Kafka source writes them: in options, and in checkpoints.
+
+    {"orders": {"0": 23, "1": -2}, "returns": {"0": -1}}        -2 the earliest, -1 the latest
+
+    {"@topicIds": {"orders": "Xk0b3rQ9T7yP2m1n4o5p6g"},         in a checkpoint: whose offsets
+     "orders": {"0": 23, "1": 7}}                               they are (KIP-516)
+
+Rule 1: there is one text for one state: topics and partitions in order, numbers plain. Spark
+compares offsets as text.
+
+Rule 2: no topic can be called `@topicIds`. What a checkpoint holds can be given as an option.
+
+(JsonUtils in Spark's Kafka source.)
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from pipeline.source.errors import OptionError
+from storage.types import Offset, TopicPartition
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+_TOPIC_IDS: Final = "@topicIds"
+
+Offsets = Mapping[TopicPartition, Offset]
+
+
+@attrs.frozen
+class Position:
+    """How far a stream has read, and the ids of the topics where they are known."""
+
+    offsets: Offsets
+    topic_ids: Mapping[str, str] = attrs.field(factory=dict)
+
+    def to_json(self) -> dict[str, dict[str, Any]]:
+        """As a checkpoint keeps it; equal positions give equal text."""
+        found: dict[str, dict[str, Any]] = {}
+        if self.topic_ids:
+            found[_TOPIC_IDS] = dict(sorted(self.topic_ids.items()))
+        for (topic, partition), offset in sorted(self.offsets.items()):
+            found.setdefault(topic, {})[str(partition)] = offset
+        return found
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Mapping[str, Any]]) -> "Position":
+        return cls(
+            {
+                TopicPartition(topic, int(partition)): int(offset)
+                for topic, partitions in told.items()
+                if topic != _TOPIC_IDS
+                for partition, offset in partitions.items()
+            },
+            dict(told.get(_TOPIC_IDS, {})),
+        )
+
+
+def parse_numbers(option: str, text: str) -> dict[TopicPartition, int]:
+    """The numbers of partitions that the JSON `text` of an option gives."""
+    told = _parse(option, text)
+    found: dict[TopicPartition, int] = {}
+    for topic, partitions in told.items():
+        if topic == _TOPIC_IDS:
+            continue
+        if not isinstance(partitions, dict):
+            raise _not_this(option, text, '{"topic": {"0": 23}}')
+        for partition, number in partitions.items():
+            if not partition.isdecimal() or type(number) is not int:
+                raise _not_this(option, text, '{"topic": {"0": 23}}')
+            found[TopicPartition(topic, int(partition))] = number
+    return found
+
+
+def parse_partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
+    """The partitions that `assign` names: `{"topic": [0, 1]}`."""
+    found = set()
+    for topic, partitions in _parse(option, text).items():
+        if not isinstance(partitions, list) or any(
+            type(each) is not int or each < 0 for each in partitions
+        ):
+            raise _not_this(option, text, '{"topic": [0, 1]}')
+        found |= {TopicPartition(topic, each) for each in partitions}
+    return tuple(sorted(found))
+
+
+def _parse(option: str, text: str) -> dict[str, Any]:
+    try:
+        told = json.loads(text)
+    except ValueError as error:
+        raise OptionError(f"option {option}: {text!r} is no JSON: {error}") from error
+    if not isinstance(told, dict):
+        raise OptionError(f"option {option}: {text!r} is no JSON object")
+    return told
+
+
+def _not_this(option: str, text: str, example: str) -> OptionError:
+    return OptionError(f"option {option}: {text!r} is not of the form {example}")
+
+
+def check_same_partitions(option: str, given: Offsets, there: set[TopicPartition]) -> None:
+    """OptionError unless the option names exactly the partitions that are read, as in Spark."""
+    missing, unknown = sorted(there - given.keys()), sorted(given.keys() - there)
+    if missing or unknown:
+        said = [f"does not name {', '.join(map(str, missing))}"] if missing else []
+        said += [f"names {', '.join(map(str, unknown))}, not to be read"] if unknown else []
+        raise OptionError(
+            f"option {option} {' and '.join(said)}: name all partitions;"
+            f" {LATEST} is the latest offset, {EARLIEST} the earliest"
+        )
