@@ -80,6 +80,7 @@ _CRC_COVERED: Final = struct.Struct(">hiqqqhii")
 _UNCOVERED: Final = struct.Struct(">qiibI")
 assert _CRC_COVERED.size + _UNCOVERED.size == HEADER_SIZE
 
+_ONE_BYTE: Final = 64  # what a varint of one byte is below
 _new = tuple.__new__  # a Record's own costs three times as much
 _timestamp = itemgetter(Record._fields.index("timestamp"))
 
@@ -135,14 +136,29 @@ def _encode_records(
 ) -> tuple[list[Buffer], int]:
     """The records in pieces, and the last one's offset delta.
 
-    The table is looked into right here: this loop is what a producer spends its time in.
+    The table is looked into right here: this loop is what a producer spends its time in. What a
+    record without a key has in common with the one before it is not made again.
     """
     varints, known = VARINTS, len(VARINTS)
     parts: list[Buffer] = []
     delta = -1
+    head, length = b"", b""
+    alike_since = alike_size = alike_from = alike_to = -1
     for offset, timestamp, key, value, headers, _ in records:
         delta = delta + 1 if offset == NO_OFFSET else offset - base_offset
         since = timestamp - base_timestamp
+        if key is None and value is not None and not headers and 0 <= delta < known:
+            value_size = len(value)
+            if not (
+                value_size == alike_size and since == alike_since and alike_from <= delta < alike_to
+            ):
+                alike_since, alike_size = since, value_size
+                alike_from, alike_to = (0, _ONE_BYTE) if delta < _ONE_BYTE else (_ONE_BYTE, known)
+                time, length = varint(since), b"\1" + varint(value_size)
+                size = len(time) + len(varints[delta]) + len(length) + value_size + 2
+                head = varint(size) + b"\0" + time
+            parts += (head, varints[delta], length, value, b"\0")
+            continue
         key_size = -1 if key is None else len(key)
         value_size = -1 if value is None else len(value)
         body = b"".join(

@@ -188,7 +188,8 @@ class BrokerConnection:
             while not self._queue or len(self._in_flight) >= self.settings.max_in_flight:
                 self._to_write = trio.Event()
                 await self._to_write.wait()
-            await self._clock.sleep_until(max(self._throttled_until, self._clock.now()))
+            if self._throttled_until > self._clock.now():
+                await self._clock.sleep_until(self._throttled_until)
             await self._write_one(self._queue[0])
 
     async def _write_one(self, pending: PendingResponse) -> None:
@@ -244,8 +245,9 @@ class BrokerConnection:
             throttled_ms = getattr(response, "throttle_time_ms", 0)
             if throttled_ms > 0:
                 self._throttled_until = self._last_used + throttled_ms / 1000
+            if self._queue:
+                self._to_write.set()  # it may have waited for fewer to be in flight
             pending.complete(response)
-            self._to_write.set()
 
     async def _frame(self, reader: FrameReader) -> memoryview:
         frame = await reader.receive_frame()

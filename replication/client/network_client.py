@@ -17,7 +17,7 @@ Rule 3: this holds no metadata. Whoever asks says which node, and where it is.
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import attrs
@@ -64,12 +64,22 @@ class NetworkClient:
     # -- asking
 
     def send(
-        self, node: Node, request: ClientRequest, *, timeout_ms: float | None = None
+        self,
+        node: Node,
+        request: ClientRequest,
+        *,
+        timeout_ms: float | None = None,
+        on_done: Callable[[PendingResponse], None] | None = None,
     ) -> PendingResponse:
-        """Queue `request`; what comes of it is in what is returned, failures too."""
+        """Queue `request`; what comes of it is in what is returned, failures too.
+
+        `on_done` is told of it, and before this returns where nothing can come of it.
+        """
         if timeout_ms is None:
             timeout_ms = self.config.request_timeout_ms
-        pending = PendingResponse(request, deadline=self.clock.now() + timeout_ms / 1000)
+        pending = PendingResponse(
+            request, on_done=on_done, deadline=self.clock.now() + timeout_ms / 1000
+        )
         state = self._state(node.id)
         if self._closed:
             pending.fail(PeerUnavailableError("this client is closed"))

@@ -7,6 +7,9 @@ the same in all of them.
     pending = network.send(node, ask(MetadataRequest(...)))
     response = await pending.wait()      # cancelled: the answer is read all the same, and dropped
     pending.version                      # the one that was spoken
+
+Who has more to do than to wait takes `on_done`, which is called at once and in the task of the
+connection: a task for each answer would cost as much as the request.
 """
 
 from collections.abc import Callable
@@ -74,6 +77,8 @@ class PendingResponse:
     """An answer to come: exactly one of `complete` and `fail` is called, once."""
 
     request: ClientRequest
+    on_done: "Callable[[PendingResponse], None] | None" = attrs.field(default=None, kw_only=True)
+    """Told once, when there is a `result`."""
     deadline: float = attrs.field(kw_only=True)
     """By the node's clock; an answer later than that costs the connection."""
     version: int = attrs.field(init=False, default=-1)
@@ -94,6 +99,11 @@ class PendingResponse:
         UnsupportedVersionError where none could have.
         """
         await self._done.wait()
+        return self.result()
+
+    def result(self) -> Any:
+        """The same, once it is done."""
+        assert self.done, "it is waited for first"
         if self._error is not None:
             raise _again(self._error) from self._error
         return self._response
@@ -101,12 +111,17 @@ class PendingResponse:
     def complete(self, response: object) -> None:
         assert not self.done, "a request is answered once"
         self._response = response
-        self._done.set()
+        self._end()
 
     def fail(self, error: Exception) -> None:
         assert not self.done, "a request that was answered has not failed"
         self._error = error
+        self._end()
+
+    def _end(self) -> None:
         self._done.set()
+        if self.on_done is not None:
+            self.on_done(self)
 
 
 def _again(error: Exception) -> Exception:

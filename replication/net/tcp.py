@@ -1,6 +1,6 @@
 """TCP: the transport of production.
 
-    buffers      sendmsg, up to IOV_MAX of them at once; what a short write left over is
+    buffers      writev, up to IOV_MAX of them at once; what a short write left over is
                  a slice of the same memory, never joined or copied
     a region     sendfile, from the page cache to the socket, never through Python
     receiving    recv_into where the caller wants the bytes
@@ -12,6 +12,9 @@ Rule 2: a send that did not finish, for whatever reason, closes its connection. 
 frame followed by another one would be read as garbage, or worse, not as garbage.
 
 Rule 3: one task sends and one task receives at a time; who shares a connection takes turns.
+
+Rule 4: receiving lets other tasks run, and so does a send that has to wait; one that the kernel
+takes at once does not. A request and its answer are then one round of the loop each, not two.
 """
 
 import errno
@@ -67,8 +70,13 @@ class TcpConnection:
 
     async def _send_all(self, buffers: Sequence[Buffer]) -> None:
         pending = deque(memoryview(buffer) for buffer in buffers if len(buffer))
+        await trio.lowlevel.checkpoint_if_cancelled()
         while pending:
-            sent = await self._socket.sendmsg(list(islice(pending, IOV_MAX)))
+            try:
+                sent = os.writev(self._socket.fileno(), list(islice(pending, IOV_MAX)))
+            except BlockingIOError:
+                await trio.lowlevel.wait_writable(self._socket)
+                continue
             while sent:
                 first = pending.popleft()
                 if sent < first.nbytes:

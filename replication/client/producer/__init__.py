@@ -1,16 +1,23 @@
 """A producer for trio: records are batched, sent once, and acked or given up.
 
 partitioner                     which partition a record goes to
-batch  partition_queue          records on their way, and under which sequences
+batch  partition_queue  run     records on their way, and under which sequences
 verdict                         what a broker's answer means
-accumulator                     what has been sent for and is not there yet
+accumulator  room               what has been sent for and is not there yet
 sender                          the task that takes it to the brokers
 delivery  producer              what programs see
 """
 
 from replication.client.producer.config import ProducerConfig
-from replication.client.producer.delivery import Delivery, RecordMetadata
+from replication.client.producer.delivery import Deliveries, Delivery, RecordMetadata
 from replication.client.producer.producer import Producer
 from replication.client.producer.transactions import GroupMetadata
 
-__all__ = ["Delivery", "GroupMetadata", "Producer", "ProducerConfig", "RecordMetadata"]
+__all__ = [
+    "Deliveries",
+    "Delivery",
+    "GroupMetadata",
+    "Producer",
+    "ProducerConfig",
+    "RecordMetadata",
+]

@@ -39,6 +39,7 @@ from replication.client.producer.batch import (
     Stamp,
 )
 from replication.client.producer.partition_queue import PartitionQueue
+from replication.client.producer.run import Run
 from replication.client.producer.verdict import Verdict, judge
 from replication.errors import ErrorCode, KafkaError
 from storage.compression import Codec
@@ -122,25 +123,53 @@ class RecordAccumulator:
         return not self.used or self.used + size <= self.buffer_memory
 
     def append(
-        self, partition: TopicPartition, record: Record, size: int, *, now: float
+        self, partition: TopicPartition, record: Record, size: int, *, now: Callable[[], float]
     ) -> tuple[ProducerBatch, int]:
-        """The batch that it is in now, and its place there."""
-        queue = self._queue(partition)
-        batch = queue.last
-        if batch is not None and batch.size + size > self.batch_size:
-            batch.is_closed = True
-            batch = None
-        if batch is None:
-            batch = ProducerBatch(
-                partition=partition, created_at=now, transactional=self.transactional
-            )
-            queue.waiting.append(batch)
-            self._by_age.append(batch)
-            self._turns.setdefault(partition, queue)
-        index = batch.append(record, size)
-        batch.is_closed = batch.size >= self.batch_size
+        """The batch that it is in now, and its place there; `now` is asked where one begins."""
+        batch = self._batch_for(partition, size, now)
+        records = batch.records
+        records.append(record)
+        self._grew(batch, size)
+        return batch, len(records) - 1
+
+    def append_run(
+        self, partition: TopicPartition, run: Run, *, now: Callable[[], float]
+    ) -> tuple[ProducerBatch, int, int]:
+        """As many of them as fit into the batch; also the place of the first, and how many."""
+        batch = self._batch_for(partition, run.next_size, now)
+        records, index = batch.records, len(batch.records)
+        some, size = run.take(min(self.batch_size - batch.size, self.buffer_memory - self.used))
+        records += some
+        self._grew(batch, size)
+        return batch, index, len(some)
+
+    def _grew(self, batch: ProducerBatch, size: int) -> None:
+        batch.size += size
         self.used += size
-        return batch, index
+        if batch.size >= self.batch_size:
+            batch.is_closed = True
+
+    def _batch_for(
+        self, partition: TopicPartition, size: int, now: Callable[[], float]
+    ) -> ProducerBatch:
+        """The one that takes the next record."""
+        queue = self._queues.get(partition) or self._new_queue(partition)
+        batch = queue.waiting[-1] if queue.waiting else None
+        if batch is None or batch.is_closed:
+            return self._new_batch(queue, now())
+        if batch.size + size > self.batch_size:
+            batch.is_closed = True
+            return self._new_batch(queue, now())
+        return batch
+
+    def _new_batch(self, queue: PartitionQueue, now: float) -> ProducerBatch:
+        batch = ProducerBatch(
+            partition=queue.partition, created_at=now, transactional=self.transactional
+        )
+        queue.waiting.append(batch)
+        self._by_age.append(batch)
+        self._turns.setdefault(queue.partition, queue)
+        return batch
 
     def waiting_batches(self, partition: TopicPartition) -> int:
         queue = self._queues.get(partition)
@@ -149,6 +178,11 @@ class RecordAccumulator:
     @property
     def is_empty(self) -> bool:
         return all(queue.is_idle for queue in self._queues.values())
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether there is anything to be sent, now or later."""
+        return bool(self._turns)
 
     def unfinished(self) -> list[ProducerBatch]:
         """All that have no outcome yet, the oldest first."""
@@ -181,11 +215,15 @@ class RecordAccumulator:
             elif may_send_to(node):
                 size = sizes.get(node, 0) + batch.size
                 if node in requests and size > self.max_request_size:
+                    next_at = now  # in another request
                     continue
                 sizes[node] = size
                 queue.take(batch, self._sends_as)
                 requests.setdefault(node, []).append(SentBatch(batch, batch.stamped, node))
                 self._its_turn_again(queue)
+                following = queue.next_batch(self._sends_as, one_at_a_time=self.one_at_a_time)
+                if following is not None:
+                    next_at = min(next_at, self._ready_at(following, queue))
         return Drained(requests, min(next_at, self.next_timeout), leaderless)
 
     @property
@@ -339,10 +377,8 @@ class RecordAccumulator:
         else:
             self._turns.pop(queue.partition, None)
 
-    def _queue(self, partition: TopicPartition) -> PartitionQueue:
-        queue = self._queues.get(partition)
-        if queue is None:
-            queue = self._queues[partition] = PartitionQueue(partition)
+    def _new_queue(self, partition: TopicPartition) -> PartitionQueue:
+        queue = self._queues[partition] = PartitionQueue(partition)
         return queue
 
 

@@ -32,8 +32,11 @@ from storage.record_batch import (
 from storage.records import Header, Record, encode_batch
 from storage.types import Offset, TopicPartition
 
-# Length, attributes, deltas and the lengths of key, value and headers, at their longest.
+# Length, attributes, deltas and the lengths of key, value and headers, at their longest; and
+# where key and value are small, and the timestamps of a batch within a quarter of an hour.
 _RECORD_OVERHEAD: Final = 21
+_SMALL_OVERHEAD: Final = 13
+_SMALL: Final = 8000
 _HEADER_OVERHEAD: Final = 10
 
 
@@ -92,12 +95,12 @@ Outcome: TypeAlias = Acked | Failed | InParts
 
 
 def record_size(key: bytes | None, value: bytes | None, headers: tuple[Header, ...]) -> int:
-    """The most bytes that a record can take, uncompressed (DefaultRecord.recordSizeUpperBound)."""
-    size = _RECORD_OVERHEAD
-    if key is not None:
-        size += len(key)
-    if value is not None:
-        size += len(value)
+    """About the most bytes that a record can take, uncompressed: batches fill up to it.
+
+    (DefaultRecord.recordSizeUpperBound, which is 8 bytes more for a small one.)
+    """
+    size = len(key or b"") + len(value or b"")
+    size += _SMALL_OVERHEAD if size < _SMALL else _RECORD_OVERHEAD
     for name, header in headers:
         size += _HEADER_OVERHEAD + len(name.encode()) + (len(header) if header else 0)
     return size
@@ -140,13 +143,6 @@ class ProducerBatch:
     def last_sequence(self) -> int:
         assert self.has_sequence, "it has been sent"
         return next_sequence(self.base_sequence, self.count - 1)
-
-    def append(self, record: Record, size: int) -> int:
-        """Its place in the batch."""
-        assert not self.is_closed, "what was sent does not grow"
-        self.records.append(record)
-        self.size += size
-        return len(self.records) - 1
 
     def stamp(self, identity: ProducerIdentity, base_sequence: int, *, transactional: bool) -> None:
         """Who sends it, and as which of its records."""

@@ -1,5 +1,6 @@
 """What becomes of one record, for whoever sent it."""
 
+from collections.abc import Iterator
 from typing import Final
 
 import attrs
@@ -65,6 +66,33 @@ class Delivery:
             first, part = next(each for each in reversed(outcome.parts) if each[0] <= self._index)
             self._batch, self._index = part, self._index - first
         return self._batch
+
+
+@attrs.define(eq=False)
+class Deliveries:
+    """Records that were sent together, in that order; nothing is kept of each but its batch."""
+
+    _parts: list[tuple[ProducerBatch, int, int]] = attrs.field(factory=list, init=False)
+
+    def add(self, batch: ProducerBatch, index: int, count: int) -> None:
+        """`count` of them are in `batch`, the first at `index`."""
+        self._parts.append((batch, index, count))
+
+    @property
+    def last(self) -> ProducerBatch:
+        return self._parts[-1][0]
+
+    def __len__(self) -> int:
+        return sum(count for _, _, count in self._parts)
+
+    def __iter__(self) -> Iterator[Delivery]:
+        for batch, first, count in self._parts:
+            for index in range(first, first + count):
+                yield Delivery(batch, index)
+
+    async def wait(self) -> list[RecordMetadata]:
+        """Where each is, once all are there; the error of the first that failed raises."""
+        return [await delivery.wait() for delivery in self]
 
 
 async def wait_until_settled(batch: ProducerBatch) -> None:

@@ -54,12 +54,11 @@ class Destinations:
             del self._topics[topic]
         return [*self._topics]
 
-    def known(self, topic: str, *, now: float) -> Destination | None:
+    def known(self, topic: str) -> Destination | None:
         """Where nothing has to be waited for."""
         found = self._topics.get(topic)
         if found is None or found.view_version != self.metadata.view.version:
             return None
-        found.used_at = now
         return found
 
     async def hear_of(self, topic: str) -> Destination:

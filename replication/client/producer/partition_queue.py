@@ -61,12 +61,6 @@ class PartitionQueue:
     def is_idle(self) -> bool:
         return not self.waiting and not self.sent
 
-    @property
-    def last(self) -> ProducerBatch | None:
-        """The batch that takes more records, if there is one."""
-        last = self.waiting[-1] if self.waiting else None
-        return None if last is None or last.is_closed else last
-
     # Sending.
 
     def next_batch(

@@ -4,6 +4,7 @@
         metadata = await producer.send("t", b"value", key=b"k")         there: where, and when
         delivery = await producer.send_soon("t", b"value")              on its way
         metadata = await delivery.wait()
+        deliveries = await producer.send_many("t", [b"one", b"two"])    many at once
 
 Rule 1: `send` waits until the record is acked, `send_soon` only until there is room for it
 (`buffer.memory`), and until the topic has been heard of (`max.block.ms` for both).
@@ -31,7 +32,6 @@ import trio
 from replication.client.backoff import ExponentialBackoff
 from replication.client.errors import (
     IllegalStateError,
-    KafkaTimeoutError,
     RecordTooLargeError,
     TransactionAbortedError,
 )
@@ -39,19 +39,27 @@ from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
 from replication.client.offsets import OffsetAndMetadata
 from replication.client.producer.accumulator import RecordAccumulator
-from replication.client.producer.batch import record_size
+from replication.client.producer.batch import ProducerBatch, record_size
 from replication.client.producer.config import ProducerConfig
 from replication.client.producer.coordinators import Coordinators
-from replication.client.producer.delivery import Delivery, RecordMetadata, wait_until_settled
-from replication.client.producer.destinations import Destinations, Partitioner
+from replication.client.producer.delivery import (
+    Deliveries,
+    Delivery,
+    RecordMetadata,
+    wait_until_settled,
+)
+from replication.client.producer.destinations import Destination, Destinations, Partitioner
+from replication.client.producer.room import Room
+from replication.client.producer.run import Run
 from replication.client.producer.sender import Sender
 from replication.client.producer.transactions import GroupMetadata, Transactions
 from replication.errors import KafkaError, PeerUnavailableError
 from replication.net import production_seams
-from replication.net.seams import NodeClock, Seams
+from replication.net.seams import Seams
 from storage.compression import Codec
+from storage.record_batch import NO_SEQUENCE
 from storage.records import Header, Record
-from storage.types import TopicPartition
+from storage.types import NO_OFFSET, TopicPartition
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -59,6 +67,8 @@ Serializer: TypeAlias = Callable[[V], bytes | None]
 
 # One task may send so many bytes before it lets others run.
 _YIELD_BYTES = 1 << 16
+
+_new = tuple.__new__  # a Record's own costs three times as much
 
 
 def _as_it_is(value: Any) -> bytes | None:
@@ -68,37 +78,6 @@ def _as_it_is(value: Any) -> bytes | None:
         f"{type(value).__name__} is not bytes: name a serializer, as in"
         " Producer(..., value_serializer=str.encode)"
     )
-
-
-@attrs.define(eq=False)
-class _Room:
-    """Where those wait for whom the buffer is full; first come, first served."""
-
-    accumulator: RecordAccumulator
-    clock: NodeClock
-    on_wait: Callable[[], None] = lambda: None
-    _line: trio.Lock = attrs.field(factory=trio.Lock)
-    _freed: trio.Event = attrs.field(factory=trio.Event)
-
-    def freed(self) -> None:
-        self._freed.set()
-
-    async def wait(self, size: int, *, timeout_ms: float) -> None:
-        self.accumulator.waiting_for_room += 1
-        self.on_wait()
-        try:
-            with self.clock.move_on_after(timeout_ms / 1000):
-                async with self._line:
-                    while not self.accumulator.has_room(size):
-                        self._freed = trio.Event()
-                        await self._freed.wait()
-                return
-        finally:
-            self.accumulator.waiting_for_room -= 1
-        raise KafkaTimeoutError(
-            f"no room for {size} bytes within {timeout_ms:.0f} ms: {self.accumulator.used} of"
-            f" {self.accumulator.buffer_memory} are on their way"
-        )
 
 
 @attrs.define(eq=False, init=False)
@@ -114,11 +93,13 @@ class Producer(Generic[K, V]):
     _value_serializer: Serializer[V]
     _partitioner: Partitioner | None
     _seams: Seams
+    _now: Callable[[], float]
+    _wall_ms: Callable[[], int]
     _stack: AsyncExitStack
     _accumulator: RecordAccumulator
     _metadata: Metadata
     _sender: Sender
-    _room: _Room
+    _room: Room
     _transactions: Transactions | None
     _destinations: Destinations
     _opened: bool
@@ -140,6 +121,7 @@ class Producer(Generic[K, V]):
         self._key_serializer, self._value_serializer = key_serializer, value_serializer
         self._partitioner = partitioner
         self._seams = production_seams() if seams is None else seams
+        self._now, self._wall_ms = self._seams.clock.now, self._seams.clock.wall_ms
         self._opened = self._closed = False
         self._transactions = None
         self._largest = min(self.config.max_request_size, self.config.buffer_memory)
@@ -210,7 +192,7 @@ class Producer(Generic[K, V]):
             topics_wanted=self._destinations.in_use,
             allow_auto_topic_creation=True,
         )
-        self._room = _Room(self._accumulator, seams.clock)
+        self._room = Room(self._accumulator, seams.clock)
         self._sender = Sender(
             config=config,
             accumulator=self._accumulator,
@@ -303,32 +285,98 @@ class Producer(Generic[K, V]):
         self._check_may_send()
         key_bytes = None if key is None else self._key_serializer(key)
         value_bytes = None if value is None else self._value_serializer(value)
-        record = Record(
-            timestamp=self._seams.clock.wall_ms() if timestamp_ms is None else timestamp_ms,
-            key=key_bytes,
-            value=value_bytes,
-            headers=tuple(headers),
-        )
-        size = record_size(key_bytes, value_bytes, record.headers)
+        if timestamp_ms is None:
+            timestamp_ms = self._wall_ms()
+        all_headers = tuple(headers)
+        size = record_size(key_bytes, value_bytes, all_headers)
         if size > self._largest:
             raise self._too_large(size)
-        now = self._seams.clock.now()
-        destination = self._destinations.known(topic, now=now)
+        destination = self._destinations.known(topic)
         if destination is None:
             destination = await self._destinations.hear_of(topic)
-        if not self._accumulator.has_room(size) or self._accumulator.waiting_for_room:
+        accumulator = self._accumulator
+        if accumulator.waiting_for_room or not accumulator.has_room(size):
             await self._room.wait(size, timeout_ms=self.config.max_block_ms)
             self._check_may_send()
-            now = self._seams.clock.now()
         chosen = self._destinations.choose(destination, key_bytes, partition)
-        batch, index = self._accumulator.append(chosen, record, size, now=now)
+        record = _new(
+            Record, (NO_OFFSET, timestamp_ms, key_bytes, value_bytes, all_headers, NO_SEQUENCE)
+        )
+        batch, index = accumulator.append(chosen, record, size, now=self._now)
+        sticky = destination.sticky
         if index == 0 or batch.is_closed:
+            destination.used_at = batch.created_at
             self._sender.wake()
-        if destination.sticky.partition == chosen.partition:
+        if sticky.partition == chosen.partition:
+            sticky.appended(size, batch_is_full=batch.is_closed)
+        self._sent_since_yield += size
+        if self._sent_since_yield >= _YIELD_BYTES:
+            self._sent_since_yield = 0
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        return Delivery(batch, index)
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Iterable[V | None],
+        *,
+        keys: Iterable[K | None] | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Deliveries:
+        """Send records in this order, at a fifth of what `send_soon` costs for each.
+
+        `keys`, where there are any, are as many as `values`. RecordTooLargeError before
+        anything is sent; cancelled, or out of time, some of them were and others not.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._check_may_send()
+        records = self._records(values, keys, timestamp_ms)
+        run, deliveries = Run(records), Deliveries()
+        if run.largest > self._largest:
+            raise self._too_large(run.largest)
+        while not run.is_done:
+            destination = self._destinations.known(topic)
+            if destination is None:
+                destination = await self._destinations.hear_of(topic)
+            if self._accumulator.waiting_for_room or not self._accumulator.has_room(run.next_size):
+                await self._room.wait(run.next_size, timeout_ms=self.config.max_block_ms)
+            self._check_may_send()
+            chosen = self._destinations.choose(destination, run.next_key, partition)
+            used = self._accumulator.used
+            deliveries.add(*self._accumulator.append_run(chosen, run, now=self._now))
+            await self._appended(destination, deliveries.last, self._accumulator.used - used)
+        return deliveries
+
+    def _records(
+        self,
+        values: Iterable[V | None],
+        keys: Iterable[K | None] | None,
+        timestamp_ms: int | None,
+    ) -> list[Record]:
+        if timestamp_ms is None:
+            timestamp_ms = self._wall_ms()
+        of_key, of_value = self._key_serializer, self._value_serializer
+        values_bytes = [None if value is None else of_value(value) for value in values]
+        if keys is None:
+            keys_bytes: Iterable[bytes | None] = [None] * len(values_bytes)
+        else:
+            keys_bytes = [None if key is None else of_key(key) for key in keys]
+        return [
+            _new(Record, (NO_OFFSET, timestamp_ms, key, value, (), NO_SEQUENCE))
+            for key, value in zip(keys_bytes, values_bytes, strict=True)
+        ]
+
+    async def _appended(self, destination: Destination, batch: ProducerBatch, size: int) -> None:
+        """A batch has got so many bytes more."""
+        destination.used_at = batch.created_at
+        self._sender.wake()
+        if destination.sticky.partition == batch.partition.partition:
             destination.sticky.appended(size, batch_is_full=batch.is_closed)
-        delivery = Delivery(batch, index)
-        await self._let_others_run(size)
-        return delivery
+        self._sent_since_yield += size
+        if self._sent_since_yield >= _YIELD_BYTES:
+            self._sent_since_yield = 0
+            await trio.lowlevel.cancel_shielded_checkpoint()
 
     # Transactions.
 
@@ -406,12 +454,6 @@ class Producer(Generic[K, V]):
         self._check_open()
         destination = await self._destinations.hear_of(topic)
         return [each.partition for each in destination.partitions]
-
-    async def _let_others_run(self, size: int) -> None:
-        self._sent_since_yield += size
-        if self._sent_since_yield >= _YIELD_BYTES:
-            self._sent_since_yield = 0
-            await trio.lowlevel.cancel_shielded_checkpoint()
 
     def _check_open(self) -> None:
         if not self._opened:

@@ -3,8 +3,8 @@
     wake: a batch is full, an answer came, metadata changed, somebody waits, or time has passed
       │
       v  no producer id yet? one is asked for
-    drain ─> for each leader that may be asked one more: Produce ─┐ a task waits for each answer
-      ^                                                           │
+    drain ─> for each leader that may be asked one more: Produce ─┐ the answer is taken in by
+      ^                                                           │ whoever reads it
       └───────── acked, put back, failed ─────────────────────────┘
 
 Rule 1: requests to a broker go out in the order in which they were drained; one connection,
@@ -29,7 +29,7 @@ from replication.client.errors import NO_ANSWER, UnsupportedVersionError
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
 from replication.client.nodes import Node
-from replication.client.producer.accumulator import Answer, RecordAccumulator, SentBatch
+from replication.client.producer.accumulator import Answer, Drained, RecordAccumulator, SentBatch
 from replication.client.producer.batch import (
     NOBODY,
     Failed,
@@ -100,7 +100,10 @@ class Sender:
             while True:
                 self._wake = trio.Event()
                 next_at = self._send_what_is_ready(nursery)
-                with self.clock.move_on_after(max(next_at - self.clock.now(), 0)):
+                if (wait := next_at - self.clock.now()) <= 0:
+                    await trio.lowlevel.checkpoint()
+                    continue
+                with self.clock.move_on_after(wait):
                     await self._wake.wait()
 
     async def _watch_metadata(self) -> None:
@@ -123,14 +126,21 @@ class Sender:
             limit = self.config.max_in_flight_requests_per_connection
             return self.network.in_flight(node_id) < limit
 
+        drained = self._drain(may_send_to, now)
+        for _ in range(1, self.config.max_in_flight_requests_per_connection):
+            if drained.next_at > now:
+                break
+            drained = self._drain(may_send_to, now)
+        return min([drained.next_at, *backing_off])
+
+    def _drain(self, may_send_to: Callable[[int], bool], now: float) -> Drained:
+        """One request to each broker, at the most."""
         drained = self.accumulator.drain(self._leader, may_send_to, now=now)
         for node_id, batches in drained.requests.items():
-            node = self.metadata.view.nodes[node_id]
-            nursery.start_soon(self._answered, self._produce(node, batches), batches)
+            self._produce(self.metadata.view.nodes[node_id], batches)
         if drained.leaderless:
             self.metadata.request_update()
-        more = [now] if drained.requests else []
-        return min([drained.next_at, *backing_off, *more])
+        return drained
 
     def _leader(self, partition: TopicPartition) -> int | None:
         node = self.metadata.view.leader(partition).node
@@ -138,7 +148,7 @@ class Sender:
 
     # Asking.
 
-    def _produce(self, node: Node, batches: Sequence[SentBatch]) -> PendingResponse:
+    def _produce(self, node: Node, batches: Sequence[SentBatch]) -> None:
         by_topic: dict[str, list[PartitionProduceData]] = {}
         for batch, _, _ in batches:
             topic, partition = batch.partition
@@ -153,17 +163,21 @@ class Sender:
                 for topic, data in by_topic.items()
             ],
         )
-        return self.network.send(node, ask(request, answered=request.acks != 0))
+        self.network.send(
+            node,
+            ask(request, answered=request.acks != 0),
+            on_done=lambda pending: self._answered(pending, batches),
+        )
 
     # Answers.
 
-    async def _answered(self, pending: PendingResponse, batches: Sequence[SentBatch]) -> None:
+    def _answered(self, pending: PendingResponse, batches: Sequence[SentBatch]) -> None:
         answers: dict[TopicPartition, Answer] = {}
         otherwise = Answer(
             error=ErrorCode.NETWORK_EXCEPTION, message="the answer does not name its partition"
         )
         try:
-            response: ProduceResponse | None = await pending.wait()
+            response: ProduceResponse | None = pending.result()
         except NO_ANSWER as error:
             otherwise = Answer(error=ErrorCode.NETWORK_EXCEPTION, message=str(error))
         except UnsupportedVersionError as error:
@@ -177,7 +191,8 @@ class Sender:
         for sent in batches:
             self._take_in(sent, answers.get(sent.batch.partition, otherwise))
         self.on_room()
-        self.wake()
+        if self.accumulator.has_waiting or self.accumulator.identity == NOBODY:
+            self.wake()
 
     def _take_in(self, sent: SentBatch, answer: Answer) -> None:
         now = self.clock.now()

@@ -59,7 +59,7 @@ def append(
     buffer: RecordAccumulator, number: int, *, partition: TopicPartition = T0, now: float = 0.0
 ) -> ProducerBatch:
     record = Record(timestamp=0, value=f"{number:05}".encode())
-    return buffer.append(partition, record, SIZE, now=now)[0]
+    return buffer.append(partition, record, SIZE, now=lambda: now)[0]
 
 
 def drain(
@@ -108,7 +108,7 @@ def test_a_record_that_does_not_fit_begins_the_next_batch() -> None:
     buffer = accumulator(batch_records=2)
     append(buffer, 0)
     large = b"x" * (3 * SIZE)
-    batch, _ = buffer.append(T0, Record(value=large), record_size(None, large, ()), now=0.0)
+    batch, _ = buffer.append(T0, Record(value=large), record_size(None, large, ()), now=lambda: 0.0)
     assert batch.count == 1
     assert [sent.batch.count for sent in drain(buffer)] == [1]
     assert [sent.batch.count for sent in drain(buffer)] == [1]

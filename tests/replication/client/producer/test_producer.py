@@ -1,5 +1,6 @@
 """A producer against the real brokers of a simulated world, on virtual time."""
 
+from collections import Counter
 from itertools import pairwise
 from typing import Any
 
@@ -44,6 +45,34 @@ def test_the_log_append_time_is_told_where_the_topic_has_it() -> None:
             assert metadata.timestamp > 1234
 
     play(story)
+
+
+class _Turns(trio.abc.Instrument):
+    """How often the tasks of clients ran."""
+
+    def __init__(self) -> None:
+        self.of: Counter[str] = Counter()
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task.name.startswith("replication.client."):
+            self.of[task.name.rpartition(".")[2]] += 1
+
+
+def test_a_record_that_is_acked_costs_few_turns_of_tasks() -> None:
+    turns = _Turns()
+
+    async def story(world: World) -> None:
+        async with scene(world) as stage, stage.producer(linger_ms=0) as producer:
+            await producer.send("t", b"opens connections")
+            trio.lowlevel.add_instrument(turns)
+            for _ in range(20):
+                await producer.send("t", b"one")
+            trio.lowlevel.remove_instrument(turns)
+
+    play(story)
+    # One batches, one writes and one reads; the simulated network takes the writer one more.
+    assert turns.of["run"] <= 21
+    assert turns.of["_until_lost"] <= 3 * 20 + 1
 
 
 def test_what_is_sent_soon_goes_out_in_one_batch() -> None:
@@ -171,7 +200,7 @@ def test_no_room_is_waited_for_so_long() -> None:
                 await producer.send("t", b"x")
                 await stage.cluster.kill("b1")
                 await producer.send_soon("t", b"x" * 200)
-                with pytest.raises(KafkaTimeoutError, match="no room for 221 bytes within 2000 ms"):
+                with pytest.raises(KafkaTimeoutError, match="no room for 213 bytes within 2000 ms"):
                     await producer.send_soon("t", b"x" * 200)
                 await stage.cluster.start("b1")
 

@@ -101,6 +101,19 @@ def test_a_committed_transaction_is_there_as_a_whole() -> None:
     play(story)
 
 
+def test_in_a_transaction_many_are_there_or_not() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as stage, stage.producer() as producer:
+            async with producer.transaction():
+                await producer.send_many("t", [b"kept"] * 3, partition=0)
+            producer.begin_transaction()
+            await producer.send_many("t", [b"never"] * 3, partition=0)
+            await producer.abort_transaction()
+            assert await stage.read(T0) == ["kept"] * 3
+
+    play(story)
+
+
 def test_an_aborted_transaction_is_as_if_it_had_not_been() -> None:
     async def story(world: World) -> None:
         async with scene(world) as stage, stage.producer() as producer:
