@@ -4,7 +4,8 @@
     options  offsets       what it was told, and offsets as Spark writes them
     columns  filters       what of a record is wanted, and which records
     reader  plan           from offsets to tasks
-    directories  segments  files   logs in directories
+    directories  replica  segments  files     logs in directories
+    brokers  cluster  link                     logs at live brokers
     settings  errors
 
 No jar: Spark's Python Data Source API, and Arrow record batches from `storage.columnar`.

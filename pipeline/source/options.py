@@ -191,6 +191,9 @@ def parse_read_options(given: Mapping[str, str], *, streaming: bool | None) -> R
     if bool(paths) == (BOOTSTRAP in kafka):
         raise OptionError("give either `path`, log directories, or `kafka.bootstrap.servers`")
     selection = _selection(options, needed=not paths)
+    all_replicas = options.choice("replicas", "one", "all") == "all"
+    if all_replicas and not paths:
+        raise OptionError("option replicas: only log directories can be read replica by replica")
     isolation = kafka.get("isolation.level", _FETCH_DEFAULTS["isolation.level"])
     if isolation not in ("read_committed", "read_uncommitted"):
         raise OptionError(f"option kafka.isolation.level: {isolation!r} is no isolation level")
@@ -212,7 +215,7 @@ def parse_read_options(given: Mapping[str, str], *, streaming: bool | None) -> R
         fail_on_data_loss=options.flag("failOnDataLoss", default=True),
         num_retries=options.number("fetchOffset.numRetries", at_least=0) or 3,
         retry_interval_ms=options.number("fetchOffset.retryIntervalMs", at_least=0) or 1000,
-        all_replicas=options.choice("replicas", "one", "all") == "all",
+        all_replicas=all_replicas,
         # What is not committed may be cut off again, and a stream takes nothing back.
         stop_at_high_watermark=options.flag("stopAtHighWatermark", default=bool(streaming)),
         skip_corrupt=options.choice("onCorruptBatch", "fail", "skip") == "skip",

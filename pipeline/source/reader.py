@@ -71,9 +71,13 @@ class Task(InputPartition):
 
 def logs_of(options: ReadOptions) -> Logs:
     """The directories or the brokers that the options name."""
-    from pipeline.source.directories import LogDirectories  # noqa: PLC0415 - one of the two
+    if options.fetching is None:
+        from pipeline.source.directories import LogDirectories  # noqa: PLC0415 - one of the two
 
-    return LogDirectories(options)
+        return LogDirectories(options)
+    from pipeline.source.brokers import Brokers  # noqa: PLC0415 - the other
+
+    return Brokers(options, options.fetching)
 
 
 def settings_of(

@@ -1,0 +1,339 @@
+"""Records of live brokers: which there are, and a task that fetches a stretch of one partition.
+
+    task  offset 100 ── Fetch 100 ──> [98-104][105-120]     decoded while the next is fetched
+                        Fetch 121 ──> [121-140][141-        a batch that is cut off comes again
+                        Fetch 141 ──> ...                   until the end that was planned
+
+Rule 1: an answer's batches are decoded as they are: what lies before the offset that was
+asked for, and behind the end, is left out (KIP-74: whole batches are sent).
+
+Rule 2: of `read_committed` a leader says which producers' transactions were aborted, and from
+where on; where they end is in the control batches (KIP-98).
+
+Rule 3: the log's start says what is lost, never a hole: compaction and markers leave some.
+
+Rule 4: a leader that dies is waited for. The offsets of a task are committed, so whoever leads
+next has them.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from pipeline.source.cluster import Cluster, TopicView, cluster_of
+from pipeline.source.errors import (
+    BrokerError,
+    CorruptBatchesError,
+    DataLossError,
+    UnknownTopicError,
+    lost_before,
+)
+from pipeline.source.files import Aborted, keep_of
+from pipeline.source.filters import Narrowing
+from pipeline.source.offsets import EARLIEST, LATEST
+from pipeline.source.options import Fetching, ReadOptions
+from pipeline.source.plan import OffsetRange, split
+from pipeline.source.settings import ReadSettings
+from replication.client.requests import MAX_VERSION, ask
+from replication.errors import ErrorCode, PeerUnavailableError
+from replication.fetch_session.handler import FIRST_VERSION_WITH_TOPIC_IDS
+from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from storage import columnar
+from storage.errors import CorruptRecordError
+from storage.record_batch import walk
+from storage.types import NO_TOPIC_ID, Offset, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+_OPEN_END = 2**63 - 1
+
+
+@attrs.frozen
+class BrokerSlice:
+    """Records of `tp` from offset `start` to `end`."""
+
+    tp: TopicPartition
+    start: Offset
+    end: Offset
+
+    def read(self, settings: ReadSettings) -> Iterator["pa.RecordBatch"]:
+        assert settings.fetching is not None, "brokers are asked as options say"
+        return _Fetch(self, settings, settings.fetching).batches()
+
+
+@attrs.define(eq=False)
+class _Fetch:
+    """One slice being fetched."""
+
+    part: BrokerSlice
+    settings: ReadSettings
+    fetching: Fetching
+    cluster: Cluster = attrs.field(init=False)
+    max_bytes: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.cluster = cluster_of(self.fetching.config)
+        self.max_bytes = self.fetching.max_partition_bytes
+
+    def batches(self) -> Iterator["pa.RecordBatch"]:
+        part, projection = self.part, self.settings.projection
+        schema, offset, sent_to = projection.schema(), part.start, None
+        try:
+            while offset < part.end:
+                data, offset, sent_to = self._next(offset, sent_to)
+                # What is decoded here is decoded while the leader reads on.
+                for found in self._decode(data):
+                    yield projection.finish(found, schema, part.tp, "")
+        finally:
+            if sent_to is not None:
+                self.cluster.link(sent_to).close()
+
+    def _next(
+        self, offset: Offset, sent_to: int | None
+    ) -> tuple[PartitionData, Offset, int | None]:
+        """An answer with records, the offset behind them, and whom the next was asked of."""
+        asked: list[int | None] = [sent_to]
+
+        def once() -> tuple[PartitionData, Offset, int | None]:
+            node, asked[0] = asked[0], None
+            if node is None:
+                node = self._ask(offset)
+            data = self._answer(node)
+            following = self._check(data, offset)
+            if following is None:
+                raise PeerUnavailableError(
+                    f"nothing from offset {offset} of {self.part.tp} on, where"
+                    f" {self.part.end} is to be reached"
+                )
+            behind = following < self.part.end
+            return data, following, self._ask(following) if behind else None
+
+        return self.cluster.until_done("records", once, self.fetching.poll_timeout_ms)
+
+    def _ask(self, offset: Offset) -> int:
+        """Send a fetch; to whom."""
+        node, topic_id = self.cluster.leader_of(self.part.tp)
+        asked = FetchPartition(
+            partition=self.part.tp.partition,
+            fetch_offset=offset,
+            partition_max_bytes=self.max_bytes,
+        )
+        topic = FetchTopic(topic=self.part.tp.topic, topic_id=topic_id, partitions=[asked])
+        request = FetchRequest(
+            max_wait_ms=self.fetching.max_wait_ms,
+            min_bytes=self.fetching.min_bytes,
+            max_bytes=max(self.fetching.max_bytes, self.max_bytes),
+            isolation_level=int(self.settings.read_committed),
+            session_id=0,
+            session_epoch=-1,
+            topics=[topic],
+        )
+        newest = FIRST_VERSION_WITH_TOPIC_IDS - 1 if topic_id == NO_TOPIC_ID else MAX_VERSION
+        self.cluster.link(node).send(ask(request, max_version=newest))
+        return node
+
+    def _answer(self, node: int) -> PartitionData:
+        response: Any = self.cluster.link(node).receive()
+        if response.error_code != ErrorCode.NONE:
+            raise PeerUnavailableError(f"fetch: {ErrorCode.of(response.error_code).name}")
+        for topic in response.responses:
+            for data in topic.partitions:
+                if data.partition_index == self.part.tp.partition:
+                    return data  # type: ignore[no-any-return] # of a response of this API
+        raise PeerUnavailableError(f"an answer without {self.part.tp}")
+
+    def _check(self, data: PartitionData, offset: Offset) -> Offset | None:
+        """The offset behind what came; None where nothing came yet."""
+        error = ErrorCode.of(data.error_code)
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            return self._out_of_range(data, offset)
+        if error is not ErrorCode.NONE:
+            self.cluster.forget(self.part.tp)
+            if error.retriable or error is ErrorCode.UNKNOWN_TOPIC_ID:
+                raise PeerUnavailableError(f"{self.part.tp}: {error.name}")
+            raise BrokerError(f"{self.part.tp}: {error.name}")
+        records = _records(data)
+        try:
+            last = deque(walk(records), maxlen=1)
+        except CorruptRecordError as broken:
+            raise CorruptBatchesError(
+                f"{self.part.tp}, from offset {offset}: the leader sent what is no batch: {broken}"
+            ) from broken
+        if last:
+            return max(offset, last[0][1].next_offset)
+        if len(records):
+            # One batch is larger than what was asked for, and the broker is older than KIP-74.
+            self.max_bytes *= 2
+        return None
+
+    def _out_of_range(self, data: PartitionData, offset: Offset) -> Offset | None:
+        tp = self.part.tp
+        earliest = self.cluster.offsets({tp: EARLIEST}, read_committed=False)[tp]
+        if offset >= earliest:
+            # A new leader may not yet know how far it was committed.
+            raise PeerUnavailableError(f"{tp} ends before offset {offset}")
+        if self.settings.fail_on_data_loss:
+            raise DataLossError(lost_before(tp, offset, earliest))
+        log.warning("%s", lost_before(tp, offset, earliest))
+        data.records = b""
+        return min(earliest, self.part.end)
+
+    def _decode(self, data: PartitionData) -> Iterator["pa.RecordBatch"]:
+        records = _records(data)
+        aborted = _aborted(data, records) if self.settings.read_committed else []
+        keep = keep_of(aborted, self.settings.narrowing)
+        position = 0
+        while position < len(records):
+            try:
+                yield from columnar.decode(
+                    records[position:],
+                    columns=self.settings.projection.stored,
+                    check_crcs=self.settings.check_crcs,
+                    start_offset=self.part.start,
+                    end_offset=self.part.end,
+                    keep=keep,
+                )
+            except columnar.CorruptBatchError as error:
+                position = self._behind(records, position + error.position, error.reason)
+            else:
+                return
+
+    def _behind(self, records: memoryview, position: int, reason: str) -> int:
+        """Where the next batch begins; CorruptBatchesError unless damage is to be skipped."""
+        found = [header for at, header in walk(records) if at == position]
+        offset = found[0].base_offset if found else self.part.start
+        said = f"{self.part.tp}, from offset {offset}: the leader sent a batch with {reason}"
+        if not self.settings.skip_corrupt or not found:
+            raise CorruptBatchesError(f"{said}; onCorruptBatch=skip reads on behind it")
+        log.warning("skipped: %s", said)
+        return position + found[0].size
+
+
+def _records(data: PartitionData) -> memoryview:
+    assert not hasattr(data.records, "path"), "what was received is in memory"
+    return memoryview(data.records or b"")  # type: ignore[arg-type] # no file region
+
+
+def _aborted(data: PartitionData, records: memoryview) -> Aborted:
+    """From a producer's first aborted record to its marker, or on if that is not among these."""
+    told = data.aborted_transactions
+    if not told:
+        return []
+    markers = [header for _, header in walk(records) if header.is_control]
+    found = []
+    for each in told:
+        ends = [
+            header.base_offset
+            for header in markers
+            if header.producer_id == each.producer_id and header.base_offset >= each.first_offset
+        ]
+        found.append((each.producer_id, each.first_offset, min(ends, default=_OPEN_END)))
+    return found
+
+
+@attrs.define(eq=False)
+class Brokers:
+    """All that is to be read, by partition, as the cluster tells now."""
+
+    options: ReadOptions
+    fetching: Fetching
+    _view: dict[str, TopicView] | None = attrs.field(init=False, default=None)
+
+    @property
+    def cluster(self) -> Cluster:
+        return cluster_of(self.fetching.config)
+
+    @property
+    def topics(self) -> dict[str, TopicView]:
+        if self._view is None:
+            self._view = self._look()
+        return self._view
+
+    def _look(self) -> dict[str, TopicView]:
+        selection = self.options.selection
+        named = selection.named_topics
+
+        def once() -> dict[str, TopicView]:
+            found = self.cluster.topics(named)
+            chosen = {name: each for name, each in found.items() if selection.selects_topic(name)}
+            missing = [name for name in named or () if name not in chosen]
+            if missing or any(not each.leaders for each in chosen.values()):
+                raise PeerUnavailableError(f"no topic {', '.join(missing)}")
+            return chosen
+
+        try:
+            patience_ms = self.options.num_retries * self.options.retry_interval_ms
+            return self.cluster.until_done("topics", once, patience_ms)
+        except BrokerError as error:
+            raise UnknownTopicError(
+                f"{error.__cause__} at {', '.join(map(str, self.fetching.config.bootstrap_servers))}"
+            ) from error
+
+    def partitions(self) -> set[TopicPartition]:
+        there = {
+            TopicPartition(topic.name, partition)
+            for topic in self.topics.values()
+            for partition in topic.leaders
+        }
+        selection = self.options.selection
+        missing = set(selection.partitions or ()) - there
+        if missing:
+            raise UnknownTopicError(f"there is no {', '.join(map(str, sorted(missing)))}")
+        return {tp for tp in there if selection.selects(tp)}
+
+    def topic_ids(self) -> dict[str, str]:
+        found = {name: topic.id_text for name, topic in self.topics.items()}
+        return {name: text for name, text in found.items() if text is not None}
+
+    def earliest(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
+        return self._offsets(dict.fromkeys(wanted, EARLIEST))
+
+    def latest(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
+        return self._offsets(dict.fromkeys(wanted, LATEST))
+
+    def at_time(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset | None]:
+        found = self._offsets(wanted)
+        return {tp: None if offset < 0 else offset for tp, offset in found.items()}
+
+    def _offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
+        if not wanted:
+            return {}
+        return self.cluster.offsets(wanted, read_committed=self.options.read_committed)
+
+    def tasks(
+        self, ranges: Sequence[OffsetRange], narrowing: Narrowing
+    ) -> list[tuple[BrokerSlice, ...]]:
+        options = self.options
+        narrowed = [each for each in self._narrowed(ranges, narrowing) if each.size > 0]
+        parts = split(
+            narrowed,
+            min_partitions=options.min_partitions,
+            max_records=options.max_records_per_partition,
+        )
+        return [(BrokerSlice(each.tp, each.start, each.end),) for each in parts]
+
+    def _narrowed(
+        self, ranges: Sequence[OffsetRange], narrowing: Narrowing
+    ) -> Iterator[OffsetRange]:
+        """Clamped to what there is, and to what filters leave of it."""
+        earliest = self.earliest([each.tp for each in ranges])
+        latest = self.latest([each.tp for each in ranges])
+        young: Mapping[TopicPartition, Offset | None] = earliest
+        if narrowing.from_timestamp is not None:
+            # Before the first record that is not too old, all are.
+            young = self.at_time({each.tp: narrowing.from_timestamp for each in ranges})
+        for tp, start, end in ranges:
+            if start < earliest[tp] and self.options.fail_on_data_loss:
+                raise DataLossError(lost_before(tp, start, earliest[tp]))
+            low, high = narrowing.clamp(max(start, earliest[tp]), min(end, latest[tp]))
+            first = young[tp]
+            yield OffsetRange(tp, high if first is None else max(low, first), high)
+
+    def refresh(self) -> None:
+        self._view = None

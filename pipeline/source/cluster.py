@@ -1,0 +1,213 @@
+"""A cluster as a consumer sees it: who leads what, and which offsets there are.
+
+    Metadata      who leads            any broker
+    ListOffsets   which offsets        the leader
+    Fetch         records              the leader        (pipeline.source.brokers)
+
+Rule 1: these three are all that is asked. Any Kafka cluster answers them.
+
+Rule 2: a leader that is one no more, or is being elected, is asked for again until
+`default.api.timeout.ms` is over: a failover is waited for, not reported. What a peer will
+say forever (no authorization, say) is raised at once.
+
+Rule 3: connections outlive a task: a worker process has one cluster for each configuration.
+"""
+
+import functools
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import attrs
+
+from pipeline.source.errors import BrokerError, UnknownTopicError
+from pipeline.source.link import Link
+from replication.client.config import ClientConfig
+from replication.client.requests import ask
+from replication.errors import ErrorCode, PeerUnavailableError, ProtocolError
+from replication.wire.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from replication.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from storage.checkpoint import uuid_text
+from storage.types import NO_TOPIC_ID, Offset, TopicId, TopicPartition
+
+NO_ANSWER = (PeerUnavailableError, ProtocolError)
+NO_LEADER = -1
+
+_T = TypeVar("_T")
+
+
+@attrs.frozen
+class TopicView:
+    """A topic as metadata tells of it: the leader of each partition, where there is one."""
+
+    name: str
+    topic_id: TopicId
+    leaders: Mapping[int, int]
+
+    @property
+    def id_text(self) -> str | None:
+        return None if self.topic_id == NO_TOPIC_ID else uuid_text(self.topic_id)
+
+
+@attrs.define(eq=False)
+class Cluster:
+    """Connections, and the newest view of topics that were asked about."""
+
+    config: ClientConfig
+    _links: dict[tuple[str, int], Link] = attrs.field(init=False, factory=dict)
+    _nodes: dict[int, tuple[str, int]] = attrs.field(init=False, factory=dict)
+    _topics: dict[str, TopicView] = attrs.field(init=False, factory=dict)
+
+    # -- asking
+
+    def topics(self, names: Iterable[str] | None) -> dict[str, TopicView]:
+        """The topics of these names, all of them for None; those that are not there are left out."""
+        wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        request = ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+        response: MetadataResponse = self.until_done("metadata", lambda: self._any(request))
+        self._nodes = {each.node_id: (each.host, each.port) for each in response.brokers}
+        found = {}
+        for topic in response.topics:
+            error = ErrorCode.of(topic.error_code)
+            if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or topic.name is None:
+                continue
+            if error is not ErrorCode.NONE and not error.retriable:
+                raise BrokerError(f"topic {topic.name}: {error.name}")
+            leaders = {each.partition_index: each.leader_id for each in topic.partitions}
+            found[topic.name] = TopicView(topic.name, topic.topic_id, leaders)
+        self._topics.update(found)
+        return found
+
+    def offsets(
+        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool
+    ) -> dict[TopicPartition, Offset]:
+        """The offset of each timestamp, or of `LATEST` or `EARLIEST`; -1 where there is none."""
+        found: dict[TopicPartition, Offset] = {}
+
+        def once() -> dict[TopicPartition, Offset]:
+            left = {tp: number for tp, number in wanted.items() if tp not in found}
+            for leader, partitions in self._by_leader(left).items():
+                request = _list_offsets(partitions, left, read_committed=read_committed)
+                for topic in self.link(leader).call(ask(request)).topics:
+                    for each in topic.partitions:
+                        tp = TopicPartition(topic.name, each.partition_index)
+                        self._check(tp, each.error_code)
+                        found[tp] = each.offset
+            if missing := left.keys() - found.keys():
+                raise PeerUnavailableError(f"no offsets of {', '.join(map(str, sorted(missing)))}")
+            return found
+
+        return self.until_done("offsets", once)
+
+    def leader_of(self, tp: TopicPartition) -> tuple[int, TopicId]:
+        """PeerUnavailableError where there is none at the moment."""
+        topic = self._topics.get(tp.topic)
+        if topic is None or topic.leaders.get(tp.partition, NO_LEADER) == NO_LEADER:
+            topic = self.topics([tp.topic]).get(tp.topic)
+        if topic is None or tp.partition not in topic.leaders:
+            self._topics.pop(tp.topic, None)
+            raise _NotThereError(tp)
+        leader = topic.leaders[tp.partition]
+        if leader == NO_LEADER or leader not in self._nodes:
+            self.forget(tp)
+            raise PeerUnavailableError(f"{tp} has no leader")
+        return leader, topic.topic_id
+
+    def link(self, node: int) -> Link:
+        return self._link(self._nodes[node])
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Who leads it is to be asked for again."""
+        self._topics.pop(tp.topic, None)
+
+    def until_done(self, what: str, attempt: Callable[[], _T], timeout_ms: int | None = None) -> _T:
+        """Try again after what may pass; BrokerError when the time is over."""
+        limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        deadline = time.monotonic() + limit_ms / 1000
+        wait_ms = self.config.retry_backoff_ms
+        while True:
+            try:
+                return attempt()
+            except (*NO_ANSWER, _NotThereError) as error:
+                self._topics.clear()
+                if time.monotonic() + wait_ms / 1000 > deadline:
+                    if isinstance(error, _NotThereError):
+                        raise UnknownTopicError(f"{error.tp} is not there (any more)") from error
+                    raise BrokerError(f"no {what} within {limit_ms} ms: {error}") from error
+            time.sleep(wait_ms / 1000)
+            wait_ms = min(wait_ms * 2, self.config.retry_backoff_max_ms)
+
+    # -- within
+
+    def _any(self, request: Any) -> Any:
+        """Whoever answers first, known brokers before those of the configuration."""
+        bootstrap = [(each.host, each.port) for each in self.config.bootstrap_servers]
+        said: list[str] = []
+        for address in dict.fromkeys([*self._nodes.values(), *bootstrap]):
+            try:
+                return self._link(address).call(request)
+            except NO_ANSWER as error:
+                said.append(str(error))
+        raise PeerUnavailableError("; ".join(said))
+
+    def _link(self, address: tuple[str, int]) -> Link:
+        if address not in self._links:
+            self._links[address] = Link(
+                *address,
+                client_id=self.config.client_id,
+                connect_timeout_ms=self.config.socket_connection_setup_timeout_ms,
+                request_timeout_ms=self.config.request_timeout_ms,
+            )
+        return self._links[address]
+
+    def _by_leader(self, wanted: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        found: dict[int, list[TopicPartition]] = {}
+        for tp in wanted:
+            found.setdefault(self.leader_of(tp)[0], []).append(tp)
+        return found
+
+    def _check(self, tp: TopicPartition, code: int) -> None:
+        error = ErrorCode.of(code)
+        if error in _GONE:
+            raise _NotThereError(tp)
+        if error.retriable:
+            raise PeerUnavailableError(f"{tp}: {error.name}")
+        if error is not ErrorCode.NONE:
+            raise BrokerError(f"{tp}: {error.name}")
+
+
+_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+class _NotThereError(Exception):
+    """Not told of, which a broker says of a topic that is new, too."""
+
+    def __init__(self, tp: TopicPartition) -> None:
+        super().__init__(str(tp))
+        self.tp = tp
+
+
+def _list_offsets(
+    partitions: Iterable[TopicPartition],
+    numbers: Mapping[TopicPartition, int],
+    *,
+    read_committed: bool,
+) -> ListOffsetsRequest:
+    topics: dict[str, list[ListOffsetsPartition]] = {}
+    for tp in partitions:
+        asked = ListOffsetsPartition(partition_index=tp.partition, timestamp=numbers[tp])
+        topics.setdefault(tp.topic, []).append(asked)
+    return ListOffsetsRequest(
+        isolation_level=int(read_committed),
+        topics=[ListOffsetsTopic(name=name, partitions=each) for name, each in topics.items()],
+    )
+
+
+@functools.cache
+def cluster_of(config: ClientConfig) -> Cluster:
+    """Rule 3."""
+    return Cluster(config)

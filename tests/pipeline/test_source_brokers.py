@@ -1,0 +1,144 @@
+"""Records of live brokers, without Spark: what is planned and fetched, over real sockets."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the Spark extra is not installed: understudy[spark]")
+
+from pipeline.source.errors import DataLossError, OptionError, UnknownTopicError
+from replication.client.admin import NewTopic
+from replication.cluster.cluster import Cluster
+from storage.types import TopicPartition
+from tests.clients.sample import cluster_for_clients, in_thread
+from tests.pipeline.logs import FIRST_MS, read, read_tasks
+
+pytestmark = pytest.mark.client
+
+TOPIC = "orders"
+PARTITIONS = 2
+COUNT = 400
+QUICK = {"broker_session_timeout_ms": "1500", "broker_heartbeat_interval_ms": "200"}
+
+
+async def fill(cluster: Cluster) -> None:
+    """`COUNT` records in turns over the partitions, a second apart, in small batches."""
+    async with cluster.admin() as admin:
+        await admin.create_topics(
+            [NewTopic(name=TOPIC, partitions=PARTITIONS, replication_factor=3)]
+        )
+    async with cluster.producer(batch_size=600, linger_ms=1, compression_type="lz4") as producer:
+        for number in range(COUNT):
+            await producer.send_soon(
+                TOPIC,
+                b"value %d" % number,
+                b"%d" % number,
+                partition=number % PARTITIONS,
+                timestamp_ms=FIRST_MS + 1000 * number,
+                headers=[("h", b"1")] if number % 5 == 0 else [],
+            )
+
+
+def of(cluster: Cluster, **options: str) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": cluster.bootstrap_servers,
+        "subscribe": TOPIC,
+        "fetchOffset.numRetries": "3",
+        **options,
+    }
+
+
+async def rows(options: dict[str, str], columns: str = "partition offset key") -> list[Any]:
+    found: list[dict[str, Any]] = await in_thread(read, options, columns)
+    return found
+
+
+async def refused(options: dict[str, str], kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=said):
+        await rows(options)
+
+
+async def test_what_was_produced_is_read_in_any_cut() -> None:
+    async with cluster_for_clients() as cluster:
+        await fill(cluster)
+        found = await rows(of(cluster, includeHeaders="true"), "key offset partition headers topic")
+        assert sorted(int(row["key"]) for row in found) == list(range(COUNT))
+        assert all(
+            int(row["key"]) == PARTITIONS * row["offset"] + row["partition"] for row in found
+        )
+        assert sum(row["headers"] is not None for row in found) == COUNT // 5
+        # Small answers, many of them; ranges that begin and end inside of batches.
+        cut = of(cluster, minPartitions="7") | {"kafka.max.partition.fetch.bytes": "1000"}
+        tasks = await in_thread(read_tasks, cut, "key")
+        assert len(tasks) >= 7
+        assert sorted(int(row["key"]) for task in tasks for row in task) == list(range(COUNT))
+        between = of(
+            cluster,
+            startingOffsets='{"orders": {"0": 17, "1": -2}}',
+            endingOffsets='{"orders": {"0": 21, "1": 3}}',
+        )
+        assert [(row["partition"], row["offset"]) for row in await rows(between)] == [
+            *((0, offset) for offset in range(17, 21)),
+            *((1, offset) for offset in range(3)),
+        ]
+        late = of(cluster, startingTimestamp=str(FIRST_MS + 390_000))
+        assert len(await rows(late)) == 10
+        await wrong_input(cluster)
+
+
+async def wrong_input(cluster: Cluster) -> None:
+    await refused(of(cluster, subscribe="t"), UnknownTopicError, "no topic t")
+    await refused(of(cluster, startingTimestamp="9" * 13), OptionError, "nothing at or after")
+    one = {name: text for name, text in of(cluster).items() if name != "subscribe"}
+    assign = one | {"assign": '{"orders": [1, 5]}'}
+    await refused(assign, UnknownTopicError, "there is no orders-5")
+    assert {row["partition"] for row in await rows(one | {"assign": '{"orders": [1]}'})} == {1}
+    assert len(await rows(one | {"subscribePattern": "ord.*"})) == COUNT
+    async with cluster.admin() as admin:
+        await admin.delete_records({TopicPartition(TOPIC, 0): 50})
+    aged = of(cluster, startingOffsets='{"orders": {"0": 20, "1": 199}}')
+    await refused(aged, DataLossError, "orders-0: offsets 20 to 49 are gone")
+    assert len(await rows(aged | {"failOnDataLoss": "false"})) == 151
+
+
+async def test_aborted_and_open_transactions_are_not_committed() -> None:
+    async with cluster_for_clients(
+        transaction_state_log_num_partitions="1", transaction_state_log_replication_factor="1"
+    ) as cluster:
+        async with cluster.admin() as admin:
+            await admin.create_topics([NewTopic(name=TOPIC, partitions=1, replication_factor=1)])
+        async with cluster.producer(transactional_id="tx") as producer:
+            await producer_transaction(producer, b"committed")
+            with pytest.raises(ZeroDivisionError):
+                await producer_transaction(producer, b"aborted", lambda: 1 // 0)
+            await producer_transaction(producer, b"committed")
+            producer.begin_transaction()
+            await producer.send(TOPIC, b"open", partition=0)
+            committed = of(cluster) | {"kafka.isolation.level": "read_committed"}
+            values = [row["value"] for row in await rows(committed, "value")]
+            assert values == [b"committed"] * 6
+            everything = [row["value"] for row in await rows(of(cluster), "value")]
+            assert everything.count(b"aborted") == 3
+            assert everything[-1] == b"open"
+            await producer.abort_transaction()
+
+
+async def producer_transaction(
+    producer: Any, value: bytes, then: Callable[[], Any] = lambda: None
+) -> None:
+    async with producer.transaction():
+        for _ in range(3):
+            await producer.send(TOPIC, value, partition=0)
+        then()
+
+
+async def test_a_leader_that_dies_is_waited_for() -> None:
+    async with cluster_for_clients(**QUICK) as cluster:
+        await fill(cluster)
+        before = len(await rows(of(cluster)))
+        leader = cluster.leader(TOPIC, 0)
+        assert leader is not None
+        await cluster.kill_broker(leader)
+        # Nobody leads the partition until the controller has noticed; connections are lost.
+        assert len(await rows(of(cluster))) == before == COUNT
