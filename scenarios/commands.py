@@ -29,6 +29,7 @@
     hold b1 b2 FETCH after=1                  the same, once one more message has passed
     heal b1 b2 c                              b1 and these two again, the others not
     tear b1 b2                                the next message from b1 to b2 breaks off
+    tear c b1 ALTER_PARTITION                 the next one about that, and c has done its part
     wipe b1   image b1 old   restore b1 old   swap b2 b3      disks, while their nodes are down
     lie b1    fail b1 write names=*.log error=ENOSPC   rot b1 t-0 17   jump b1 600s
     spoil b1 t-0/leader-epoch-checkpoint   drift b1 100ms

@@ -17,6 +17,7 @@ import attrs
 
 from scenarios.intrigues import Intrigues
 from scenarios.misfortune import Misfortune
+from scenarios.mishearing import Mishearing
 from scenarios.settings import options
 from scenarios.simulation.cluster import CONTROLLER
 from storage.types import TopicPartition
@@ -58,6 +59,7 @@ class Contest:
 
     chance: random.Random
     misfortune: Misfortune
+    mishearing: Mishearing
     _intrigues: Intrigues = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -66,6 +68,7 @@ class Contest:
     def lines(self) -> Iterator[str]:
         yield from self._beginning()
         for _ in range(self.chance.randint(8, 30)):
+            yield from self.mishearing.lines()
             yield from self._next()
             yield f"run {self.chance.choice(WAITS)}"
         yield from self.misfortune.ending()

@@ -96,19 +96,28 @@ async def mute(stage: Stage, words: Words, options: Options) -> list[str]:
 
 
 async def tear(stage: Stage, words: Words, options: Options) -> list[str]:
-    name, other = nodes(stage, exactly(words, 2, options), {})
-    stage.world.network.tear(name, other)
+    if len(words) == 2:
+        name, other = nodes(stage, words, options)
+        stage.world.network.tear(name, other)
+    else:
+        name, other, api = exactly(words, 3, options)
+        nodes(stage, [name, other], {})
+        stage.world.network.tear(name, other, _api(api))
     return []
 
 
 async def hold(stage: Stage, words: Words, options: Options) -> list[str]:
     after = number_of(options.pop("after", "0"))
     name, other, api = exactly(words, 3, options)
-    if api not in ApiKey.__members__:
-        raise ScriptError(f"there is no API {api!r}: FETCH is one")
     nodes(stage, [node for node in (name, other) if node != CLIENT], {})
-    stage.world.network.hold(name, other, ApiKey[api], after=after)
+    stage.world.network.hold(name, other, _api(api), after=after)
     return []
+
+
+def _api(name: str) -> ApiKey:
+    if name not in ApiKey.__members__:
+        raise ScriptError(f"there is no API {name!r}: FETCH is one")
+    return ApiKey[name]
 
 
 async def heal(stage: Stage, words: Words, options: Options) -> list[str]:

@@ -40,7 +40,7 @@ class Intrigues:
         leader = self.misfortune.stage.cluster.leader(partition)
         replica = self.chance.choice([each for each in self.brokers if each != leader])
         name = self.chance.choice(INTRIGUES)
-        if not self._is_well(replica) or leader is None or not self._is_well(leader):
+        if not self.is_well(replica) or leader is None or not self.is_well(leader):
             return
         match name:
             case "fork":
@@ -80,7 +80,7 @@ class Intrigues:
         acks = self.chance.choice(("all", "1"))
         return self.misfortune.workload.once(partition, acks=acks)
 
-    def _is_well(self, name: str) -> bool:
+    def is_well(self, name: str) -> bool:
         stage = self.misfortune.stage
         return stage.cluster.is_running(name) and not stage.world.clock(name).paused
 
@@ -110,7 +110,7 @@ class Intrigues:
         yield from self._heal()
         if self.chance.random() < 0.3:
             yield f"run {self.chance.choice(('30ms', '100ms', '300ms'))}"
-            if self._is_well(leader):
+            if self.is_well(leader):
                 yield f"power-cut {leader}"
 
     def _trim(self, partition: TopicPartition, leader: str) -> Iterator[str]:
@@ -135,7 +135,7 @@ class Intrigues:
         yield from self.lead(partition, (rival, leader))
         yield self.produce(partition)
         yield f"run {self.chance.choice(('10ms', '100ms'))}"
-        if self._is_well(rival):
+        if self.is_well(rival):
             yield f"stop {rival}"
         yield f"heal c {leader}"
         yield self._soon()
@@ -159,7 +159,7 @@ class Intrigues:
         yield self._soon()
         if self.chance.random() < 0.5:
             yield from self.lead(partition, last=replica)
-        elif self._is_well(leader):
+        elif self.is_well(leader):
             yield f"{self.chance.choice(('kill', 'power-cut', 'pause'))} {leader}"
         yield from self._back(replica)
         yield f"run {self.chance.choice(('3ms', '100ms', '3s'))}"
@@ -170,7 +170,7 @@ class Intrigues:
         yield f"hold {leader} c ALTER_PARTITION"
         yield from self._back(replica)
         yield "run 300ms"
-        if self._is_well(replica):
+        if self.is_well(replica):
             yield f"stop {replica}"
         if not self.misfortune.stage.cluster.is_running(replica):
             yield f"wipe {replica}"
@@ -200,7 +200,7 @@ class Intrigues:
             yield f"hold c {leader} FETCH"
             yield "start c &"
             yield "run 300ms"
-        if self.chance.random() < 0.3 and self._is_well(replica):
+        if self.chance.random() < 0.3 and self.is_well(replica):
             yield f"stop {replica}"
         yield f"cut {leader} {replica}"
         yield self.produce(partition)

@@ -81,6 +81,8 @@ async def elect(stage: Stage, words: Words, options: Options) -> list[str]:
     where, kind = exactly(words, 2, options)
     if kind not in _ELECTIONS:
         raise ScriptError(f"elect PARTITION {' or '.join(_ELECTIONS)}")
+    if kind == "unclean":
+        stage.checkers.asked_uncleanly.add(partition_of(where))
     return await _answer(admin.elect(stage.client, partition_of(where), _ELECTIONS[kind]))
 
 

@@ -26,6 +26,7 @@ from scenarios.commands import carry_out
 from scenarios.contest import Contest
 from scenarios.markers import markers_of
 from scenarios.misfortune import Misfortune
+from scenarios.mishearing import Mishearing
 from scenarios.report.recording import Recording
 from scenarios.script import ScriptError
 from scenarios.simulation.checkers import Checkers
@@ -89,7 +90,8 @@ def run_seed(seed: int, recording: Recording | None = None) -> SwarmRun:
         misfortune = Misfortune(stage)
         rivals = stage.world.chance("contest")
         if rivals.random() < CONTESTED:
-            return Contest(chance=rivals, misfortune=misfortune).lines()
+            mishearing = Mishearing(stage.world.chance("mishearing"), misfortune)
+            return Contest(chance=rivals, misfortune=misfortune, mishearing=mishearing).lines()
         return misfortune.lines()
 
     return play(drawn, seed=seed, recording=recording)

@@ -39,12 +39,12 @@ class Link:
     least_delay: float  # seconds
     mean_extra_delay: float
     cut: bool = False
-    tears: bool = False
-    """The next message breaks off."""
     told_late: bool = False
     """It has been told, once, that bytes came late over it."""
     # How many more messages about an API pass before it holds them: below zero it does.
     _passing: dict[int, int] = attrs.field(factory=dict)
+    # About what the next message breaks off; None: about anything.
+    _torn: set[int | None] = attrs.field(factory=set)
 
     @property
     def down(self) -> bool:
@@ -59,6 +59,16 @@ class Link:
 
     def let_go(self) -> None:
         self._passing.clear()
+
+    def tear(self, api: int | None = None) -> None:
+        """The next message breaks off; or the next about `api`."""
+        self._torn.add(api)
+
+    def tears(self, api: int | None) -> bool:
+        return not self._torn.isdisjoint({api, None})
+
+    def mend(self) -> None:
+        self._torn.clear()
 
     def holds(self, api: int | None) -> bool:
         return api is not None and self._passing.get(api, 0) < 0

@@ -6,7 +6,8 @@
     hold(a, b, api)          what a says to b where that API is asked for waits, until heal
     set_delay(a, b)          from now on, both ways
     reset(a, b)              their connections are lost, both ends know
-    tear(a, b)               the next message from a to b ends in its middle, in a reset
+    tear(a, b)               the next message from a to b ends in its middle, in a reset;
+                             or the next about one API
     power_off, power_on      no goodbye; who sends after the restart is told of it
 
 Rule 1: a host is a node's name. Loopback and wildcard addresses mean the node itself.
@@ -139,7 +140,7 @@ class SimulatedNetwork:
 
     def heal(self, a: str, b: str, *, one_way: bool = False) -> None:
         for link in self._between(a, b, one_way=one_way):
-            link.tears = False
+            link.mend()
             if link.cut or link.holds_any:
                 link.cut = False
                 link.let_go()
@@ -173,10 +174,12 @@ class SimulatedNetwork:
             end.reset()
         self.sink(ConnectionsReset(nodes=(a, b), connections=len(ends) // 2))
 
-    def tear(self, a: str, b: str) -> None:
-        """The next message from `a` to `b` breaks off, and its connection with it."""
+    def tear(self, a: str, b: str, api: ApiKey | None = None) -> None:
+        """The next message from `a` to `b` breaks off, and its connection with it; where `api` is
+        given, the next one about that.
+        """
         (link,) = self._between(a, b, one_way=True)
-        link.tears = True
+        link.tear(api)
 
     def power_off(self, name: str) -> None:
         host = self._hosts[name]

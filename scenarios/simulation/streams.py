@@ -279,7 +279,7 @@ class SimulatedConnection:
                 continue
             now = self.outgoing.time.now
             chunk = memoryview(bytes(view[:room]))
-            if self.outgoing.link.tears and len(chunk) > 1:
+            if self.outgoing.link.tears(self.outgoing.api) and len(chunk) > 1:
                 self._tear(chunk, now)
                 self._check_not_reset()
             self.outgoing.push(chunk, now=now)
@@ -292,7 +292,7 @@ class SimulatedConnection:
     def _tear(self, chunk: memoryview, now: float) -> None:
         """Some of it arrives, and then the end, which this end knows at once."""
         link = self.outgoing.link
-        link.tears = False
+        link.mend()
         self.outgoing.push(chunk[: link.chance.randrange(1, len(chunk))], now=now)
         self.outgoing.push(End.RESET, now=now)
         self.sink(MessageTorn(source=link.source.name, target=link.target.name))

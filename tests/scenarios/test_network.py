@@ -287,6 +287,33 @@ def test_a_message_breaks_off_in_its_middle_and_both_ends_know() -> None:
     run(story)
 
 
+def test_the_next_message_about_one_thing_breaks_off_and_others_do_not() -> None:
+    def asking_for(api: ApiKey) -> bytes:
+        return b"\x00\x00\x00\x04" + int(api).to_bytes(2, "big") + b"\x00\x01"
+
+    async def story(world: World) -> None:
+        here, there = await connect(world.node("a"), world.node("b"))
+        other, others_there = await connect(world.node("a"), world.node("b"))
+        world.network.tear("b", "a", ApiKey.FETCH)
+        for each, at, api in (
+            (other, others_there, ApiKey.PRODUCE),
+            (here, there, ApiKey.FETCH),
+        ):
+            await each.send_buffers([asking_for(api)])
+            assert await receive(at, 8)
+        await others_there.send_buffers([b"whole"])
+        assert await receive(other, 5) == b"whole"
+        with pytest.raises(PeerUnavailableError, match="reset"):
+            await there.send_buffers([b"never whole"])
+        world.network.heal_all()
+        await other.send_buffers([asking_for(ApiKey.FETCH)])
+        await receive(others_there, 8)
+        await others_there.send_buffers([b"again"])
+        assert await receive(other, 5) == b"again", "it was the one message"
+
+    run(story)
+
+
 def test_late_bytes_of_an_old_connection_arrive_after_a_new_one_is_made() -> None:
     async def story(world: World) -> None:
         a, b = world.node("a"), world.node("b")

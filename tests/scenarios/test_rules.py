@@ -21,6 +21,7 @@ from scenarios.simulation.checkers import (
 )
 from scenarios.simulation.checkers.committed import CommittedLog
 from scenarios.simulation.checkers.contract import Contract
+from scenarios.simulation.checkers.decisions import Decision
 from scenarios.simulation.checkers.excuses import Standing, excuse
 from scenarios.simulation.checkers.leadership import Decided
 from scenarios.simulation.checkers.observed import Batch, Held, HeldLog, ReplicaState
@@ -326,6 +327,49 @@ def test_isr_and_elr(otherwise: Any, broken: list[str]) -> None:
     assert rules(leadership.isr_and_elr(decided(**otherwise))) == broken
 
 
+LOST: dict[str, Any] = {"isr": (), "last_known_elr": (2,), "leader": NO_LEADER}
+
+
+@pytest.mark.parametrize(
+    ("risk", "asked", "epoch", "broken"),
+    [
+        ("unclean", False, 8, [leadership.UNCLEAN]),
+        ("unclean", True, 8, []),
+        ("unclean", False, 9, []),  # of two changes the first may have named it
+        ("last known", False, 8, []),
+        ("", False, 8, []),
+    ],
+)
+def test_nobody_is_elected_uncleanly_unless_it_is_asked_for(
+    risk: str, asked: bool, epoch: int, broken: list[str]
+) -> None:
+    before = decided(**LOST)
+    after = decided(isr=(3,), leader=3, leader_epoch=5, partition_epoch=epoch)
+    assert rules(leadership.at_risk(before, after, risk, asked=asked)) == broken
+    allowed = attrs.evolve(after, unclean=True)
+    assert not rules(leadership.at_risk(before, allowed, risk, asked=asked))
+
+
+@pytest.mark.parametrize(
+    ("was", "leader", "risk"),
+    [
+        (LOST, 2, "last known"),
+        (LOST, 3, "unclean"),
+        (LOST, NO_LEADER, ""),
+        ({"isr": (), "elr": (3,), "leader": NO_LEADER}, 3, ""),
+        ({"isr": (1, 2)}, 2, ""),
+        ({"isr": (1, 2)}, 3, "unclean"),
+    ],
+)
+def test_who_may_lack_what_was_committed_when_it_is_elected(
+    was: dict[str, Any], leader: int, risk: str
+) -> None:
+    """Whoever was in sync or eligible does not, even while the one before it still recovered."""
+    after = decided(leader=leader, isr=(leader,), leader_recovery_state=RECOVERING)
+    found = Decision(decided(**was), after, registered=frozenset(), goes_on=True).risk
+    assert found == risk
+
+
 def test_without_an_elr_the_last_in_sync_stays_fenced_or_not() -> None:
     last = decided(replicas=(1, 9), isr=(9,), leader=NO_LEADER)
     assert rules(leadership.isr_and_elr(last)) == [leadership.ALGEBRA]
@@ -522,6 +566,25 @@ def test_who_has_joined_the_isr_since_has_everything() -> None:
     contract.joined(PARTITION, "b1")
     contract.elected(PARTITION, "b1", "last known")
     assert not contract.let_off
+
+
+def test_who_was_asked_for_perhaps_by_what_it_was_has_to_be_seen_to_have_everything() -> None:
+    contract = Contract()
+    contract.created(PARTITION)
+    contract.joined(PARTITION, "b1", perhaps_formerly=True)
+    assert not contract.is_unproven(PARTITION, "b1"), "it has lost nothing"
+    contract.lost_its_disk("b1")
+    contract.joined(PARTITION, "b1", perhaps_formerly=True)
+    contract.registered("b1")
+    assert not contract.is_unproven(PARTITION, "b1"), "told late: it has left since"
+    contract.joined(PARTITION, "b1", perhaps_formerly=True)
+    assert contract.is_unproven(PARTITION, "b1")
+    assert contract.is_unsure(PARTITION, "b1")
+    assert not contract.let_off
+    contract.elected(PARTITION, "b1", "clean")
+    assert contract.let_off
+    contract.caught_up(PARTITION, "b1")
+    assert not contract.is_unsure(PARTITION, "b1")
 
 
 def test_without_an_elr_nobody_asks_how_a_broker_ended() -> None:

@@ -17,6 +17,10 @@ Loss is allowed iff the controller has held one of these elections, and of nothi
                  log, where fetches carry no leader epoch (below version 9, KIP-320): one that
                  it sent before may be taken for that of the empty log that it has now
 
+    unnamed      the same of whoever lost its power or its disk before it joined the ISR, where
+                 fetches carry no broker epoch (below version 15, KIP-903): its leader may have
+                 asked for what its former process had. Until it is seen to have everything
+
 What excuses nothing: kills, pauses, cuts, any number of them; power cuts of fewer than
 min.insync.replicas of the members, because who registers after one leaves ISR and ELR; disks
 that fail; elections from the ISR or the ELR. An election from the ELR of somebody whose power
@@ -45,6 +49,7 @@ class Contract:
     lost_until: dict[TopicPartition, float] = attrs.field(factory=dict, init=False)
     """What was sent later is promised."""
     _unsure: dict[TopicPartition, set[str]] = attrs.field(factory=dict, init=False)
+    # Who has had everything, and may be in sync without having it, until it is seen to.
     _dropped: set[tuple[TopicPartition, str]] = attrs.field(factory=set, init=False)
     # Who is unsure of everything that it joined before it last registered.
     _gone: set[str] = attrs.field(factory=set, init=False)
@@ -72,16 +77,26 @@ class Contract:
     def registered(self, node: str) -> None:
         self._gone.discard(node)
 
-    def joined(self, partition: TopicPartition, node: str) -> None:
+    def joined(
+        self, partition: TopicPartition, node: str, *, perhaps_formerly: bool = False
+    ) -> None:
         """It has joined the ISR: it has everything. A decision about what it was before it
-        lost its disk, told late, says nothing about what it is.
+        lost its disk, told late, says nothing about what it is; nor does one that may have
+        been asked for before that.
         """
-        if node not in self._gone:
-            self._unsure.get(partition, set()).discard(node)
+        unsure = self._unsure.get(partition, set())
+        if node in unsure and node not in self._gone:
+            unsure.discard(node)
+            if perhaps_formerly:
+                self._dropped.add((partition, node))
 
     def is_unsure(self, partition: TopicPartition, node: str) -> bool:
         """It may lack what it had when it joined the ISR."""
         return node in self._unsure.get(partition, ()) or (partition, node) in self._dropped
+
+    def is_unproven(self, partition: TopicPartition, node: str) -> bool:
+        """It is taken for what it was before, with a log that is gone."""
+        return (partition, node) in self._dropped
 
     def elected(
         self,
@@ -93,7 +108,7 @@ class Contract:
         at: float = 0.0,
     ) -> None:
         """`watched`: nobody is in sync, or eligible, of whom the controller should be unsure."""
-        may_lack = cause == "last known" or not watched
+        may_lack = cause == "last known" or not watched or self.is_unproven(partition, node)
         if cause == "unclean" or (may_lack and self.is_unsure(partition, node)):
             self.let_off[partition] = cause
             self.lost_until[partition] = at if watched else math.inf

@@ -10,12 +10,19 @@ import attrs
 
 from replication.cluster.controller import Controller
 from replication.config import BrokerConfig
-from replication.metadata import LeaderRecoveryState, MetadataImage, PartitionRegistration
+from replication.metadata import (
+    NO_LEADER,
+    LeaderRecoveryState,
+    MetadataImage,
+    PartitionRegistration,
+)
 from scenarios.simulation.checkers.leadership import Decided
 from storage.types import TopicPartition
 
 FENCED_FETCH_VERSION = 9
+NAMED_FETCH_VERSION = 15
 MIN_ISR = "min.insync.replicas"
+UNCLEAN = "unclean.leader.election.enable"
 
 
 @attrs.frozen
@@ -40,7 +47,8 @@ class Decision:
             return ""
         was, now = self.before.registration, self.after.registration
         recovers = now.leader_recovery_state is LeaderRecoveryState.RECOVERING
-        if not recovers or was.leader == now.leader:
+        # Who recovers may be deposed before it has: then the next one is elected in its place.
+        if not recovers or now.leader in (NO_LEADER, was.leader, *was.isr, *was.elr):
             return ""
         return "last known" if now.leader in was.last_known_elr else "unclean"
 
@@ -66,6 +74,12 @@ class Decisions:
             config.understudy_inter_broker_fetch_version >= FENCED_FETCH_VERSION
         )
 
+    @property
+    def fetches_are_named(self) -> bool:
+        """They carry the epoch of the process that sends them (KIP-903)."""
+        config = self.config
+        return config is None or config.understudy_inter_broker_fetch_version >= NAMED_FETCH_VERSION
+
     def of(self, partition: TopicPartition) -> Decided | None:
         return self._decided.get(partition)
 
@@ -89,16 +103,18 @@ class Decisions:
     ) -> Decided:
         assert self.config is not None, "who has decided has a configuration"
         image = self.image
-        topic = image.topics[partition.topic].configs.get(MIN_ISR)
-        cluster = image.broker_configs.get(None, {}).get(MIN_ISR)
+        topic = image.topics[partition.topic].configs
+        cluster = image.broker_configs.get(None, {})
+        unclean = topic.get(UNCLEAN) or cluster.get(UNCLEAN)
         return Decided(
             partition=partition,
             registration=registration,
             min_isr=min(
-                int(topic or cluster or self.config.min_insync_replicas),
+                int(topic.get(MIN_ISR) or cluster.get(MIN_ISR) or self.config.min_insync_replicas),
                 len(registration.replicas),
             ),
             may_be_in_isr=image.may_join_isr,
+            unclean=(unclean == "true" if unclean else self.config.unclean_leader_election_enable),
             eligible=self.eligible,
         )
 

@@ -8,6 +8,7 @@ I13   LeaderInIsr, and the algebra of ISR and ELR (KIP-966):
       nobody fenced, or leaving, is in sync      a recovering leader is in sync alone
       isr and elr empty: one last known leader   nobody slips out of isr ∪ elr
 
+an unclean election         only where the topic says so, or an operator has asked for one
 ReplicationQuorumSuperset   the maximal ISR of a leader that the controller means has all of
                             the controller's ISR in it: nobody is left out of what it commits
 I14   a followed partition is in one fetcher at most, one that is led here in none
@@ -27,6 +28,7 @@ LEADER_IN_ISR = "the leader is in the ISR"
 ALGEBRA = "ISR and ELR are what KIP-966 says"
 SLIPPED = "nobody slips out of ISR and ELR"
 DECIDED = "what the controller decides counts up"
+UNCLEAN = "an unclean election was asked for"
 SUPERSET = "what a leader commits, all of the controller's ISR has"
 FETCHERS = "a partition is followed by one fetcher, one that is led here by none"
 
@@ -69,6 +71,8 @@ class Decided:
     min_isr: int
     """That in force: never more than there are replicas."""
     may_be_in_isr: Callable[[int], bool]
+    unclean: bool = False
+    """unclean.leader.election.enable."""
     eligible: bool = True
     """There are eligible leader replicas; without them the ISR never becomes empty."""
 
@@ -112,6 +116,21 @@ def goes_on(before: Decided, after: Decided, *, registered: Collection[int]) -> 
             DECIDED,
         )
     yield from _nobody_slips_out(before, after, registered)
+
+
+def at_risk(before: Decided, after: Decided, risk: str, *, asked: bool) -> Iterator[Wrong]:
+    """`risk`: why who was elected may lack what was committed. Asked of one change: of two, the
+    first may have named the last known leader.
+    """
+    one_change = after.registration.partition_epoch == before.registration.partition_epoch + 1
+    if risk == "unclean" and one_change and not (after.unclean or asked):
+        was = before.registration
+        yield _wrong(
+            after,
+            f"b{after.registration.leader} was elected from isr {_names(was.isr) or 'nobody'},"
+            f" elr {_names(was.elr) or 'nobody'}, last known {_names(was.last_known_elr)}",
+            UNCLEAN,
+        )
 
 
 def _nobody_slips_out(

@@ -20,6 +20,7 @@ from replication.events import (
     BrokerStopped,
     Event,
     IsrChanged,
+    IsrChangeRefused,
     LeaderElected,
     LogTruncated,
     PartitionStopped,
@@ -62,6 +63,8 @@ class Checkers:
     contract: Contract = attrs.field(factory=Contract, init=False)
     replicas: Replicas = attrs.field(factory=Replicas, init=False)
     decisions: Decisions = attrs.field(factory=Decisions, init=False)
+    asked_uncleanly: set[TopicPartition] = attrs.field(factory=set, init=False)
+    """Of which an operator wants to have a leader rather than what was committed."""
     _committed: dict[TopicPartition, CommittedLog] = attrs.field(factory=dict, init=False)
     # What has been told since the last look.
     _told: bool = attrs.field(default=False, init=False)
@@ -114,7 +117,11 @@ class Checkers:
                 )
             case IsrChanged(partition=partition, isr=isr, previous_isr=previous):
                 for broker_id in set(isr) - set(previous):
-                    self.contract.joined(partition, node_name(broker_id))
+                    self.contract.joined(
+                        partition,
+                        node_name(broker_id),
+                        perhaps_formerly=not self.decisions.fetches_are_named,
+                    )
             case PowerCut(node=name):
                 self.contract.lost_its_disk(name)
             case DiskReplaced(node=name):
@@ -140,6 +147,8 @@ class Checkers:
                 self._in_good_order.add(node_name(broker_id))
             case BatchAnswered(partition=partition, end=int(end)) if event.acks == ACKS_ALL:
                 self._judge_offsets(acks.acked, partition, end)
+            case IsrChangeRefused(partition=partition):
+                self._touched[partition] = None  # no move: nobody who fetches is told of it
             case RecordsGiven(partition=partition, end=end):
                 self._judge_offsets(acks.given, partition, end)
             case _:
@@ -248,6 +257,8 @@ class Checkers:
         self._judge(leadership.isr_and_elr(after))
         if before is not None and decision.goes_on:
             self._judge(leadership.goes_on(before, after, registered=decision.registered))
+            asked = partition in self.asked_uncleanly
+            self._judge(leadership.at_risk(before, after, decision.risk, asked=asked))
 
     @property
     def _may_be_unsure(self) -> bool:
@@ -334,8 +345,12 @@ class Checkers:
         wrongs = list(committed.may_lead(log, now, watched.held, standing=standing))
         if not wrongs:
             self.contract.caught_up(now.partition, now.node)
-        elif not (self._may_be_unsure and self.contract.is_unsure(now.partition, now.node)):
+        elif not self._is_excused(now.partition, now.node):
             self._judge(wrongs)
+
+    def _is_excused(self, partition: TopicPartition, node: str) -> bool:
+        unsure = self._may_be_unsure and self.contract.is_unsure(partition, node)
+        return unsure or self.contract.is_unproven(partition, node)
 
     def _look_at_joining(self, leader: Watched, leads: Leadership, now: ReplicaState) -> None:
         """Whom it has asked to add, if that is the process whose fetches it has seen (KIP-903)."""
