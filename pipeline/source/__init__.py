@@ -4,6 +4,7 @@
     options  offsets       what it was told, and offsets as Spark writes them
     columns  filters       what of a record is wanted, and which records
     reader  plan           from offsets to tasks
+    stream  limited_stream what comes next in a stream, and what may not happen on the way
     directories  replica  segments  files     logs in directories
     brokers  cluster  link                     logs at live brokers
     settings  errors

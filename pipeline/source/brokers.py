@@ -17,6 +17,7 @@ next has them.
 """
 
 import logging
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from pipeline.source.errors import (
     DataLossError,
     UnknownTopicError,
     lost_before,
+    lost_behind,
 )
 from pipeline.source.files import Aborted, keep_of
 from pipeline.source.filters import Narrowing
@@ -243,6 +245,7 @@ class Brokers:
 
     options: ReadOptions
     fetching: Fetching
+    expects_all: bool = True
     _view: dict[str, TopicView] | None = attrs.field(init=False, default=None)
 
     @property
@@ -262,7 +265,7 @@ class Brokers:
         def once() -> dict[str, TopicView]:
             found = self.cluster.topics(named)
             chosen = {name: each for name, each in found.items() if selection.selects_topic(name)}
-            missing = [name for name in named or () if name not in chosen]
+            missing = [name for name in named or () if name not in chosen and self.expects_all]
             if missing or any(not each.leaders for each in chosen.values()):
                 raise PeerUnavailableError(f"no topic {', '.join(missing)}")
             return chosen
@@ -283,7 +286,7 @@ class Brokers:
         }
         selection = self.options.selection
         missing = set(selection.partitions or ()) - there
-        if missing:
+        if missing and self.expects_all:
             raise UnknownTopicError(f"there is no {', '.join(map(str, sorted(missing)))}")
         return {tp for tp in there if selection.selects(tp)}
 
@@ -296,6 +299,10 @@ class Brokers:
 
     def latest(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
         return self._offsets(dict.fromkeys(wanted, LATEST))
+
+    def log_ends(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
+        asked = dict.fromkeys(wanted, LATEST)
+        return self.cluster.offsets(asked, read_committed=False) if asked else {}
 
     def at_time(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset | None]:
         found = self._offsets(wanted)
@@ -323,17 +330,30 @@ class Brokers:
     ) -> Iterator[OffsetRange]:
         """Clamped to what there is, and to what filters leave of it."""
         earliest = self.earliest([each.tp for each in ranges])
-        latest = self.latest([each.tp for each in ranges])
+        latest = self._latest_for(ranges)
         young: Mapping[TopicPartition, Offset | None] = earliest
         if narrowing.from_timestamp is not None:
             # Before the first record that is not too old, all are.
             young = self.at_time({each.tp: narrowing.from_timestamp for each in ranges})
         for tp, start, end in ranges:
-            if start < earliest[tp] and self.options.fail_on_data_loss:
+            if self.options.fail_on_data_loss and start < earliest[tp]:
                 raise DataLossError(lost_before(tp, start, earliest[tp]))
+            if self.options.fail_on_data_loss and end > latest[tp]:
+                raise DataLossError(lost_behind(tp, end, latest[tp]))
             low, high = narrowing.clamp(max(start, earliest[tp]), min(end, latest[tp]))
             first = young[tp]
             yield OffsetRange(tp, high if first is None else max(low, first), high)
+
+    def _latest_for(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, Offset]:
+        """Asked again where a new leader may not yet know how far its log was committed."""
+        partitions = [each.tp for each in ranges]
+        latest = self.latest(partitions)
+        for _ in range(self.options.num_retries):
+            if all(each.end <= latest[each.tp] for each in ranges):
+                break
+            time.sleep(self.options.retry_interval_ms / 1000)
+            latest = self.latest(partitions)
+        return latest
 
     def refresh(self) -> None:
         self._view = None

@@ -14,12 +14,13 @@ What is heavy is imported where it is needed: Spark makes this object in many sm
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from pipeline.source.columns import check_schema, ddl, names_for
 from pipeline.source.options import parse_read_options
 from pipeline.source.reader import reader_class
+from pipeline.source.stream import stream_class
 
 
 class UnderstudyDataSource(DataSource):
@@ -36,6 +37,10 @@ class UnderstudyDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_read_options(self.options, streaming=False)
         return reader_class()(options, names_of(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
+        options = parse_read_options(self.options, streaming=True)
+        return stream_class()(options, names_of(schema))
 
 
 def names_of(schema: StructType) -> list[str]:

@@ -23,6 +23,7 @@ from pipeline.source.errors import (
     NotALogDirectoryError,
     UnknownTopicError,
     lost_before,
+    lost_behind,
 )
 from pipeline.source.files import FileSlice, slices_of
 from pipeline.source.filters import Narrowing
@@ -44,6 +45,7 @@ class LogDirectories:
     options: ReadOptions
     files: FileSystem = attrs.field(factory=OsFileSystem)
 
+    expects_all: bool = True
     _replicas: dict[TopicPartition, list[Replica]] | None = attrs.field(init=False, default=None)
 
     @property
@@ -59,7 +61,8 @@ class LogDirectories:
         for name, path in zip(names, self.options.paths, strict=True):
             for replica in self._replicas_in(name, path):
                 found.setdefault(replica.tp, []).append(replica)
-        self._check_there(found)
+        if self.expects_all:
+            self._check_there(found)
         if self.options.all_replicas:
             return found
         for tp, replicas in found.items():
@@ -132,6 +135,9 @@ class LogDirectories:
     def latest(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
         return {tp: max(map(self._end_of, self.replicas[tp])) for tp in wanted}
 
+    def log_ends(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
+        return {tp: max(each.end for each in self.replicas[tp]) for tp in wanted}
+
     def at_time(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset | None]:
         found: dict[TopicPartition, Offset | None] = {}
         for tp, timestamp in wanted.items():
@@ -173,9 +179,14 @@ class LogDirectories:
         return wanted._replace(end=min(wanted.end, self._end_of(replica)))
 
     def _check_not_lost(self, wanted: OffsetRange) -> None:
+        if not self.options.fail_on_data_loss:
+            return
         first = min(each.start for each in self.replicas[wanted.tp])
-        if wanted.start < first and self.options.fail_on_data_loss:
+        if wanted.start < first:
             raise DataLossError(lost_before(wanted.tp, wanted.start, first))
+        last = max(each.end for each in self.replicas[wanted.tp])
+        if wanted.end > last:
+            raise DataLossError(lost_behind(wanted.tp, wanted.end, last))
 
     def refresh(self) -> None:
         self._replicas = None

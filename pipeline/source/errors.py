@@ -54,3 +54,11 @@ def lost_before(tp: TopicPartition, wanted: Offset, first: Offset) -> str:
         f"{tp}: offsets {wanted} to {first - 1} are gone, the log begins at {first}"
         " (retention, or records were deleted); failOnDataLoss=false reads on from there"
     )
+
+
+def lost_behind(tp: TopicPartition, wanted: Offset, end: Offset) -> str:
+    """What is said of offsets that were promised and are not there."""
+    return (
+        f"{tp}: offsets {end} to {wanted - 1} are not there, the log ends at {end};"
+        " failOnDataLoss=false reads to its end"
+    )

@@ -154,7 +154,11 @@ class _Given:
             raise OptionError(f"option {name}: {text!r} is neither true nor false")
         return _TRUTHS[text.lower()]
 
-    def number(self, name: str, *, at_least: int = 1) -> int | None:
+    def number(self, name: str, *, default: int, at_least: int = 1) -> int:
+        found = self.number_if_given(name, at_least=at_least)
+        return default if found is None else found
+
+    def number_if_given(self, name: str, *, at_least: int = 1) -> int | None:
         text = self.text(name)
         if text is None:
             return None
@@ -207,14 +211,14 @@ def parse_read_options(given: Mapping[str, str], *, streaming: bool | None) -> R
         columns=_columns(options),
         include_headers=options.flag("includeHeaders", default=False),
         include_batch=options.flag("includeBatch", default=False),
-        max_offsets_per_trigger=options.number("maxOffsetsPerTrigger"),
-        min_offsets_per_trigger=options.number("minOffsetsPerTrigger"),
+        max_offsets_per_trigger=options.number_if_given("maxOffsetsPerTrigger"),
+        min_offsets_per_trigger=options.number_if_given("minOffsetsPerTrigger"),
         max_trigger_delay_ms=_delay(options, "maxTriggerDelay", "15m"),
-        min_partitions=options.number("minPartitions"),
-        max_records_per_partition=options.number("maxRecordsPerPartition"),
+        min_partitions=options.number_if_given("minPartitions"),
+        max_records_per_partition=options.number_if_given("maxRecordsPerPartition"),
         fail_on_data_loss=options.flag("failOnDataLoss", default=True),
-        num_retries=options.number("fetchOffset.numRetries", at_least=0) or 3,
-        retry_interval_ms=options.number("fetchOffset.retryIntervalMs", at_least=0) or 1000,
+        num_retries=options.number("fetchOffset.numRetries", default=3, at_least=0),
+        retry_interval_ms=options.number("fetchOffset.retryIntervalMs", default=1000, at_least=0),
         all_replicas=all_replicas,
         # What is not committed may be cut off again, and a stream takes nothing back.
         stop_at_high_watermark=options.flag("stopAtHighWatermark", default=bool(streaming)),
@@ -294,7 +298,7 @@ def _refuse(bound: Bound, number: int, why: str) -> None:
 
 
 def _by_time(options: _Given, everywhere: str, each: str, *, strict: bool) -> Bound | None:
-    number = options.number(everywhere, at_least=0)
+    number = options.number_if_given(everywhere, at_least=0)
     if number is not None:
         return Bound(option=everywhere, everywhere=number, are_timestamps=True, strict=strict)
     if (text := options.text(each)) is not None:
@@ -329,7 +333,6 @@ def _fetching(options: _Given, kafka: Mapping[str, str]) -> Fetching:
         **_FETCH_DEFAULTS,
         **{name: kafka[name] for name in _FETCH_DEFAULTS if name in kafka},
     }
-    poll_ms = options.number("kafkaConsumer.pollTimeoutMs")
     return Fetching(
         config=client_config({name: kafka[name] for name in kafka if name not in _FETCH_DEFAULTS}),
         read_committed=numbers["isolation.level"] == "read_committed",
@@ -337,7 +340,7 @@ def _fetching(options: _Given, kafka: Mapping[str, str]) -> Fetching:
         max_partition_bytes=_whole(numbers, "max.partition.fetch.bytes"),
         max_wait_ms=_whole(numbers, "fetch.max.wait.ms"),
         min_bytes=_whole(numbers, "fetch.min.bytes"),
-        poll_timeout_ms=120_000 if poll_ms is None else poll_ms,
+        poll_timeout_ms=options.number("kafkaConsumer.pollTimeoutMs", default=120_000),
     )
 
 

@@ -42,6 +42,9 @@ class Part(Protocol):
 class Logs(Protocol):
     """What there is to be read, in directories or at brokers, as of now."""
 
+    expects_all: bool
+    """Whether a topic that is named and not there is an error; a stream has more to say of it."""
+
     def partitions(self) -> set[TopicPartition]: ...
 
     def topic_ids(self) -> dict[str, str]: ...
@@ -49,6 +52,9 @@ class Logs(Protocol):
     def earliest(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]: ...
 
     def latest(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]: ...
+
+    def log_ends(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """Of all that is there, committed or not."""
 
     def at_time(
         self, wanted: Mapping[TopicPartition, int]

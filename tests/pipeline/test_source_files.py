@@ -102,6 +102,7 @@ def test_an_offset_range_is_read_exactly_however_it_is_cut(
         "path": str(log_dir),
         "startingOffsets": f'{{"t": {{"0": {start}}}}}',
         "endingOffsets": f'{{"t": {{"0": {end}}}}}',
+        "failOnDataLoss": "false",
     }
     if min_partitions is not None:
         options["minPartitions"] = str(min_partitions)

@@ -1,0 +1,222 @@
+"""A stream of records: which offsets come next, and what may never happen on the way.
+
+    checkpoint  {"orders": {"0": 120, "1": 98}}                 the position passed so far
+    latest      {"orders": {"0": 131, "1": 98, "2": 4}}   ──>   [120, 131)  nothing  [0, 4)
+                                                                                     a new partition
+
+Rule 1: a position never goes back. A log that ends before what was passed has lost it: an
+unclean election, or a topic that was made anew. A topic's id tells the two apart (KIP-516).
+
+Rule 2: what was planned is read as planned. After a restart Spark asks for the very same
+offsets again; if they are no longer there, that is a loss, and said.
+
+Rule 3: what may pass is waited for. A broker that has just become a leader, or a file that is
+being replaced, is looked at again `fetchOffset.numRetries` times before anything is lost.
+
+Rule 4: Spark asks for the latest offsets a hundred times a second where a query is idle. The
+brokers are asked ten times.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from pipeline.source.errors import DataLossError, OptionError, TopicReplacedError
+from pipeline.source.offsets import Position
+from pipeline.source.options import ReadOptions
+from pipeline.source.plan import limit, ranges_between
+from pipeline.source.reader import Logs, Task, logs_of, read_task, resolve, settings_of
+from storage.types import Offset, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+LEAST_POLL_SECONDS: Final = 0.1
+
+
+@attrs.define(eq=False)
+class Progress:
+    """What the driver knows of one stream; it stays there."""
+
+    options: ReadOptions
+    logs: Logs
+    target: Position | None = None
+    """Where a query that runs once is to end (Trigger.AvailableNow)."""
+    _latest: Position | None = attrs.field(init=False, default=None)
+    _looked_at: float = attrs.field(init=False, default=0.0)
+    _moved_at: float = attrs.field(init=False, factory=time.monotonic)
+
+    def initial(self) -> Position:
+        logs = self.logs
+        return Position(
+            resolve(self.options.starting, logs, logs.partitions()), dict(logs.topic_ids())
+        )
+
+    def latest(self) -> Position:
+        """As of now, or of a moment ago."""
+        if self._latest is None or time.monotonic() >= self._looked_at + LEAST_POLL_SECONDS:
+            self.logs.refresh()
+            there = self.logs.partitions()
+            self._latest = Position(self.logs.latest(there), dict(self.logs.topic_ids()))
+            self._looked_at = time.monotonic()
+        return self._latest
+
+    def next(self, start: Position, most: int | None) -> Position:
+        """Where the batch that begins at `start` is to end."""
+        self.logs.expects_all = False
+        latest = self._without_loss(start, self.latest())
+        if self.target is not None:
+            latest = self._up_to(self.target, start, latest)
+        begins = self._begins(start, latest)
+        ends = {tp: max(end, begins.get(tp, 0)) for tp, end in latest.offsets.items()}
+        if not self._is_worth_it(begins, ends):
+            return start
+        if most is not None:
+            ends = limit(begins, ends, most)
+        if any(ends[tp] > begins.get(tp, 0) for tp in ends):
+            self._moved_at = time.monotonic()
+        return Position(ends, latest.topic_ids)
+
+    def tasks(self, start: Position, end: Position) -> list[InputPartition]:
+        self.logs.expects_all = False
+        self.logs.refresh()
+        self._check_topics(end, Position({}, self.logs.topic_ids()))
+        ranges = ranges_between(self._begins(start, end), end.offsets)
+        if gone := {each.tp for each in ranges} - self.logs.partitions():
+            self._lost(f"{_names(gone)} cannot be read any more: deleted")
+            ranges = [each for each in ranges if each.tp not in gone]
+        settings = settings_of(self.options, ())
+        return [Task(parts) for parts in self.logs.tasks(ranges, settings.narrowing)]
+
+    # -- within
+
+    def _up_to(self, target: Position, start: Position, latest: Position) -> Position:
+        """No further than `target`; partitions that are newer than it wait for another query."""
+        ends = {**start.offsets, **target.offsets}
+        found = {tp: min(end, ends[tp]) for tp, end in latest.offsets.items() if tp in ends}
+        return Position(found, latest.topic_ids)
+
+    def _begins(self, start: Position, end: Position) -> dict[TopicPartition, Offset]:
+        """Where each partition of `end` goes on; one that is new, at its beginning."""
+        replaced = _replaced(start, end)
+        return {tp: 0 if tp.topic in replaced else start.offsets.get(tp, 0) for tp in end.offsets}
+
+    def _without_loss(self, start: Position, latest: Position) -> Position:
+        """`latest`, once what `start` has passed is there; DataLossError unless that is allowed."""
+        for _ in range(self.options.num_retries):
+            if not self._missing(start, latest) and not _replaced(start, latest):
+                return latest
+            time.sleep(self.options.retry_interval_ms / 1000)
+            self._latest = None
+            latest = self.latest()
+        self._check_topics(start, latest)
+        for said in self._missing(start, latest):
+            self._lost(said)
+        return latest
+
+    def _missing(self, start: Position, latest: Position) -> list[str]:
+        replaced = _replaced(start, latest)
+        gone = [tp for tp in start.offsets if tp not in latest.offsets]
+        short = [
+            tp
+            for tp, offset in start.offsets.items()
+            if latest.offsets.get(tp, offset) < offset and tp.topic not in replaced
+        ]
+        ends = self.logs.log_ends(short)
+        said = [f"{_names(gone)} cannot be read any more: deleted"] if gone else []
+        return said + [
+            f"{tp} ends at offset {ends[tp]}, before {start.offsets[tp]}, which was passed:"
+            " its log was cut"
+            for tp in short
+            if ends[tp] < start.offsets[tp]
+        ]
+
+    def _check_topics(self, known: Position, there: Position) -> None:
+        for topic in sorted(_replaced(known, there)):
+            self._lost(
+                f"topic {topic} is another than that of the checkpoint: its id was"
+                f" {known.topic_ids[topic]} and is {there.topic_ids[topic]}; it was deleted and"
+                " made again",
+                TopicReplacedError,
+            )
+
+    def _is_worth_it(
+        self, begins: dict[TopicPartition, Offset], ends: dict[TopicPartition, Offset]
+    ) -> bool:
+        """Whether as many wait as `minOffsetsPerTrigger` says, or it has been long enough."""
+        least = self.options.min_offsets_per_trigger
+        if least is None or self.target is not None:
+            return True
+        waited_ms = (time.monotonic() - self._moved_at) * 1000
+        waiting = sum(ends[tp] - begins.get(tp, 0) for tp in ends)
+        return waiting >= least or waited_ms >= self.options.max_trigger_delay_ms
+
+    def _lost(self, said: str, kind: type[DataLossError] = DataLossError) -> None:
+        if self.options.fail_on_data_loss:
+            raise kind(f"{said}; failOnDataLoss=false goes on without what is lost")
+        log.warning("%s", said)
+
+
+def _replaced(known: Position, there: Position) -> set[str]:
+    """Topics that were made again since."""
+    return {
+        topic
+        for topic, topic_id in known.topic_ids.items()
+        if there.topic_ids.get(topic, topic_id) != topic_id
+    }
+
+
+def _names(partitions: Any) -> str:
+    return ", ".join(map(str, sorted(partitions)))
+
+
+@attrs.define(eq=False)
+class RecordsStream(DataSourceStreamReader):
+    """What is common to the versions of Spark."""
+
+    options: ReadOptions
+    names: Sequence[str]
+    _progress: Progress | None = attrs.field(init=False, default=None)
+
+    @property
+    def progress(self) -> Progress:
+        """Made on the driver when first asked for: a reader travels without it."""
+        if self._progress is None:
+            self._progress = Progress(self.options, logs_of(self.options))
+        return self._progress
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names, here and below
+        return self.progress.initial().to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return self.progress.tasks(Position.from_json(start), Position.from_json(end))
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        return read_task(partition, settings_of(self.options, self.names))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """The checkpoint is Spark's, and nobody else is told."""
+
+
+class UnlimitedStream(RecordsStream):
+    """For Spark 4.1, which asks for the latest offsets and no limit."""
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override] # noqa: N802 - as it was in 4.1
+        raise OptionError(
+            "streams need Spark 4.2: before that a source is not told where one stands"
+        )
+
+
+def stream_class() -> type[RecordsStream]:
+    """Spark tells a source that has limits by its base class, which is new in 4.2."""
+    try:
+        from pipeline.source.limited_stream import LimitedStream  # noqa: PLC0415 - not in Spark 4.1
+    except ImportError:
+        return UnlimitedStream
+    return LimitedStream
