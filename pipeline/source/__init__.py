@@ -7,6 +7,7 @@
     stream  limited_stream what comes next in a stream, and what may not happen on the way
     directories  replica  segments  files     logs in directories
     brokers  cluster  link                     logs at live brokers
+    sink                   rows into topics
     settings  errors
 
 No jar: Spark's Python Data Source API, and Arrow record batches from `storage.columnar`.

@@ -40,7 +40,7 @@ STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTrigge
 KAFKA: Final = "kafka."
 BOOTSTRAP: Final = "bootstrap.servers"
 # What a consumer would be told and this reader decides (KafkaSourceProvider.validateGeneralOptions).
-_OURS_TO_DECIDE: Final = (
+OURS_TO_DECIDE: Final = (
     *("key.deserializer", "value.deserializer", "auto.offset.reset", "enable.auto.commit"),
     *("interceptor.classes", "key.serializer", "value.serializer"),
 )
@@ -185,7 +185,7 @@ def parse_read_options(given: Mapping[str, str], *, streaming: bool | None) -> R
 
     `streaming`: None where that is not known yet, and options of both may be given.
     """
-    options = _Given({name.lower(): value for name, value in given.items()})
+    options = _Given(lowered(given))
     known: tuple[str, ...] = COMMON
     known += () if streaming else BATCH_ONLY
     known += () if streaming is False else STREAM_ONLY
@@ -225,6 +225,11 @@ def parse_read_options(given: Mapping[str, str], *, streaming: bool | None) -> R
         skip_corrupt=options.choice("onCorruptBatch", "fail", "skip") == "skip",
         check_crcs=options.flag("checkCrc", default=True),
     )
+
+
+def lowered(given: Mapping[str, str]) -> dict[str, str]:
+    """Rule 2."""
+    return {name.lower(): value for name, value in given.items()}
 
 
 def check_known(given: Mapping[str, str], known: tuple[str, ...]) -> None:
@@ -326,7 +331,7 @@ def _delay(options: _Given, name: str, default: str) -> int:
 
 
 def _fetching(options: _Given, kafka: Mapping[str, str]) -> Fetching:
-    for name in _OURS_TO_DECIDE:
+    for name in OURS_TO_DECIDE:
         if name in kafka:
             raise OptionError(f"option {KAFKA}{name} cannot be set: the source decides that")
     numbers = {
