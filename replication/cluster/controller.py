@@ -28,6 +28,7 @@ from replication.cluster.controller_brokers import fence_expired, heartbeat, reg
 from replication.cluster.controller_configs import (
     alter_configs,
     election_rules,
+    feature_levels,
     incremental_alter_configs,
     one_minimum,
 )
@@ -364,6 +365,7 @@ class Controller:
             )
         records.append(ControllerRecord(self.config.node_id, self.log.leader_epoch))
         records += one_minimum(self.image, self.config)
+        records += feature_levels(self.image, self.config)
         records += elections_of_leaderless(self.image, self._election_rules)
         self._append(records, cause="controller started")
         await self._sync_once()

@@ -23,8 +23,10 @@ from replication.election import ElectionRules
 from replication.errors import ErrorCode, KafkaError
 from replication.metadata import (
     MIN_INSYNC_REPLICAS,
+    TRANSACTION_VERSION,
     BrokerConfigRecord,
     ConfigRecord,
+    FeatureLevelRecord,
     MetadataImage,
     MetadataRecord,
     TopicImage,
@@ -114,6 +116,12 @@ def one_minimum(image: MetadataImage, config: BrokerConfig) -> Iterable[Metadata
     set_already = MIN_INSYNC_REPLICAS in image.broker_configs.get(None, {})
     if config.understudy_eligible_leader_replicas_version > 0 and not set_already:
         yield BrokerConfigRecord(None, MIN_INSYNC_REPLICAS, str(config.min_insync_replicas))
+
+
+def feature_levels(image: MetadataImage, config: BrokerConfig) -> Iterable[MetadataRecord]:
+    """Those that the configuration wants otherwise than they are, as `kafka-features` would."""
+    if image.feature(TRANSACTION_VERSION) != config.understudy_transaction_version:
+        yield FeatureLevelRecord(TRANSACTION_VERSION, config.understudy_transaction_version)
 
 
 def _decide(

@@ -31,7 +31,13 @@ from replication.errors import ErrorCode, PeerUnavailableError, ProtocolError
 from replication.events import ConnectionRefused, EventSink
 from replication.net.framing import DEFAULT_MAX_FRAME_BYTES, FrameReader, send_parts
 from replication.net.seams import Connection, Listener, NodeClock
-from replication.wire.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from replication.wire.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from replication.wire.apis import API, ApiKey
 from replication.wire.frames import (
     UnsupportedVersionError,
@@ -49,6 +55,7 @@ OnBug: TypeAlias = Callable[[BaseException], None]
 # ApiVersionsRequest.isValid
 _CLIENT_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _CLIENT_SOFTWARE_SINCE = 3
+_LEVEL_0_SINCE = 4
 
 
 @attrs.frozen
@@ -60,6 +67,30 @@ class RequestContext:
     client_id: str | None
     peer: str
     listener: str
+
+
+@attrs.frozen(kw_only=True)
+class Features:
+    """What this release knows of features and their levels, and what the cluster has (KIP-584)."""
+
+    supported: Mapping[str, tuple[int, int]] = attrs.field(factory=dict)
+    levels: Mapping[str, int] = attrs.field(factory=dict)
+    epoch: int = -1
+    """Whoever hears two answers goes by the one of the greater."""
+
+    def told(self, response: ApiVersionsResponse, *, version: int) -> None:
+        # Older clients cannot read that a feature may have level 0 (KAFKA-17492).
+        least = 0 if version >= _LEVEL_0_SINCE else 1
+        response.supported_features = [
+            SupportedFeatureKey(name=name, min_version=max(first, least), max_version=last)
+            for name, (first, last) in sorted(self.supported.items())
+        ]
+        response.finalized_features_epoch = self.epoch
+        response.finalized_features = [
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in sorted(self.levels.items())
+            if level > 0
+        ]
 
 
 # A handler is typed by its own request and answer; only the table of all of them is not.
@@ -80,6 +111,7 @@ class Server:
     on_bug: OnBug
     max_request_bytes: int = DEFAULT_MAX_FRAME_BYTES
     max_idle_seconds: float = 600.0
+    features: Callable[[], Features] = Features
     metrics: RequestMetrics = attrs.field(factory=RequestMetrics)
 
     async def serve(self, listener: Listener, *, name: str) -> None:
@@ -152,7 +184,7 @@ class Server:
         names = (request.client_software_name, request.client_software_version)
         if version >= _CLIENT_SOFTWARE_SINCE and not all(map(_CLIENT_SOFTWARE.fullmatch, names)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        return ApiVersionsResponse(
+        response = ApiVersionsResponse(
             api_keys=[
                 ApiVersion(
                     api_key=key,
@@ -162,3 +194,5 @@ class Server:
                 for key in sorted({ApiKey.API_VERSIONS, *self.handlers})
             ]
         )
+        self.features().told(response, version=version)
+        return response

@@ -12,7 +12,7 @@ from replication.cluster.handlers import BrokerNode, broker_handlers
 from replication.cluster.metadata_cache import MetadataCache
 from replication.cluster.producer_ids import ProducerIds
 from replication.cluster.request_metrics import RequestMetrics
-from replication.cluster.server import OnBug, Server
+from replication.cluster.server import Features, OnBug, Server
 from replication.cluster.transactions import (
     CoordinatorQuestions,
     MarkerSender,
@@ -26,9 +26,11 @@ from replication.fetch_session.cache import FetchSessionCache
 from replication.fetch_session.context import FetchManager
 from replication.fetcher import FetcherConfig
 from replication.fetcher_manager import RemoteFetcherFactory, ReplicaFetcherManager
+from replication.metadata import FEATURES, TRANSACTION_VERSION
 from replication.metrics import MetricsRegistry
 from replication.net.seams import Seams
 from replication.replica_manager import LocalReplicas, ReplicaManager, TransactionVerification
+from replication.transactions import EPOCH_BUMPING_VERSION
 from storage.log_manager import LogManager
 from storage.retention import DeletedSegments
 from storage.types import TopicPartition
@@ -142,6 +144,9 @@ class Wiring:
             replica_manager=marker_writer.replica_manager,
             producer_ids=producer_ids,
             broker_epoch=self.broker_epoch,
+            bumps_epoch=lambda: (
+                metadata.image.feature(TRANSACTION_VERSION) >= EPOCH_BUMPING_VERSION
+            ),
             markers=MarkerSender(
                 broker_id=self.config.node_id,
                 config=self.config,
@@ -227,5 +232,15 @@ class Wiring:
             on_bug=self.on_bug,
             max_request_bytes=config.socket_request_max_bytes,
             max_idle_seconds=config.connections_max_idle_ms / 1000,
+            features=partial(_features, metadata),
             metrics=request_metrics,
         )
+
+
+def _features(metadata: MetadataCache) -> Features:
+    image = metadata.image
+    return Features(
+        supported=FEATURES,
+        levels={name: image.feature(name) for name in FEATURES},
+        epoch=image.offset,
+    )

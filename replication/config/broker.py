@@ -119,6 +119,12 @@ class BrokerConfig:
         at_least=0,
         at_most=1,
     )
+    understudy_transaction_version: int = whole(
+        2,
+        "How transactions end, for producers that know of it: Kafka's transaction.version.",
+        at_least=0,
+        at_most=2,
+    )
     compression_type: str = text(
         "producer", "The codec kept on disk.", choices=_CODECS, topic="compression.type"
     )

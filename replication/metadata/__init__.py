@@ -18,8 +18,10 @@ would break rule 2 in silence.
 
 from replication.metadata.batches import apply_batches, batch_of
 from replication.metadata.image import (
+    FEATURES,
     MIN_INSYNC_REPLICAS,
     NO_LEADER,
+    TRANSACTION_VERSION,
     BrokerRegistration,
     MetadataDelta,
     MetadataImage,
@@ -39,6 +41,7 @@ from replication.metadata.records import (
     ConfigRecord,
     ControllerRecord,
     Endpoint,
+    FeatureLevelRecord,
     LeaderRecoveryState,
     MetadataRecord,
     PartitionChangeRecord,
@@ -55,11 +58,13 @@ from replication.metadata.records import (
 from replication.metadata.snapshot import decode_snapshot, encode_snapshot, snapshot_id
 
 __all__ = [
+    "FEATURES",
     "METADATA_PARTITION",
     "METADATA_TOPIC",
     "METADATA_TOPIC_ID",
     "MIN_INSYNC_REPLICAS",
     "NO_LEADER",
+    "TRANSACTION_VERSION",
     "BrokerConfigRecord",
     "BrokerDirectoriesRecord",
     "BrokerRegistration",
@@ -68,6 +73,7 @@ __all__ = [
     "ConfigRecord",
     "ControllerRecord",
     "Endpoint",
+    "FeatureLevelRecord",
     "LeaderRecoveryState",
     "MetadataDelta",
     "MetadataImage",

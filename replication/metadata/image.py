@@ -26,6 +26,7 @@ from replication.metadata.records import (
     ConfigRecord,
     ControllerRecord,
     Endpoint,
+    FeatureLevelRecord,
     LeaderRecoveryState,
     MetadataRecord,
     PartitionChangeRecord,
@@ -41,6 +42,9 @@ from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, Topic
 
 NO_LEADER = -1
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
+TRANSACTION_VERSION = "transaction.version"
+FEATURES: Mapping[str, tuple[int, int]] = {TRANSACTION_VERSION: (0, 2)}
+"""What this release knows, and the levels of each; the highest holds where none was set."""
 
 
 @attrs.frozen
@@ -150,6 +154,12 @@ class MetadataImage:
     next_producer_id: int = 0
     broker_configs: Mapping[int | None, Mapping[str, str]] = attrs.Factory(dict)
     """What was set at run time: for one broker, and under None for all of them."""
+    feature_levels: Mapping[str, int] = attrs.Factory(dict)
+    """Those that were set, where they are not the highest."""
+
+    def feature(self, name: str) -> int:
+        """The level that the cluster has (KIP-584)."""
+        return self.feature_levels.get(name, FEATURES[name][1])
 
     def broker(self, broker_id: int) -> BrokerRegistration | None:
         return self.brokers.get(broker_id)
@@ -216,6 +226,7 @@ class _Draft:
         self._controller_id = base.controller_id
         self._next_producer_id = base.next_producer_id
         self._broker_configs = base.broker_configs
+        self._feature_levels = base.feature_levels
         self._brokers = dict(base.brokers)
         self._topics = dict(base.topics)
         self._names = dict(base.topic_names_by_id)
@@ -247,8 +258,8 @@ class _Draft:
                 self._set_partition(record)
             case ConfigRecord():
                 self._set_config(record)
-            case BrokerConfigRecord():
-                self._set_broker_config(record)
+            case BrokerConfigRecord() | FeatureLevelRecord():
+                self._set_for_brokers(record)
             case ProducerIdsRecord():
                 self._next_producer_id = record.next_producer_id
             case never:
@@ -268,7 +279,27 @@ class _Draft:
             topic_names_by_id=self._names,
             next_producer_id=self._next_producer_id,
             broker_configs=self._broker_configs,
+            feature_levels=self._feature_levels,
         )
+
+    def _set_for_brokers(self, record: BrokerConfigRecord | FeatureLevelRecord) -> None:
+        if isinstance(record, BrokerConfigRecord):
+            self._set_broker_config(record)
+        else:
+            self._set_feature(record)
+
+    def _set_feature(self, record: FeatureLevelRecord) -> None:
+        if record.name not in FEATURES:
+            raise MetadataError(f"feature {record.name}: a newer version wrote this log")
+        lowest, highest = FEATURES[record.name]
+        if not lowest <= record.level <= highest:
+            raise MetadataError(
+                f"feature {record.name} of level {record.level}, but this release knows"
+                f" {lowest} to {highest}: a newer version wrote this log"
+            )
+        others = {key: each for key, each in self._feature_levels.items() if key != record.name}
+        changed = {record.name: record.level} if record.level != highest else {}
+        self._feature_levels = others | changed
 
     def _change_broker(
         self,

@@ -235,6 +235,16 @@ class ProducerIdsRecord:
     next_producer_id: int
 
 
+@attrs.frozen
+class FeatureLevelRecord:
+    """The level of a feature that the whole cluster has (KIP-584)."""
+
+    TYPE: ClassVar = "feature_level"
+    VERSION: ClassVar = 1
+    name: str
+    level: int
+
+
 MetadataRecord: TypeAlias = (
     ClusterRecord
     | ControllerRecord
@@ -250,6 +260,7 @@ MetadataRecord: TypeAlias = (
     | ConfigRecord
     | BrokerConfigRecord
     | ProducerIdsRecord
+    | FeatureLevelRecord
 )
 
 _RECORD_TYPES: tuple[type[MetadataRecord], ...] = get_args(MetadataRecord)

@@ -32,6 +32,7 @@ from replication.metadata.records import (
     ClusterRecord,
     ConfigRecord,
     ControllerRecord,
+    FeatureLevelRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -60,6 +61,8 @@ def records_of(image: MetadataImage) -> Iterator[MetadataRecord]:
         yield ClusterRecord(image.cluster_id)
     if image.controller_id != NO_LEADER:
         yield ControllerRecord(image.controller_id, image.leader_epoch)
+    for name, level in sorted(image.feature_levels.items()):
+        yield FeatureLevelRecord(name, level)
     for broker_id, configs in image.broker_configs.items():
         for key, value in sorted(configs.items()):
             yield BrokerConfigRecord(broker_id, key, value)

@@ -27,9 +27,14 @@ from replication.transactions.rules import (
     time_out,
     verify_partitions,
 )
-from replication.transactions.transaction import Transaction, TransactionState
+from replication.transactions.transaction import (
+    EPOCH_BUMPING_VERSION,
+    Transaction,
+    TransactionState,
+)
 
 __all__ = [
+    "EPOCH_BUMPING_VERSION",
     "TRANSACTION_STATE_TOPIC",
     "Decision",
     "Fence",

@@ -16,7 +16,11 @@ from typing import Final, NamedTuple
 import attrs
 
 from replication.errors import ProtocolError
-from replication.transactions.transaction import Transaction, TransactionState
+from replication.transactions.transaction import (
+    EPOCH_BUMPING_VERSION,
+    Transaction,
+    TransactionState,
+)
 from replication.wire.codec import decode, encode
 from replication.wire.schema import Kind, array, int8, int16, int32, int64, string
 from storage.record_batch import NO_PRODUCER_ID
@@ -26,8 +30,6 @@ TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 _VERSION: Final = struct.Struct(">h")
 _KEY_VERSION: Final = 0
 _VALUE_VERSION: Final = 1
-_EPOCH_BUMPING_VERSION: Final = 2
-"""Of transactions (transaction.version), not of records."""
 
 
 @attrs.define(kw_only=True)
@@ -79,7 +81,7 @@ def value_of(transaction: Transaction) -> bytes:
         transaction_partitions=None if ended else _by_topic(transaction.partitions),
         transaction_last_update_timestamp_ms=transaction.updated_ms,
         transaction_start_timestamp_ms=transaction.started_ms,
-        client_transaction_version=_EPOCH_BUMPING_VERSION if transaction.bumps_epoch else 0,
+        client_transaction_version=EPOCH_BUMPING_VERSION if transaction.bumps_epoch else 0,
     )
     return _versioned(value, _VALUE_VERSION, flexible=True)
 
@@ -120,7 +122,7 @@ def _transaction(transactional_id: str, value: TransactionLogValue) -> Transacti
         ),
         started_ms=value.transaction_start_timestamp_ms,
         updated_ms=value.transaction_last_update_timestamp_ms,
-        bumps_epoch=value.client_transaction_version >= _EPOCH_BUMPING_VERSION,
+        bumps_epoch=value.client_transaction_version >= EPOCH_BUMPING_VERSION,
     )
 
 

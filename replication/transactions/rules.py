@@ -5,7 +5,8 @@
                        and whoever asks for another change is told CONCURRENT_TRANSACTIONS
 
 Who asks is judged in this order: is the id known, is it this producer's, is it this epoch's,
-is nothing under way, and does the state allow it.
+is nothing under way, and does the state allow it. Under version 2 (KIP-890) it is asked first
+whether anything is under way: it may be about to give who asks the very id that it has.
 
 (TransactionCoordinator in Kafka.)
 """
@@ -41,6 +42,11 @@ class Slot:
     @property
     def is_changing(self) -> bool:
         return self.pending is not None or self.fencing is not None
+
+    @property
+    def is_busy(self) -> bool:
+        """Changing, or being completed."""
+        return self.is_changing or self.current.state.is_prepared
 
     def begin(self, transaction: Transaction) -> Transaction:
         assert self.pending is None, "one change at a time"
@@ -148,18 +154,19 @@ def add_partitions(
     producer_id: int,
     producer_epoch: int,
     partitions: frozenset[TopicPartition],
+    bumps_epoch: bool = False,
     now_ms: int,
 ) -> Decision:
     """Before the first record of a partition is written, it is written down here."""
+    if slot is not None and slot.is_busy:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
     error = _of_its_owner(slot, producer_id=producer_id, producer_epoch=producer_epoch)
     if error is not ErrorCode.NONE or slot is None:
         return error
     current = slot.current
-    if slot.is_changing or current.state.is_prepared:
-        return ErrorCode.CONCURRENT_TRANSACTIONS
     if current.state is TransactionState.ONGOING and partitions <= current.partitions:
         return ErrorCode.NONE
-    return current.with_partitions(partitions, now_ms=now_ms)
+    return current.with_partitions(partitions, bumps_epoch=bumps_epoch, now_ms=now_ms)
 
 
 def verify_partitions(
@@ -202,52 +209,93 @@ def end(
     """Its owner commits or aborts. NONE where it has been done before, and is asked for again."""
     if slot is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    current = slot.current
-    again_after_rotation = (
-        current.bumps_epoch
-        and producer_id == current.previous_producer_id
-        and producer_epoch == MAX_PRODUCER_EPOCH - 1
-        and current.producer_epoch == 0
+    if bumps_epoch:
+        decision = _end_and_bump(slot, (producer_id, producer_epoch), commit=commit)
+    else:
+        decision = _end(slot, (producer_id, producer_epoch), commit=commit)
+    if decision is not None:
+        return decision
+    rotates = bumps_epoch and slot.current.is_epoch_exhausted
+    return slot.current.prepared(
+        commit=commit,
+        bumps_epoch=bumps_epoch,
+        next_producer_id=spare_producer_id if rotates else NO_PRODUCER_ID,
+        now_ms=now_ms,
     )
-    if producer_id != current.producer_id and not again_after_rotation:
+
+
+def _end(slot: Slot, producer: tuple[int, int], *, commit: bool) -> ErrorCode | None:
+    """None where it ends now."""
+    current = slot.current
+    if producer[0] != current.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if not _may_end(current, producer_epoch) and not again_after_rotation:
+    if producer[1] != current.producer_epoch:
         return ErrorCode.PRODUCER_FENCED
     if slot.is_changing:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if current.state is TransactionState.ONGOING:
-        rotates = bumps_epoch and current.is_epoch_exhausted
-        return current.prepared(
-            commit=commit,
-            bumps_epoch=bumps_epoch,
-            next_producer_id=spare_producer_id if rotates else NO_PRODUCER_ID,
-            now_ms=now_ms,
-        )
+        return None
+    doing = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+    if current.state is doing:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
     return _ended_before(current.state, commit=commit)
 
 
-def _may_end(current: Transaction, producer_epoch: int) -> bool:
-    """Under version 2 the epoch is the next one once it is ended: then who asks again has the
-    one before.
+def _end_and_bump(slot: Slot, producer: tuple[int, int], *, commit: bool) -> ErrorCode | None:
+    """Of version 2. None where it ends now.
+
+    at rest    asked for by the epoch before     by the present one
+    empty      fenced                            an abort gives the next epoch, a commit cannot be
+    aborted    an abort: done, as it was told    the same
+    committed  a commit: done, as it was told    the same
     """
-    has_ended = current.state not in (TransactionState.ONGOING, TransactionState.EMPTY)
-    epoch_then = current.producer_epoch - (current.bumps_epoch and has_ended)
-    return producer_epoch == epoch_then
+    if slot.is_busy:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    current = slot.current
+    if _asks_again(current, *producer):
+        # The last epoch, by which somebody was fenced, is nobody's.
+        was_told = current.state is not TransactionState.EMPTY and not current.is_last_epoch
+        return (
+            _ended_before(current.state, commit=commit) if was_told else ErrorCode.PRODUCER_FENCED
+        )
+    if producer[0] != current.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if producer[1] != current.producer_epoch or current.is_last_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    if current.state is not TransactionState.ONGOING and commit:
+        return ErrorCode.INVALID_TXN_STATE
+    return None
+
+
+def _asks_again(current: Transaction, producer_id: int, producer_epoch: int) -> bool:
+    """As who it was before the last end, which gave it the next epoch or producer id.
+
+    Where that end was of version 1 it gave nothing, and the epoch before is somebody's who was
+    fenced. (Kafka does not ask which it was.)
+    """
+    if current.state is TransactionState.ONGOING or not current.bumps_epoch:
+        return False
+    if producer_id == current.producer_id:
+        return producer_epoch == current.producer_epoch - 1
+    rotated = current.producer_epoch == 0 and producer_id == current.previous_producer_id
+    return rotated and producer_epoch == MAX_PRODUCER_EPOCH - 1
 
 
 def _ended_before(state: TransactionState, *, commit: bool) -> ErrorCode:
     done = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
-    doing = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
-    if state is done:
-        return ErrorCode.NONE
-    return ErrorCode.CONCURRENT_TRANSACTIONS if state is doing else ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.NONE if state is done else ErrorCode.INVALID_TXN_STATE
 
 
-def abort_fenced(slot: Slot, *, now_ms: int) -> Transaction:
-    """What `fencing` asks for: nobody but the coordinator itself aborts under that epoch."""
+def abort_fenced(slot: Slot, *, bumps_epoch: bool = False, now_ms: int) -> Transaction:
+    """What `fencing` asks for: nobody but the coordinator itself aborts under that epoch.
+
+    Under version 2 it is the epoch that its owner would have got by aborting, and gets where it
+    asks for that: it may go on.
+    """
     assert slot.fencing is not None, "its owner has just been fenced"
-    return slot.fencing.prepared(
-        commit=False, bumps_epoch=False, next_producer_id=NO_PRODUCER_ID, now_ms=now_ms
+    aborting = slot.current if bumps_epoch else slot.fencing
+    return aborting.prepared(
+        commit=False, bumps_epoch=bumps_epoch, next_producer_id=NO_PRODUCER_ID, now_ms=now_ms
     )
 
 

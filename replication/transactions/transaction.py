@@ -16,6 +16,10 @@ neither its old owner nor the new one can write meanwhile.
 Rule 3: an epoch is not given out past 32,766; then there is a new producer id, from epoch 0.
 The last one is left for aborting what is going on.
 
+Rule 4: under version 2 (KIP-890) each end gives the next epoch, so that nothing which comes late
+of one transaction can be taken for a part of the next. The markers bear that epoch. Its owner
+may abort what has no partition, too: it cannot know whether what it sent has arrived.
+
 A `Transaction` is a value, and so is each that it turns into: what is in the log is one of
 them. (TransactionMetadata, TxnTransitMetadata in Kafka.)
 """
@@ -30,6 +34,8 @@ from storage.types import TopicPartition
 
 NO_TIME: Final = -1
 MAX_PRODUCER_EPOCH: Final = 2**15 - 1
+EPOCH_BUMPING_VERSION: Final = 2
+"""Of transactions (transaction.version): each end gives the next epoch."""
 
 
 class TransactionState(enum.IntEnum):
@@ -87,6 +93,11 @@ class Transaction:
         return is_exhausted(self.producer_epoch)
 
     @property
+    def is_last_epoch(self) -> bool:
+        """Nobody was given it: by it somebody was fenced."""
+        return self.producer_epoch >= MAX_PRODUCER_EPOCH
+
+    @property
     def commits(self) -> bool:
         assert self.state.is_prepared, "only what is prepared is going to be done"
         return self.state is TransactionState.PREPARE_COMMIT
@@ -118,7 +129,9 @@ class Transaction:
         rested = self.with_next_epoch(0, last=last, timeout_ms=timeout_ms, now_ms=now_ms)
         return attrs.evolve(rested, producer_id=producer_id)
 
-    def with_partitions(self, added: frozenset[TopicPartition], *, now_ms: int) -> "Transaction":
+    def with_partitions(
+        self, added: frozenset[TopicPartition], *, bumps_epoch: bool, now_ms: int
+    ) -> "Transaction":
         assert not self.state.is_prepared, "what is prepared does not grow"
         return attrs.evolve(
             self,
@@ -126,16 +139,25 @@ class Transaction:
             partitions=self.partitions | added,
             started_ms=now_ms if self.state.is_at_rest else self.started_ms,
             updated_ms=now_ms,
+            bumps_epoch=bumps_epoch,
         )
 
     def prepared(
         self, *, commit: bool, bumps_epoch: bool, next_producer_id: int, now_ms: int
     ) -> "Transaction":
-        assert self.state is TransactionState.ONGOING, "only what is going on can end"
+        of_nothing = bumps_epoch and not commit and self.state.is_at_rest
+        assert of_nothing or self.state is TransactionState.ONGOING, "only what is going on can end"
         state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
-        ending = attrs.evolve(self, state=state, updated_ms=now_ms, bumps_epoch=bumps_epoch)
+        ending = attrs.evolve(
+            self,
+            state=state,
+            started_ms=now_ms if of_nothing else self.started_ms,
+            updated_ms=now_ms,
+            bumps_epoch=bumps_epoch,
+        )
         if not bumps_epoch:
             return ending
+        assert self.producer_epoch < MAX_PRODUCER_EPOCH, "the last one is nobody's"
         return attrs.evolve(
             ending,
             producer_epoch=self.producer_epoch + 1,
@@ -156,12 +178,8 @@ class Transaction:
             next_producer_id=NO_PRODUCER_ID,
         )
         if self.bumps_epoch and self.next_producer_id != NO_PRODUCER_ID:
-            return attrs.evolve(
-                done,
-                producer_id=self.next_producer_id,
-                producer_epoch=0,
-                last_producer_epoch=self.producer_epoch,
-            )
+            # The last one that its owner knows of is still the one before.
+            return attrs.evolve(done, producer_id=self.next_producer_id, producer_epoch=0)
         return done
 
     def fenced(self, *, again: bool) -> "Transaction":

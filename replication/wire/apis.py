@@ -116,7 +116,7 @@ NEVER = 2**15
 
 # The numbers are the first and the last version, and the first flexible one.
 _APIS = (
-    Api(ApiKey.PRODUCE, 3, 11, 9, advertised_from=0),
+    Api(ApiKey.PRODUCE, 3, 12, 9, advertised_from=0),
     Api(ApiKey.FETCH, 4, 17, 12),
     Api(ApiKey.LIST_OFFSETS, 0, 9, 6),
     Api(ApiKey.METADATA, 0, 13, 9),
@@ -138,7 +138,7 @@ _APIS = (
     Api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, 3),
     Api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, 3),
     Api(ApiKey.END_TXN, 0, 5, 3),
-    Api(ApiKey.WRITE_TXN_MARKERS, 1, 1, 1),
+    Api(ApiKey.WRITE_TXN_MARKERS, 1, 2, 1),
     Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, 3),
     Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, 4),
     Api(ApiKey.ALTER_CONFIGS, 0, 2, 2),

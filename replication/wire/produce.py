@@ -6,7 +6,8 @@ version   what it brought
 8         which records of a refused batch were wrong, and why (KIP-467)
 9         flexible
 10        the new leader and where it is, in the tagged section (KIP-951)
-11        the client may answer TRANSACTION_ABORTABLE (KIP-890)
+11        the client may be answered TRANSACTION_ABORTABLE (KIP-890)
+12        a partition is in the transaction by being written to (KIP-890)
 """
 
 import attrs

@@ -1,8 +1,12 @@
-"""WriteTxnMarkers (KIP-98): a transaction coordinator has leaders write how it ended."""
+"""WriteTxnMarkers (KIP-98): a transaction coordinator has leaders write how it ended.
+
+From version 2 on it says by which version of transactions: under version 2 a marker's epoch is
+the one after that of what it ends (KIP-890).
+"""
 
 import attrs
 
-from replication.wire.schema import Kind, array, boolean, int16, int32, int64, string
+from replication.wire.schema import Kind, array, boolean, int8, int16, int32, int64, string
 
 
 @attrs.define(kw_only=True)
@@ -19,6 +23,7 @@ class WritableTxnMarker:
     """True: committed."""
     topics: list[WritableTxnMarkerTopic] = array(WritableTxnMarkerTopic)
     coordinator_epoch: int = int32()
+    transaction_version: int = int8("2+", default=0)
 
 
 @attrs.define(kw_only=True)

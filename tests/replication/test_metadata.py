@@ -19,6 +19,7 @@ from replication.metadata import (
     ConfigRecord,
     ControllerRecord,
     Endpoint,
+    FeatureLevelRecord,
     LeaderRecoveryState,
     MetadataImage,
     MetadataRecord,
@@ -85,6 +86,7 @@ EXAMPLES: dict[str, MetadataRecord] = {
     "remove_topic-1": RemoveTopicRecord(ORDERS),
     "config-1": ConfigRecord(ORDERS, "min.insync.replicas", "2"),
     "broker_config-1": BrokerConfigRecord(None, "log.retention.ms", "1000"),
+    "feature_level-1": FeatureLevelRecord("transaction.version", 1),
     "producer_ids-1": ProducerIdsRecord(broker_id=1, broker_epoch=7, next_producer_id=1000),
 }
 

@@ -17,6 +17,7 @@ from replication.metadata import (
     ConfigRecord,
     ControllerRecord,
     Endpoint,
+    FeatureLevelRecord,
     LeaderRecoveryState,
     MetadataImage,
     MetadataRecord,
@@ -97,6 +98,9 @@ BY_TYPE: dict[type, st.SearchStrategy[MetadataRecord]] = {
     RemoveTopicRecord: st.builds(RemoveTopicRecord, TOPIC_IDS),
     ConfigRecord: st.builds(ConfigRecord, TOPIC_IDS, KEYS, VALUES),
     BrokerConfigRecord: st.builds(BrokerConfigRecord, st.none() | BROKERS, KEYS, VALUES),
+    FeatureLevelRecord: st.builds(
+        FeatureLevelRecord, st.just("transaction.version"), st.integers(0, 3)
+    ),
     ProducerIdsRecord: st.builds(ProducerIdsRecord, BROKERS, EPOCHS, st.integers(0, 5000)),
 }
 RECORDS = st.one_of(*BY_TYPE.values())

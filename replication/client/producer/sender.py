@@ -39,7 +39,7 @@ from replication.client.producer.batch import (
 )
 from replication.client.producer.config import ProducerConfig
 from replication.client.producer.verdict import Verdict
-from replication.client.requests import PendingResponse, ask
+from replication.client.requests import MAX_VERSION, PendingResponse, ask
 from replication.errors import ErrorCode, KafkaError
 from replication.net.seams import NodeClock
 from replication.wire.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -53,6 +53,7 @@ from replication.wire.produce import (
 from storage.compression import Codec
 from storage.types import TopicPartition
 
+_LAST_WITHOUT_V2: Final = 11  # from 12 on a partition is in the transaction by being written to
 NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
 # Refused because of who leads: where the leader is has to be asked anew.
 _OF_STALE_METADATA: Final = frozenset(
@@ -163,9 +164,10 @@ class Sender:
                 for topic, data in by_topic.items()
             ],
         )
+        max_version = _LAST_WITHOUT_V2 if self.transactional_id else MAX_VERSION
         self.network.send(
             node,
-            ask(request, answered=request.acks != 0),
+            ask(request, max_version=max_version, answered=request.acks != 0),
             on_done=lambda pending: self._answered(pending, batches),
         )
 

@@ -85,6 +85,8 @@ class TransactionCoordinator:
     replica_manager: ReplicaManager
     producer_ids: ProducerIds
     broker_epoch: Callable[[], int]
+    bumps_epoch: Callable[[], bool]
+    """Whether the cluster has transactions of version 2 (KIP-890)."""
     markers: MarkerSender
     sink: EventSink
     on_bug: Callable[[BaseException], None]
@@ -138,7 +140,11 @@ class TransactionCoordinator:
     def _abort_late_ones(self, shard: TransactionShard) -> None:
         for _, slot in sorted(shard.slots.items()):
             if time_out(slot, now_ms=self._now_ms):
-                self._in_the_background(shard, slot, abort_fenced(slot, now_ms=self._now_ms))
+                self._in_the_background(shard, slot, self._abort_fenced(slot))
+
+    def _abort_fenced(self, slot: Slot) -> Transaction:
+        """In the version that the cluster has, whoever it is that is fenced."""
+        return abort_fenced(slot, bumps_epoch=self.bumps_epoch(), now_ms=self._now_ms)
 
     def _forget_idle_ones(self, shard: TransactionShard) -> None:
         expiration_ms = self.config.transactional_id_expiration_ms
@@ -256,7 +262,7 @@ class TransactionCoordinator:
             now_ms=self._now_ms,
         )
         if isinstance(decision, Fence):
-            await self._change(shard, slot, abort_fenced(slot, now_ms=self._now_ms))
+            await self._change(shard, slot, self._abort_fenced(slot))
             raise KafkaError(
                 ErrorCode.CONCURRENT_TRANSACTIONS, "what was going on is aborted first"
             )
@@ -273,6 +279,7 @@ class TransactionCoordinator:
         producer_id: int,
         producer_epoch: int,
         partitions: frozenset[TopicPartition],
+        bumps_epoch: bool = False,
     ) -> None:
         shard = self.serving(transactional_id)
         slot = shard.slots.get(transactional_id)
@@ -281,6 +288,7 @@ class TransactionCoordinator:
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             partitions=partitions,
+            bumps_epoch=bumps_epoch,
             now_ms=self._now_ms,
         )
         await self._decided(shard, slot, decision)
@@ -300,7 +308,10 @@ class TransactionCoordinator:
             if verify_only:
                 await trio.lowlevel.checkpoint()
                 return self.verify_partitions(transactional_id, partitions=partitions, **identity)
-            await self.add_partitions(transactional_id, partitions=partitions, **identity)
+            # Only for who leaves it to the leaders: a producer of version 2.
+            await self.add_partitions(
+                transactional_id, partitions=partitions, bumps_epoch=True, **identity
+            )
         except KafkaError as error:
             return dict.fromkeys(partitions, error.code)
         return dict.fromkeys(partitions, ErrorCode.NONE)
@@ -332,7 +343,12 @@ class TransactionCoordinator:
         """Answered when how it ends is written down: from then on nothing can change it."""
         shard = self.serving(transactional_id)
         slot = shard.slots.get(transactional_id)
-        exhausted = slot is not None and bumps_epoch and slot.current.is_epoch_exhausted
+        exhausted = (
+            slot is not None
+            and bumps_epoch
+            and not slot.is_busy
+            and slot.current.is_epoch_exhausted
+        )
         spare = await self._producer_id() if exhausted else NO_PRODUCER_ID
         if exhausted and not self._reigns.goes_on(shard):
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "not any more")

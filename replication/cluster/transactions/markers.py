@@ -7,7 +7,10 @@
 Rule 1: what is prepared is done: a partition whose leader is away, or whose ISR is too small,
 is asked again and again. Only a partition that is no more is left out.
 
-Rule 2: a leader knows the epoch of the coordinator that wrote to it last. An older one is
+Rule 2: under version 2 a marker bears the epoch after that of what it ends, and says so. One
+that is late, and would end what has begun since, is refused (KIP-890).
+
+Rule 3: a leader knows the epoch of the coordinator that wrote to it last. An older one is
 refused, and stops: somebody else goes on with it (TRANSACTION_COORDINATOR_FENCED).
 
 (TransactionMarkerChannelManager and KafkaApis.handleWriteTxnMarkersRequest in Kafka.)
@@ -25,7 +28,7 @@ from replication.config import BrokerConfig
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.net.seams import Seams
 from replication.replica_manager import ReplicaManager
-from replication.transactions import Transaction
+from replication.transactions import EPOCH_BUMPING_VERSION, Transaction
 from replication.wire.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -87,6 +90,7 @@ class MarkerWriter:
             entries={each: memoryview(bytearray(batch)) for each in partitions},
             internal_topics_allowed=True,
             from_client=False,
+            markers_bump_epoch=marker.transaction_version >= EPOCH_BUMPING_VERSION,
         )
         offsets = [
             each.partition
@@ -188,6 +192,7 @@ def _marker(
         producer_epoch=transaction.producer_epoch,
         transaction_result=transaction.commits,
         coordinator_epoch=coordinator_epoch,
+        transaction_version=EPOCH_BUMPING_VERSION if transaction.bumps_epoch else 0,
         topics=[
             WritableTxnMarkerTopic(name=topic, partition_indexes=numbers)
             for topic, numbers in topics.items()

@@ -22,6 +22,7 @@ from replication.metadata import (
     METADATA_PARTITION,
     METADATA_TOPIC_ID,
     NO_LEADER,
+    TRANSACTION_VERSION,
     MetadataImage,
     apply_batches,
 )
@@ -200,6 +201,21 @@ def test_a_controller_without_eligible_leader_replicas_keeps_the_last_one_in_syn
             assert (back.leader, back.isr, back.leader_recovery_state) == (1, (1,), 0)
 
     World(seed=4).run(story)
+
+
+def test_the_level_of_a_feature_is_what_the_controllers_configuration_says() -> None:
+    async def story(world: World) -> list[int]:
+        levels = []
+        for wanted in (2, 1, 1, 2):
+            config = attrs.evolve(CONFIG, understudy_transaction_version=wanted)
+            async with running(world, config) as controller:
+                levels.append(controller.image.feature(TRANSACTION_VERSION))
+                assert controller.image.feature_levels == (
+                    {TRANSACTION_VERSION: 1} if wanted < 2 else {}
+                )
+        return levels
+
+    assert World(seed=4).run(story) == [2, 1, 1, 2]
 
 
 @pytest.mark.parametrize("unclean", [False, True])

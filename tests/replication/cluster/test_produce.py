@@ -5,6 +5,7 @@ import pytest
 from replication.cluster.cluster import Cluster, open_cluster
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.net import production_seams
+from replication.wire.api_versions import ApiVersionsRequest
 from replication.wire.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -161,6 +162,15 @@ async def test_a_transaction_that_no_coordinator_knows_is_not_opened() -> None:
         # There is no `__transaction_state` yet; nobody can be asked.
         opening = await errors(transactional(), transactional(is_transactional=False))
         assert opening == [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NONE]
+
+
+async def test_brokers_tell_the_version_of_transactions_that_the_cluster_has() -> None:
+    properties = {"understudy.transaction.version": "1"}
+    async with open_cluster(brokers=1, properties=properties) as cluster:
+        asked = ApiVersionsRequest(client_software_name="c", client_software_version="1")
+        answer = await Client(production_seams()).ask(cluster.bootstrap_list[0], asked)
+        levels = {each.name: each.max_version_level for each in answer.finalized_features}
+        assert levels == {"transaction.version": 1}
 
 
 async def test_a_partition_that_is_not_there_is_unknown_and_one_led_elsewhere_says_where() -> None:

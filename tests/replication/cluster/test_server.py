@@ -11,6 +11,7 @@ import trio
 
 from replication.cluster.server import (
     CloseConnectionError,
+    Features,
     Handler,
     RequestContext,
     Server,
@@ -103,6 +104,21 @@ async def test_a_handler_is_told_who_asks_and_on_which_listener() -> None:
         assert answer.cluster_id == "PLAINTEXT/test"
 
 
+@pytest.mark.parametrize(("version", "lowest"), [(3, 1), (4, 0)])
+async def test_features_are_told_as_the_client_can_read_them(version: int, lowest: int) -> None:
+    features = Features(supported={"a": (0, 2), "b": (1, 1)}, levels={"a": 2, "b": 0}, epoch=7)
+    async with serving(features=lambda: features) as harness, await harness.connect() as stream:
+        asked = ApiVersionsRequest(client_software_name="c", client_software_version="1")
+        answer = await ask(stream, asked, ApiKey.API_VERSIONS, version=version)
+        supported = [
+            (each.name, each.min_version, each.max_version) for each in answer.supported_features
+        ]
+        assert supported == [("a", lowest, 2), ("b", 1, 1)]
+        finalized = [(each.name, each.max_version_level) for each in answer.finalized_features]
+        assert finalized == [("a", 2)], "level 0 is as if it were not there"
+        assert answer.finalized_features_epoch == 7
+
+
 async def test_what_is_served_is_advertised_and_produce_from_version_0() -> None:
     async def produce(_: RequestContext, __: ProduceRequest) -> ProduceResponse:
         return ProduceResponse()
@@ -113,7 +129,7 @@ async def test_what_is_served_is_advertised_and_produce_from_version_0() -> None
         answer = await ask(stream, request, ApiKey.API_VERSIONS, version=3)
     served = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
     assert list(served) == [ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.API_VERSIONS]
-    assert served[ApiKey.PRODUCE] == (0, 11)
+    assert served[ApiKey.PRODUCE] == (0, 12)
 
 
 async def test_api_versions_in_an_unknown_version_is_answered_at_version_0() -> None:

@@ -243,7 +243,88 @@ def test_in_version_2_each_end_gives_the_next_epoch() -> None:
     ongoing.begin(prepared.completed(now_ms=600))
     ongoing.appended()
     assert ending(ongoing, bumps_epoch=True) is ErrorCode.NONE, "it asks again"
-    assert ending(ongoing, bumps_epoch=True, producer=(7, 4)) is ErrorCode.PRODUCER_FENCED
+    assert ending(ongoing, bumps_epoch=True, producer=(7, 2)) is ErrorCode.PRODUCER_FENCED
+
+
+FENCED, NOT_SO = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize(
+    ("state", "epoch", "commit", "decision"),
+    [
+        (TransactionState.EMPTY, 2, False, FENCED),
+        (TransactionState.EMPTY, 2, True, FENCED),
+        (TransactionState.EMPTY, 3, False, 4),
+        (TransactionState.EMPTY, 3, True, NOT_SO),
+        (TransactionState.COMPLETE_ABORT, 2, False, ErrorCode.NONE),
+        (TransactionState.COMPLETE_ABORT, 2, True, NOT_SO),
+        (TransactionState.COMPLETE_ABORT, 3, False, 4),
+        (TransactionState.COMPLETE_ABORT, 3, True, NOT_SO),
+        (TransactionState.COMPLETE_COMMIT, 2, False, NOT_SO),
+        (TransactionState.COMPLETE_COMMIT, 2, True, ErrorCode.NONE),
+        (TransactionState.COMPLETE_COMMIT, 3, False, 4),
+        (TransactionState.COMPLETE_COMMIT, 3, True, NOT_SO),
+        (TransactionState.COMPLETE_COMMIT, 4, True, FENCED),
+        (TransactionState.ONGOING, 2, True, FENCED),
+    ],
+)
+def test_in_version_2_who_asks_again_has_the_epoch_before(
+    state: TransactionState, epoch: int, commit: bool, decision: ErrorCode | int
+) -> None:
+    """The table above TransactionCoordinator.endTransaction in Kafka."""
+    at = slot(state, bumps_epoch=True)
+    decided = ending(at, producer=(7, epoch), commit=commit, bumps_epoch=True)
+    assert (decided.producer_epoch if isinstance(decided, Transaction) else decided) == decision
+
+
+def test_an_end_of_version_1_gave_no_epoch_so_that_nobody_can_have_lost_its_answer() -> None:
+    done = slot(TransactionState.COMPLETE_COMMIT, bumps_epoch=False)
+    assert ending(done, producer=(7, 2), bumps_epoch=True) is ErrorCode.PRODUCER_FENCED
+
+
+def test_in_version_2_what_has_no_partition_can_be_aborted() -> None:
+    empty = slot()
+    prepared = empty.begin(_transaction(ending(empty, commit=False, bumps_epoch=True)))
+    assert (prepared.state, prepared.partitions) == (TransactionState.PREPARE_ABORT, frozenset())
+    assert prepared.started_ms == 500
+    empty.appended()
+    assert adding(empty, T0, producer=(7, 4)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    empty.begin(prepared.completed(now_ms=600))
+    empty.appended()
+    assert isinstance(adding(empty, T0, producer=(7, 4)), Transaction)
+
+
+def test_in_version_2_who_is_out_of_time_goes_on_by_aborting() -> None:
+    ongoing = slot(TransactionState.ONGOING, partitions=frozenset({T0}))
+    assert time_out(ongoing, now_ms=1101)
+    aborting = ongoing.begin(abort_fenced(ongoing, bumps_epoch=True, now_ms=1101))
+    assert (aborting.producer_epoch, aborting.bumps_epoch) == (4, True)
+    ongoing.appended()
+    ongoing.begin(aborting.completed(now_ms=1200))
+    ongoing.appended()
+    assert ending(ongoing, commit=True, bumps_epoch=True) is ErrorCode.INVALID_TXN_STATE
+    assert ending(ongoing, commit=False, bumps_epoch=True) is ErrorCode.NONE
+    assert ending(ongoing, commit=False) is ErrorCode.PRODUCER_FENCED, "of version 1"
+
+
+def test_in_version_2_the_last_epoch_is_given_to_nobody() -> None:
+    last = MAX_PRODUCER_EPOCH - 1
+    ongoing = slot(TransactionState.ONGOING, epoch=last, partitions=frozenset({T0}))
+    assert time_out(ongoing, now_ms=1101)
+    aborting = ongoing.begin(abort_fenced(ongoing, bumps_epoch=True, now_ms=1101))
+    ongoing.appended()
+    ongoing.begin(aborting.completed(now_ms=1200))
+    ongoing.appended()
+    assert ongoing.current.producer_epoch == MAX_PRODUCER_EPOCH
+    for producer in ((7, last), (7, MAX_PRODUCER_EPOCH)):
+        decision = ending(ongoing, producer=producer, commit=False, bumps_epoch=True)
+        assert decision is ErrorCode.PRODUCER_FENCED
+    assert _transaction(init(ongoing)).producer_id == SPARE
+
+
+def _transaction(decision: object) -> Transaction:
+    assert isinstance(decision, Transaction), decision
+    return decision
 
 
 def test_in_version_2_epochs_run_out_with_the_next_producer_id_at_hand() -> None:
@@ -258,6 +339,9 @@ def test_in_version_2_epochs_run_out_with_the_next_producer_id_at_hand() -> None
     assert (done.producer_id, done.producer_epoch) == (SPARE, 0)
     ongoing.appended()
     assert ending(ongoing, producer=(7, last), bumps_epoch=True) is ErrorCode.NONE
+    assert adding(ongoing, T0, producer=(7, last)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    again = _transaction(init(ongoing, (7, last)))
+    assert (again.producer_id, again.producer_epoch) == (SPARE, 0), "KIP-360, after a lost answer"
 
 
 # Time.
@@ -288,12 +372,13 @@ class Owner:
 
     producer: tuple[int, int] | None = None
     begun: bool = False
+    bumps_epoch: bool = False
 
 
 @attrs.define(eq=False)
 class Story:
-    """Two producers that want the same transactional id, a coordinator that may die at any
-    time, and a log.
+    """Three producers, of both versions, that want the same transactional id, a coordinator that
+    may die at any time, and a log.
 
     What must hold: a producer whose commit was answered was the last to be given an epoch; and
     what the log says is what the coordinator goes by.
@@ -302,7 +387,9 @@ class Story:
     chance: random.Random
     slot: Slot
     log: list[bytes] = attrs.field(factory=list)
-    owners: list[Owner] = attrs.field(factory=lambda: [Owner(), Owner()])
+    owners: list[Owner] = attrs.field(
+        factory=lambda: [Owner(), Owner(bumps_epoch=True), Owner(bumps_epoch=True)]
+    )
     given: list[tuple[int, int]] = attrs.field(factory=list)
     now_ms: int = 0
     spare: int = 100
@@ -324,7 +411,7 @@ class Story:
             self.slot.begin(decision)
             self.waiting = (owner, what)
         elif isinstance(decision, Fence):
-            self.slot.begin(abort_fenced(self.slot, now_ms=self.now_ms))
+            self.slot.begin(self._abort())
         elif decision is ErrorCode.NONE:
             self._answered(owner, what)
         elif decision in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING):
@@ -351,7 +438,7 @@ class Story:
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             commit=what == "commit",
-            bumps_epoch=False,
+            bumps_epoch=owner.bumps_epoch,
             spare_producer_id=self.spare,
             now_ms=self.now_ms,
         )
@@ -363,12 +450,19 @@ class Story:
             self.given.append(owner.producer)
         elif what == "add":
             owner.begun = True
-        elif what == "commit" and owner.begun:
-            assert owner.producer == self.given[-1], "nobody else was given an epoch meanwhile"
-            owner.begun = False
-            self.committed += 1
         else:
+            if what == "commit" and owner.begun:
+                assert owner.producer == self.given[-1], "nobody else was given an epoch meanwhile"
+                self.committed += 1
             owner.begun = False
+            if owner.bumps_epoch:
+                rotates = current.next_producer_id >= 0
+                owner.producer = (
+                    (current.next_producer_id, 0)
+                    if rotates
+                    else (current.producer_id, current.producer_epoch)
+                )
+                self.given.append(owner.producer)
 
     def write(self) -> None:
         if self.slot.pending is not None:
@@ -397,7 +491,11 @@ class Story:
 
     def tick(self) -> None:
         if time_out(self.slot, now_ms=self.now_ms):
-            self.slot.begin(abort_fenced(self.slot, now_ms=self.now_ms))
+            self.slot.begin(self._abort())
+
+    def _abort(self) -> Transaction:
+        bumps_epoch = self.chance.random() < 0.5
+        return abort_fenced(self.slot, bumps_epoch=bumps_epoch, now_ms=self.now_ms)
 
 
 def test_whoever_commits_was_the_last_to_begin() -> None:
