@@ -6,29 +6,44 @@ no headers, and no number of more than two bytes but where a record or its time 
 is anything else, or wrong, is left to `storage.records`, which reads it all again and says what
 is wrong with it: here it is None.
 
-Rule: one loop, without a call for each number. It is what a consumer spends most of its time in.
+Rule: one loop, without a call for each number. It is what a consumer spends most of its time in,
+where records are not alike (`alike_records`).
 """
 
-from typing import Final, TypeAlias
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
-from storage.record_batch import MAX_SEQUENCE, NO_SEQUENCE
+from storage.alike_records import LEAST, read_alike
+from storage.errors import CorruptRecordError
 from storage.varint import read_varint, read_varlong
 
-# Offset, timestamp, key, value, no headers, sequence: what a Record is.
-PlainRecord: TypeAlias = tuple[int, int, bytes | None, bytes | None, tuple[()], int]
 _FAR: Final = 1 << 62
 
 
+class PlainColumns(NamedTuple):
+    """What records without headers consist of."""
+
+    offsets: Sequence[int]
+    timestamps: Sequence[int]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+
+
 def decode_plain(  # noqa: PLR0912, PLR0915 - one loop
-    data: bytes, count: int, *, base_offset: int, base_timestamp: int, base_sequence: int
-) -> list[PlainRecord] | None:
+    data: bytes, count: int, *, base_offset: int, base_timestamp: int
+) -> PlainColumns | None:
     """`count` records, which have to be all of `data`."""
     if not (-_FAR < base_offset < _FAR and -_FAR < base_timestamp < _FAR):
         return None  # their sums may be of more than 64 bits
-    records: list[PlainRecord] = []
-    position, size = 0, len(data)
+    offsets: list[int] = []
+    timestamps: list[int] = []
+    keys: list[bytes | None] = []
+    values: list[bytes | None] = []
+    position, size, stride = 0, len(data), 0
+    next_look, pause = 0, 1
     try:
-        for _ in range(count):
+        while len(values) < count:
+            begin = position
             byte = data[position]
             if byte < 0x80:
                 position += 1
@@ -50,6 +65,9 @@ def decode_plain(  # noqa: PLR0912, PLR0915 - one loop
             byte = data[position]
             if byte < 0x80:
                 offset_delta, position = (byte >> 1) ^ -(byte & 1), position + 1
+            elif (second := data[position + 1]) < 0x80:
+                byte = byte & 0x7F | second << 7
+                offset_delta, position = (byte >> 1) ^ -(byte & 1), position + 2
             else:
                 offset_delta, position = read_varint(data, position)
             byte = data[position]
@@ -82,18 +100,34 @@ def decode_plain(  # noqa: PLR0912, PLR0915 - one loop
             if position + 1 != end or data[position]:
                 return None
             position = end
-            records.append(
-                (
-                    base_offset + offset_delta,
-                    base_timestamp + timestamp_delta,
-                    key,
-                    value,
-                    (),
-                    NO_SEQUENCE
-                    if base_sequence == NO_SEQUENCE
-                    else base_sequence + offset_delta & MAX_SEQUENCE,
+            offsets.append(base_offset + offset_delta)
+            timestamps.append(base_timestamp + timestamp_delta)
+            keys.append(key)
+            values.append(value)
+            if end - begin != stride:
+                stride = end - begin
+            elif len(values) >= next_look and (left := count - len(values)) >= LEAST:
+                found = read_alike(
+                    data,
+                    begin,
+                    end,
+                    base_timestamp=base_timestamp,
+                    offset_delta=offset_delta,
+                    most=left,
                 )
-            )
-    except IndexError:
+                if found is None:
+                    # The rarer runs are, the more rarely they are looked for.
+                    next_look, pause = len(values) + pause, 2 * pause
+                else:
+                    first = offsets[-1] + 1
+                    offsets += range(first, first + len(found.values))
+                    timestamps += found.timestamps
+                    keys += found.keys
+                    values += found.values
+                    position += len(found.values) * stride
+                    pause = 1
+    except (IndexError, CorruptRecordError):
         return None
-    return records if position == size else None
+    if position != size:
+        return None
+    return PlainColumns(offsets, timestamps, keys, values)

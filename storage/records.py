@@ -17,7 +17,8 @@ there. What does not fit is a CorruptRecordError.
 
 import enum
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
@@ -33,6 +34,7 @@ from storage.record_batch import (
     LENGTH_OVERHEAD,
     LOG_APPEND_TIME_BIT,
     MAGIC,
+    MAX_SEQUENCE,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
@@ -65,6 +67,17 @@ class Record(NamedTuple):
     value: bytes | None = None
     headers: tuple[Header, ...] = ()
     sequence: int = NO_SEQUENCE
+
+
+class RecordColumns(NamedTuple):
+    """The records of a batch, field by field; what has an end has one entry for each record."""
+
+    offsets: Sequence[Offset] = ()
+    timestamps: Iterable[int] = ()
+    keys: Sequence[bytes | None] = ()
+    values: Sequence[bytes | None] = ()
+    headers: Iterable[tuple[Header, ...]] = ()
+    sequences: Iterable[int] = ()
 
 
 class RecordOutline(NamedTuple):
@@ -189,23 +202,41 @@ def _encode_headers(headers: tuple[Header, ...]) -> bytes:
 
 def decode_batch(batch: Batch, *, max_size: int = MAX_DECOMPRESSED_SIZE) -> list[Record]:
     """The records of one batch, each with its offset, timestamp and sequence."""
+    columns = decode_columns(batch, max_size=max_size)
+    return [_new(Record, each) for each in zip(*columns, strict=False)]
+
+
+def decode_columns(batch: Batch, *, max_size: int = MAX_DECOMPRESSED_SIZE) -> RecordColumns:
+    """The same, for who makes something else than a Record of each."""
     header = read_header(batch)
     # Every key and value is about to be taken out: one copy of all makes each of them cheaper.
     data = bytes(_records_of(header, batch, max_size))
-    append_time = _log_append_time(header)
     plain = decode_plain(
         data,
         header.record_count,
         base_offset=header.base_offset,
         base_timestamp=header.base_timestamp,
-        base_sequence=header.base_sequence,
     )
-    if plain is not None:
-        records = [_new(Record, each) for each in plain]
-        if append_time is None:
-            return records
-        return [each._replace(timestamp=append_time) for each in records]
-    return decode_each(header, data)
+    if plain is None:
+        records = decode_each(header, data)
+        return RecordColumns(*zip(*records, strict=True)) if records else RecordColumns()
+    offsets, timestamps, keys, values = plain
+    append_time = _log_append_time(header)
+    return RecordColumns(
+        offsets,
+        timestamps if append_time is None else repeat(append_time),
+        keys,
+        values,
+        repeat(()),
+        _sequences(header, offsets),
+    )
+
+
+def _sequences(header: BatchHeader, offsets: Sequence[Offset]) -> Iterable[int]:
+    if header.base_sequence == NO_SEQUENCE:
+        return repeat(NO_SEQUENCE)
+    shift = header.base_sequence - header.base_offset
+    return (shift + offset & MAX_SEQUENCE for offset in offsets)
 
 
 def decode_each(header: BatchHeader, data: bytes) -> list[Record]:

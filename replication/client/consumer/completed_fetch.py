@@ -20,7 +20,9 @@ again and again, until the program seeks elsewhere.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import cast
 
 import attrs
 
@@ -30,13 +32,15 @@ from replication.errors import KafkaError
 from replication.wire.fetch import AbortedTransaction, PartitionData
 from storage.errors import CorruptRecordError, StorageError
 from storage.record_batch import BatchHeader, check_crc, walk
-from storage.records import ControlRecordType, Record, decode_batch, read_marker
+from storage.records import ControlRecordType, decode_columns, read_marker
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
 
 Drained = Callable[["CompletedFetch"], None]
 
 
 _new = tuple.__new__  # a ConsumerRecord's own costs three times as much
+_KEY = ConsumerRecord._fields.index("key")
+_VALUE = ConsumerRecord._fields.index("value")
 
 
 @attrs.frozen(kw_only=True)
@@ -71,7 +75,8 @@ class CompletedFetch:
     _batches: Iterator[tuple[int, BatchHeader]] = attrs.field(init=False)
     _batch: BatchHeader | None = attrs.field(init=False, default=None)
     _batch_end: int = attrs.field(init=False, default=0)
-    _records: list[Record] = attrs.field(init=False, factory=list)
+    _records: list[ConsumerRecord] = attrs.field(init=False, factory=list)
+    """Of the batch that is being read, keys and values as they travelled."""
     _index: int = attrs.field(init=False, default=0)
     _corrupt: str | None = attrs.field(init=False, default=None)
     _aborted: deque[AbortedTransaction] = attrs.field(init=False)
@@ -122,12 +127,15 @@ class CompletedFetch:
             self._drain_at_end()
         return taken
 
-    def _hand_over(self, records: list[Record], taken: list[ConsumerRecord]) -> None:
+    def _hand_over(self, records: list[ConsumerRecord], taken: list[ConsumerRecord]) -> None:
         """As far as they can be deserialised."""
         before, batch = len(taken), self._batch
         assert batch is not None, "records come out of a batch"
         try:
-            self._parse(records, batch, taken)
+            if self.settings.key_deserializer is self.settings.value_deserializer is None:
+                taken += records
+            else:
+                self._deserialize(records, taken)
         finally:
             if count := len(taken) - before:
                 self._index += count
@@ -154,7 +162,7 @@ class CompletedFetch:
         except CorruptRecordError:
             return False
 
-    def _next(self, most: int) -> list[Record]:
+    def _next(self, most: int) -> list[ConsumerRecord]:
         """The next records of one batch, not yet stepped over; none at the end."""
         if self._corrupt is not None:
             raise CorruptRecordsError(self.partition, self.next_fetch_offset, self._corrupt)
@@ -189,14 +197,14 @@ class CompletedFetch:
             self.next_fetch_offset = max(self.next_fetch_offset, header.next_offset)
         return True
 
-    def _read(self, header: BatchHeader, batch: memoryview) -> list[Record]:
+    def _read(self, header: BatchHeader, batch: memoryview) -> list[ConsumerRecord]:
         """The records of `batch` that a program may see."""
         is_behind = header.last_offset < self.next_fetch_offset
         if self.settings.check_crcs and not is_behind and not check_crc(batch):
             raise CorruptRecordError(f"the CRC-32C of the batch at {header.base_offset} is wrong")
         if self.settings.read_committed and header.has_producer and self._aborts(header, batch):
             return []
-        return [] if header.is_control or is_behind else decode_batch(batch)
+        return [] if header.is_control or is_behind else self._decode(header, batch)
 
     def _aborts(self, header: BatchHeader, batch: memoryview) -> bool:
         """Whether a transaction that wrote this was aborted."""
@@ -211,32 +219,37 @@ class CompletedFetch:
 
     # -- what a program sees
 
-    def _parse(
-        self, records: list[Record], batch: BatchHeader, taken: list[ConsumerRecord]
-    ) -> None:
-        """One by one into `taken`: this loop is what a consumer spends its time in."""
-        topic, partition = self.partition
-        kind, leader_epoch = batch.timestamp_type, batch.leader_epoch
+    def _decode(self, header: BatchHeader, batch: memoryview) -> list[ConsumerRecord]:
+        offsets, timestamps, keys, values, headers, _ = decode_columns(batch)
+        rows = zip(
+            repeat(self.partition.topic),
+            repeat(self.partition.partition),
+            offsets,
+            timestamps,
+            repeat(header.timestamp_type),
+            keys,
+            values,
+            headers,
+            _sizes(keys),
+            _sizes(values),
+            repeat(header.leader_epoch),
+            strict=False,
+        )
+        return list(map(_new, repeat(ConsumerRecord), rows))
+
+    def _deserialize(self, records: list[ConsumerRecord], taken: list[ConsumerRecord]) -> None:
+        """One by one into `taken`."""
         of_key, of_value = self.settings.key_deserializer, self.settings.value_deserializer
         for record in records:
-            offset, timestamp, key, value, headers, _ = record
-            fields = (
-                topic,
-                partition,
-                offset,
-                timestamp,
-                kind,
-                key if of_key is None else self._of("key", of_key, record, key),
-                value if of_value is None else self._of("value", of_value, record, value),
-                headers,
-                -1 if key is None else len(key),
-                -1 if value is None else len(value),
-                leader_epoch,
-            )
-            taken.append(_new(ConsumerRecord, fields))
+            key, value = record.key, record.value
+            if of_key is not None:
+                key = self._of("key", of_key, record, key)
+            if of_value is not None:
+                value = self._of("value", of_value, record, value)
+            taken.append(_new(ConsumerRecord, (*record[:_KEY], key, value, *record[_VALUE + 1 :])))
 
     def _of(
-        self, origin: str, deserialize: Deserialize, record: Record, data: bytes | None
+        self, origin: str, deserialize: Deserialize, record: ConsumerRecord, data: bytes | None
     ) -> object:
         if data is None:
             return None
@@ -246,3 +259,14 @@ class CompletedFetch:
             raise RecordDeserializationError(
                 self.partition, record.offset, origin=origin, cause=error
             ) from error
+
+
+def _sizes(fields: Sequence[bytes | None]) -> Iterable[int]:
+    nulls = fields.count(None)
+    if not nulls:
+        return map(len, cast("Sequence[bytes]", fields))
+    return (
+        repeat(-1)
+        if nulls == len(fields)
+        else [len(each) if each is not None else -1 for each in fields]
+    )
