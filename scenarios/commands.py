@@ -197,7 +197,8 @@ def _is_whole(stage: Stage, partition: TopicPartition) -> bool:
 
 def _replica(stage: Stage, name: str, partition: TopicPartition) -> PartitionSnapshot | None:
     broker = stage.cluster.brokers.get(name)
-    return None if broker is None else broker.replica_manager.snapshot(partition)
+    replica_manager = getattr(broker, "replica_manager", None)  # none before it is up
+    return None if replica_manager is None else replica_manager.snapshot(partition)
 
 
 def _is_equal(stage: Stage, partition: TopicPartition) -> bool:
