@@ -42,6 +42,14 @@ _MAX_CORRELATION_ID = 2**31 - 1
 Versions = Mapping[int, tuple[int, int]]
 
 
+@attrs.frozen
+class Features:
+    """What a whole cluster has, as of which state of its metadata (KIP-584)."""
+
+    epoch: int = -1
+    levels: Mapping[str, int] = attrs.field(factory=dict)
+
+
 @attrs.frozen(kw_only=True)
 class ConnectionSettings:
     """What all connections of one client have in common."""
@@ -67,6 +75,7 @@ class BrokerConnection:
     on_ready: Callable[[], None] = attrs.field(kw_only=True)
     versions: Versions = attrs.field(init=False, factory=dict)
     """What the broker serves, once it has said so."""
+    features: Features = attrs.field(init=False, factory=Features)
     ready: bool = attrs.field(init=False, default=False)
     lost: Exception | None = attrs.field(init=False, default=None)
     _connection: Connection | None = attrs.field(init=False, default=None)
@@ -167,6 +176,10 @@ class BrokerConnection:
         self.versions = {
             each.api_key: (each.min_version, each.max_version) for each in response.api_keys
         }
+        self.features = Features(
+            response.finalized_features_epoch,
+            {each.name: each.max_version_level for each in response.finalized_features},
+        )
 
     async def _exchange(
         self, reader: FrameReader, request: ApiVersionsRequest, version: int

@@ -25,7 +25,7 @@ import trio
 
 from replication.client.backoff import ExponentialBackoff
 from replication.client.config import ClientConfig
-from replication.client.connection import BrokerConnection, ConnectionSettings, Versions
+from replication.client.connection import BrokerConnection, ConnectionSettings, Features, Versions
 from replication.client.nodes import Node
 from replication.client.requests import ClientRequest, PendingResponse
 from replication.errors import PeerUnavailableError
@@ -60,6 +60,7 @@ class NetworkClient:
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
     _closed: bool = attrs.field(init=False, default=False)
     _nodes: dict[int, _NodeState] = attrs.field(init=False, factory=dict)
+    _features: Features = attrs.field(init=False, factory=Features)
 
     # -- asking
 
@@ -117,6 +118,10 @@ class NetworkClient:
         state = self._nodes.get(node_id)
         return None if state is None else state.versions
 
+    def feature(self, name: str) -> int:
+        """The level that the cluster has, as far as was told last; 0 where it is not named."""
+        return self._features.levels.get(name, 0)
+
     def in_flight(self, node_id: int) -> int:
         state = self._nodes.get(node_id)
         return 0 if state is None or state.connection is None else state.connection.load
@@ -163,6 +168,8 @@ class NetworkClient:
         def on_ready() -> None:
             state.failures = state.setup_failures = 0
             state.versions = connection.versions
+            if connection.features.epoch > self._features.epoch:
+                self._features = connection.features
 
         setup = ExponentialBackoff(
             first_ms=config.socket_connection_setup_timeout_ms,

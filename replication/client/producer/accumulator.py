@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import attrs
 
+from replication.client.errors import TransactionAbortedError
 from replication.client.producer.batch import (
     NOBODY,
     Acked,
@@ -291,7 +292,9 @@ class RecordAccumulator:
         return in_time and batch.attempts <= self.retries
 
     def _failed(self, answer: Answer) -> Failed:
-        error = KafkaError(answer.error, answer.message)
+        error: KafkaError = KafkaError(answer.error, answer.message)
+        if answer.error is ErrorCode.TRANSACTION_ABORTABLE:
+            error = TransactionAbortedError(answer.message)
         of_records: dict[int, Exception] = {
             index: KafkaError(
                 answer.error if len(answer.record_errors) == 1 else ErrorCode.INVALID_RECORD,

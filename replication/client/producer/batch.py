@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, TypeAlias
 import attrs
 
 from replication.errors import ErrorCode, KafkaError
+from replication.wire.end_txn import EndTxnResponse
 from replication.wire.init_producer_id import InitProducerIdResponse
 from storage.compression import Codec
 from storage.record_batch import (
@@ -48,7 +49,7 @@ class ProducerIdentity(NamedTuple):
 NOBODY: Final = ProducerIdentity()
 
 
-def identity_in(response: InitProducerIdResponse) -> ProducerIdentity:
+def identity_in(response: InitProducerIdResponse | EndTxnResponse) -> ProducerIdentity:
     """Whom it makes of its producer; KafkaError where that is nobody."""
     if response.producer_id < 0 or response.producer_epoch < 0:
         raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the answer names no producer id")

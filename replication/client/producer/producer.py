@@ -221,9 +221,11 @@ class Producer(Generic[K, V]):
             ),
             wake=self._sender.wake,
             flush=self.flush,
+            feature=network.feature,
         )
         self._accumulator.may_send = transactions.may_send
         self._sender.transactional_id = transactional_id
+        self._sender.may_add_partitions = lambda: transactions.bumps_epoch
         self._sender.on_failure = transactions.batch_failed
 
     def _make_accumulator(self) -> RecordAccumulator:

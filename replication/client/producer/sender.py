@@ -83,6 +83,8 @@ class Sender:
     chance: random.Random
     codec: Codec
     transactional_id: str | None = None
+    may_add_partitions: Callable[[], bool] = lambda: True
+    """Whether leaders are to add partitions to the transaction (KIP-890)."""
     on_failure: Callable[[Exception], None] = lambda _: None
     """Told of what a batch has failed with for good."""
     on_room: Callable[[], None]
@@ -164,7 +166,7 @@ class Sender:
                 for topic, data in by_topic.items()
             ],
         )
-        max_version = _LAST_WITHOUT_V2 if self.transactional_id else MAX_VERSION
+        max_version = MAX_VERSION if self.may_add_partitions() else _LAST_WITHOUT_V2
         self.network.send(
             node,
             ask(request, max_version=max_version, answered=request.acks != 0),

@@ -10,14 +10,19 @@
                     ABORTABLE_ERROR ─ abort ─> READY           FATAL_ERROR: somebody else has
                                                                the id now, nothing works any more
 
-Rule 1: a partition's first batch waits until the coordinator has written down that the
-partition is in the transaction. Those that come meanwhile are asked for together.
+Rule 1: under version 1 a partition's first batch waits until the coordinator has written down
+that the partition is in the transaction. Those that come meanwhile are asked for together. Under
+version 2 (KIP-890) its leader sees to that, and offsets are seen to by the group's coordinator.
 
 Rule 2: a commit waits for all that was sent; where any of it failed there is no commit, only
 an abort. What was not sent by then is never sent.
 
 Rule 3: after an abort that left sequences open (something may or may not be there), the
-coordinator is asked for the next epoch, so that what still travels can do no harm.
+coordinator is asked for the next epoch, so that what still travels can do no harm. Under version
+2 each end gives the next epoch, and sequences begin anew.
+
+Rule 4: the version is that of the cluster (`transaction.version`), and changes between two
+transactions: to 2 under an epoch that nothing was sent in.
 
 (TransactionManager in Kafka.)
 """
@@ -39,6 +44,7 @@ from replication.client.producer.accumulator import RecordAccumulator
 from replication.client.producer.batch import identity_in
 from replication.client.producer.config import ProducerConfig
 from replication.client.producer.coordinators import Coordinators
+from replication.client.requests import MAX_VERSION
 from replication.errors import ErrorCode, KafkaError
 from replication.wire.add_offsets_to_txn import AddOffsetsToTxnRequest
 from replication.wire.add_partitions_to_txn import (
@@ -55,11 +61,12 @@ from replication.wire.txn_offset_commit import (
 )
 from storage.types import TopicPartition
 
-# Before version 4 a producer asks for itself; the versions after it are between brokers, but
-# for producers of transactions of version 2.
+# From 4 on brokers ask.
 _LAST_ADD_PARTITIONS: Final = 3
 _LAST_END_WITHOUT_BUMP: Final = 4
 _LAST_OFFSETS_WITHOUT_V2: Final = 4
+_FEATURE: Final = "transaction.version"
+_EPOCH_BUMPING_VERSION: Final = 2
 _COORDINATOR_MOVED: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}
 )
@@ -77,6 +84,11 @@ _FATAL: Final = _FENCED | {
     ErrorCode.UNSUPPORTED_VERSION,
     ErrorCode.INVALID_TXN_STATE,
 }
+# A leader only knows that the batch comes too late; whether its producer may go on is for the
+# coordinator to say, when it is asked to abort.
+_ABORTABLE_OF_BATCHES: Final = frozenset(
+    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE}
+)
 
 
 class State(enum.Enum):
@@ -120,6 +132,10 @@ class Transactions:
     wake: Callable[[], None]
     """The sender, when it may send more."""
     flush: Callable[[], Awaitable[None]]
+    feature: Callable[[str], int]
+    """The level of a feature that the cluster has."""
+    bumps_epoch: bool = attrs.field(default=False, init=False)
+    """It speaks version 2."""
     state: State = attrs.field(default=State.UNINITIALIZED, init=False)
     error: Exception | None = attrs.field(default=None, init=False)
     """Why only an abort is left, or nothing at all."""
@@ -133,14 +149,19 @@ class Transactions:
     def may_send(self, partition: TopicPartition) -> bool:
         if partition in self._added:
             return True
-        if self.state is State.IN_TRANSACTION or self.state is State.ENDING:
-            self._wanted[partition] = None
-            self._work.set()
+        if self.state not in (State.IN_TRANSACTION, State.ENDING):
+            return False
+        if self.bumps_epoch:
+            self._added.add(partition)
+            return True
+        self._wanted[partition] = None
+        self._work.set()
         return False
 
     def batch_failed(self, error: Exception) -> None:
         """Something that was sent is not there, or may not be."""
-        if isinstance(error, KafkaError) and error.code in _FATAL:
+        code = error.code if isinstance(error, KafkaError) else None
+        if code in _FATAL and code not in _ABORTABLE_OF_BATCHES:
             self._fail(error)
         elif self.state in (State.IN_TRANSACTION, State.ENDING):
             self.state, self.error = State.ABORTABLE_ERROR, error
@@ -197,7 +218,12 @@ class Transactions:
         """Take the id over: whoever had it is fenced, and what it had going on is aborted."""
         self._expect(State.UNINITIALIZED)
         await self.coordinators.keep_asking(self._init)
+        self.bumps_epoch = self._cluster_bumps_epoch
         self.state = State.READY
+
+    @property
+    def _cluster_bumps_epoch(self) -> bool:
+        return self.feature(_FEATURE) >= _EPOCH_BUMPING_VERSION
 
     async def _init(self) -> None:
         current = self.accumulator.identity
@@ -219,8 +245,12 @@ class Transactions:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
         self._expect(State.IN_TRANSACTION)
+        if not offsets:
+            await trio.lowlevel.checkpoint()
+            return
         try:
-            await self.coordinators.keep_asking(lambda: self._add_offsets(group))
+            if not self.bumps_epoch:
+                await self.coordinators.keep_asking(lambda: self._add_offsets(group))
             self._has_offsets = True
             await self.coordinators.keep_asking(lambda: self._commit_offsets(offsets, group))
         except KafkaError as error:
@@ -265,8 +295,9 @@ class Transactions:
                 for topic, partitions in topics.items()
             ],
         )
+        max_version = MAX_VERSION if self.bumps_epoch else _LAST_OFFSETS_WITHOUT_V2
         response = await self.coordinators.ask(
-            GROUP, group.group_id, request, max_version=_LAST_OFFSETS_WITHOUT_V2
+            GROUP, group.group_id, request, max_version=max_version
         )
         codes = {
             TopicPartition(topic.name, each.partition_index): each.error_code
@@ -288,6 +319,10 @@ class Transactions:
         self.state = State.ENDING
         try:
             await self._end(commit=True)
+            await self._change_version()
+        except TransactionAbortedError as error:
+            self.state, self.error = State.ABORTABLE_ERROR, error
+            raise
         except BaseException:
             # Whether it is committed is not known; asking again is all that can be done.
             if self.state is State.ENDING:
@@ -304,9 +339,11 @@ class Transactions:
         self.accumulator.give_up_unsent(TransactionAbortedError("the transaction was aborted"))
         try:
             await self.flush()
-            await self._end(commit=False)
-            if self.accumulator.needs_new_epoch or self.error is not None:
+            has_next_epoch = await self._end(commit=False)
+            needs_one = self.accumulator.needs_new_epoch or self.error is not None
+            if needs_one and not has_next_epoch:
                 await self.coordinators.keep_asking(self._init)
+            await self._change_version()
         except BaseException:
             # Nobody has said that it is aborted: nothing else can be done with it yet.
             if self.state is State.ENDING:
@@ -315,9 +352,20 @@ class Transactions:
             raise
         self._ended()
 
-    async def _end(self, *, commit: bool) -> None:
-        if self._added or self._has_offsets:
-            await self.coordinators.keep_asking(lambda: self._ask_to_end(commit=commit))
+    async def _end(self, *, commit: bool) -> bool:
+        """Whether the next epoch came with it."""
+        if not self._added and not self._has_offsets:
+            return False
+        await self.coordinators.keep_asking(lambda: self._ask_to_end(commit=commit))
+        self._added.clear()
+        self._has_offsets = False
+        return self.bumps_epoch
+
+    async def _change_version(self) -> None:
+        """Between two transactions."""
+        if self._cluster_bumps_epoch and not self.bumps_epoch:
+            await self.coordinators.keep_asking(self._init)
+        self.bumps_epoch = self._cluster_bumps_epoch
 
     async def _ask_to_end(self, *, commit: bool) -> None:
         producer_id, producer_epoch = self.accumulator.identity
@@ -327,10 +375,13 @@ class Transactions:
             producer_epoch=producer_epoch,
             committed=commit,
         )
+        max_version = MAX_VERSION if self.bumps_epoch else _LAST_END_WITHOUT_BUMP
         response = await self.coordinators.ask(
-            TRANSACTION, self.transactional_id, request, max_version=_LAST_END_WITHOUT_BUMP
+            TRANSACTION, self.transactional_id, request, max_version=max_version
         )
         self._check(TRANSACTION, self.transactional_id, response.error_code)
+        if self.bumps_epoch:
+            self.accumulator.became(identity_in(response))
 
     def _ended(self) -> None:
         self._added.clear()
@@ -361,6 +412,10 @@ class Transactions:
             return
         if error in _COORDINATOR_MOVED:
             self.coordinators.forget(kind, key)
+        if error is ErrorCode.TRANSACTION_ABORTABLE:
+            raise TransactionAbortedError(self.transactional_id)
+        if kind == GROUP and error in _ABORTABLE_OF_BATCHES:
+            raise KafkaError(error, self.transactional_id)
         if error in _FENCED:
             fenced = ProducerFencedError(self.transactional_id)
             self._fail(fenced)
