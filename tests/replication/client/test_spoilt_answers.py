@@ -96,6 +96,11 @@ async def transact(line: Line) -> None:
         assert {tp: each.offset for tp, each in offsets.items()} == {T0: 7, T1: 8}
 
 
+async def transact_as_before(line: Line) -> None:
+    """Where the cluster has version 1 of transactions (KIP-890)."""
+    await transact(line)
+
+
 async def committed_values(stage: Scene) -> list[str]:
     async with stage.consumer(isolation_level="read_committed") as consumer:
         consumer.assign([T0])
@@ -179,10 +184,11 @@ CASES: Mapping[str, tuple[ApiKey, Work]] = {
     "coordinator of an id": (ApiKey.FIND_COORDINATOR, transact),
     "taking over an id": (ApiKey.INIT_PRODUCER_ID, transact),
     "produce in a transaction": (ApiKey.PRODUCE, transact),
-    "partitions of a transaction": (ApiKey.ADD_PARTITIONS_TO_TXN, transact),
-    "group of a transaction": (ApiKey.ADD_OFFSETS_TO_TXN, transact),
+    "partitions of a transaction": (ApiKey.ADD_PARTITIONS_TO_TXN, transact_as_before),
+    "group of a transaction": (ApiKey.ADD_OFFSETS_TO_TXN, transact_as_before),
     "offsets of a transaction": (ApiKey.TXN_OFFSET_COMMIT, transact),
     "end of a transaction": (ApiKey.END_TXN, transact),
+    "end of a transaction as before": (ApiKey.END_TXN, transact_as_before),
     "metadata of a consumer": (ApiKey.METADATA, consume),
     "coordinator of a group": (ApiKey.FIND_COORDINATOR, consume),
     "joining": (ApiKey.JOIN_GROUP, consume),
@@ -225,8 +231,10 @@ SMALL: Mapping[str, Any] = {
 
 
 @asynccontextmanager
-async def one_broker(world: World) -> AsyncIterator[Scene]:
-    async with scene(world, replicas=((1,), (1,)), **SMALL) as stage:
+async def one_broker(world: World, work: Work | None = None) -> AsyncIterator[Scene]:
+    version = "1" if work is transact_as_before else "2"
+    settings = {**SMALL, "understudy_transaction_version": version}
+    async with scene(world, replicas=((1,), (1,)), **settings) as stage:
         for partition in (0, 1):
             await stage.produce("a", "b", "c", partition=partition)
         yield stage
@@ -253,10 +261,10 @@ async def once(stage: Scene, case: str, spoil: Spoil) -> None:
     assert tampering.spoilt == 1, (case, spoil)
 
 
-@pytest.mark.parametrize("work", [produce, transact, consume])
+@pytest.mark.parametrize("work", [produce, transact, transact_as_before, consume])
 def test_a_spoilt_answer_is_asked_for_again(work: Work) -> None:
     async def story(world: World) -> None:
-        async with one_broker(world) as stage:
+        async with one_broker(world, work) as stage:
             for case in (case for case, (_, of_case) in CASES.items() if of_case is work):
                 for spoil in (cut_short, says_nothing_of_it):
                     await once(stage, case, spoil)
@@ -268,7 +276,7 @@ def test_a_spoilt_answer_is_asked_for_again(work: Work) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_so_it_is_in_whichever_way_it_is_spoilt(case: str) -> None:
     async def story(world: World) -> None:
-        async with one_broker(world) as stage:
+        async with one_broker(world, CASES[case][1]) as stage:
             for spoil in ONCE:
                 await once(stage, case, spoil)
 
@@ -280,7 +288,7 @@ def test_so_it_is_in_whichever_way_it_is_spoilt(case: str) -> None:
 def test_what_is_spoilt_for_ever_is_an_exception_in_time(case: str) -> None:
     async def story(world: World) -> None:
         key, work = CASES[case]
-        async with one_broker(world) as stage:
+        async with one_broker(world, work) as stage:
             for spoil in FOR_EVER:
                 tampering = Tampering(key, [], spoil)
                 await outcome(stage, tampering, work, spoil.__name__)
