@@ -19,6 +19,10 @@ COMMANDS = {
     "broker": ("replication.cli.broker", "Run one broker or controller from server.properties."),
     "demo": ("replication.cli.demo.command", "Kill a leader under load; account for every record."),
     "dump-log": ("replication.cli.dump_log", "What stands in a log's files, and what is wrong."),
+    "group": (
+        "replication.cli.groups.command",
+        "Consumer groups: how far they are, and who reads.",
+    ),
     "pipeline": ("replication.cli.pipeline", "Jobs on Spark over what brokers have on disk."),
     "scenario": ("replication.cli.scenario", "Failover stories, on virtual time."),
     "up": ("replication.cli.up", "Run a cluster until interrupted."),

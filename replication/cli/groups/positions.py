@@ -1,0 +1,92 @@
+"""How far a group has read of each partition, and which member reads it.
+
+A row for each partition that the group has an offset of, or that a member is assigned; and one
+for each member that is assigned none.
+"""
+
+from collections.abc import Iterable
+
+import attrs
+
+from replication.client.admin import Admin
+from replication.client.admin.values import GroupDescription, GroupMember
+from replication.errors import KafkaError, ProtocolError
+from replication.wire.consumer_protocol import decode_assignment, partitions_of
+from replication.wire.list_offsets import LATEST
+from storage.types import TopicPartition
+
+CONSUMER = "consumer"
+
+
+@attrs.frozen(kw_only=True)
+class Position:
+    """None is what is not known, or not there."""
+
+    group: str
+    topic: str | None = None
+    partition: int | None = None
+    current_offset: int | None = None
+    log_end_offset: int | None = None
+    reader: GroupMember | None = None
+
+    @property
+    def lag(self) -> int | None:
+        if self.current_offset is None or self.log_end_offset is None:
+            return None
+        return self.log_end_offset - self.current_offset
+
+
+@attrs.frozen
+class Described:
+    group: GroupDescription
+    positions: tuple[Position, ...]
+
+
+async def describe(admin: Admin, group_id: str) -> Described:
+    """KafkaError where there is no such group."""
+    group = (await admin.describe_groups([group_id]))[group_id]
+    committed = await admin.list_group_offsets(group_id)
+    readers = {
+        partition: member for member in group.members for partition in assigned(group, member)
+    }
+    partitions = sorted({*committed, *readers})
+    ends = await log_ends(admin, partitions)
+    positions = [
+        Position(
+            group=group_id,
+            topic=each.topic,
+            partition=each.partition,
+            current_offset=committed[each].offset if each in committed else None,
+            log_end_offset=ends.get(each),
+            reader=readers.get(each),
+        )
+        for each in partitions
+    ]
+    idle = [member for member in group.members if member not in readers.values()]
+    positions += [Position(group=group_id, reader=member) for member in idle]
+    return Described(group, tuple(positions))
+
+
+def assigned(group: GroupDescription, member: GroupMember) -> list[TopicPartition]:
+    """What it reads; nothing where its assignment is not in the protocol of consumers."""
+    if group.protocol_type != CONSUMER or not member.assignment:
+        return []
+    try:
+        return partitions_of(decode_assignment(member.assignment).assigned_partitions)
+    except ProtocolError:
+        return []
+
+
+async def log_ends(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Those of topics that are there, and that somebody leads."""
+    by_topic: dict[str, list[TopicPartition]] = {}
+    for partition in partitions:
+        by_topic.setdefault(partition.topic, []).append(partition)
+    found: dict[TopicPartition, int] = {}
+    for wanted in by_topic.values():
+        try:
+            listed = await admin.list_offsets(dict.fromkeys(wanted, LATEST))
+        except KafkaError:
+            continue  # one that was deleted keeps the others from nothing
+        found |= {partition: each.offset for partition, each in listed.items()}
+    return found

@@ -1,0 +1,133 @@
+"""Where a group that nobody is in would begin to read anew, and putting it there.
+
+    earliest  latest          the ends of the log
+    offset N                  N
+    shift N                   N on from where it is
+    datetime                  the first record from then on, or the end where there is none
+    current                   where it is, or the end where it has no offset
+
+What would be outside the log is put to the nearer end. (Kafka: ConsumerGroupCommand.)
+"""
+
+import enum
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+import attrs
+
+from replication.client.admin import Admin
+from replication.client.offsets import OffsetAndMetadata
+from replication.errors import ErrorCode, KafkaError
+from replication.wire.list_offsets import EARLIEST, LATEST
+from storage.types import TopicPartition
+
+NOBODY_IN_IT = ("Empty", "Dead")
+
+
+class To(enum.Enum):
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    OFFSET = "offset"
+    SHIFT = "shift"
+    DATETIME = "datetime"
+    CURRENT = "current"
+
+
+@attrs.frozen
+class Target:
+    to: To
+    number: int = 0
+    """An offset, a shift, or milliseconds since 1970."""
+
+
+async def partitions_named(admin: Admin, topics: Sequence[str]) -> list[TopicPartition]:
+    """Of `topic`, all; of `topic:0,2`, those."""
+    found: set[TopicPartition] = set()
+    for text in topics:
+        topic, colon, numbers = text.rpartition(":")
+        if not colon:
+            described = (await admin.describe_topics([text]))[text]
+            found |= {TopicPartition(text, each.partition) for each in described.partitions}
+            continue
+        found |= {TopicPartition(topic, int(number)) for number in numbers.split(",")}
+    return sorted(found)
+
+
+async def planned(
+    admin: Admin, group_id: str, topics: Sequence[str] | None, target: Target
+) -> dict[TopicPartition, int]:
+    """The offset of each partition of `topics`, or of all that the group has one of.
+
+    KafkaError where somebody is in the group.
+    """
+    await _check_nobody_is_in(admin, group_id)
+    committed = await admin.list_group_offsets(group_id)
+    wanted = sorted(committed) if topics is None else await partitions_named(admin, topics)
+    first = await admin.list_offsets(dict.fromkeys(wanted, EARLIEST))
+    last = await admin.list_offsets(dict.fromkeys(wanted, LATEST))
+    at: Mapping[TopicPartition, int] = {}
+    if target.to is To.DATETIME:
+        listed = await admin.list_offsets(dict.fromkeys(wanted, target.number))
+        at = {partition: each.offset for partition, each in listed.items() if each.offset >= 0}
+    return {
+        each: new_offset(
+            each,
+            target,
+            begin=first[each].offset,
+            end=last[each].offset,
+            current=committed[each].offset if each in committed else None,
+            at_time=at.get(each),
+        )
+        for each in wanted
+    }
+
+
+def new_offset(
+    partition: TopicPartition,
+    target: Target,
+    *,
+    begin: int,
+    end: int,
+    current: int | None,
+    at_time: int | None,
+) -> int:
+    match target.to:
+        case To.EARLIEST:
+            return begin
+        case To.LATEST:
+            return end
+        case To.OFFSET:
+            wanted = target.number
+        case To.SHIFT:
+            if current is None:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"{partition} has no offset that could be shifted"
+                )
+            wanted = current + target.number
+        case To.DATETIME:
+            wanted = end if at_time is None else at_time
+        case To.CURRENT:
+            wanted = end if current is None else current
+        case other:
+            assert_never(other)
+    return min(max(wanted, begin), end)
+
+
+async def put(admin: Admin, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+    await admin.alter_group_offsets(
+        group_id, {partition: OffsetAndMetadata(offset) for partition, offset in offsets.items()}
+    )
+
+
+async def _check_nobody_is_in(admin: Admin, group_id: str) -> None:
+    try:
+        state = (await admin.describe_groups([group_id]))[group_id].state
+    except KafkaError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        return  # it begins with these offsets
+    if state not in NOBODY_IN_IT:
+        raise KafkaError(
+            ErrorCode.NON_EMPTY_GROUP,
+            f"offsets can only be reset while nobody is in group {group_id}, which is {state}",
+        )

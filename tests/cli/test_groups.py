@@ -1,0 +1,205 @@
+"""`understudy group`: against brokers on virtual time, and as a command."""
+
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import trio
+from click.testing import CliRunner
+
+from replication.cli import group as understudy, main
+from replication.cli.groups.command import milliseconds
+from replication.cli.groups.positions import Described, describe, log_ends
+from replication.cli.groups.reset import Target, To, new_offset, planned, put
+from replication.cli.isolated import IsolatedCluster
+from replication.client.admin import Admin
+from replication.client.producer import Producer
+from replication.errors import ErrorCode, KafkaError
+from scenarios.simulation.world import World
+from storage.types import TopicPartition
+from tests.replication.client.scene import T0, Scene, play, scene
+
+T1 = TopicPartition("t", 1)
+
+
+def with_a_group(story: Callable[[Scene, Admin], Awaitable[None]]) -> None:
+    """Ten records, six and four; group `g` has read the first four, and nobody is in it."""
+
+    async def told(world: World) -> None:
+        async with (
+            scene(world, brokers=3, replicas=((1, 2, 3), (2, 3, 1))) as stage,
+            Admin(stage.bootstrap_servers, seams=world.node("admin")) as admin,
+        ):
+            await stage.produce(*map(str, range(6)))
+            await stage.produce(*map(str, range(4)), partition=1)
+            async with stage.consumer(group_id="g") as consumer:
+                consumer.assign([T0])
+                await consumer.getmany(timeout_ms=5000, max_records=4)
+            await story(stage, admin)
+
+    play(told)
+
+
+def table(described: Described) -> list[tuple[object, ...]]:
+    return [
+        (each.topic, each.partition, each.current_offset, each.log_end_offset, each.lag)
+        for each in described.positions
+    ]
+
+
+def test_positions_are_told_of_a_group_that_nobody_is_in() -> None:
+    async def story(stage: Scene, admin: Admin) -> None:
+        described = await describe(admin, "g")
+        assert (described.group.state, described.group.members) == ("Empty", ())
+        assert table(described) == [("t", 0, 4, 6, 2)]
+        assert described.positions[0].reader is None
+
+    with_a_group(story)
+
+
+def test_positions_name_who_reads_and_who_has_nothing_to_read() -> None:
+    async def story(stage: Scene, admin: Admin) -> None:
+        async with trio.open_nursery() as nursery:
+
+            async def member(name: str) -> None:
+                async with stage.consumer("t", group_id="g", client_id=name) as consumer:
+                    async for _ in consumer:
+                        pass
+
+            for name in ("one", "two", "three"):
+                nursery.start_soon(member, name)
+            described = await describe(admin, "g")
+            while len(described.positions) < 3 or described.group.state != "Stable":
+                await stage.world.clock("admin").sleep(0.5)
+                described = await describe(admin, "g")
+            readers = [each.reader.client_id if each.reader else "" for each in described.positions]
+            assert sorted(readers) == ["one", "three", "two"]
+            assert [each.partition for each in described.positions] == [0, 1, None]
+            with pytest.raises(KafkaError, match="while nobody is in group g, which is Stable"):
+                await planned(admin, "g", None, Target(To.LATEST))
+            nursery.cancel_scope.cancel()
+
+    with_a_group(story)
+
+
+def test_a_group_that_is_not_there_is_an_error() -> None:
+    async def story(stage: Scene, admin: Admin) -> None:
+        with pytest.raises(KafkaError) as caught:
+            await describe(admin, "nobody")
+        assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+    with_a_group(story)
+
+
+def test_a_topic_that_is_gone_has_no_log_end() -> None:
+    async def story(stage: Scene, admin: Admin) -> None:
+        assert await log_ends(admin, [TopicPartition("gone", 0), T0]) == {T0: 6}
+
+    with_a_group(story)
+
+
+def test_offsets_are_planned_and_then_put() -> None:
+    async def story(stage: Scene, admin: Admin) -> None:
+        plan = await planned(admin, "g", None, Target(To.SHIFT, -3))
+        assert plan == {T0: 1}
+        assert table(await describe(admin, "g")) == [("t", 0, 4, 6, 2)]
+        await put(admin, "g", plan)
+        assert table(await describe(admin, "g")) == [("t", 0, 1, 6, 5)]
+        assert await planned(admin, "g", ["t"], Target(To.LATEST)) == {T0: 6, T1: 4}
+        assert await planned(admin, "g", ["t:1"], Target(To.OFFSET, 3)) == {T1: 3}
+        assert await planned(admin, "new", ["t:0,1"], Target(To.EARLIEST)) == {T0: 0, T1: 0}
+        long_ago, never = Target(To.DATETIME, 1), Target(To.DATETIME, 2**50)
+        assert await planned(admin, "g", ["t"], long_ago) == {T0: 0, T1: 0}
+        assert await planned(admin, "g", ["t"], never) == {T0: 6, T1: 4}
+
+    with_a_group(story)
+
+
+@pytest.mark.parametrize(
+    ("target", "current", "expected"),
+    [
+        (Target(To.EARLIEST), 7, 5),
+        (Target(To.LATEST), 7, 9),
+        (Target(To.OFFSET, 6), None, 6),
+        (Target(To.OFFSET, 100), 7, 9),
+        (Target(To.OFFSET, 0), 7, 5),
+        (Target(To.SHIFT, -1), 7, 6),
+        (Target(To.SHIFT, -100), 7, 5),
+        (Target(To.SHIFT, 100), 7, 9),
+        (Target(To.DATETIME, 1), 7, 8),
+        (Target(To.CURRENT), 7, 7),
+        (Target(To.CURRENT), None, 9),
+        (Target(To.CURRENT), 2, 5),
+    ],
+)
+def test_where_a_group_is_put(target: Target, current: int | None, expected: int) -> None:
+    assert new_offset(T0, target, begin=5, end=9, current=current, at_time=8) == expected
+
+
+def test_what_has_no_offset_cannot_be_shifted() -> None:
+    with pytest.raises(KafkaError, match="t-0 has no offset that could be shifted"):
+        new_offset(T0, Target(To.SHIFT, 1), begin=0, end=9, current=None, at_time=None)
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    assert milliseconds("1970-01-01T00:00:01.500") == 1500
+    assert milliseconds("1970-01-01T01:00:01.500+01:00") == 1500
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["describe"], "Missing argument 'GROUP...'"),
+        (["reset-offsets", "g", "--to-latest"], "give either --topic or --all-topics"),
+        (["reset-offsets", "g", "--all-topics"], "give one of --to-earliest"),
+        (["reset-offsets", "g", "--all-topics", "--to-latest", "--to-offset", "0"], "give one of"),
+        (["reset-offsets", "g", "--topic", "t:x", "--to-latest"], "partitions are numbers"),
+        (["reset-offsets", "g", "--all-topics", "--to-datetime", "soon"], "--to-datetime soon"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(arguments: list[str], reason: str) -> None:
+    done = CliRunner().invoke(understudy, ["group", *arguments])
+    assert done.exit_code == 2
+    assert reason in done.output
+
+
+@pytest.mark.slow
+def test_the_commands_over_a_cluster(tmp_path: Path) -> None:
+    with IsolatedCluster(tmp_path, brokers=3) as cluster:
+        cluster.wait_until_ready()
+        servers = cluster.bootstrap_servers
+
+        def run(*arguments: str) -> str:
+            whom = ["--bootstrap-server", servers, "--timeout", "60000"]
+            done = CliRunner().invoke(
+                understudy, ["group", *arguments, *whom], catch_exceptions=False
+            )
+            assert done.exit_code == 0
+            return done.stdout
+
+        async def produce() -> None:
+            producer: Producer[bytes, bytes] = Producer(servers)
+            async with producer:
+                await (await producer.send_many("t", [b"x"] * 3, partition=0)).wait()
+
+        trio.run(produce)
+        run("reset-offsets", "g", "--topic", "t:0", "--to-offset", "2", "--execute")
+        assert run("list").split() == ["GROUP", "TYPE", "STATE", "g", "Empty"]
+        _, row = run("describe", "g").splitlines()
+        assert row.split() == ["g", "t", "0", "2", "3", "1", "-", "-", "-"]
+        (told,) = json.loads(run("describe", "g", "--output", "json"))
+        assert (told["state"], told["offsets"][0]["lag"]) == ("Empty", 1)
+        shown = run("reset-offsets", "g", "--all-topics", "--to-earliest", "--output", "json")
+        assert json.loads(shown) == [{"group": "g", "topic": "t", "partition": 0, "new_offset": 0}]
+        assert json.loads(run("describe", "g", "--output", "json"))[0]["offsets"][0]["lag"] == 1
+        assert "'g'" in run("delete", "g")
+        assert json.loads(run("list", "--output", "json")) == []
+
+
+def test_what_fails_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["group", "list", "--bootstrap-server", "127.0.0.1:1", "--timeout", "1"])
+    assert ended.value.code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("understudy: REQUEST_TIMED_OUT")
