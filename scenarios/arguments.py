@@ -51,9 +51,19 @@ def nodes(stage: Stage, words: Words, options: Options) -> Words:
     return words
 
 
+def machines(stage: Stage, words: Words, options: Options) -> Words:
+    """Nodes, and those on which our clients run."""
+    others = [word for word in words if word not in stage.programs.running]
+    if others or not words:
+        nodes(stage, others, options)
+    refuse_any([], options)
+    return words
+
+
 def running_nodes(stage: Stage, words: Words, options: Options) -> Words:
-    for name in nodes(stage, words, options):
-        if not stage.cluster.is_running(name):
+    """And our clients."""
+    for name in machines(stage, words, options):
+        if name not in stage.programs.running and not stage.cluster.is_running(name):
             raise ScriptError(f"{name} is down already")
     return words
 

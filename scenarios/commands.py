@@ -12,6 +12,7 @@
     load t-0 p1 records=60 every=250ms          somebody who goes on producing until all are acked
     loaded p1 within=1s                         once they are
     run 500ms                                   let time pass
+    producer p1 ...   member m1 g t ...         our own clients: the head of scenarios/clients.py
 
     alter t retention.ms=60000      delete-topic t      delete-records t-0 5      offsets t-0
     grow t 2 b1,b2 (or: grow t 2 b1,b2 &)     a second partition
@@ -62,7 +63,17 @@ import attrs
 from replication.events import BrokerRegistered, Event
 from replication.partition import PartitionSnapshot
 from replication.reassignment import is_reassigned
-from scenarios import asking, disks, faults, loading, producing, promises, reading, requests
+from scenarios import (
+    asking,
+    clients,
+    disks,
+    faults,
+    loading,
+    producing,
+    promises,
+    reading,
+    requests,
+)
 from scenarios.arguments import (
     Options,
     Words,
@@ -308,6 +319,18 @@ COMMANDS: Mapping[str, Command] = {
     "answers": producing.answers,
     "load": loading.load,
     "loaded": loading.loaded,
+    "producer": clients.producer,
+    "send": clients.send,
+    "transact": clients.transact,
+    "reader": clients.reader,
+    "member": clients.member,
+    "copier": clients.copier,
+    "seek": clients.seek,
+    "given": clients.given,
+    "errors": clients.errors,
+    "leave": clients.leave,
+    "drain": clients.drain,
+    "judge-clients": clients.judge,
     "run": run,
     "alter": requests.alter,
     "delete-topic": requests.delete_topic,

@@ -67,20 +67,24 @@ class Contest:
 
     def lines(self) -> Iterator[str]:
         yield from self._beginning()
-        for _ in range(self.chance.randint(8, 30)):
+        for _ in range(self.misfortune.company.steps(self.chance.randint(8, 30))):
             yield from self.mishearing.lines()
             yield from self._next()
+            yield from self.misfortune.company.lines(self.misfortune.partitions)
             yield f"run {self.chance.choice(WAITS)}"
         yield from self.misfortune.ending()
 
     def _beginning(self) -> Iterator[str]:
         settings = {key: self.chance.choice(choices) for key, choices in SETTINGS.items()}
-        yield f"cluster brokers={REPLICAS} {options(settings)}"
+        company = self.misfortune.company
+        of_company = company.settings(REPLICAS, int(str(settings["min.insync.replicas"])))
+        yield f"cluster brokers={REPLICAS} {options(settings | of_company)}"
         # Where there are several, their fetchers outlive a change of one.
         count = self.chance.choice((1, 2, 2))
         assigned = [self.chance.sample(self._brokers, REPLICAS) for _ in range(count)]
         self.misfortune.partitions += [TopicPartition("t", number) for number in range(count)]
         yield f"topic t replicas={'/'.join(map(','.join, assigned))}"
+        yield from company.beginning(assigned)
 
     @property
     def _brokers(self) -> list[str]:

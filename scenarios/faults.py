@@ -11,6 +11,7 @@ from scenarios.arguments import (
     Words,
     background,
     exactly,
+    machines,
     nodes,
     number_of,
     refuse_any,
@@ -30,7 +31,10 @@ _FATES = {fate.name.lower().replace("_", "-"): fate for fate in Fate}
 
 async def kill(stage: Stage, words: Words, options: Options) -> list[str]:
     for name in running_nodes(stage, words, options):
-        await stage.cluster.kill(name)
+        if name in stage.programs.running:
+            await stage.programs.kill(name)
+        else:
+            await stage.cluster.kill(name)
     return []
 
 
@@ -45,7 +49,7 @@ async def power_cut(stage: Stage, words: Words, options: Options) -> list[str]:
 
 async def stop(stage: Stage, words: Words, options: Options) -> list[str]:
     words, in_background = background(words)
-    for name in running_nodes(stage, words, options):
+    for name in nodes(stage, running_nodes(stage, words, options), {}):
         if in_background:
             stage.go_in_background(name, stage.cluster.stop)
         else:
@@ -82,14 +86,14 @@ async def resume(stage: Stage, words: Words, options: Options) -> list[str]:
 
 
 async def cut(stage: Stage, words: Words, options: Options) -> list[str]:
-    name, *others = nodes(stage, words, options)
+    name, *others = machines(stage, words, options)
     for other in others:
         stage.world.network.cut(name, other)
     return []
 
 
 async def mute(stage: Stage, words: Words, options: Options) -> list[str]:
-    name, *others = nodes(stage, words, options)
+    name, *others = machines(stage, words, options)
     for other in others:
         stage.world.network.cut(name, other, one_way=True)
     return []
@@ -97,11 +101,11 @@ async def mute(stage: Stage, words: Words, options: Options) -> list[str]:
 
 async def tear(stage: Stage, words: Words, options: Options) -> list[str]:
     if len(words) == 2:
-        name, other = nodes(stage, words, options)
+        name, other = machines(stage, words, options)
         stage.world.network.tear(name, other)
     else:
         name, other, api = exactly(words, 3, options)
-        nodes(stage, [name, other], {})
+        machines(stage, [name, other], {})
         stage.world.network.tear(name, other, _api(api))
     return []
 
@@ -109,7 +113,7 @@ async def tear(stage: Stage, words: Words, options: Options) -> list[str]:
 async def hold(stage: Stage, words: Words, options: Options) -> list[str]:
     after = number_of(options.pop("after", "0"))
     name, other, api = exactly(words, 3, options)
-    nodes(stage, [node for node in (name, other) if node != CLIENT], {})
+    machines(stage, [each for each in (name, other) if each != CLIENT], {})
     stage.world.network.hold(name, other, _api(api), after=after)
     return []
 
@@ -126,7 +130,7 @@ async def heal(stage: Stage, words: Words, options: Options) -> list[str]:
         refuse_any(words, options)
         network.heal_all()
         return []
-    name, *others = nodes(stage, words, options)
+    name, *others = machines(stage, words, options)
     if not others:
         raise ScriptError("heal, or heal NODE OTHER...")
     for other in others:
@@ -153,9 +157,10 @@ async def recover(stage: Stage, words: Words, options: Options) -> list[str]:
     refuse_any(words, options)
     cluster, world = stage.cluster, stage.world
     world.network.heal_all()
-    for name in cluster.names:
+    for name in [*cluster.names, *stage.programs.running]:
         if world.clock(name).paused:
             world.resume(name)
+    for name in cluster.names:
         world.disk(name).costs = DiskCosts()
         world.disk(name).lies = False
         world.disk(name).faults.clear()

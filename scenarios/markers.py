@@ -84,6 +84,7 @@ SELDOM = (
 )
 """Counted, and not waited for: 150 runs came by none of them."""
 
+_BROKER = re.compile(r"b\d+")
 _REFUSAL = re.compile(r"\bNOT_ENOUGH_REPLICAS\w*")
 _REFUSED = {
     "UNKNOWN_LEADER_EPOCH": "a fetch came before its leader knew the epoch",
@@ -189,12 +190,12 @@ class _Reading:
 
     def _of_a_node(self, event: Event) -> Iterator[str]:
         match event:
-            case NodeStarted(node=name):
+            case NodeStarted(node=name) if _BROKER.fullmatch(name):
                 self._starting.add(name)
             case BrokerStarted(broker=broker_id):
                 self._starting.discard(f"b{broker_id}")
             case NodeKilled(node=name) | PowerCut(node=name) | NodeStopped(node=name):
-                if name in self._starting and name != CONTROLLER:
+                if name in self._starting:
                     yield "a broker died before it was up"
                 self._starting.discard(name)
                 for at in [each for each in self._leads if each[0] == name]:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from replication.isr import Committed
+from scenarios.company import Company
 from scenarios.harm import Harm
 from scenarios.operations import Operations
 from scenarios.settings import Cast, cast
@@ -61,6 +62,7 @@ class Misfortune:
     workload: Workload = attrs.field(init=False)
     operations: Operations = attrs.field(init=False)
     harm: Harm = attrs.field(init=False)
+    company: Company = attrs.field(init=False)
     partitions: list[TopicPartition] = attrs.field(factory=list, init=False)
     """Those of the run, as they are made."""
     _befalls: dict[str, int] = attrs.field(init=False)
@@ -72,6 +74,7 @@ class Misfortune:
         self.workload = Workload.drawn(chance)
         self.operations = Operations.drawn(chance, self.stage)
         self.harm = Harm(chance=chance("harm"), stage=self.stage)
+        self.company = Company.drawn(chance, self.stage, compacted=self.workload.compacted)
         self._befalls = {
             verb: self.chance.randint(1, 4) for verb in BEFALLS if self.chance.random() < MAY_BEFALL
         }
@@ -79,7 +82,7 @@ class Misfortune:
     def lines(self) -> Iterator[str]:
         """Each is to be carried out before the next is drawn."""
         yield from self._beginning()
-        for _ in range(self.chance.randint(5, 35)):
+        for _ in range(self.company.steps(self.chance.randint(5, 35))):
             self._find_new_partitions()
             if self.chance.random() < PRODUCES:
                 yield self.workload.produce(self.chance.choice(self.partitions))
@@ -88,17 +91,24 @@ class Misfortune:
             yield from self.operations.lines(self.partitions)
             yield from self.harm.lines(self.partitions)
             yield from self.workload.read(self.partitions)
+            yield from self.company.lines(self.partitions)
             yield f"run {self.chance.choice(WAITS)}"
         yield from self.ending()
 
     def _beginning(self) -> Iterator[str]:
         drawn: Cast = cast(self.stage.world.chance)
-        yield drawn.cluster(self.workload.settings | self.operations.settings | self.harm.settings)
+        yield drawn.cluster(
+            self.workload.settings
+            | self.operations.settings
+            | self.harm.settings
+            | self.company.settings(drawn.brokers, drawn.min_insync_replicas)
+        )
         self.workload.racks = drawn.racks
         names = self.stage.cluster.broker_names
         self._victims = names + [CONTROLLER] * (self.chance.random() < CONTROLLER_TOO)
         assigned = [self.chance.sample(names, drawn.copies) for _ in range(drawn.partitions)]
         yield drawn.topic("t", assigned, self.workload.topic)
+        yield from self.company.beginning(assigned)
 
     def _find_new_partitions(self) -> None:
         """An operator may have added some."""
@@ -201,7 +211,9 @@ class Misfortune:
         for partition in self.partitions:
             yield f"wait whole {partition}"
             yield self.workload.once(partition, acks="all")
+        yield from self.company.ending()
         yield "answers"
+        yield from self.company.draining()
         for partition in self.partitions:
             yield f"wait whole {partition}"
             yield f"wait equal {partition}"
@@ -210,3 +222,4 @@ class Misfortune:
             yield f"verify {partition}"
             yield f"poll {partition}"
             yield f"judge {partition}"
+        yield from self.company.judgement()

@@ -91,15 +91,15 @@ async def _send(
         stage.send_in_background(batch, timeout_ms=timeout_ms, to=to)
         return []
     await stage.client.send(batch, timeout_ms=timeout_ms, to=to)
-    return [_outcome(batch)]
+    return [outcome_of(batch)]
 
 
 async def answers(stage: Stage, words: Words, options: Options) -> list[str]:
     refuse_any(words, options)
-    return [_outcome(batch) for batch in await stage.answers()]
+    return [outcome_of(batch) for batch in await stage.answers()]
 
 
-def _outcome(batch: SentBatch) -> str:
+def outcome_of(batch: SentBatch) -> str:
     values = " ".join(batch.values)
     match batch.outcome:
         case Acked(base_offset):

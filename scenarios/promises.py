@@ -83,7 +83,7 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
     let_off = stage.checkers.is_let_off(partition)
     may_lose_acks_1 = _may_lose_acks_1(stage.world.trace.entries, partition)
     batches = stage.sent_to(partition)
-    repeated = _repeated(batches, trimmed=partition.topic in stage.trimmed)
+    repeated = repeated_values(batches, trimmed=partition.topic in stage.trimmed)
     found = list(
         broken_promises(
             batches,
@@ -102,7 +102,14 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
         later = {value for batch in batches for value in batch.values}
         there = [record for record in there if record.value in later]
     history = History(
-        sends=[_as_sent(batch, may_lose_acks_1=may_lose_acks_1) for batch in batches],
+        sends=[
+            _as_sent(
+                batch,
+                may_lose_acks_1=may_lose_acks_1,
+                in_order=partition.topic not in stage.trimmed,
+            )
+            for batch in batches
+        ],
         repeated=repeated,
         compacted=compacted,
         polls=polls,
@@ -115,16 +122,22 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
     return [f"{partition}: may have lost what was committed"] if let_off else []
 
 
-def _repeated(batches: Iterable[SentBatch], *, trimmed: bool) -> frozenset[str]:
+def repeated_values(batches: Iterable[SentBatch], *, trimmed: bool) -> frozenset[str]:
     """Values that may be there twice: sent again without a sequence, or with one that goes with
     the records by which it is known.
     """
-    again = (each for each in batches if each.attempts > 1 and (trimmed or each.sequence is None))
+    again = (
+        each
+        for each in batches
+        if each.attempts > 1 and (trimmed or (each.sequence is None and each.producer is None))
+    )
     return frozenset(value for batch in again for value in batch.values)
 
 
-def _as_sent(batch: SentBatch, *, may_lose_acks_1: bool) -> Sent:
-    """For the history, which knows no ack of what may be lost."""
+def _as_sent(batch: SentBatch, *, may_lose_acks_1: bool, in_order: bool) -> Sent:
+    """For the history, which knows no ack of what may be lost. A producer's order goes with the
+    records by which its sequences are known.
+    """
     promised = batch.acks == ACKS_ALL or not may_lose_acks_1
     base_offset = batch.outcome.base_offset if isinstance(batch.outcome, Acked) else None
     return Sent(
@@ -133,6 +146,7 @@ def _as_sent(batch: SentBatch, *, may_lose_acks_1: bool) -> Sent:
         answered_at=batch.answered_at,
         base_offset=base_offset if promised else None,
         refused=batch.outcome == Refused(ErrorCode.NOT_ENOUGH_REPLICAS),
+        producer=batch.producer if in_order else None,
     )
 
 

@@ -19,7 +19,16 @@ import attrs
 from scenarios.script import Comment, Script, Step
 from scenarios.swarm import SwarmRun, play
 
-KEPT = ("cluster", "topic", "recover", "wait", "answers", "judge")
+KEPT = (
+    "cluster",
+    "topic",
+    "recover",
+    "wait",
+    "answers",
+    "judge",
+    "drain",
+    "judge-clients",
+)
 
 WAITS = ("1ms", "20ms", "100ms", "500ms", "1s", "2s", "5s")
 
@@ -120,7 +129,7 @@ def _shorter(line: str) -> Iterator[str]:
             for fewer in _with_a_replica_less(setting[2]):
                 yield f"{line[: setting.start()]} replicas={fewer}{line[setting.end() :]}"
     # A value, or one of several victims; what is before them says of what.
-    first = {"produce": 1, "cut": 1, "mute": 1, "heal": 1}.get(verb)
+    first = {"produce": 1, "cut": 1, "mute": 1, "heal": 1, "send": 2, "transact": 2}.get(verb)
     if first is not None:
         for number in range(first, len(words)):
             if words[number] != "&" and "=" not in words[number]:

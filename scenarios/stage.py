@@ -16,6 +16,7 @@ import trio
 from replication.cluster.cluster import NotInTimeError
 from replication.errors import ErrorCode, KafkaError, PeerUnavailableError, UnderstudyError
 from replication.events import fan_out
+from scenarios.programs import Programs
 from scenarios.report.recording import Recording
 from scenarios.script import ScriptError
 from scenarios.simulation.checkers import Checkers
@@ -88,6 +89,8 @@ class Stage:
     """Topics of which somebody wanted records to be gone."""
     compacted: set[str] = attrs.field(factory=set, init=False)
     """Topics of which only the last record of each key is to stay."""
+    programs: Programs = attrs.field(init=False)
+    """Our own clients."""
     events_shown: int = attrs.field(default=0, init=False)
     _cluster: SimulatedCluster | None = attrs.field(default=None, init=False)
     _client: StoryClient | None = attrs.field(default=None, init=False)
@@ -97,6 +100,7 @@ class Stage:
     _waiting: list[SentBatch] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.programs = Programs(world=self.world)
         if self.recording is not None:
             self.recording.begin(self.world)
 
@@ -136,6 +140,7 @@ class Stage:
             sink=fan_out(self.world.sink(CLIENT), self.checkers),
         )
         self._background = await self.stack.enter_async_context(trio.open_nursery())
+        self.programs.begin(cluster.broker_names, self._background, self._client.finish)
         self.stack.callback(self._background.cancel_scope.cancel)
 
     # Coming and going.
@@ -196,6 +201,10 @@ class Stage:
         self.batches.append(batch)
         return batch
 
+    def waits_for(self, batch: SentBatch) -> None:
+        """`answers` is to tell of it."""
+        self._waiting.append(batch)
+
     def sent_to(self, partition: TopicPartition) -> list[SentBatch]:
         return [batch for batch in self.batches if batch.partition == partition]
 
@@ -230,7 +239,7 @@ class Stage:
             if at not in self._lanes:
                 self._lanes[at] = Lane(self.client, batch.partition)
             send = partial(self._lanes[at].send)
-        self._waiting.append(batch)
+        self.waits_for(batch)
         self._background.start_soon(
             partial(send, batch, timeout_ms=timeout_ms, delivery_timeout_ms=delivery_timeout_ms)
         )
@@ -240,7 +249,7 @@ class Stage:
     ) -> None:
         assert self._background is not None, "a cluster's story has a background"
         batch.outcome = None
-        self._waiting.append(batch)
+        self.waits_for(batch)
         self._background.start_soon(partial(self.client.send, batch, timeout_ms=timeout_ms, to=to))
 
     # Reading.

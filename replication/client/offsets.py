@@ -12,3 +12,15 @@ class OffsetAndMetadata:
     offset: Offset
     metadata: str = ""
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+
+
+@attrs.frozen(kw_only=True)
+class ConsumerGroupMetadata:
+    """Who commits: a group, and which member in which generation, so that a member that has been
+    replaced meanwhile is fenced (KIP-447). Without a member nobody is.
+    """
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None

@@ -117,6 +117,10 @@ class SentBatch:
     answered_at: float = 0.0
     attempts: int = 0
     """Of a producer that sends again until it is answered."""
+    producer: str | None = None
+    """Which life of which of our own clients has sent it; what that sends is there once, and in
+    its order.
+    """
 
     @property
     def acked(self) -> bool:

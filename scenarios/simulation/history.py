@@ -11,8 +11,9 @@
     skipped        a consumer passed over a value that others read there
     backwards      a consumer was given an offset again, or an earlier one
     out of order   what was sent after an ack lies before what was acked
+    reordered      what one producer sent after another of its records lies before that
 
-(Jepsen's checker for Kafka has these; the last one is Redpanda's.)
+(Jepsen's checker for Kafka has these; `out of order` is Redpanda's.)
 
 Rule 1: each check is a function of a history, and says what is wrong in a line each.
 
@@ -44,6 +45,8 @@ class Sent:
     """Where the ack says that the first of them is; None without one."""
     refused: bool = False
     """It was certainly not written."""
+    producer: str | None = None
+    """Who sends everything in order, acked or not (KIP-98); None where nobody promises that."""
 
     @property
     def acked(self) -> list[At]:
@@ -147,6 +150,20 @@ def out_of_order(history: History) -> Iterator[str]:
                     yield f"{after} at {first} was sent after {before} was acked at {last}"
 
 
+def reordered(history: History) -> Iterator[str]:
+    offsets = {value: offset for offset, value in history.acked + history.reads}
+    latest: dict[str, At] = {}
+    for sent in history.sends:
+        for value in sent.values if sent.producer is not None else ():
+            assert sent.producer is not None, "as was asked"
+            if value not in offsets:
+                continue
+            offset, before = latest.get(sent.producer, (-1, ""))
+            if offsets[value] < offset:
+                yield f"{value} at {offsets[value]} was sent after {before} at {offset}"
+            latest[sent.producer] = (offsets[value], value)
+
+
 CHECKS: tuple[Callable[[History], Iterator[str]], ...] = (
     inconsistent,
     duplicate,
@@ -156,6 +173,7 @@ CHECKS: tuple[Callable[[History], Iterator[str]], ...] = (
     skipped,
     backwards,
     out_of_order,
+    reordered,
 )
 
 

@@ -27,8 +27,22 @@ def polled(*records: At, session: int = 1) -> Polled:
     return Polled(session=session, records=records)
 
 
+def by_one(value: str, producer: str | None = "p1/1") -> Sent:
+    """Never answered."""
+    return Sent(values=(value,), sent_at=0.0, answered_at=9.0, producer=producer)
+
+
 SOUND = History(
-    sends=[sent("a", "b", at=0), sent("c", at=2, then=2.0), sent("x", at=None, refused=True)],
+    sends=[
+        sent("a", "b", at=0),
+        sent("c", at=2, then=2.0),
+        sent("x", at=None, refused=True),
+        by_one("a"),
+        by_one("y"),
+        by_one("c"),
+        by_one("b", producer="p1/2"),
+        by_one("a", producer=None),
+    ],
     polls=[polled(A, B), polled(), polled(B, C, session=2), polled(C)],
     final=[A, B, C],
 )
@@ -77,6 +91,11 @@ def made(
             history.out_of_order,
             made(sends=[sent("b", at=1), sent("a", at=0, then=2.0)]),
             "a at 0 was sent after b was acked at 1",
+        ),
+        (
+            history.reordered,
+            made(sends=[by_one("b"), by_one("a"), by_one("c")]),
+            "a at 0 was sent after b at 1",
         ),
     ],
 )

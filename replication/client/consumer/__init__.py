@@ -34,13 +34,13 @@ from replication.client.consumer.errors import (
 from replication.client.consumer.group.listener import ConsumerRebalanceListener
 from replication.client.consumer.interceptors import ConsumerInterceptor
 from replication.client.consumer.records import (
-    ConsumerGroupMetadata,
     ConsumerRecord,
     ConsumerRecords,
     Deserializer,
     OffsetAndMetadata,
     OffsetAndTimestamp,
 )
+from replication.client.offsets import ConsumerGroupMetadata
 
 __all__ = [
     "CommitFailedError",

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from replication.client.consumer.opened import AnyPartition, OpenConsumer
-from replication.client.consumer.records import ConsumerGroupMetadata, OffsetAndMetadata
+from replication.client.consumer.records import OffsetAndMetadata
 from replication.client.errors import KafkaTimeoutError
+from replication.client.offsets import ConsumerGroupMetadata
 from storage.types import Offset, TopicPartition
 
 if TYPE_CHECKING:

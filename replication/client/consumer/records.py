@@ -52,16 +52,6 @@ class OffsetAndTimestamp:
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
-@attrs.frozen(kw_only=True)
-class ConsumerGroupMetadata:
-    """A member, as a transaction names it when it commits offsets (KIP-447)."""
-
-    group_id: str
-    generation_id: int
-    member_id: str
-    group_instance_id: str | None = None
-
-
 @attrs.frozen
 class ConsumerRecords:
     """What one poll hands over; empty where there was nothing in time."""

@@ -11,13 +11,5 @@ delivery  producer              what programs see
 from replication.client.producer.config import ProducerConfig
 from replication.client.producer.delivery import Deliveries, Delivery, RecordMetadata
 from replication.client.producer.producer import Producer
-from replication.client.producer.transactions import GroupMetadata
 
-__all__ = [
-    "Deliveries",
-    "Delivery",
-    "GroupMetadata",
-    "Producer",
-    "ProducerConfig",
-    "RecordMetadata",
-]
+__all__ = ["Deliveries", "Delivery", "Producer", "ProducerConfig", "RecordMetadata"]

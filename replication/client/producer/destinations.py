@@ -54,16 +54,18 @@ class Destinations:
             del self._topics[topic]
         return [*self._topics]
 
-    def known(self, topic: str) -> Destination | None:
+    def known(self, topic: str, partition: int | None = None) -> Destination | None:
         """Where nothing has to be waited for."""
         found = self._topics.get(topic)
         if found is None or found.view_version != self.metadata.view.version:
             return None
+        if partition is not None and partition >= len(found.partitions):
+            return None
         return found
 
-    async def hear_of(self, topic: str) -> Destination:
-        """KafkaTimeoutError where nothing is heard within `max.block.ms`, or the error of a topic
-        that cannot be.
+    async def hear_of(self, topic: str, partition: int | None = None) -> Destination:
+        """KafkaTimeoutError where nothing is heard within `max.block.ms`, of the topic or of that
+        partition, which may be new; or the error of a topic that cannot be.
         """
         found = self._topics.get(topic)
         if found is None:
@@ -71,24 +73,25 @@ class Destinations:
             found = self._topics[topic] = Destination(topic, sticky)
         found.used_at = self.clock.now()
         numbers = self.metadata.view.partitions_of(topic)
-        if numbers is None:
-            numbers = await self._wait_for(topic)
+        if numbers is None or _lacks(numbers, partition):
+            numbers = await self._wait_for(topic, partition)
         if len(numbers) != len(found.partitions):
             found.partitions = tuple(TopicPartition(topic, number) for number in numbers)
         found.view_version = self.metadata.view.version
         return found
 
-    async def _wait_for(self, topic: str) -> list[int]:
+    async def _wait_for(self, topic: str, partition: int | None) -> list[int]:
+        numbers: list[int] | None = None
         with self.clock.move_on_after(self.config.max_block_ms / 1000):
-            numbers = None
-            while numbers is None:
+            while numbers is None or _lacks(numbers, partition):
                 self.metadata.request_update()
                 await self.metadata.wait_for_news()
                 self.metadata.raise_for_topics([topic])
                 numbers = self.metadata.view.partitions_of(topic)
             return numbers
         raise KafkaTimeoutError(
-            f"topic {topic} was not heard of within {self.config.max_block_ms} ms"
+            f"{'topic' if numbers is None else f'partition {partition} of topic'} {topic}"
+            f" was not heard of within {self.config.max_block_ms} ms"
         ) from self.metadata.last_error
 
     def choose(
@@ -117,3 +120,7 @@ class Destinations:
     def _led(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         leader = self.metadata.view.leader
         return [each for each in partitions if leader(each).node is not None]
+
+
+def _lacks(numbers: Sequence[int], partition: int | None) -> bool:
+    return partition is not None and partition >= len(numbers)

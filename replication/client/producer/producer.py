@@ -37,7 +37,7 @@ from replication.client.errors import (
 )
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
-from replication.client.offsets import OffsetAndMetadata
+from replication.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from replication.client.producer.accumulator import RecordAccumulator
 from replication.client.producer.batch import ProducerBatch, record_size
 from replication.client.producer.config import ProducerConfig
@@ -52,7 +52,7 @@ from replication.client.producer.destinations import Destination, Destinations, 
 from replication.client.producer.room import Room
 from replication.client.producer.run import Run
 from replication.client.producer.sender import Sender
-from replication.client.producer.transactions import GroupMetadata, Transactions
+from replication.client.producer.transactions import Transactions
 from replication.errors import KafkaError, PeerUnavailableError
 from replication.net import production_seams
 from replication.net.seams import Seams
@@ -293,9 +293,9 @@ class Producer(Generic[K, V]):
         size = record_size(key_bytes, value_bytes, all_headers)
         if size > self._largest:
             raise self._too_large(size)
-        destination = self._destinations.known(topic)
+        destination = self._destinations.known(topic, partition)
         if destination is None:
-            destination = await self._destinations.hear_of(topic)
+            destination = await self._destinations.hear_of(topic, partition)
         accumulator = self._accumulator
         if accumulator.waiting_for_room or not accumulator.has_room(size):
             await self._room.wait(size, timeout_ms=self.config.max_block_ms)
@@ -338,9 +338,9 @@ class Producer(Generic[K, V]):
         if run.largest > self._largest:
             raise self._too_large(run.largest)
         while not run.is_done:
-            destination = self._destinations.known(topic)
+            destination = self._destinations.known(topic, partition)
             if destination is None:
-                destination = await self._destinations.hear_of(topic)
+                destination = await self._destinations.hear_of(topic, partition)
             if self._accumulator.waiting_for_room or not self._accumulator.has_room(run.next_size):
                 await self._room.wait(run.next_size, timeout_ms=self.config.max_block_ms)
             self._check_may_send()
@@ -421,10 +421,10 @@ class Producer(Generic[K, V]):
     async def send_offsets_to_transaction(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
-        group: GroupMetadata | str,
+        group: ConsumerGroupMetadata | str,
     ) -> None:
         """How far a group has read, committed with the transaction (KIP-447)."""
-        member = GroupMetadata(group_id=group) if isinstance(group, str) else group
+        member = ConsumerGroupMetadata(group_id=group) if isinstance(group, str) else group
         wanted = {
             partition: OffsetAndMetadata(each) if isinstance(each, int) else each
             for partition, each in offsets.items()

@@ -39,7 +39,7 @@ from replication.client.errors import (
     ProducerFencedError,
     TransactionAbortedError,
 )
-from replication.client.offsets import OffsetAndMetadata
+from replication.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from replication.client.producer.accumulator import RecordAccumulator
 from replication.client.producer.batch import identity_in
 from replication.client.producer.config import ProducerConfig
@@ -98,18 +98,6 @@ class State(enum.Enum):
     ENDING = "ending a transaction"
     ABORTABLE_ERROR = "in a transaction that can only be aborted"
     FATAL_ERROR = "of no more use"
-
-
-@attrs.frozen(kw_only=True)
-class GroupMetadata:
-    """Who commits: a group, and which member in which generation, so that a member that has been
-    replaced meanwhile is fenced (KIP-447). Without a member nobody is.
-    """
-
-    group_id: str
-    generation: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
 
 
 def worst(codes: Mapping[TopicPartition, int], *, of: Iterable[TopicPartition]) -> int:
@@ -242,7 +230,7 @@ class Transactions:
         self.state, self.error = State.IN_TRANSACTION, None
 
     async def send_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
         self._expect(State.IN_TRANSACTION)
         if not offsets:
@@ -257,7 +245,7 @@ class Transactions:
             self.batch_failed(error)
             raise
 
-    async def _add_offsets(self, group: GroupMetadata) -> None:
+    async def _add_offsets(self, group: ConsumerGroupMetadata) -> None:
         producer_id, producer_epoch = self.accumulator.identity
         request = AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id,
@@ -269,7 +257,7 @@ class Transactions:
         self._check(TRANSACTION, self.transactional_id, response.error_code)
 
     async def _commit_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
         topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
         for (topic, partition), each in offsets.items():
@@ -287,7 +275,7 @@ class Transactions:
             group_id=group.group_id,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
-            generation_id=group.generation,
+            generation_id=group.generation_id,
             member_id=group.member_id,
             group_instance_id=group.group_instance_id,
             topics=[

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trio
 
+from replication.client.admin import Admin
 from replication.client.errors import (
     IllegalStateError,
     InvalidTopicError,
@@ -351,8 +352,21 @@ def test_what_is_sent_is_bytes_or_is_serialized() -> None:
             async with producer:
                 with pytest.raises(TypeError, match="str is not bytes: name a serializer"):
                     await producer.send("t", "text")
-                with pytest.raises(IllegalStateError, match="no partition 7"):
-                    await producer.send("t", b"x", partition=7)
+                with pytest.raises(IllegalStateError, match="no partition -1"):
+                    await producer.send("t", b"x", partition=-1)
+
+    play(story)
+
+
+def test_a_partition_that_is_new_is_waited_for() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as stage, stage.producer(max_block_ms=5_000) as producer:
+            await producer.send("t", b"one", partition=0)
+            with pytest.raises(KafkaTimeoutError, match="partition 1 of topic t was not heard of"):
+                await producer.send("t", b"two", partition=1)
+            async with Admin(stage.bootstrap_servers, seams=world.node("admin")) as admin:
+                await admin.create_partitions({"t": 2})
+            assert (await producer.send("t", b"two", partition=1)).offset == 0
 
     play(story)
 

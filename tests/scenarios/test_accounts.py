@@ -1,0 +1,177 @@
+"""What our clients may never be told: each check finds the bad account that it is for."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from scenarios.simulation.client import SentBatch
+from scenarios.simulation.clients import accounts
+from scenarios.simulation.clients.accounts import There, of_copy, of_readers, of_transactions
+from scenarios.simulation.clients.witness import (
+    Began,
+    Committed,
+    Ending,
+    Given,
+    Happening,
+    Lost,
+    Transaction,
+)
+from storage.types import Offset, TopicPartition
+
+T0 = TopicPartition("t", 0)
+ALL = {0: "a", 1: "b", 2: "c", 4: "d"}
+THERE = There(all=ALL, committed={0: "a", 2: "c", 4: "d"})
+"""b is of a transaction that was aborted, and its marker is at 3."""
+
+Check = Callable[[Sequence[Happening], There], Iterator[str]]
+
+
+def began(
+    reader: str = "r",
+    group: str | None = None,
+    *,
+    committed: bool = False,
+    at: Offset | None = None,
+) -> Began:
+    return Began(reader=reader, group=group, read_committed=committed, at=at)
+
+
+def given(*offsets: Offset, reader: str = "r") -> list[Happening]:
+    return [Given(reader=reader, offset=each, value=ALL[each]) for each in offsets]
+
+
+def written(offset: Offset, group: str = "g") -> Committed:
+    return Committed(group=group, offset=offset)
+
+
+SOUND: list[list[Happening]] = [
+    [began(at=0), *given(0, 1, 2, 4)],
+    [began(committed=True, at=0), *given(0, 2, 4), began(committed=True, at=2), *given(2, 4)],
+    [
+        began(group="g"),
+        *given(0, 1),
+        written(2),
+        Lost(reader="r"),
+        began("s", "g"),
+        *given(2, reader="s"),
+    ],
+    # Handed over again, from what was committed; an ack that comes late says nothing.
+    [
+        began(group="g"),
+        *given(0, 1),
+        written(1),
+        began("s", "g"),
+        written(2),
+        *given(1, 2, reader="s"),
+    ],
+    # A position past a marker, and past what is not seen.
+    [began(group="g", committed=True), *given(0), written(2), *given(2), written(4)],
+    [began(), *given(1, 2), Lost(reader="r"), began(), *given(0)],
+]
+
+
+@pytest.mark.parametrize("happened", SOUND)
+def test_a_sound_account_is_found_sound(happened: list[Happening]) -> None:
+    assert of_readers(happened, THERE) == []
+
+
+@pytest.mark.parametrize(
+    ("check", "happened", "found"),
+    [
+        (
+            accounts.inconsistent,
+            [began(), Given(reader="r", offset=1, value="z")],
+            "r was handed z at 1, where b is",
+        ),
+        (accounts.aborted, [began(committed=True), *given(1)], "r was handed b at 1"),
+        (accounts.backwards, [began(), *given(1, 0)], "r was handed 0 where it stood at 2"),
+        (accounts.backwards, [began(at=2), *given(1)], "r was handed 1 where it stood at 2"),
+        (accounts.skipped, [began(), *given(0, 2)], "r was handed 2 after 0, not 1"),
+        (accounts.skipped, [began(at=1), *given(2)], "r was handed 2 after 0, not 1"),
+        (
+            accounts.skipped,
+            [began(committed=True), *given(0, 4)],
+            "r was handed 4 after 0, not 2",
+        ),
+        (
+            accounts.passed_over,
+            [began(group="g"), *given(0), Lost(reader="r"), began("s", "g"), *given(2, reader="s")],
+            "s of g was handed 2, nobody 1",
+        ),
+        (
+            accounts.too_far,
+            [began(group="g"), *given(0), written(2), *given(1)],
+            "g has committed 2, nobody was handed 1",
+        ),
+        (
+            accounts.too_far,
+            [began(group="h"), *given(0, 1), began("s", "g"), written(1)],
+            "g has committed 1, nobody was handed 0",
+        ),
+        (
+            accounts.forgotten,
+            [began(group="g"), *given(0, 1), written(2), began("s", "g"), *given(1, reader="s")],
+            "s of g began at 1, where 2 was committed",
+        ),
+    ],
+)
+def test_a_bad_account_is_found_by_its_check(
+    check: Check, happened: list[Happening], found: str
+) -> None:
+    assert list(check(happened, THERE)) == [found]
+    assert f"{check.__name__.replace('_', ' ')}: {found}" in of_readers(happened, THERE)
+
+
+def test_what_a_group_has_not_read_in_the_end() -> None:
+    happened = [began(group="g", committed=True), *given(0, 2)]
+    assert list(accounts.unread(happened, THERE, "g")) == ["unread: d at 4"]
+    assert list(accounts.unread([*happened, *given(4)], THERE, "g")) == []
+    assert list(accounts.unread(happened, THERE, "h")) == []
+
+
+def transaction(*values: str, ending: Ending) -> Transaction:
+    batches = [SentBatch(T0, (value,), -1) for value in values]
+    return Transaction(producer="x", batches=batches, ending=ending)
+
+
+COMMITTED, ABORTED, UNKNOWN = Ending.COMMITTED, Ending.ABORTED, Ending.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("ending", "there", "found"),
+    [
+        (COMMITTED, {"a": True, "b": True}, []),
+        (COMMITTED, {"b": True}, []),  # the other one was deleted
+        (ABORTED, {"a": False}, []),
+        (UNKNOWN, {"a": True, "b": True}, []),
+        (UNKNOWN, {"a": False, "b": False}, []),
+        (UNKNOWN, {}, []),
+        (UNKNOWN, {"a": True, "b": False}, ["in part: x's a b: a"]),
+        (COMMITTED, {"a": False, "b": False}, ["not committed: x's a b"]),
+        (ABORTED, {"a": True, "b": True}, ["not aborted: x's a b"]),
+    ],
+)
+def test_transactions_are_there_as_a_whole_or_not_at_all(
+    ending: Ending, there: dict[str, bool], found: list[str]
+) -> None:
+    assert of_transactions([transaction("a", "b", ending=ending)], there) == found
+
+
+@pytest.mark.parametrize(
+    ("copy", "found"),
+    [
+        (["c(a)", "c(x)", "c(b)", "c(gone)"], []),
+        (["c(a)", "c(a)", "c(x)", "c(b)"], ["copied twice: c(a)"]),
+        (["c(a)", "c(b)"], ["not copied: x of t-1"]),
+        (["c(b)", "c(a)", "c(x)"], ["copied out of order: b before a, of t-0"]),
+        (["c(a)", "c(x)", "c(b)", "c(z)"], ["copied from nowhere: c(z)"]),
+    ],
+)
+def test_a_copy_has_each_record_once(copy: list[str], found: list[str]) -> None:
+    source = {"t-0": ["a", "b"], "t-1": ["x"]}
+    assert list(of_copy(source, ["a", "b", "x", "gone"], copy)) == found
+
+
+def test_what_was_sent_twice_may_be_copied_twice() -> None:
+    source = {"t-0": ["a", "b", "a"]}
+    assert list(of_copy(source, "ab", ["c(a)", "c(b)", "c(a)"], repeated=["a"])) == []

@@ -1,0 +1,198 @@
+"""Our own clients in stories and in the swarm, and that what they are told is judged."""
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from replication.client.consumer.completed_fetch import CompletedFetch
+from replication.client.consumer.group.coordinator import ConsumerCoordinator
+from replication.client.producer import Producer
+from scenarios.company import KINDS, TAKE_PART, Company
+from scenarios.simulation.world import World
+from scenarios.stage import Stage
+from scenarios.swarm import SwarmRun, play, run_seed
+
+SETTINGS = (
+    "offsets.topic.num.partitions=1 transaction.state.log.num.partitions=1"
+    " group.initial.rebalance.delay.ms=0 min.insync.replicas=2"
+)
+BEGINNING = (f"cluster brokers=3 {SETTINGS}", "topic t replicas=b1,b2,b3/b2,b3,b1")
+
+
+def told(*lines: str) -> SwarmRun:
+    return play(lambda _: (*BEGINNING, *lines), seed=1)
+
+
+def answers(*lines: str) -> Sequence[str]:
+    run = told(*lines)
+    assert not run.wrong, run.traceback
+    return run.answer[3:]
+
+
+ALL_OF_THEM = (
+    "topic u replicas=b3,b1,b2",
+    "producer p1 linger.ms=0",
+    "producer x1 transactional.id=x linger.ms=0",
+    "reader r1 t-0 isolation.level=read_committed",
+    "member m1 g t enable.auto.commit=false session.timeout.ms=6000",
+    "copier w1 h t u-0 session.timeout.ms=6000",
+    "send p1 t-0 one two",
+    "transact x1 t-1 three t-0 four end=abort",
+    "transact x1 t-0 five",
+    "drain",
+    "judge t-0",
+    "judge-clients",
+)
+
+
+def test_our_clients_take_part_in_a_story() -> None:
+    assert answers(*ALL_OF_THEM, "given r1", "given m1", "read u-0", "errors x1") == (
+        "u-0: b3 leads in epoch 0, isr b3 b1 b2",
+        "one: acked at 0",
+        "two: acked at 1",
+        "x1: aborted",
+        "x1: committed",
+        "r1: t-0: one two five",
+        "m1: t-0: one two four five",
+        "m1: t-1: three",
+        "read: c(one) c(two) c(five)",
+        "x1: none",
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("send p9 t-0 one", "no such client runs as 'p9'"),
+        ("producer b1", "b1 is a machine of another's"),
+        ("reader r1", "reader NAME PARTITION..."),
+        ("member m1 g", "member NAME GROUP TOPIC..."),
+        ("seek r1 t-0 0", "no such client runs as 'r1'"),
+        ("cut p9 b1", "there is no node p9"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_said(line: str, why: str) -> None:
+    assert why in told(line).wrong
+
+
+def test_a_killed_client_is_gone_and_may_have_another_life() -> None:
+    found = answers(
+        "producer p1 linger.ms=0",
+        "kill p1",
+        "producer p1 linger.ms=0",
+        "send p1 t-0 one",
+        "pause p1",
+        "send p1 t-0 two &",
+        "run 1s",
+        "kill p1",
+        "answers",
+        "judge t-0",
+    )
+    assert found == ("one: acked at 0", "two: no answer: its producer was gone")
+
+
+# Mistakes that are planted into the client, and the rule that finds each.
+
+
+def test_aborted_records_that_are_handed_over_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CompletedFetch, "_aborts", lambda *_: False)
+    assert "was handed" in (wrong := told(*ALL_OF_THEM).wrong)
+    assert "aborted: " in wrong
+
+
+def test_offsets_that_are_not_committed_with_a_copy_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def send_nothing(*_: Any) -> None:
+        pass
+
+    monkeypatch.setattr(Producer, "send_offsets_to_transaction", send_nothing)
+    lines = (
+        "topic u replicas=b3,b1,b2",
+        "producer p1 linger.ms=0",
+        "send p1 t-0 one",
+        "copier w1 h t u-0",
+        "run 5s",
+        "leave w1",
+        "copier w1 h t u-0",
+        "run 5s",
+        "drain",
+        "judge-clients",
+    )
+    assert "copied twice" in told(*lines).wrong
+
+
+def test_a_commit_of_what_was_not_handed_over_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    consumed = ConsumerCoordinator.consumed
+
+    def and_one_more(self: ConsumerCoordinator) -> Any:
+        found = consumed(self)
+        return {tp: type(at)(at.offset + 1) for tp, at in found.items()}
+
+    monkeypatch.setattr(ConsumerCoordinator, "consumed", and_one_more)
+    lines = (
+        "producer p1 linger.ms=0",
+        "send p1 t-0 one",
+        "member m1 g t auto.commit.interval.ms=500",
+        "run 8s",
+        "send p1 t-0 two",
+        "drain",
+        "judge-clients",
+    )
+    assert "too far: g has committed 2, nobody was handed 1" in told(*lines).wrong
+
+
+def test_a_producer_that_is_not_idempotent_is_found_by_what_is_there_twice() -> None:
+    lines = (
+        "producer p1 enable.idempotence=false linger.ms=0 request.timeout.ms=300",
+        "hold b1 p1 PRODUCE",
+        *(line for name in "abc" for line in (f"send p1 t-0 {name} &", "run 1ms")),
+        "run 1s",
+        "heal",
+        "answers",
+        "judge t-0",
+    )
+    assert "there more than once: a" in told(*lines).wrong
+    idempotent = told(*(line.replace("enable.idempotence=false ", "") for line in lines))
+    assert not idempotent.wrong
+    assert idempotent.reached["a duplicate was recognised by its sequence"]
+
+
+# In the swarm.
+
+
+def company(seed: int, *, compacted: bool = False) -> Company:
+    world = World(seed)
+    stage = Stage(world=world, stack=AsyncExitStack())
+    return Company.drawn(world.chance, stage, compacted=compacted)
+
+
+def test_some_runs_have_our_clients_and_the_others_are_what_they_were() -> None:
+    drawn = [company(seed) for seed in range(400)]
+    some = [each for each in drawn if each.kinds]
+    assert TAKE_PART * 300 < len(some) < TAKE_PART * 500
+    assert {kind for each in some for kind in each.kinds} == set(KINDS)
+    nobody = next(each for each in drawn if not each.kinds)
+    assert nobody.settings(3, 2) == {}
+    assert [
+        *nobody.beginning([["b1"]]),
+        *nobody.lines([]),
+        *nobody.draining(),
+        *nobody.judgement(),
+    ] == []
+    assert nobody.steps(35) == 35
+
+
+def test_nothing_is_sent_in_transactions_where_records_are_compacted() -> None:
+    for seed in range(100):
+        assert not {"transactional", "copier"} & set(company(seed, compacted=True).kinds)
+
+
+def test_a_run_with_all_of_our_clients() -> None:
+    assert company(170).kinds == KINDS
+    run = run_seed(170)
+    assert not run.wrong, run.traceback
+    verbs = {line.split()[0] for line in run.lines}
+    assert {"send", "transact", "member", "copier", "drain", "judge-clients"} <= verbs
