@@ -1,8 +1,21 @@
 """Spark reads what the cluster has written, through PySpark and no jar.
 
     session.py    a Spark session with what the sources need, or the user's own
+    source/       records as Spark tables: `spark.read.format("understudy")`
     audit/        do the replicas hold the same batches? from their headers
 
 Jobs are functions over DataFrames: they run under `understudy pipeline`,
 under spark-submit, and in a notebook alike.
 """
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: "SparkSession") -> None:
+    """Make the format `understudy` known to a session that was not made by `pipeline.session`."""
+    from pipeline.source.data_source import register as register_source  # noqa: PLC0415 - heavy
+
+    register_source(spark)

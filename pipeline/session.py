@@ -22,6 +22,7 @@ from typing import Final
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from pipeline import register
 from pipeline.java import NO_JAVA, JavaNotFoundError, find_java, set_java_home
 from pipeline.shipping import ship_code, tell_local_workers
 
@@ -60,8 +61,7 @@ def get_session(
     """
     active = SparkSession.getActiveSession()
     if active is not None:
-        ship_code(active)
-        return active
+        return _with_our_sources(active)
     given = _configured(master, quick=quick)
     chosen = master or _master_of(given)
     builder = SparkSession.builder.master(chosen)
@@ -70,8 +70,13 @@ def get_session(
     for name, value in _settings(chosen).items():
         if name not in given:
             builder = builder.config(name, value)
-    session: SparkSession = builder.getOrCreate()
+    return _with_our_sources(builder.getOrCreate())
+
+
+def _with_our_sources(session: SparkSession) -> SparkSession:
+    # Spark finds the format by itself only where this project is installed.
     ship_code(session)
+    register(session)
     return session
 
 

@@ -15,18 +15,3 @@ No jar: Spark's Python Data Source API, and Arrow record batches from `storage.c
 Rule: a session is asked nothing and told nothing here. Readers are made in Spark's planner
 processes, and tasks run on executors; both have this package and the options, no more.
 """
-
-import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pipeline.source.data_source import UnderstudyDataSource, register
-
-__all__ = ["UnderstudyDataSource", "register"]
-
-
-def __getattr__(name: str) -> Any:
-    """Imported when first asked for."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.data_source"), name)

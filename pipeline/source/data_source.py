@@ -11,7 +11,7 @@ r"""`spark.read.format("understudy")`: Kafka's records as Spark tables.
 What is heavy is imported where it is needed: Spark makes this object in many small processes.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
@@ -82,6 +82,6 @@ def names_of(schema: StructType) -> list[str]:
     return check_schema([(each.name, each.dataType.simpleString()) for each in schema.fields])
 
 
-def register(spark: SparkSession) -> Any:
+def register(spark: SparkSession) -> None:
     """Make the source known to a session."""
-    return spark.dataSource.register(UnderstudyDataSource)
+    spark.dataSource.register(UnderstudyDataSource)

@@ -23,7 +23,9 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_is_found_without_being_registered(spark: Any, log_dir: Path) -> None:
-    rows = spark.read.format("understudy").load(str(log_dir)).where("partition = 0").collect()
+    # A session of its own knows only what Spark has found by the name of a module.
+    found = spark.newSession().read.format("understudy").load(str(log_dir))
+    rows = found.where("partition = 0").collect()
     assert [row.asDict() for row in sorted(rows, key=lambda row: row.offset)] == [
         {
             "key": None if record.key is None else bytearray(record.key),
