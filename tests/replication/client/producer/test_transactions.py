@@ -293,6 +293,30 @@ def test_offsets_are_committed_with_the_transaction() -> None:
     play(story)
 
 
+def test_a_member_that_has_left_commits_nothing_more() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as stage, stage.producer() as producer:
+            consumer = Consumer(
+                "t",
+                bootstrap_servers=stage.servers,
+                seams=world.node("member"),
+                group_id="g",
+                enable_auto_commit=False,
+            )
+            async with consumer:
+                while not consumer.assignment():
+                    await consumer.poll(timeout_ms=500)
+                member = consumer.group_metadata()
+                async with producer.transaction():
+                    await producer.send_offsets_to_transaction({T0: 1}, member)
+            producer.begin_transaction()
+            with pytest.raises(KafkaError, match=r"UNKNOWN_MEMBER_ID|ILLEGAL_GENERATION"):
+                await producer.send_offsets_to_transaction({T0: 2}, member)
+            await producer.abort_transaction()
+
+    play(story)
+
+
 def test_an_id_that_nobody_uses_is_forgotten_for_good() -> None:
     async def story(world: World) -> None:
         soon = {
