@@ -259,24 +259,17 @@ class Brokers:
         return self._view
 
     def _look(self) -> dict[str, TopicView]:
-        selection = self.options.selection
-        named = selection.named_topics
-
-        def once() -> dict[str, TopicView]:
-            found = self.cluster.topics(named)
-            chosen = {name: each for name, each in found.items() if selection.selects_topic(name)}
-            missing = [name for name in named or () if name not in chosen and self.expects_all]
-            if missing or any(not each.leaders for each in chosen.values()):
-                raise PeerUnavailableError(f"no topic {', '.join(missing)}")
-            return chosen
-
-        try:
-            patience_ms = self.options.num_retries * self.options.retry_interval_ms
-            return self.cluster.until_done("topics", once, patience_ms)
-        except BrokerError as error:
-            raise UnknownTopicError(
-                f"{error.__cause__} at {', '.join(map(str, self.fetching.config.bootstrap_servers))}"
-            ) from error
+        selection, missing = self.options.selection, list[str]()
+        for attempt in range(self.options.num_retries + 1):
+            if attempt:  # brokers hear of a new topic one after the other
+                time.sleep(self.options.retry_interval_ms / 1000)
+            told = self.cluster.topics(selection.named_topics)
+            found = {name: each for name, each in told.items() if selection.selects_topic(name)}
+            missing = [name for name in selection.named_topics or () if name not in found]
+            if not missing or not self.expects_all:
+                return found
+        servers = ", ".join(map(str, self.fetching.config.bootstrap_servers))
+        raise UnknownTopicError(f"no topic {', '.join(missing)} at {servers}")
 
     def partitions(self) -> set[TopicPartition]:
         there = {

@@ -194,10 +194,14 @@ def parse_read_options(given: Mapping[str, str], *, streaming: bool | None) -> R
     kafka = options.kafka()
     if bool(paths) == (BOOTSTRAP in kafka):
         raise OptionError("give either `path`, log directories, or `kafka.bootstrap.servers`")
+    if paths and (idle := kafka.keys() - {"isolation.level"}):
+        raise OptionError(f"option {KAFKA}{min(idle)} says how brokers are asked; `path` has none")
     selection = _selection(options, needed=not paths)
     all_replicas = options.choice("replicas", "one", "all") == "all"
     if all_replicas and not paths:
         raise OptionError("option replicas: only log directories can be read replica by replica")
+    if all_replicas and streaming:
+        raise OptionError("option replicas: a stream has one position in each partition")
     isolation = kafka.get("isolation.level", _FETCH_DEFAULTS["isolation.level"])
     if isolation not in ("read_committed", "read_uncommitted"):
         raise OptionError(f"option kafka.isolation.level: {isolation!r} is no isolation level")

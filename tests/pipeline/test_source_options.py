@@ -104,6 +104,15 @@ def test_a_stream_takes_a_limit_and_no_end() -> None:
         parse_stream(maxTriggerDelay="soon")
 
 
+def test_what_files_cannot_do_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"fetch\.min\.bytes says how brokers are asked"):
+        parse_read_options({"path": "/d", "kafka.fetch.min.bytes": "5"}, streaming=False)
+    with pytest.raises(OptionError, match="replicas: a stream has one position"):
+        parse_read_options({"path": "/d", "replicas": "all"}, streaming=True)
+    with pytest.raises(OptionError, match="replicas: only log directories"):
+        parse(replicas="all")
+
+
 def test_several_directories_are_parted_by_commas_or_given_as_a_list() -> None:
     assert parse_read_options({"path": "/a, /b"}, streaming=False).paths == ("/a", "/b")
     listed = {"paths": '["/a","file:///b"]'}

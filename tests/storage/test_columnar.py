@@ -109,6 +109,51 @@ def test_the_columns_say_what_the_records_say(batches: list[bytes]) -> None:
 
 
 @given(logs(), st.data())
+@settings(max_examples=100)
+def test_a_range_of_offsets_is_what_stands_in_it(batches: list[bytes], data: st.DataObject) -> None:
+    whole = slowly(batches)
+    places = [row["offset"] for row in whole] or [0]
+    within = st.integers(min(places) - 2, max(places) + 2)
+    start, end = data.draw(within), data.draw(within)
+    young = data.draw(st.integers(0, 2**41))
+    expected = [row for row in whole if start <= row["offset"] < end]
+    found = columnar.decode(b"".join(batches), start_offset=start, end_offset=end)
+    assert rows(list(found)) == expected
+    # And of those, the batches that somebody wants by their header.
+    kept = [batch for batch in batches if read_header(batch).max_timestamp >= young]
+    found = columnar.decode(
+        b"".join(batches),
+        start_offset=start,
+        end_offset=end,
+        keep=lambda headers: headers["max_timestamp"] >= young,
+    )
+    assert rows(list(found)) == [row for row in slowly(kept) if start <= row["offset"] < end]
+
+
+@given(logs())
+@settings(max_examples=50)
+def test_a_record_knows_its_batch(batches: list[bytes]) -> None:
+    names = ["base_offset", "last_offset", "batch_size", "producer_epoch"]
+    found = [
+        row
+        for each in columnar.decode(b"".join(batches), columns=names)
+        for row in each.to_pylist()
+    ]
+    assert found == [
+        {
+            "base_offset": header.base_offset,
+            "last_offset": header.last_offset,
+            "batch_size": header.size,
+            "producer_epoch": header.producer_epoch,
+        }
+        for batch in batches
+        for header in [read_header(batch)]
+        if not header.is_control
+        for _ in decode_batch(batch)
+    ]
+
+
+@given(logs(), st.data())
 @settings(max_examples=50)
 def test_a_torn_tail_is_the_end(batches: list[bytes], data: st.DataObject) -> None:
     whole = b"".join(batches)
