@@ -13,6 +13,8 @@ from scenarios.promises import repeated_values
 from scenarios.script import ScriptError
 from scenarios.simulation.clients import accounts
 from scenarios.simulation.clients.accounts import There
+from scenarios.simulation.clients.reading import Reader
+from scenarios.simulation.clients.witness import Given
 from scenarios.simulation.cluster import partition_directory
 from scenarios.stage import Stage
 from storage.batch_stream import BatchStream
@@ -116,8 +118,27 @@ def nothing_is_open(stage: Stage) -> bool:
 
 
 def all_is_read(stage: Stage) -> bool:
-    """By each group that somebody is in now."""
-    return not any(unread(stage, each) for each in read_by_our_clients(stage))
+    """By each group that somebody is in now, and by who reads for itself."""
+    if any(unread(stage, each) for each in read_by_our_clients(stage)):
+        return False
+    readers = [each for each in stage.programs.readers if each.name in stage.programs.running]
+    return all(
+        has_come_to_the_end(stage, reader, partition)
+        for reader in readers
+        for partition in reader.partitions
+    )
+
+
+def has_come_to_the_end(stage: Stage, reader: Reader, partition: TopicPartition) -> bool:
+    if is_let_off(stage, partition):
+        return True
+    there = there_is(stage, partition)[0].visible(read_committed=reader.read_committed)
+    given = [
+        each.offset
+        for each in stage.programs.witness.happened[partition]
+        if isinstance(each, Given) and each.reader == reader.name
+    ]
+    return not there or (bool(given) and given[-1] >= max(there))
 
 
 def unread(stage: Stage, partition: TopicPartition) -> list[str]:

@@ -124,7 +124,11 @@ MUTANTS = (
             ),
             Edit(
                 COLLECTOR,
+                "        tp, data = fetch.partition, fetch.data\n"
+                "        position = self.subscriptions.valid_position(tp)\n"
                 "        if position is None or position.offset != fetch.fetch_offset:\n",
+                "        tp, data = fetch.partition, fetch.data\n"
+                "        position = self.subscriptions.valid_position(tp)\n"
                 "        if position is None:\n",
             ),
         ),
