@@ -13,8 +13,7 @@ Rule 3: `FETCH_METRICS` and `PARTITION_METRICS` declare every name there is.
 """
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
@@ -70,7 +69,7 @@ class Sensor:
     count: int = 0
     total: float = 0.0
     last: float = math.nan
-    _windows: deque[_Window] = attrs.field(init=False, factory=deque)
+    _windows: list[_Window] = attrs.field(init=False, factory=list)
 
     def record(self, value: float) -> None:
         now = self.now()
@@ -102,10 +101,10 @@ class Sensor:
         )
         return sum(each.total for each in windows) / elapsed
 
-    def _recent(self) -> deque[_Window]:
+    def _recent(self) -> list[_Window]:
         horizon = self.now() - WINDOW_SECONDS * WINDOWS
         while self._windows and self._windows[0].start <= horizon:
-            self._windows.popleft()
+            del self._windows[0]
         return self._windows
 
 
@@ -114,6 +113,17 @@ class _OfPartition:
     lag: Sensor
     lead: Sensor
     preferred: int = -1
+
+
+_OF_PARTITION: Mapping[str, Callable[[_OfPartition], float]] = {
+    "records-lag": lambda each: each.lag.last,
+    "records-lag-avg": lambda each: each.lag.avg(),
+    "records-lag-max": lambda each: each.lag.max(),
+    "records-lead": lambda each: each.lead.last,
+    "records-lead-avg": lambda each: each.lead.avg(),
+    "records-lead-min": lambda each: each.lead.min(),
+    "preferred-read-replica": lambda each: each.preferred,
+}
 
 
 @attrs.define(eq=False)
@@ -155,6 +165,7 @@ class FetchMetrics:
         }
         for name, gauge in read.items():
             self.registry.gauge(self.name(name), gauge)
+        self.registry.family(self)
 
     def name(self, name: str, tp: TopicPartition | None = None) -> MetricName:
         tags: tuple[tuple[str, str], ...] = (("client-id", self.client_id),)
@@ -187,24 +198,23 @@ class FetchMetrics:
         """Numbers of partitions that are no longer assigned would lie."""
         for tp in self._partitions.keys() - set(assigned):
             del self._partitions[tp]
-            for name in PARTITION_METRICS:
-                self.registry.remove(self.name(name, tp))
+
+    # Those of partitions are named when they are asked for: a thousand would be megabytes.
+
+    def names(self) -> list[MetricName]:
+        return [self.name(name, tp) for tp in self._partitions for name in PARTITION_METRICS]
+
+    def read(self, name: MetricName) -> float | None:
+        tags = dict(name.tags)
+        if name.group != GROUP or name.name not in _OF_PARTITION or "partition" not in tags:
+            return None
+        found = self._partitions.get(TopicPartition(tags["topic"], int(tags["partition"])))
+        return None if found is None else _OF_PARTITION[name.name](found)
 
     def _partition(self, tp: TopicPartition) -> _OfPartition:
         if (found := self._partitions.get(tp)) is not None:
             return found
         made = self._partitions[tp] = _OfPartition(self._sensor(), self._sensor())
-        read: dict[str, Callable[[], float]] = {
-            "records-lag": lambda: made.lag.last,
-            "records-lag-avg": made.lag.avg,
-            "records-lag-max": made.lag.max,
-            "records-lead": lambda: made.lead.last,
-            "records-lead-avg": made.lead.avg,
-            "records-lead-min": made.lead.min,
-            "preferred-read-replica": lambda: made.preferred,
-        }
-        for name, gauge in read.items():
-            self.registry.gauge(self.name(name, tp), gauge)
         return made
 
     def _sensor(self) -> Sensor:
