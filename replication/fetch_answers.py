@@ -119,6 +119,8 @@ class AnswerProcessor:
         except (RecordTooLargeError, RecordBatchTooLargeError) as error:
             self.partitions.fail_after(tp, error)
         except (CorruptRecordError, InvalidRecordError):
+            refused = ErrorCode.CORRUPT_MESSAGE
+            self.partitions.tell_refused(tp, state.current_leader_epoch, refused)
             return False
         except Exception as error:  # noqa: BLE001 - one partition's trouble is its own
             self.partitions.fail_after(tp, error)

@@ -74,6 +74,14 @@ def broker_id_of(stage: Stage, name: str) -> int:
     return stage.cluster.configs[name].node_id
 
 
+def replicas_of(stage: Stage, options: Options) -> list[list[int]]:
+    """The brokers of each partition, the first of which is to lead it."""
+    if "replicas" not in options:
+        raise ScriptError("a topic needs replicas=b1,b2,b3; `/` begins another partition")
+    assigned = [text.split(",") for text in options.pop("replicas").split("/")]
+    return [[broker_id_of(stage, broker) for broker in brokers] for brokers in assigned]
+
+
 def number_of(text: str) -> int:
     if not text.isdecimal():
         raise ScriptError(f"{text!r} is no number")

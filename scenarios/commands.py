@@ -15,6 +15,7 @@
     producer p1 ...   member m1 g t ...         our own clients: the head of scenarios/clients.py
 
     alter t retention.ms=60000      delete-topic t      delete-records t-0 5      offsets t-0
+    remake t replicas=b1,b2                   deleted, and made again under its name
     grow t 2 b1,b2 (or: grow t 2 b1,b2 &)     a second partition
     reassign t-0 b2,b3 (or: back)   elect t-0 preferred (or: unclean)
 
@@ -82,6 +83,7 @@ from scenarios.arguments import (
     number_of,
     partition_of,
     refuse_any,
+    replicas_of,
     seconds_of,
     split,
 )
@@ -119,10 +121,7 @@ async def cluster(stage: Stage, words: Words, options: Options) -> list[str]:
 
 async def topic(stage: Stage, words: Words, options: Options) -> list[str]:
     (name,) = exactly(words, 1)
-    if "replicas" not in options:
-        raise ScriptError("topic NAME replicas=b1,b2,b3")
-    assigned = [text.split(",") for text in options.pop("replicas").split("/")]
-    replicas = [[broker_id_of(stage, broker) for broker in brokers] for brokers in assigned]
+    replicas = replicas_of(stage, options)
     if "compact" in options.get("cleanup.policy", ""):
         stage.compacted.add(name)
     await stage.client.create_topic(name, replicas, configs=options)
@@ -131,6 +130,8 @@ async def topic(stage: Stage, words: Words, options: Options) -> list[str]:
         partition = TopicPartition(name, number)
         await stage.until_led(partition)
         lines.append(_led(stage, partition))
+    if name in stage.deleted:
+        stage.made_again(name)
     return lines
 
 
@@ -302,7 +303,9 @@ async def ledger(stage: Stage, words: Words, options: Options) -> list[str]:
     there = stage.accounted[partition] = await stage.patiently(
         partial(stage.client.read, partition)
     )
-    return loss_ledger(stage.sent_to(partition), there).lines()
+    found = {record.value for record in there}
+    past = [each for each in stage.of_the_past(partition) if found.intersection(each.values)]
+    return loss_ledger([*past, *stage.sent_to(partition)], there).lines()
 
 
 async def verify(stage: Stage, words: Words, options: Options) -> list[str]:
@@ -334,6 +337,7 @@ COMMANDS: Mapping[str, Command] = {
     "run": run,
     "alter": requests.alter,
     "delete-topic": requests.delete_topic,
+    "remake": requests.remake,
     "delete-records": requests.delete_records,
     "grow": requests.grow,
     "reassign": requests.reassign,

@@ -70,12 +70,16 @@ class Contest:
         for _ in range(self.misfortune.company.steps(self.chance.randint(8, 30))):
             yield from self.mishearing.lines()
             yield from self._next()
+            yield from self.misfortune.what_else()
             yield from self.misfortune.company.lines(self.misfortune.partitions)
             yield f"run {self.chance.choice(WAITS)}"
         yield from self.misfortune.ending()
 
     def _beginning(self) -> Iterator[str]:
-        settings = {key: self.chance.choice(choices) for key, choices in SETTINGS.items()}
+        settings: dict[str, object] = {
+            key: self.chance.choice(choices) for key, choices in SETTINGS.items()
+        }
+        settings |= self.misfortune.further_settings
         company = self.misfortune.company
         of_company = company.settings(REPLICAS, int(str(settings["min.insync.replicas"])))
         yield f"cluster brokers={REPLICAS} {options(settings | of_company)}"

@@ -12,7 +12,8 @@
     jump b1 600s                  its wall clock; -300s jumps back
     drift b1 100ms                it gains so much in a second
 
-Whoever's disk is taken away is down. `recover` ends lies and failures; what is lost is lost.
+Whoever's disk is taken away is down. `recover` ends lies and failures, and what has rotten is
+read right again; what is lost is lost.
 """
 
 import copy
@@ -31,10 +32,13 @@ from scenarios.arguments import (
 )
 from scenarios.script import ScriptError
 from scenarios.simulation.cluster import partition_directory
+from scenarios.simulation.trace import BitFlipped, DiskLies
 from scenarios.stage import Stage
 from storage.batch_stream import BatchStream
+from storage.record_batch import check_crc
 from storage.testing import Fault
 from storage.testing.disk import DirectoryNode, FileNode, Node
+from storage.types import Offset, TopicPartition
 
 ALWAYS = "always"
 OPERATIONS = ("open", "read", "write", "truncate", "sync", "rename", "remove")
@@ -95,6 +99,7 @@ async def lie(stage: Stage, words: Words, options: Options) -> list[str]:
     for name in nodes(stage, words, options):
         stage.world.disk(name).lies = True
         stage.world.disk(name).lies_about = names
+        stage.tell(DiskLies(node=name))
     return []
 
 
@@ -122,18 +127,44 @@ async def rot(stage: Stage, words: Words, options: Options) -> list[str]:
     name, where, offset = exactly(words, 3, options)
     nodes(stage, [name], {})
     partition, wanted = partition_of(where), number_of(offset)
-    stream = BatchStream(stage.cluster.disk(name), partition_directory(name, partition))
+    place = _place_of(stage, name, partition, wanted)
+    if place is None:
+        raise ScriptError(f"{partition} on {name} does not hold offset {wanted}")
+    path, _, last = place
+    stage.world.disk(name).flip_bit(path, last)
+    stage.rotten.append((name, partition, wanted))
+    stage.tell(BitFlipped(node=name, partition=partition, offset=wanted))
+    return []
+
+
+def _place_of(
+    stage: Stage, name: str, partition: TopicPartition, offset: Offset
+) -> tuple[str, int, int] | None:
+    """The file, the first and the last byte of the batch that holds it."""
+    disk, directory = stage.cluster.disk(name), partition_directory(name, partition)
+    if not disk.is_directory(directory):
+        return None
+    stream = BatchStream(disk, directory)
     try:
-        stream.seek(wanted)
+        stream.seek(offset)
         header, path = stream.head(), stream.path
-        if header is None or path is None:
-            raise ScriptError(f"{partition} on {name} does not hold offset {wanted}")
-        last = stream.position + header.size - 1
+        if header is None or path is None or not header.base_offset <= offset <= header.last_offset:
+            return None
+        return path, stream.position, stream.position + header.size - 1
     finally:
         stream.close()
-    disk = stage.world.disk(name)
-    disk.corrupt(path, last, bytes([disk.file(path).content[last] ^ 1]))
-    return []
+
+
+def read_right_again(stage: Stage) -> None:
+    """Whatever bit has flipped and is still where it was."""
+    rotten, stage.rotten[:] = list(stage.rotten), []
+    for name, partition, offset in rotten:
+        place = _place_of(stage, name, partition, offset)
+        if place is not None:
+            path, first, last = place
+            disk = stage.world.disk(name)
+            if not check_crc(bytes(disk.file(path).content[first : last + 1])):
+                disk.flip_bit(path, last)
 
 
 async def spoil(stage: Stage, words: Words, options: Options) -> list[str]:

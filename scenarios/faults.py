@@ -18,6 +18,7 @@ from scenarios.arguments import (
     running_nodes,
     seconds_of,
 )
+from scenarios.disks import read_right_again
 from scenarios.script import ScriptError
 from scenarios.simulation.client import CLIENT
 from scenarios.simulation.cluster import CONTROLLER
@@ -157,6 +158,7 @@ async def recover(stage: Stage, words: Words, options: Options) -> list[str]:
     refuse_any(words, options)
     cluster, world = stage.cluster, stage.world
     world.network.heal_all()
+    read_right_again(stage)
     for name in [*cluster.names, *stage.programs.running]:
         if world.clock(name).paused:
             world.resume(name)

@@ -9,9 +9,6 @@
 A replaced disk counts as a power cut: what it lacks the last known leader may lose, whoever
 is elected for being in sync or eligible may not. A failed one excuses nothing.
 
-Left out: syncs that lie, after which a log may have holes below its recovery point, where
-Kafka does not look either.
-
 Drawn from a stream of its own, as what operators do is: the rest of a run does not depend
 on whether it has any of this.
 """

@@ -84,7 +84,7 @@ class Intrigues:
         stage = self.misfortune.stage
         return stage.cluster.is_running(name) and not stage.world.clock(name).paused
 
-    def _log_end(self, partition: TopicPartition, name: str) -> Offset:
+    def log_end(self, partition: TopicPartition, name: str) -> Offset:
         """0 where that broker has no such replica by now."""
         broker = self.misfortune.stage.cluster.brokers.get(name)
         replica_manager = getattr(broker, "replica_manager", None)  # none before it is up
@@ -118,7 +118,7 @@ class Intrigues:
         for _ in range(3):
             yield self.produce(partition)
         yield "run 10ms"
-        end = self._log_end(partition, leader)
+        end = self.log_end(partition, leader)
         if end and self.chance.random() < 0.5:
             yield f"delete-records {partition} {end} &"
         else:
@@ -161,27 +161,27 @@ class Intrigues:
             yield from self.lead(partition, last=replica)
         elif self.is_well(leader):
             yield f"{self.chance.choice(('kill', 'power-cut', 'pause'))} {leader}"
-        yield from self._back(replica)
+        yield from self.back(replica)
         yield f"run {self.chance.choice(('3ms', '100ms', '3s'))}"
 
     def _replace(self, partition: TopicPartition, leader: str, replica: str) -> Iterator[str]:
         yield f"stop {replica}"
         yield self.produce(partition)
         yield f"hold {leader} c ALTER_PARTITION"
-        yield from self._back(replica)
+        yield from self.back(replica)
         yield "run 300ms"
         if self.is_well(replica):
             yield f"stop {replica}"
         if not self.misfortune.stage.cluster.is_running(replica):
             yield f"wipe {replica}"
-            yield from self._back(replica)
+            yield from self.back(replica)
             yield self._soon()
         yield from self._heal()
 
     def _orphan(self, partition: TopicPartition, replica: str) -> Iterator[str]:
         yield f"stop {replica}"
         yield self.produce(partition)
-        yield from self._back(replica)
+        yield from self.back(replica)
         yield f"run {self.chance.choice(('100ms', '110ms', '120ms', '150ms', '200ms'))}"
         yield "kill c"
         yield self.produce(partition)
@@ -231,6 +231,6 @@ class Intrigues:
         yield f"heal {leader} {replica}"
         yield f"run {self.chance.choice(('30ms', '100ms', '600ms'))}"
 
-    def _back(self, replica: str) -> Iterator[str]:
+    def back(self, replica: str) -> Iterator[str]:
         if not self.misfortune.stage.cluster.is_running(replica):
             yield f"start {replica} &"

@@ -27,6 +27,7 @@ from replication.events import (
     LogCleaned,
     LogDirectoryFailed,
     LogRecovered,
+    LogRepaired,
     LogTruncated,
     PartitionFailed,
     PartitionOffline,
@@ -34,9 +35,12 @@ from replication.events import (
     SegmentsDeleted,
 )
 from replication.verify.directories import IGNORED_TOPICS
-from scenarios.simulation.client import BatchAnswered
+from scenarios.simulation.client import BatchAnswered, RottenBatchGiven
 from scenarios.simulation.cluster import CONTROLLER
 from scenarios.simulation.trace import (
+    BitFlipped,
+    CutUndone,
+    DiskLies,
     DiskReplaced,
     LateBytes,
     MessageTorn,
@@ -44,6 +48,7 @@ from scenarios.simulation.trace import (
     NodeStarted,
     NodeStopped,
     PowerCut,
+    TopicMadeAgain,
     TraceEntry,
 )
 from storage.types import LeaderEpoch, TopicPartition
@@ -77,11 +82,17 @@ MARKERS = (
     "bytes came late, of a connection before",
     "a log was compacted while a replica was behind",
     "a replica was taken away",
-)
-SELDOM = (
-    "cut twice in one epoch",
     "refused with NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    "a cut was undone, as it had not been synced",
+    "a disk that lied lost its power",
+    "a log was found to lack what had been synced",
+    "a follower was given a batch that had rotten",
+    "a consumer was given a batch that had rotten",
+    "a log was cut where it had rotten",
+    "a topic was made again",
+    "a topic was made again while a broker was down",
 )
+SELDOM = ("cut twice in one epoch",)
 """Counted, and not waited for: 150 runs came by none of them."""
 
 _BROKER = re.compile(r"b\d+")
@@ -89,6 +100,7 @@ _REFUSAL = re.compile(r"\bNOT_ENOUGH_REPLICAS\w*")
 _REFUSED = {
     "UNKNOWN_LEADER_EPOCH": "a fetch came before its leader knew the epoch",
     "NOT_LEADER_OR_FOLLOWER": "a fetch came to a broker that did not lead",
+    "CORRUPT_MESSAGE": "a follower was given a batch that had rotten",
 }
 _ELECTIONS = {
     "eligible": "an eligible replica was elected",
@@ -115,6 +127,9 @@ class _Reading:
     _cut: dict[tuple[str, TopicPartition], LeaderEpoch] = attrs.field(factory=dict)
     _starting: set[str] = attrs.field(factory=set)
     _followers_sessions: set[tuple[str, int]] = attrs.field(factory=set)
+    _liars: set[str] = attrs.field(factory=set)
+    _rotten: set[tuple[str, TopicPartition]] = attrs.field(factory=set)
+    _down: set[str] = attrs.field(factory=set)
 
     def of(self, entry: TraceEntry) -> Iterator[str]:
         yield from self._plain(entry.event)
@@ -123,6 +138,8 @@ class _Reading:
         yield from self._of_a_node(entry.event)
         yield from self._of_a_replica(entry.node, entry.event)
         yield from self._of_a_session(entry.node, entry.event)
+        yield from self._of_a_disk(entry.node, entry.event)
+        yield from self._of_a_topic(entry.event)
 
     def _plain(self, event: Event) -> Iterator[str]:
         match event:
@@ -217,6 +234,39 @@ class _Reading:
                 if self._cut.get((node, partition)) == leader_epoch:
                     yield "cut twice in one epoch"
                 self._cut[node, partition] = leader_epoch
+            case _:
+                pass
+
+    def _of_a_disk(self, node: str, event: Event) -> Iterator[str]:
+        match event:
+            case CutUndone():
+                yield "a cut was undone, as it had not been synced"
+            case DiskLies(node=name):
+                self._liars.add(name)
+            case PowerCut(node=name) if name in self._liars:
+                yield "a disk that lied lost its power"
+            case LogRepaired(cause=cause) if "had been synced up to" in cause:
+                yield "a log was found to lack what had been synced"
+            case BitFlipped(node=name, partition=partition):
+                self._rotten.add((name, partition))
+            case RottenBatchGiven():
+                yield "a consumer was given a batch that had rotten"
+            case LogRecovered(partition=partition, truncated_bytes=cut) if cut > 0:
+                if (node, partition) in self._rotten:
+                    yield "a log was cut where it had rotten"
+            case _:
+                pass
+
+    def _of_a_topic(self, event: Event) -> Iterator[str]:
+        match event:
+            case NodeKilled(node=name) | PowerCut(node=name) | NodeStopped(node=name):
+                self._down.add(name)
+            case NodeStarted(node=name):
+                self._down.discard(name)
+            case TopicMadeAgain():
+                yield "a topic was made again"
+                if self._down:
+                    yield "a topic was made again while a broker was down"
             case _:
                 pass
 

@@ -4,6 +4,7 @@
     produce t-0 ... &               what clients do (`workload`)
     kill b2   cut b1 b2   ...       chosen by what is up, down, cut or paused by then
     reassign ...  wipe ...          what operators do (`operations`), and disks (`harm`)
+    lie ...  remake ...             a few lines that belong together (`frailty`)
     run 500ms
     recover  wait whole  ...        all is well again: then everybody catches up
 
@@ -14,7 +15,8 @@ of a run are also a story: told from the same seed it is the same run.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 import attrs
 
@@ -53,11 +55,21 @@ PRODUCES, LEADERS_MORE, STRIKES = 0.4, 2, 0.5
 HELD = ("FETCH", "ALTER_PARTITION", "BROKER_HEARTBEAT", "BROKER_REGISTRATION", "PRODUCE")
 
 
+class Besides(Protocol):
+    """What else befalls a run, drawn from a stream of its own."""
+
+    @property
+    def settings(self) -> Mapping[str, object]: ...
+
+    def lines(self, partitions: Sequence[TopicPartition], /) -> Iterator[str]: ...
+
+
 @attrs.define(eq=False)
 class Misfortune:
     """Draws the lines of one run."""
 
     stage: Stage
+    besides: Besides | None = attrs.field(default=None, init=False)
     chance: random.Random = attrs.field(init=False)
     workload: Workload = attrs.field(init=False)
     operations: Operations = attrs.field(init=False)
@@ -90,6 +102,7 @@ class Misfortune:
                 yield from self._misfortune()
             yield from self.operations.lines(self.partitions)
             yield from self.harm.lines(self.partitions)
+            yield from self.what_else()
             yield from self.workload.read(self.partitions)
             yield from self.company.lines(self.partitions)
             yield f"run {self.chance.choice(WAITS)}"
@@ -97,18 +110,23 @@ class Misfortune:
 
     def _beginning(self) -> Iterator[str]:
         drawn: Cast = cast(self.stage.world.chance)
-        yield drawn.cluster(
-            self.workload.settings
-            | self.operations.settings
-            | self.harm.settings
-            | self.company.settings(drawn.brokers, drawn.min_insync_replicas)
-        )
+        own = self.workload.settings | self.operations.settings | self.harm.settings
+        own |= self.company.settings(drawn.brokers, drawn.min_insync_replicas)
+        yield drawn.cluster({**own, **self.further_settings})
         self.workload.racks = drawn.racks
         names = self.stage.cluster.broker_names
         self._victims = names + [CONTROLLER] * (self.chance.random() < CONTROLLER_TOO)
         assigned = [self.chance.sample(names, drawn.copies) for _ in range(drawn.partitions)]
         yield drawn.topic("t", assigned, self.workload.topic)
         yield from self.company.beginning(assigned)
+
+    @property
+    def further_settings(self) -> Mapping[str, object]:
+        return {} if self.besides is None else self.besides.settings
+
+    def what_else(self) -> Iterator[str]:
+        if self.besides is not None:
+            yield from self.besides.lines(self.partitions)
 
     def _find_new_partitions(self) -> None:
         """An operator may have added some."""

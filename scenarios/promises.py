@@ -5,7 +5,7 @@
     acks=1      so it is, unless the partition went to another leader, or its leader lost
                 its power, or its disk
     any         is where the ack said, is there once, and is not there if it was refused
-                before it was written
+                before it was written, or was acked by a topic of that name that is no more
 
 And no client saw what none may see (`scenarios.simulation.history`).
 
@@ -33,7 +33,7 @@ from scenarios.arguments import Options, Words, exactly, partition_of
 from scenarios.drawing import batches_of
 from scenarios.simulation.client import Acked, ReadRecord, Refused, SentBatch, key_of
 from scenarios.simulation.cluster import log_directory, node_name, partition_directory
-from scenarios.simulation.history import History, Sent, anomalies
+from scenarios.simulation.history import History, Polled, Sent, anomalies
 from scenarios.simulation.ledger import loss_ledger
 from scenarios.simulation.trace import DiskReplaced, PowerCut, TraceEntry
 from scenarios.stage import Stage
@@ -84,6 +84,7 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
     may_lose_acks_1 = _may_lose_acks_1(stage.world.trace.entries, partition)
     batches = stage.sent_to(partition)
     repeated = repeated_values(batches, trimmed=partition.topic in stage.trimmed)
+    repeated |= {value for each in batches if stage.is_astray(each) for value in each.values}
     found = list(
         broken_promises(
             batches,
@@ -95,7 +96,11 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
             compacted=compacted,
         )
     )
-    polls = [] if let_off else stage.consumer(partition).polls
+    polls = stage.consumer(partition).polls
+    past = {value for batch in stage.of_the_past(partition) for value in batch.values}
+    found += risen({each.value for each in there}, polls, past)
+    if let_off:
+        polls = []
     if let_off:
         until = stage.checkers.lost_until(partition)
         batches = [batch for batch in batches if batch.sent_at > until]
@@ -148,6 +153,13 @@ def _as_sent(batch: SentBatch, *, may_lose_acks_1: bool, in_order: bool) -> Sent
         refused=batch.outcome == Refused(ErrorCode.NOT_ENOUGH_REPLICAS),
         producer=batch.producer if in_order else None,
     )
+
+
+def risen(there: Collection[str], polls: Iterable[Polled], past: Collection[str]) -> Iterator[str]:
+    """What was written to a topic that is no more, and is found under its name."""
+    seen = {*there, *(value for poll in polls for _, value in poll.records)}
+    if found := seen.intersection(past):
+        yield f"of a topic that is no more, and there: {' '.join(sorted(found))}"
 
 
 def compare_copies(stage: Stage, partition: TopicPartition) -> list[PartitionResult]:

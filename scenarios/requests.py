@@ -2,6 +2,7 @@
 
 alter t retention.ms=60000      what a topic is configured with from now on
 delete-topic t
+remake t replicas=b1,b2         deleted, and made again under its name, of these brokers
 delete-records t-0 5            the partition begins at 5; `all` for all that is committed
 grow t 2 b2,b3                  a second partition, of these brokers; `&` as above
 reassign t-0 b2,b3              it moves there; `back`: it stays where it was after all
@@ -24,10 +25,13 @@ from scenarios.arguments import (
     exactly,
     number_of,
     partition_of,
+    refuse_any,
+    replicas_of,
 )
 from scenarios.script import ScriptError
 from scenarios.simulation import admin
 from scenarios.stage import Stage
+from storage.types import TopicId
 
 _ELECTIONS = {"preferred": PREFERRED, "unclean": UNCLEAN}
 
@@ -43,7 +47,33 @@ async def alter(stage: Stage, words: Words, options: Options) -> list[str]:
 
 async def delete_topic(stage: Stage, words: Words, options: Options) -> list[str]:
     (topic,) = exactly(words, 1, options)
+    stage.deleted[topic] = stage.cluster.clock.now()
     return _refusal(await admin.delete_topic(stage.client, topic))
+
+
+async def remake(stage: Stage, words: Words, options: Options) -> list[str]:
+    """However often it takes asking; until every broker that runs knows."""
+    (topic,) = exactly(words, 1)
+    replicas = replicas_of(stage, options)
+    refuse_any([], options)
+    cluster = stage.cluster
+    was = cluster.image.topic_id(topic)
+    stage.deleted[topic] = cluster.clock.now()
+
+    def known() -> set[TopicId | None]:
+        return {each.metadata.image.topic_id(topic) for each in cluster.brokers.values()}
+
+    await stage.insistently(
+        partial(admin.delete_topic, stage.client, topic),
+        until=lambda: cluster.image.topic_id(topic) != was,
+    )
+    await stage.insistently(
+        partial(stage.client.create_topic, topic, replicas),
+        until=lambda: cluster.image.topic_id(topic) is not None,
+    )
+    await cluster.until(lambda: known().isdisjoint({was, None}), what=f"all know the new {topic}")
+    stage.made_again(topic)
+    return [f"{topic} is another topic"]
 
 
 async def delete_records(stage: Stage, words: Words, options: Options) -> list[str]:

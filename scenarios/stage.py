@@ -15,7 +15,7 @@ import trio
 
 from replication.cluster.cluster import NotInTimeError
 from replication.errors import ErrorCode, KafkaError, PeerUnavailableError, UnderstudyError
-from replication.events import fan_out
+from replication.events import Event, fan_out
 from scenarios.programs import Programs
 from scenarios.report.recording import Recording
 from scenarios.script import ScriptError
@@ -24,6 +24,7 @@ from scenarios.simulation.client import (
     CLIENT,
     RETRY_SECONDS,
     Address,
+    NoAnswer,
     ProducerSequence,
     ReadRecord,
     SentBatch,
@@ -38,12 +39,15 @@ from scenarios.simulation.cluster import (
 )
 from scenarios.simulation.consumer import StoryConsumer
 from scenarios.simulation.producer import Lane, deliver
+from scenarios.simulation.trace import SIMULATOR, TopicMadeAgain
 from scenarios.simulation.world import World
 from storage.errors import StorageError
 from storage.testing.disk import Node
-from storage.types import TopicPartition
+from storage.types import Offset, TopicPartition
 
 T = TypeVar("T")
+
+ASTRAY = NoAnswer("its topic was deleted meanwhile, and made again")
 
 
 @attrs.define(eq=False)
@@ -80,6 +84,8 @@ class Stage:
     batches: list[SentBatch] = attrs.field(factory=list, init=False)
     accounted: dict[TopicPartition, list[ReadRecord]] = attrs.field(factory=dict, init=False)
     """What was there when the ledger was last asked for."""
+    rotten: list[tuple[str, TopicPartition, Offset]] = attrs.field(factory=list, init=False)
+    """Where a bit has flipped: in the batch of that offset, in the replica of that node."""
     images: dict[str, Node] = attrs.field(factory=dict, init=False)
     """Copies of disks, by the names that the story gave them."""
     producers: dict[str, IdempotentProducer] = attrs.field(factory=dict, init=False)
@@ -87,6 +93,8 @@ class Stage:
     consumers: dict[TopicPartition, StoryConsumer] = attrs.field(factory=dict, init=False)
     trimmed: set[str] = attrs.field(factory=set, init=False)
     """Topics of which somebody wanted records to be gone."""
+    deleted: dict[str, float] = attrs.field(factory=dict, init=False)
+    """Topics that somebody wanted to be gone, and when."""
     compacted: set[str] = attrs.field(factory=set, init=False)
     """Topics of which only the last record of each key is to stay."""
     programs: Programs = attrs.field(init=False)
@@ -98,6 +106,8 @@ class Stage:
     _coming_and_going: int = attrs.field(default=0, init=False)
     _lanes: dict[tuple[str, TopicPartition], Lane] = attrs.field(factory=dict, init=False)
     _waiting: list[SentBatch] = attrs.field(factory=list, init=False)
+    _astray: list[SentBatch] = attrs.field(factory=list, init=False)
+    _of_the_past: list[SentBatch] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.programs = Programs(world=self.world)
@@ -142,6 +152,11 @@ class Stage:
         self._background = await self.stack.enter_async_context(trio.open_nursery())
         self.programs.begin(cluster.broker_names, self._background, self._client.finish)
         self.stack.callback(self._background.cancel_scope.cancel)
+
+    def tell(self, event: Event) -> None:
+        """Something that has befallen the cluster from outside."""
+        self.world.sink(SIMULATOR)(event)
+        self.cluster.watcher(event)
 
     # Coming and going.
 
@@ -206,7 +221,33 @@ class Stage:
         self._waiting.append(batch)
 
     def sent_to(self, partition: TopicPartition) -> list[SentBatch]:
-        return [batch for batch in self.batches if batch.partition == partition]
+        """Of the topic that bears its name now. What was on its way when it was made may be there
+        or not, whatever the answer: it was for either of the two.
+        """
+        return [
+            attrs.evolve(batch, outcome=ASTRAY) if batch in self._astray else batch
+            for batch in self.batches
+            if batch.partition == partition and batch not in self._of_the_past
+        ]
+
+    def of_the_past(self, partition: TopicPartition) -> list[SentBatch]:
+        """What was acked, and sent once, by a topic of that name that is no more."""
+        return [batch for batch in self._of_the_past if batch.partition == partition]
+
+    def is_astray(self, batch: SentBatch) -> bool:
+        return batch.outcome is ASTRAY
+
+    def made_again(self, topic: str) -> None:
+        """Another one bears the name of one that was deleted, and every broker that runs knows."""
+        gone_at = self.deleted.pop(topic)
+        known = [*self._astray, *self._of_the_past]
+        for batch in self.batches:
+            if batch.partition.topic == topic and batch not in known:
+                over = batch.acked and batch.attempts <= 1 and batch.answered_at < gone_at
+                (self._of_the_past if over else self._astray).append(batch)
+        for partition in [each for each in self.consumers if each.topic == topic]:
+            del self.consumers[partition]
+        self.tell(TopicMadeAgain(topic=topic))
 
     async def put_in_sequence(
         self, batch: SentBatch, name: str, *, epoch: int | None = None, sequence: int | None = None
@@ -267,6 +308,18 @@ class Stage:
                         raise
                 await self.cluster.clock.sleep(RETRY_SECONDS)
         raise NotInTimeError(f"no answer within {PATIENCE_SECONDS:g} virtual seconds")
+
+    async def insistently(
+        self, ask: Callable[[], Awaitable[object]], *, until: Callable[[], bool]
+    ) -> None:
+        """Ask, whatever the answer, now and then until it has come about."""
+        with self.cluster.clock.move_on_after(PATIENCE_SECONDS):
+            while not until():
+                with contextlib.suppress(KafkaError, PeerUnavailableError):
+                    await ask()
+                await self.cluster.clock.sleep(RETRY_SECONDS)
+            return
+        raise NotInTimeError(f"not within {PATIENCE_SECONDS:g} virtual seconds, asked again")
 
     def consumer(self, partition: TopicPartition) -> StoryConsumer:
         """The one who polls it."""

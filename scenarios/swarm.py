@@ -24,6 +24,7 @@ from replication.cluster.node_scope import raising_only_one
 from replication.events import LeaderElected
 from scenarios.commands import carry_out
 from scenarios.contest import Contest
+from scenarios.frailty import Frailty
 from scenarios.markers import markers_of
 from scenarios.misfortune import Misfortune
 from scenarios.mishearing import Mishearing
@@ -89,7 +90,9 @@ def run_seed(seed: int, recording: Recording | None = None) -> SwarmRun:
     def drawn(stage: Stage) -> Iterator[str]:
         misfortune = Misfortune(stage)
         rivals = stage.world.chance("contest")
-        if rivals.random() < CONTESTED:
+        contested = rivals.random() < CONTESTED
+        misfortune.besides = Frailty.drawn(stage.world.chance, misfortune, contested=contested)
+        if contested:
             mishearing = Mishearing(stage.world.chance("mishearing"), misfortune)
             return Contest(chance=rivals, misfortune=misfortune, mishearing=mishearing).lines()
         return misfortune.lines()

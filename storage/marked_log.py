@@ -195,8 +195,10 @@ class MarkedLog(LocalLog):
             if plan.rolls_first:
                 self.roll(wall_ms=wall_ms)
             if plan.count:
+                start = self.segments[plan.count].base_offset
+                assert start <= self.high_watermark, "what is not committed is not deleted"
                 # First, so that nobody looks for what is gone.
-                self.increment_log_start_offset(self.segments[plan.count].base_offset)
+                self.increment_log_start_offset(start)
             for cause, count in plan.counts.items():
                 self._drop_oldest(count, cause)
         return plan.count

@@ -12,6 +12,8 @@ Rule 2: every batch goes over a connection of its own, so that one which waits f
 holds up no other.
 
 Rule 3: the client knows what it sent and what it was told, and nothing more.
+
+Rule 4: of what it fetches it takes nothing with a wrong checksum (`check.crcs`).
 """
 
 import contextlib
@@ -47,7 +49,7 @@ from replication.wire.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from storage.record_batch import walk
+from storage.record_batch import check_crc, walk
 from storage.records import Record, decode_batch, encode_batch
 from storage.types import Offset, TopicPartition
 
@@ -136,6 +138,7 @@ class BatchAnswered(Event):
     values: tuple[str, ...]
     acks: int
     answer: str
+    sent_at: float = 0.0
     end: Offset | None = None
     """Where they end, if that is what it was told."""
 
@@ -147,6 +150,16 @@ class RecordsGiven(Event):
     name: ClassVar[str] = "records_given"
     partition: TopicPartition
     end: Offset
+    asked_at: float = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class RottenBatchGiven(Event):
+    """What a consumer fetched is not what was written, and it knows by the checksum."""
+
+    name: ClassVar[str] = "rotten_batch_given"
+    partition: TopicPartition
+    offset: Offset
 
 
 @attrs.frozen
@@ -220,6 +233,7 @@ class StoryClient:
                 values=batch.values,
                 acks=batch.acks,
                 answer=str(outcome),
+                sent_at=batch.sent_at,
                 end=_end_of(batch, outcome),
             )
         )
@@ -272,14 +286,18 @@ class StoryClient:
 
     # Reading.
 
-    def _given(self, partition: TopicPartition, records: list[ReadRecord]) -> list[ReadRecord]:
+    def _given(
+        self, partition: TopicPartition, records: list[ReadRecord], *, asked_at: float
+    ) -> list[ReadRecord]:
         if records:
-            self.sink(RecordsGiven(partition=partition, end=records[-1].offset + 1))
+            end = records[-1].offset + 1
+            self.sink(RecordsGiven(partition=partition, end=end, asked_at=asked_at))
         return records
 
     async def read(self, partition: TopicPartition) -> list[ReadRecord]:
         """What a consumer is given, from the first record to the high watermark."""
         records: list[ReadRecord] = []
+        asked_at = self.seams.clock.now()
         position = await self.begins_at(partition)
         async with closing(await self.connect_to_leader(partition)) as client:
             while True:
@@ -288,7 +306,7 @@ class StoryClient:
                 if end is None:
                     return records
                 found = [record for record in records_of(data) if record.offset >= position]
-                records += self._given(partition, found)
+                records += self._given(partition, found, asked_at=asked_at)
                 position = end
 
     async def poll(
@@ -305,6 +323,7 @@ class StoryClient:
             session_epoch=INITIAL_EPOCH,
             rack=rack,
         )
+        asked_at = self.seams.clock.now()
         async with closing(await self.connect_to_leader(partition)) as client:
             data = await fetch(client)
         if data.preferred_read_replica >= 0:
@@ -313,7 +332,8 @@ class StoryClient:
                 data = await fetch(client)
         end = end_of(data)
         found = [record for record in records_of(data) if record.offset >= position]
-        return self._given(partition, found), position if end is None else end
+        given = self._given(partition, found, asked_at=asked_at)
+        return given, position if end is None else end
 
     async def begins_at(self, partition: TopicPartition) -> Offset:
         error, offset = await self.list_offset(partition, EARLIEST)
@@ -358,7 +378,16 @@ class StoryClient:
         data: PartitionData = response.responses[0].partitions[0]
         if data.error_code != ErrorCode.NONE:
             raise KafkaError(ErrorCode.of(data.error_code), f"reading {partition} at {position}")
+        self._check(partition, data)
         return data
+
+    def _check(self, partition: TopicPartition, data: PartitionData) -> None:
+        """Rule 4."""
+        view = _bytes_of(data)
+        for position, header in walk(view):
+            if not check_crc(view[position : position + header.size]):
+                self.sink(RottenBatchGiven(partition=partition, offset=header.base_offset))
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{partition} at {header.base_offset}")
 
     # Whom to ask.
 

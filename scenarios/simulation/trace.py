@@ -17,6 +17,7 @@ import crc32c
 
 from replication.events import Event
 from replication.observe.journal import encode_entry
+from storage.types import Offset, TopicPartition
 
 SIMULATOR = "sim"
 
@@ -53,11 +54,47 @@ class PowerCut(Event):
 
 
 @attrs.frozen(kw_only=True)
+class CutUndone(Event):
+    """With its power: what was cut from one of its logs, and what the cut was not synced of, is
+    there again.
+    """
+
+    name: ClassVar[str] = "cut_undone"
+    node: str
+
+
+@attrs.frozen(kw_only=True)
 class DiskReplaced(Event):
     """Another disk, or an older copy, takes the place of its own: what came since is gone."""
 
     name: ClassVar[str] = "disk_replaced"
     node: str
+
+
+@attrs.frozen(kw_only=True)
+class DiskLies(Event):
+    """From now on it says that it has synced, and has not."""
+
+    name: ClassVar[str] = "disk_lies"
+    node: str
+
+
+@attrs.frozen(kw_only=True)
+class BitFlipped(Event):
+    """Of the batch that holds `offset`, in one replica."""
+
+    name: ClassVar[str] = "bit_flipped"
+    node: str
+    partition: TopicPartition
+    offset: Offset
+
+
+@attrs.frozen(kw_only=True)
+class TopicMadeAgain(Event):
+    """Under the name of one that is no more, and every broker that runs knows."""
+
+    name: ClassVar[str] = "topic_made_again"
+    topic: str
 
 
 @attrs.frozen(kw_only=True)

@@ -36,6 +36,7 @@ from scenarios.simulation.network import SimulatedNetwork
 from scenarios.simulation.offload import SimulatedOffload
 from scenarios.simulation.trace import (
     SIMULATOR,
+    CutUndone,
     DiskReplaced,
     NodeKilled,
     NodePaused,
@@ -46,6 +47,7 @@ from scenarios.simulation.trace import (
     Trace,
 )
 from scenarios.simulation.virtual_time import VirtualTime
+from storage.segment import LOG_SUFFIX
 from storage.testing import FaultyFileSystem, SimulatedDisk
 from storage.testing.disk import DirectoryNode, Fate
 
@@ -151,13 +153,21 @@ class World:
         self._detach(node)
 
     def crash_disk(self, name: str, fate: Fate | None = None) -> None:
-        """The power fails: what was not synced is at the mercy of chance, peers hear nothing."""
+        """The power fails: what was not synced is at the mercy of chance, peers hear nothing.
+
+        A disk that has lied loses all of it: half of it would leave holes where it had said that
+        everything was written, and there nobody looks, nor does Apache Kafka.
+        """
         node = self._nodes[name]
+        if node.disk.lies and fate is None:
+            fate = Fate.NOTHING
         self.sink(SIMULATOR)(PowerCut(node=name))
         self.network.power_off(name)
         node.powered = False
         self._detach(node)
-        node.disk.power_cut(fate)
+        undone = node.disk.power_cut(fate)
+        if any(each.endswith(LOG_SUFFIX) for each in undone):
+            self.sink(SIMULATOR)(CutUndone(node=name))
 
     def pause(self, name: str) -> None:
         """SIGSTOP: its timers and its bytes are withheld."""

@@ -20,7 +20,8 @@ and there is a snapshot at the end of each segment that was read again.
 Rule 4: segments join. Above the recovery point, one that begins past the end of the one before
 it shows that the disk has lost that one's tail, and goes with all that follow. Below, nothing
 was lost in a crash: compaction took a stretch of offsets, or somebody a file, and what follows
-stays. (And where the next batch was too far from its base, a segment had to end.)
+stays; but where nothing follows, the disk has lied about what it synced, and the log ends before
+the gap. (And where the next batch was too far from its base, a segment had to end.)
 
 Rule 5: nothing that anybody had been promised is cut without a copy: what lies below the
 recovery point, or under a clean-shutdown marker, or would have been believed by Kafka
@@ -198,7 +199,7 @@ class Loader:
             return False
         loaded.clean = False
         self._report(loaded, segment, f"nothing holds the offsets {end} to {base - 1}")
-        return True
+        return any(each.size for each in loaded.segments if each.base_offset >= base)
 
     def _is_believed(self, loaded: LoadedSegments, segment: Segment) -> bool:
         try:

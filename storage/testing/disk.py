@@ -64,6 +64,9 @@ class Fate(enum.IntEnum):
     # Any of them.
     SECTORS = 3
     NOTHING = 4
+    # What came before the first cut that was not synced, all of it; the cut, and what came
+    # after it, not. Chance does without this one: it comes by it now and then.
+    UNCUT = 5
 
 
 @attrs.frozen
@@ -79,8 +82,8 @@ class Write:
 
     def torn(self, chance: random.Random, fate: Fate | None) -> Iterator["Write"]:
         """What a power cut leaves of it; without `fate`, as chance will have it."""
-        match Fate(chance.randrange(len(Fate))) if fate is None else fate:
-            case Fate.WHOLE:
+        match Fate(chance.randrange(Fate.UNCUT)) if fate is None else fate:
+            case Fate.WHOLE | Fate.UNCUT:
                 yield self
             case Fate.FIRST_PART:
                 sectors = chance.randrange(0, len(self.data) + SECTOR, SECTOR)
@@ -135,9 +138,12 @@ class FileNode:
         for change in self.unsynced:
             change.apply(self.content)
 
-    def crash(self, chance: random.Random, fate: Fate | None) -> None:
+    def crash(self, chance: random.Random, fate: Fate | None) -> bool:
+        """Whether a cut was undone by it."""
         truncations = [i for i, change in enumerate(self.unsynced) if isinstance(change, Truncate)]
-        survived = chance.randint(0, len(truncations)) if fate is None else len(truncations)
+        survived = 0 if fate is Fate.UNCUT else len(truncations)
+        if fate is None:
+            survived = chance.randint(0, len(truncations))
         end = truncations[survived] if survived < len(truncations) else len(self.unsynced)
         for change in self.unsynced[:end]:
             if isinstance(change, Truncate):
@@ -147,6 +153,7 @@ class FileNode:
                     part.apply(self.durable)
         self.unsynced.clear()
         self.content = bytearray(self.durable)
+        return survived < len(truncations)
 
 
 @attrs.define(eq=False, repr=False)
@@ -165,14 +172,18 @@ class DirectoryNode:
             _apply_names(self.durable, change)
         self.unsynced.clear()
 
-    def crash(self, chance: random.Random, fate: Fate | None) -> None:
+    def crash(self, chance: random.Random, fate: Fate | None) -> list[str]:
+        """The names of the files of which a cut was undone by it."""
         count = len(self.unsynced)
         for change in self.unsynced[: chance.randint(0, count) if fate is None else count]:
             _apply_names(self.durable, change)
         self.unsynced.clear()
         self.entries = dict(self.durable)
-        for node in self.entries.values():
-            node.crash(chance, fate)
+        undone: list[str] = []
+        for name, node in self.entries.items():
+            found = node.crash(chance, fate)
+            undone += found if isinstance(found, list) else [name] * found
+        return undone
 
 
 Node = FileNode | DirectoryNode
@@ -201,10 +212,13 @@ class SimulatedDisk:
     root: DirectoryNode = attrs.field(factory=DirectoryNode)
     locks: dict[str, object] = attrs.field(factory=dict)
 
-    def power_cut(self, fate: Fate | None = None) -> None:
-        """With `fate`: all unsynced writes end so, and of names and lengths nothing is lost."""
-        self.root.crash(self.chance, fate)
+    def power_cut(self, fate: Fate | None = None) -> list[str]:
+        """With `fate`: all unsynced writes end so, and of names and lengths nothing is lost, but
+        for the lengths that `Fate.UNCUT` speaks of. The names of the files of which a cut was
+        undone.
+        """
         self.locks.clear()
+        return self.root.crash(self.chance, fate)
 
     def honest_about(self, path: str) -> bool:
         return not (self.lies and matches(path, self.lies_about))
@@ -240,10 +254,13 @@ class SimulatedDisk:
         return size(self.root)
 
     def corrupt(self, path: str, position: int, data: bytes) -> None:
-        """Bit rot: `data` is there now, on the platter as well, and nobody wrote it."""
+        """Bit rot: `data` is there now, on the platter as well if that reaches so far, and nobody
+        wrote it.
+        """
         node = self.file(path)
         for content in (node.content, node.durable):
-            Write(position, data).apply(content)
+            if position < len(content):
+                Write(position, data).apply(content)
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """The least of it."""

@@ -61,6 +61,29 @@ def test_a_leader_that_commits_what_nobody_else_has(monkeypatch: pytest.MonkeyPa
         tell(FAILOVER)
 
 
+MADE_AGAIN = """\
+cluster brokers=3 min.insync.replicas=2
+topic t replicas=b1,b2,b3
+produce t-0 acks={acks} one
+produce t-0 acks=1 two &
+remake t replicas=b2,b3,b1
+produce t-0 acks=all three
+wait equal t-0
+ledger t-0
+judge t-0
+"""
+
+
+def test_what_bears_a_name_is_judged_by_what_was_sent_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (step,) = tell(parse(MADE_AGAIN.format(acks="all"))).told.steps
+    assert "acked and committed  1  three" in step.answer
+    mistakes.acks_all_waits_for_nobody(monkeypatch)
+    with pytest.raises(InvariantViolatedError, match="was acked with acks=all up to"):
+        tell(parse(MADE_AGAIN.format(acks="1")))
+
+
 # b3 is not in sync when b1 dies, and is before b2 in the order of the replicas.
 B3_IS_BEHIND = """\
 cluster brokers=3 replica.lag.time.max.ms=5000 unclean.leader.election.enable={unclean}

@@ -21,11 +21,24 @@ from replication.events import (
     IsrChangeRefused,
     LeaderElected,
     LogCleaned,
+    LogRecovered,
+    LogRepaired,
     LogTruncated,
     PartitionStopped,
 )
 from scenarios.markers import MARKERS, SELDOM, markers_of
-from scenarios.simulation.trace import NodeKilled, NodeStarted, NodeStopped, PowerCut, TraceEntry
+from scenarios.simulation.client import RottenBatchGiven
+from scenarios.simulation.trace import (
+    BitFlipped,
+    CutUndone,
+    DiskLies,
+    NodeKilled,
+    NodeStarted,
+    NodeStopped,
+    PowerCut,
+    TopicMadeAgain,
+    TraceEntry,
+)
 from storage.types import TopicPartition
 
 PARTITION = TopicPartition("t", 0)
@@ -75,6 +88,23 @@ TOO_EARLY = FetchRefused(
     partition=PARTITION, leader=2, leader_epoch=4, error="UNKNOWN_LEADER_EPOCH"
 )
 
+LACKING = LogRepaired(
+    partition=PARTITION,
+    path="/b1/log/t-0",
+    position=0,
+    offset=4,
+    cause="the log had been synced up to offset 9",
+    bytes=0,
+    kept="",
+)
+ROTTEN = BitFlipped(node="b1", partition=PARTITION, offset=3)
+SHORTER = LogRecovered(
+    partition=PARTITION, recovery_point=0, log_end_offset=3, truncated_bytes=80, clean=False
+)
+CUT_AGAIN = "a log was recovered with a cut"
+GIVEN_ROTTEN = RottenBatchGiven(partition=PARTITION, offset=3)
+MADE_AGAIN = TopicMadeAgain(topic="t")
+
 
 def cut(start: int, *, epoch: int = 4) -> LogTruncated:
     return LogTruncated(
@@ -116,6 +146,23 @@ def cut(start: int, *, epoch: int = 4) -> LogTruncated:
         ([ALONE, CLEANED], ["a log was compacted while a replica was behind", *ONE_LEFT]),
         ([ALONE, EXPANDED, CLEANED], ONE_LEFT),
         ([PartitionStopped(partition=PARTITION, deleted=True)], ["a replica was taken away"]),
+        ([CutUndone(node="b1")], ["a cut was undone, as it had not been synced"]),
+        ([DiskLies(node="b1"), PowerCut(node="b1")], ["a disk that lied lost its power"]),
+        ([DiskLies(node="b2"), PowerCut(node="b1")], []),
+        ([LACKING], ["a log was found to lack what had been synced"]),
+        ([attrs.evolve(LACKING, cause="it follows what was cut")], []),
+        ([ROTTEN, SHORTER], ["a log was cut where it had rotten", CUT_AGAIN]),
+        ([attrs.evolve(ROTTEN, node="b2"), SHORTER], [CUT_AGAIN]),
+        ([GIVEN_ROTTEN], ["a consumer was given a batch that had rotten"]),
+        (
+            [attrs.evolve(TOO_EARLY, error="CORRUPT_MESSAGE")],
+            ["a follower was given a batch that had rotten"],
+        ),
+        ([B1_KILLED, B1_STARTS, MADE_AGAIN], ["a topic was made again"]),
+        (
+            [B1_KILLED, MADE_AGAIN],
+            ["a topic was made again", "a topic was made again while a broker was down"],
+        ),
     ],
 )
 def test_a_situation_is_told_from_its_events(events: list[Event], reached: list[str]) -> None:

@@ -587,6 +587,35 @@ def test_who_was_asked_for_perhaps_by_what_it_was_has_to_be_seen_to_have_everyth
     assert not contract.is_unsure(PARTITION, "b1")
 
 
+def test_who_has_rotten_is_unsure_of_that_partition_for_good_and_of_no_other() -> None:
+    contract = Contract()
+    other = TopicPartition("t", 1)
+    for partition in (PARTITION, other):
+        contract.created(partition)
+    contract.rotted(PARTITION, "b1")
+    contract.elected(PARTITION, "b1", "clean")
+    contract.elected(PARTITION, "b2", "last known")
+    contract.elected(other, "b1", "last known")
+    assert not contract.let_off, "who is in sync has everything; others have not rotten"
+    contract.joined(PARTITION, "b1")
+    contract.elected(PARTITION, "b1", "last known")
+    assert contract.let_off == {PARTITION: "last known"}, "it fetched what it lacked, and no more"
+    contract.created(PARTITION)
+    contract.elected(PARTITION, "b1", "last known")
+    assert not contract.let_off, "another partition of that name"
+
+
+def test_a_lie_excuses_what_a_power_cut_does_and_no_more() -> None:
+    contract = Contract()
+    contract.created(PARTITION)
+    contract.lost_its_disk("b1")
+    for cause in ("clean", "eligible"):
+        contract.elected(PARTITION, "b1", cause)
+    assert not contract.let_off, "whoever is eligible has all that was committed"
+    contract.elected(PARTITION, "b1", "last known")
+    assert contract.let_off == {PARTITION: "last known"}
+
+
 def test_without_an_elr_nobody_asks_how_a_broker_ended() -> None:
     contract = Contract()
     contract.created(PARTITION)

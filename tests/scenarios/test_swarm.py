@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -12,10 +13,13 @@ from click.testing import CliRunner
 
 from replication.cli.scenario import command
 from replication.errors import ErrorCode
+from scenarios.frailty import OF_CONTESTS, Frailty
 from scenarios.harm import KINDS, Harm
-from scenarios.promises import ACKS_ALL, broken_promises
+from scenarios.misfortune import Misfortune
+from scenarios.promises import ACKS_ALL, broken_promises, risen
 from scenarios.script import parse
 from scenarios.simulation.client import Acked, NoAnswer, ReadRecord, Refused, SentBatch
+from scenarios.simulation.history import Polled
 from scenarios.simulation.world import World
 from scenarios.stage import Stage
 from scenarios.swarm import run_seed
@@ -166,6 +170,30 @@ def test_what_may_be_lost_breaks_no_promise() -> None:
     assert not broken(sent("a", acks=1), may_have_lost=False, may_lose_acks_1=True)
     assert broken(sent("a"), may_have_lost=False, may_lose_acks_1=True)
     assert not broken(sent("a"), may_have_lost=True, may_lose_acks_1=True)
+
+
+@pytest.mark.parametrize(
+    ("there", "polled", "complaint"),
+    [
+        (["new"], ["new"], []),
+        (["new", "old"], [], ["of a topic that is no more, and there: old"]),
+        (["new"], ["old", "older"], ["of a topic that is no more, and there: old older"]),
+    ],
+)
+def test_what_was_written_to_a_topic_that_is_no_more_is_gone(
+    there: list[str], polled: list[str], complaint: list[str]
+) -> None:
+    polls = [Polled(session=1, records=tuple(enumerate(polled)))]
+    assert list(risen(there, polls, {"old", "older"})) == complaint
+
+
+def test_some_runs_have_disks_that_are_not_to_be_trusted() -> None:
+    drawn: Counter[str] = Counter()
+    for seed in range(60):
+        stage = Stage(world=World(seed), stack=AsyncExitStack())
+        frailty = Frailty.drawn(stage.world.chance, Misfortune(stage), contested=True)
+        drawn.update(frailty.kinds or ["none"])
+    assert set(drawn) == {*OF_CONTESTS, "none"}
 
 
 # At the prompt.

@@ -200,6 +200,28 @@ def test_a_crash_may_be_told_what_to_leave(
     assert found == left
 
 
+def test_a_cut_that_was_not_synced_may_be_undone_and_what_came_after_it_is_lost(
+    disk: FaultyFileSystem,
+) -> None:
+    file = disk.open("/d/f", create=True)
+    file.write(0, b"old")
+    file.truncate(1)
+    file.write(1, b"new")
+    assert disk.disk.power_cut(Fate.UNCUT) == ["f"]
+    assert get(disk, "/d/f") == b"old"
+    assert disk.disk.power_cut(Fate.UNCUT) == []
+
+
+def test_a_bit_flips_on_the_platter_where_it_reaches_so_far(disk: FaultyFileSystem) -> None:
+    put(disk, "/d/f", b"a")
+    disk.open("/d/f").write(1, b"b")
+    disk.disk.flip_bit("/d/f", 0)
+    disk.disk.flip_bit("/d/f", 1)
+    assert get(disk, "/d/f") == b"`c"
+    disk.crash(Fate.NOTHING)
+    assert get(disk.reopen(), "/d/f") == b"`"
+
+
 def test_unsynced_writes_survive_in_any_order(disk: FaultyFileSystem) -> None:
     """The second may be there without the first: a disk writes back as it likes."""
     outcomes = set()

@@ -30,7 +30,13 @@ What was sent after such an election is promised again, unless a leader of befor
 takes records, not knowing: `lost_until` is when that was last seen.
 
 A disk that lies about a sync may keep the marker of a good order and lose what it speaks
-for: the power cut after the lie is what makes the node unsure here, as any other does.
+for: the power cut after the lie is what makes the node unsure here, as any other does. It
+excuses no more: who finds less than was synced does not speak of a good order, and is excluded
+as after any other power cut.
+
+A replica of which a bit has flipped may lack the batch that has it, and all behind it, once it
+has read its log again: it is unsure of that partition for good. As long as the others that are
+in sync, or eligible, live through, nothing may be lost.
 """
 
 import math
@@ -51,6 +57,7 @@ class Contract:
     _unsure: dict[TopicPartition, set[str]] = attrs.field(factory=dict, init=False)
     # Who has had everything, and may be in sync without having it, until it is seen to.
     _dropped: set[tuple[TopicPartition, str]] = attrs.field(factory=set, init=False)
+    _rotten: set[tuple[TopicPartition, str]] = attrs.field(factory=set, init=False)
     # Who is unsure of everything that it joined before it last registered.
     _gone: set[str] = attrs.field(factory=set, init=False)
 
@@ -59,6 +66,8 @@ class Contract:
         self.let_off.pop(partition, None)
         self.lost_until.pop(partition, None)
         self._unsure[partition] = set()
+        for doubtful in (self._dropped, self._rotten):
+            doubtful -= {each for each in doubtful if each[0] == partition}
 
     def lost_its_disk(self, node: str) -> None:
         """Or its power, and with it what was not on the disk."""
@@ -69,6 +78,10 @@ class Contract:
     def deleted_its_log(self, partition: TopicPartition, node: str) -> None:
         """And may be taken for what it was: that it joins the ISR says nothing."""
         self._dropped.add((partition, node))
+
+    def rotted(self, partition: TopicPartition, node: str) -> None:
+        """Some of its log is not what was written."""
+        self._rotten.add((partition, node))
 
     def caught_up(self, partition: TopicPartition, node: str) -> None:
         """It was seen to have everything."""
@@ -92,7 +105,8 @@ class Contract:
 
     def is_unsure(self, partition: TopicPartition, node: str) -> bool:
         """It may lack what it had when it joined the ISR."""
-        return node in self._unsure.get(partition, ()) or (partition, node) in self._dropped
+        doubtful = self._dropped | self._rotten
+        return node in self._unsure.get(partition, ()) or (partition, node) in doubtful
 
     def is_unproven(self, partition: TopicPartition, node: str) -> bool:
         """It is taken for what it was before, with a log that is gone."""

@@ -47,10 +47,24 @@ from scenarios.simulation.checkers.replicas import Replicas, Watched
 from scenarios.simulation.checkers.violation import InvariantViolatedError, Wrong
 from scenarios.simulation.client import BatchAnswered, RecordsGiven
 from scenarios.simulation.cluster import SimulatedCluster, node_name
-from scenarios.simulation.trace import SIMULATOR, DiskReplaced, PowerCut
-from storage.types import LeaderEpoch, Offset, TopicPartition
+from scenarios.simulation.trace import (
+    SIMULATOR,
+    BitFlipped,
+    DiskReplaced,
+    PowerCut,
+    TopicMadeAgain,
+)
+from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
 
 ACKS_ALL = -1
+
+
+@attrs.frozen
+class _Made:
+    """What bears a name, and since when everybody knows."""
+
+    topic_id: TopicId | None
+    at: float
 
 
 @attrs.define(eq=False)
@@ -66,6 +80,7 @@ class Checkers:
     asked_uncleanly: set[TopicPartition] = attrs.field(factory=set, init=False)
     """Of which an operator wants to have a leader rather than what was committed."""
     _committed: dict[TopicPartition, CommittedLog] = attrs.field(factory=dict, init=False)
+    _made: dict[TopicPartition, _Made] = attrs.field(factory=dict, init=False)
     # What has been told since the last look.
     _told: bool = attrs.field(default=False, init=False)
     _new_leaders: dict[tuple[str, TopicPartition], LeaderEpoch] = attrs.field(
@@ -122,10 +137,10 @@ class Checkers:
                         node_name(broker_id),
                         perhaps_formerly=not self.decisions.fetches_are_named,
                     )
-            case PowerCut(node=name):
+            case PowerCut(node=name) | DiskReplaced(node=name):
                 self.contract.lost_its_disk(name)
-            case DiskReplaced(node=name):
-                self.contract.lost_its_disk(name)
+            case BitFlipped(node=name, partition=partition):
+                self.contract.rotted(partition, name)
             case PartitionStopped(partition=partition, deleted=True) if (
                 not self.decisions.fetches_are_fenced
             ):
@@ -146,11 +161,16 @@ class Checkers:
             case BrokerStopped(broker=broker_id, clean=True):
                 self._in_good_order.add(node_name(broker_id))
             case BatchAnswered(partition=partition, end=int(end)) if event.acks == ACKS_ALL:
-                self._judge_offsets(acks.acked, partition, end)
+                if self._is_of_today(partition, event.sent_at):
+                    self._judge_offsets(acks.acked, partition, end)
             case IsrChangeRefused(partition=partition):
                 self._touched[partition] = None  # no move: nobody who fetches is told of it
             case RecordsGiven(partition=partition, end=end):
-                self._judge_offsets(acks.given, partition, end)
+                if self._is_of_today(partition, event.asked_at):
+                    self._judge_offsets(acks.given, partition, end)
+            case TopicMadeAgain(topic=topic):
+                for partition in [each for each in self._made if each.topic == topic]:
+                    self._made[partition] = attrs.evolve(self._made[partition], at=self._now)
             case _:
                 pass
 
@@ -163,8 +183,22 @@ class Checkers:
         entries = [] if self.cluster is None else self.cluster.world.trace.entries
         return entries[-1].node if entries and entries[-1].event is event else SIMULATOR
 
+    def _is_of_today(self, partition: TopicPartition, asked_at: float) -> bool:
+        """Whether the answer is surely of the partition that bears its name now."""
+        made = self._made.get(partition)
+        return made is None or (
+            asked_at >= made.at and self._decided_id(partition) == made.topic_id
+        )
+
+    def _decided_id(self, partition: TopicPartition) -> TopicId | None:
+        controller = None if self.cluster is None else self.cluster.controller
+        image = self.decisions.image if controller is None else controller.image
+        return image.topic_id(partition.topic)
+
     def _begin(self, partition: TopicPartition) -> None:
         """A partition is made; an older one of its name is no concern of ours."""
+        made = self._now if partition not in self._made else math.inf  # until everybody knows
+        self._made[partition] = _Made(self._decided_id(partition), made)
         self.contract.created(partition)
         self._committed[partition] = CommittedLog()
         for epoch in [each for each in self._leaders if each[0] == partition]:
@@ -329,6 +363,8 @@ class Checkers:
             watched = self.replicas.get(node_name(broker_id), partition)
             if watched is None or watched.last is None or watched in self.replicas.moved:
                 continue
+            if watched.last.topic_id != self.decisions.image.topic_id(partition.topic):
+                continue  # of one that bore its name before
             if broker_id in registration.isr:
                 self._look_at_member(log, watched, watched.last, "is in the ISR")
             elif broker_id in registration.elr:
