@@ -10,7 +10,9 @@ from replication.election import Wish, after
 from replication.leadership import Leadership
 from replication.metadata import MetadataDelta, MetadataImage, PartitionRegistration
 from replication.replica_manager.roles import RoleChanges
+from storage.loading.loader import Loader
 from storage.log import Log
+from storage.marked_log import MarkedLog
 from tests.scenarios.told import Mistake, Told, check_comes_out_otherwise, pairs
 
 
@@ -47,6 +49,19 @@ def a_full_disk_is_nobodys_failure(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(Log, "fail", lambda _, error: error)
 
 
+def what_follows_a_gap_stays(planting: pytest.MonkeyPatch) -> None:
+    honest = Loader._joins
+
+    def joins(self: Loader, loaded: Any, *segments: Any) -> bool:
+        return honest(self, loaded, *segments) or self.marks.clean
+
+    planting.setattr(Loader, "_joins", joins)
+
+
+def a_high_watermark_is_written_down_over_a_cut(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(MarkedLog, "lasting_high_watermark", property(lambda log: log.high_watermark))
+
+
 TOLD: list[Told] = [
     ("S30", "a-leader-again-that-missed-a-reign", positions_outlive_a_missed_reign),
     ("S35", "a-minimum-lowered-while-nobody-leads", who_was_eligible_stays_so),
@@ -56,6 +71,8 @@ TOLD: list[Told] = [
         a_minimum_is_lowered_before_roles_are_taken,
     ),
     ("S54", "a-full-disk-under-the-clusters-metadata", a_full_disk_is_nobodys_failure),
+    ("S51", "a-disk-that-lied-over-a-roll", what_follows_a_gap_stays),
+    ("S22", "a-cut-that-came-undone", a_high_watermark_is_written_down_over_a_cut),
 ]
 
 

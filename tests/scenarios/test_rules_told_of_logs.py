@@ -289,19 +289,6 @@ def metadata_does_not_end_a_change(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(Leadership, "install", install)
 
 
-def what_follows_a_gap_stays(planting: pytest.MonkeyPatch) -> None:
-    honest = loader.Loader._joins
-
-    def joins(self: loader.Loader, loaded: Any, *segments: Any) -> bool:
-        return honest(self, loaded, *segments) or self.marks.clean
-
-    planting.setattr(loader.Loader, "_joins", joins)
-
-
-def a_high_watermark_is_written_down_over_a_cut(planting: pytest.MonkeyPatch) -> None:
-    planting.setattr(MarkedLog, "lasting_high_watermark", property(lambda log: log.high_watermark))
-
-
 TOLD: list[Told] = [
     ("S40", "a-log-that-begins-later-on-every-replica", a_log_goes_on_behind_a_hole),
     ("S41", "a-leader-that-grew-while-its-follower-was-away", nobody_looks_at_epochs),
@@ -313,8 +300,6 @@ TOLD: list[Told] = [
     ("S49", "a-replica-that-lost-its-power-is-not-elected", every_end_was_in_good_order),
     ("S50", "a-power-cut-for-everybody-at-once", nothing_is_synced_for_an_ack),
     ("S51", "a-disk-that-lied-about-its-last-sync", what_was_said_to_be_synced_is_there),
-    ("S51", "a-disk-that-lied-over-a-roll", what_follows_a_gap_stays),
-    ("S22", "a-cut-that-came-undone", a_high_watermark_is_written_down_over_a_cut),
     ("S53", "a-bit-rots-where-nobody-looks", any_bytes_are_sound),
     ("S56", "checkpoints-that-were-cut-short", lost_epochs_stay_lost),
     ("S58", "a-broker-with-the-disk-of-another-does-not-start", any_directory_is_ones_own),
