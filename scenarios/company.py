@@ -253,10 +253,12 @@ class Company:
         for sender in self.stage.programs.senders:
             yield f"leave {sender.name}"
 
-    def draining(self) -> Iterator[str]:
+    def draining(self, partitions: Sequence[TopicPartition]) -> Iterator[str]:
         """Everybody has been told everything, and is gone."""
         if not self.kinds:
             return
+        for partition in partitions:  # what one alone has acked is there to be read
+            yield f"wait equal {partition}"
         for name, line in self._lines.items():
             if name not in self.stage.programs.running and not isinstance(self._last(name), Sender):
                 yield line

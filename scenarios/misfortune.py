@@ -231,7 +231,7 @@ class Misfortune:
             yield self.workload.once(partition, acks="all")
         yield from self.company.ending()
         yield "answers"
-        yield from self.company.draining()
+        yield from self.company.draining(self.partitions)
         for partition in self.partitions:
             yield f"wait whole {partition}"
             yield f"wait equal {partition}"

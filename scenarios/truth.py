@@ -96,7 +96,10 @@ def is_let_off(stage: Stage, partition: TopicPartition) -> bool:
 
 
 def read_by_our_clients(stage: Stage) -> list[TopicPartition]:
-    return sorted(stage.programs.witness.happened)
+    readers = stage.programs.readers
+    by_groups = {topic for each in readers for topic in each.topics}
+    partitions = {each for topic in by_groups for each in partitions_of(stage, topic)}
+    return sorted(partitions | {partition for each in readers for partition in each.partitions})
 
 
 def written_in_transactions(stage: Stage) -> set[TopicPartition]:
@@ -142,16 +145,23 @@ def has_come_to_the_end(stage: Stage, reader: Reader, partition: TopicPartition)
 
 
 def unread(stage: Stage, partition: TopicPartition) -> list[str]:
+    """By the groups whose members were there to the end; a member may not have heard of the
+    partition yet.
+    """
     if is_let_off(stage, partition):
         return []
     there, _ = there_is(stage, partition)
     happened = stage.programs.witness.happened[partition]
-    groups = {each.group for each in stage.programs.readers if each.name in stage.programs.drained}
+    groups = {
+        each.group: there.visible(read_committed=each.read_committed)
+        for each in stage.programs.readers
+        if each.name in stage.programs.drained and partition.topic in each.topics
+    }
     return [
-        f"{group}: {each}"
-        for group in groups
-        if group
-        for each in accounts.unread(happened, there, group)
+        wrong
+        for group, visible in groups.items()
+        if group is not None
+        for wrong in accounts.unread(happened, visible, group)
     ]
 
 

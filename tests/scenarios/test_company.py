@@ -179,7 +179,7 @@ def test_some_runs_have_our_clients_and_the_others_are_what_they_were() -> None:
     assert [
         *nobody.beginning([["b1"]]),
         *nobody.lines([]),
-        *nobody.draining(),
+        *nobody.draining([]),
         *nobody.judgement(),
     ] == []
     assert nobody.steps(35) == 35

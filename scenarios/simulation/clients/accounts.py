@@ -182,13 +182,15 @@ def forgotten(happened: Sequence[Happening], _: There) -> Iterator[str]:
                     pass
 
 
-def unread(happened: Sequence[Happening], there: There, group: str) -> Iterator[str]:
-    """By a group that was there to the end."""
+def unread(
+    happened: Sequence[Happening], visible: Mapping[Offset, str], group: str
+) -> Iterator[str]:
+    """By a group that was there to the end, of what its members may see."""
     events = _groups(happened).get(group, [])
     handed = {each.offset for each in events if isinstance(each, Given)}
-    for offset in _visible_to(events, there) if events else ():
+    for offset, value in sorted(visible.items()):
         if offset not in handed:
-            yield f"unread: {there.all[offset]} at {offset}"
+            yield f"unread: {value} at {offset} by {group}"
 
 
 CHECKS: tuple[Callable[[Sequence[Happening], There], Iterator[str]], ...] = (
