@@ -5,7 +5,7 @@ batch  partition_queue  run     records on their way, and under which sequences
 verdict                         what a broker's answer means
 accumulator  room               what has been sent for and is not there yet
 sender                          the task that takes it to the brokers
-delivery  producer              what programs see
+delivery  transaction_calls  producer    what programs see
 """
 
 from replication.client.producer.config import ProducerConfig

@@ -20,9 +20,8 @@ Rule 3: leaving the block waits for what is on its way. Left by an exception or 
 does not: what has no outcome by then fails, and may or may not be there.
 """
 
-import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
@@ -33,11 +32,9 @@ from replication.client.backoff import ExponentialBackoff
 from replication.client.errors import (
     IllegalStateError,
     RecordTooLargeError,
-    TransactionAbortedError,
 )
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
-from replication.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from replication.client.producer.accumulator import RecordAccumulator
 from replication.client.producer.batch import ProducerBatch, record_size
 from replication.client.producer.config import ProducerConfig
@@ -52,14 +49,15 @@ from replication.client.producer.destinations import Destination, Destinations, 
 from replication.client.producer.room import Room
 from replication.client.producer.run import Run
 from replication.client.producer.sender import Sender
+from replication.client.producer.transaction_calls import TransactionCalls
 from replication.client.producer.transactions import Transactions
-from replication.errors import KafkaError, PeerUnavailableError
+from replication.errors import PeerUnavailableError
 from replication.net import production_seams
 from replication.net.seams import Seams
 from storage.compression import Codec
 from storage.record_batch import NO_SEQUENCE
 from storage.records import Header, Record
-from storage.types import NO_OFFSET, TopicPartition
+from storage.types import NO_OFFSET
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -81,7 +79,7 @@ def _as_it_is(value: Any) -> bytes | None:
 
 
 @attrs.define(eq=False, init=False)
-class Producer(Generic[K, V]):
+class Producer(TransactionCalls, Generic[K, V]):
     """Keys and values are bytes, or what the serializers make bytes of.
 
     `config` are Kafka's words, underscored: `linger_ms=20`, `acks="1"`,
@@ -379,64 +377,6 @@ class Producer(Generic[K, V]):
         if self._sent_since_yield >= _YIELD_BYTES:
             self._sent_since_yield = 0
             await trio.lowlevel.cancel_shielded_checkpoint()
-
-    # Transactions.
-
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[None]:
-        """What is sent inside is there for readers of what is committed as a whole, or not at
-        all. TransactionAbortedError where it could not be committed.
-        """
-        self.begin_transaction()
-        try:
-            yield
-        except BaseException:
-            with trio.CancelScope(shield=True):
-                await self._abort_if_possible()
-            raise
-        try:
-            await self.commit_transaction()
-        except TransactionAbortedError:
-            await self.abort_transaction()
-            raise
-
-    async def _abort_if_possible(self) -> None:
-        """The error that it was left by says more than one of the abort would."""
-        with contextlib.suppress(KafkaError):
-            await self.abort_transaction()
-
-    def begin_transaction(self) -> None:
-        """IllegalStateError inside a transaction; ProducerFencedError where another producer has
-        the transactional id.
-        """
-        self._in_transactions.begin()
-
-    async def commit_transaction(self) -> None:
-        """TransactionAbortedError where something that was sent failed: abort it then."""
-        await self._in_transactions.commit()
-
-    async def abort_transaction(self) -> None:
-        await self._in_transactions.abort()
-
-    async def send_offsets_to_transaction(
-        self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
-        group: ConsumerGroupMetadata | str,
-    ) -> None:
-        """How far a group has read, committed with the transaction (KIP-447)."""
-        member = ConsumerGroupMetadata(group_id=group) if isinstance(group, str) else group
-        wanted = {
-            partition: OffsetAndMetadata(each) if isinstance(each, int) else each
-            for partition, each in offsets.items()
-        }
-        await self._in_transactions.send_offsets(wanted, member)
-
-    @property
-    def _in_transactions(self) -> Transactions:
-        self._check_open()
-        if self._transactions is None:
-            raise IllegalStateError("a producer without transactional_id has no transactions")
-        return self._transactions
 
     async def flush(self) -> None:
         """Send at once what lingers, and wait until all that was sent so far has an outcome,
