@@ -4,9 +4,12 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.pipeline.failover_run import FailoverRun
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +28,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         session = get_session(master="local[2]", quick=True)
         yield session
         session.stop()
+
+
+@pytest.fixture(scope="session")
+def failed_over(tmp_path_factory: pytest.TempPathFactory) -> "FailoverRun":
+    """What a cluster left on disk: a leader was killed with SIGKILL under load, and came back."""
+    pytest.importorskip("confluent_kafka", reason="produces what is failed over")
+    from tests.pipeline.failover_run import run
+
+    return run(tmp_path_factory.mktemp("failed-over"))

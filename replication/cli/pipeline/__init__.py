@@ -1,6 +1,8 @@
 """`understudy pipeline`: jobs on Spark over what the brokers have on disk.
 
 audit.py      do the replicas hold the same batches?
+failover.py   what each outage of a broker did
+lag.py        ISR and replication lag over time
 outputs.py    where a job's answer goes
 progress.py   how far Spark is
 """
@@ -12,6 +14,8 @@ import click
 # name -> (module, one line for --help). The module's `command` is the click command.
 JOBS = {
     "audit": ("replication.cli.pipeline.audit", "Do the replicas hold the same batches?"),
+    "failover": ("replication.cli.pipeline.failover", "What each outage of a broker did."),
+    "lag": ("replication.cli.pipeline.lag", "ISR and replication lag over time."),
 }
 
 

@@ -3,12 +3,11 @@
 import json
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from replication.cli.pipeline.outputs import OutputType, deliver, need_spark
+from replication.cli.pipeline.outputs import OutputType, deliver, need_spark, write_text
 from replication.cli.pipeline.progress import Progress
 from replication.errors import UnderstudyError
 from storage.errors import StorageError
@@ -37,7 +36,11 @@ COULD_NOT_COMPARE = 2
 @click.option("--copies", type=click.IntRange(min=1), help="How many of each there must be.")
 @click.option("--master", help="Spark's master URL; all cores of this machine by default.")
 @click.option(
-    "--output", "outputs", multiple=True, default=["table"], type=OutputType([".json", ".parquet"])
+    "--output",
+    "outputs",
+    multiple=True,
+    default=["table"],
+    type=OutputType([".json", ".parquet", ".html"]),
 )
 def command(
     *,
@@ -99,16 +102,18 @@ def _source(
 def _makers(audits: "Sequence[PartitionAudit]") -> "dict[str, Callable[[str], None]]":
     from pipeline.audit.results import lines, to_json, write_parquet
 
+    def as_page() -> str:
+        from pipeline.reports.audit import audit_page
+
+        return audit_page(audits)
+
     def as_json() -> str:
         return json.dumps(to_json(audits), indent=2)
 
     return {
         "table": lambda _: click.echo("\n".join(lines(audits))),
         "json": lambda _: click.echo(as_json()),
-        ".json": lambda path: _write(path, as_json()),
+        ".json": write_text(as_json),
         ".parquet": lambda path: write_parquet(audits, path),
+        ".html": write_text(as_page),
     }
-
-
-def _write(path: str, text: str) -> None:
-    Path(path).write_text(f"{text}\n")

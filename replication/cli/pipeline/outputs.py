@@ -37,6 +37,15 @@ def deliver(outputs: Sequence[str], makers: Mapping[str, Callable[[str], None]])
             click.echo(f"written: {output}", err=True)
 
 
+def write_text(make: Callable[[], str]) -> Callable[[str], None]:
+    """A maker that writes what `make` returns."""
+
+    def write(path: str) -> None:
+        Path(path).write_text(make())
+
+    return write
+
+
 def need_spark(error: ImportError) -> click.ClickException:
     """What to say where the pipeline's packages are not installed."""
     return click.ClickException(f"install the Spark extra: understudy[spark] ({error})")

@@ -1,0 +1,156 @@
+"""The failover job: what each outage of a broker did to the partitions that it led."""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+import attrs
+import pyarrow as pa
+import pyarrow.parquet
+from pyspark.sql import DataFrame
+
+from pipeline.journals.gathered import find_outages, fold, gather, shown_order
+from pipeline.journals.timeline import Failover, Outage, failovers
+from storage.types import TopicPartition
+
+DECLARED: Final = """
+    topic: string, partition: int, broker: int, cause: string, began_ms: bigint,
+    silent_ms: bigint, fenced_ms: bigint, elected_ms: bigint, leader: int, leader_epoch: int,
+    election: string, leading_ms: bigint, first_write_ms: bigint, isr_whole_ms: bigint,
+    truncated: bigint, truncated_committed: bigint, lost_committed: bigint, chain: array<string>
+"""
+SCHEMA: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("broker", pa.int32()),
+        ("cause", pa.string()),
+        ("began_ms", pa.int64()),
+        ("silent_ms", pa.int64()),
+        ("fenced_ms", pa.int64()),
+        ("elected_ms", pa.int64()),
+        ("leader", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("election", pa.string()),
+        ("leading_ms", pa.int64()),
+        ("first_write_ms", pa.int64()),
+        ("isr_whole_ms", pa.int64()),
+        ("truncated", pa.int64()),
+        ("truncated_committed", pa.int64()),
+        ("lost_committed", pa.int64()),
+        ("chain", pa.list_(pa.string())),
+    ]
+)
+
+
+@attrs.frozen
+class PartitionFailover:
+    """What an outage did to one partition."""
+
+    topic_partition: TopicPartition
+    failover: Failover
+
+
+@attrs.frozen
+class OutageReport:
+    """An outage, and what it did to each partition that its broker led."""
+
+    outage: Outage
+    partitions: tuple[PartitionFailover, ...]
+
+    def after(self, moment: str) -> tuple[int, int] | None:
+        """Milliseconds from its beginning to `moment`, of the first partition and of the last.
+
+        None where a partition never came so far, or where it led none.
+        """
+        times = [getattr(each.failover, moment) for each in self.partitions]
+        if not times or None in times:
+            return None
+        began = self.outage.began_ms
+        return min(times) - began, max(times) - began
+
+    @property
+    def lost_committed(self) -> int:
+        return sum(each.failover.lost_committed for each in self.partitions)
+
+    @property
+    def truncated(self) -> int:
+        return sum(each.failover.truncated for each in self.partitions)
+
+
+def failover_report(
+    events: DataFrame, *, on_step: Callable[[str], None] = lambda _: None
+) -> list[OutageReport]:
+    """The whole job: every outage in order of time."""
+    events = events.persist()
+    try:
+        on_step("reading journals")
+        known = find_outages(events)
+        if not known:
+            return []
+        on_step(f"following {len(known)} outages")
+        rows = failover_rows(events, known).collect()
+        told = [_from_row(row.asDict()) for row in rows]
+    finally:
+        events.unpersist()
+    told.sort(key=lambda each: shown_order(each.topic_partition))
+    return [OutageReport(outage, tuple(_of(outage, told))) for outage in known]
+
+
+def failover_rows(events: DataFrame, known: Sequence[Outage]) -> DataFrame:
+    """One row for each outage and each partition that its broker led."""
+    return fold(gather(events), partial(_failovers, known=tuple(known)), DECLARED, SCHEMA)
+
+
+def _failovers(row: dict[str, Any], *, known: Sequence[Outage]) -> list[Any]:
+    return list(failovers(row["facts"], known))
+
+
+def _from_row(row: dict[str, Any]) -> PartitionFailover:
+    where = TopicPartition(row.pop("topic"), row.pop("partition"))
+    row["chain"] = tuple(row["chain"])
+    return PartitionFailover(where, Failover(**row))
+
+
+def _of(outage: Outage, told: Sequence[PartitionFailover]) -> list[PartitionFailover]:
+    mine = (outage.broker, outage.began_ms)
+    return [each for each in told if (each.failover.broker, each.failover.began_ms) == mine]
+
+
+def to_json(reports: Sequence[OutageReport]) -> list[dict[str, Any]]:
+    """Each outage with its partitions; times are milliseconds since 1970."""
+    return [
+        attrs.asdict(report.outage)
+        | {"lost_committed": report.lost_committed, "truncated": report.truncated}
+        | {"partitions": [_to_row(each) for each in report.partitions]}
+        for report in reports
+    ]
+
+
+def _to_row(each: PartitionFailover) -> dict[str, Any]:
+    where = each.topic_partition
+    return {"topic": where.topic, "partition": where.partition} | attrs.asdict(each.failover)
+
+
+def lines(reports: Sequence[OutageReport]) -> Iterator[str]:
+    """For people: each outage, and what led to what in each partition."""
+    if not reports:
+        yield "the journals tell of no broker that was fenced"
+    for report in reports:
+        outage = report.outage
+        began = datetime.fromtimestamp(outage.began_ms / 1000, UTC)
+        yield (
+            f"{began:%Y-%m-%d %H:%M:%S} UTC  b{outage.broker}: {outage.cause};"
+            f" it led {len(report.partitions)} partitions; {report.lost_committed:,} committed"
+            f" records lost, {report.truncated:,} uncommitted ones cut off"
+        )
+        for each in report.partitions:
+            yield f"  {each.topic_partition}"
+            yield from (f"    {link}" for link in each.failover.chain)
+
+
+def write_parquet(reports: Sequence[OutageReport], path: str) -> None:
+    """A row for each outage and partition."""
+    rows = [_to_row(each) for report in reports for each in report.partitions]
+    pa.parquet.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path)

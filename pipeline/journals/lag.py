@@ -1,0 +1,319 @@
+"""The lag job: for each partition its ISR over time, and by how much replicas lagged.
+
+    lag        at each report of a leader, how many records its log end was ahead of the high
+               watermark: what the slowest member of the ISR still lacked
+    lag in ms  until the high watermark had passed that log end
+
+Reports come once per tick of a broker that has news, so both are samples: quantiles over them
+say how it mostly was, and nothing is known of what began and ended between two ticks.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final
+
+import attrs
+import pyarrow as pa
+import pyarrow.parquet
+from pyspark.sql import DataFrame, Window, functions as f
+
+from pipeline.journals.gathered import KEY, fold, gather, shown_order
+from pipeline.journals.rows import DAMAGED, SKIPPED
+from pipeline.journals.timeline import NO_LEADER, Interval, intervals
+from storage.types import TopicPartition
+
+QUANTILES: Final = (0.5, 0.9, 0.99, 1.0)
+
+INTERVAL_DECLARED: Final = """
+    topic: string, partition: int, from_ms: bigint, to_ms: bigint, leader: int,
+    leader_epoch: int, isr: array<int>, replication_factor: int
+"""
+INTERVAL_SCHEMA: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("from_ms", pa.int64()),
+        ("to_ms", pa.int64()),
+        ("leader", pa.int32()),
+        ("leader_epoch", pa.int32()),
+        ("isr", pa.list_(pa.int32())),
+        ("replication_factor", pa.int32()),
+    ]
+)
+
+
+@attrs.frozen(kw_only=True)
+class MinIsr:
+    """`min.insync.replicas`, which no journal tells: of all topics, and of some."""
+
+    default: int = 1
+    topics: Mapping[str, int] = attrs.field(factory=dict)
+
+    def of(self, topic: str) -> int:
+        return self.topics.get(topic, self.default)
+
+
+@attrs.frozen(kw_only=True)
+class State:
+    """A partition from `from_ms` to `to_ms`."""
+
+    topic_partition: TopicPartition
+    interval: Interval
+    replication_factor: int
+    min_isr: int
+
+    @property
+    def ms(self) -> int:
+        return self.interval.to_ms - self.interval.from_ms
+
+    @property
+    def is_offline(self) -> bool:
+        return self.interval.leader == NO_LEADER
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return len(self.interval.isr) < self.replication_factor
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        return len(self.interval.isr) < self.min_isr
+
+    @property
+    def name(self) -> str:
+        """The worst that can be said of it."""
+        if self.is_offline:
+            return "offline"
+        if self.is_under_min_isr:
+            return "under min ISR"
+        return "under-replicated" if self.is_under_replicated else "whole"
+
+
+@attrs.frozen(kw_only=True)
+class PartitionLag:
+    """One partition over the whole time that the journals tell of."""
+
+    topic: str
+    partition: int
+    replication_factor: int | None
+    known_ms: int = 0
+    under_replicated_ms: int = 0
+    under_min_isr_ms: int = 0
+    offline_ms: int = 0
+    isr_changes: int = 0
+    samples: int = 0
+    lag: tuple[int, ...] = ()  # in records, at `QUANTILES`
+    lag_ms: tuple[int, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class LagPoint:
+    """The worst lag of a partition within a stretch of time."""
+
+    topic_partition: TopicPartition
+    at_ms: int
+    lag: int
+    lag_ms: int
+
+
+@attrs.frozen
+class LagReport:
+    """What the job says; `unreadable` names what could not be read, and how often."""
+
+    partitions: tuple[PartitionLag, ...]
+    states: tuple[State, ...]
+    points: tuple[LagPoint, ...]
+    unreadable: Mapping[str, int]
+
+
+def lag_report(
+    events: DataFrame,
+    *,
+    min_isr: MinIsr,
+    points: int = 400,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> LagReport:
+    """The whole job; `points` is how many each partition has at most, to be drawn."""
+    events = events.persist()
+    try:
+        on_step("reading journals")
+        first_ms, last_ms = events.agg(f.min("at_ms"), f.max("at_ms")).collect()[0]
+        if first_ms is None:
+            return LagReport((), (), (), {})
+        on_step("following every ISR")
+        rows = isr_intervals(events, last_ms).orderBy(*KEY, "from_ms").collect()
+        states = tuple(_state(row.asDict(), min_isr) for row in rows)
+        on_step("measuring lag")
+        measured = lag_samples(events).persist()
+        summed = {(row.topic, row.partition): row for row in lag_quantiles(measured).collect()}
+        step_ms = max(1, (last_ms - first_ms) // points)
+        drawn = tuple(_point(row.asDict()) for row in lag_points(measured, step_ms).collect())
+        measured.unpersist()
+        unread = events.where(f.col("name").isin(DAMAGED, SKIPPED)).groupBy("cause").count()
+        return LagReport(
+            tuple(_partitions(states, summed)),
+            states,
+            drawn,
+            {row["cause"]: row["count"] for row in unread.collect()},
+        )
+    finally:
+        events.unpersist()
+
+
+def isr_intervals(events: DataFrame, end_ms: int) -> DataFrame:
+    """One row for each stretch of time in which a partition did not change."""
+    rule = partial(_intervals, end_ms=end_ms)
+    return fold(gather(events), rule, INTERVAL_DECLARED, INTERVAL_SCHEMA)
+
+
+def lag_samples(events: DataFrame) -> DataFrame:
+    """One row for each report of a leader: lag in records, and in milliseconds where it ended."""
+    told = events.where("name = 'high_watermark_advanced'")
+    reign = [*KEY, "node", "leader_epoch"]
+    wanted = told.withColumn("offset", f.col("log_end_offset")).withColumn("done_ms", f.lit(None))
+    passed = told.withColumn("offset", f.col("high_watermark")).withColumn(
+        "done_ms", f.col("at_ms")
+    )
+    # By offset, the next high watermark that is as high as a log end passed it first.
+    following = (
+        Window.partitionBy(*reign).orderBy("offset").rangeBetween(0, Window.unboundedFollowing)
+    )
+    both = wanted.withColumn("is_sample", f.lit(True)).unionByName(
+        passed.withColumn("is_sample", f.lit(False))
+    )
+    ended = both.withColumn("ended_ms", f.min("done_ms").over(following)).where("is_sample")
+    return ended.select(
+        *KEY,
+        "node",
+        "at_ms",
+        (f.col("log_end_offset") - f.col("high_watermark")).alias("lag"),
+        f.greatest(f.lit(0), f.col("ended_ms") - f.col("at_ms")).alias("lag_ms"),
+    )
+
+
+def lag_quantiles(samples: DataFrame) -> DataFrame:
+    """One row per partition: `lag` and `lag_ms` at `QUANTILES`."""
+    wanted = f.array(*(f.lit(quantile) for quantile in QUANTILES))
+    return samples.groupBy(*KEY).agg(
+        f.count("*").alias("samples"),
+        f.percentile("lag", wanted).alias("lag"),
+        f.percentile("lag_ms", wanted).alias("lag_ms"),
+    )
+
+
+def lag_points(samples: DataFrame, step_ms: int) -> DataFrame:
+    """The worst lag of each partition in each `step_ms`, in order of time."""
+    step = (f.floor(f.col("at_ms") / step_ms) * step_ms).alias("at_ms")
+    worst = samples.groupBy(*KEY, step).agg(
+        f.max("lag").alias("lag"), f.max("lag_ms").alias("lag_ms")
+    )
+    return worst.orderBy(*KEY, "at_ms")
+
+
+def _intervals(row: dict[str, Any], *, end_ms: int) -> list[Any]:
+    found = intervals(row["facts"], end_ms)
+    return [
+        _WithFactor(**attrs.asdict(each), replication_factor=row["replication_factor"])
+        for each in found
+    ]
+
+
+@attrs.frozen(kw_only=True)
+class _WithFactor(Interval):
+    replication_factor: int
+
+
+def _state(row: dict[str, Any], min_isr: MinIsr) -> State:
+    where = TopicPartition(row.pop("topic"), row.pop("partition"))
+    factor = row.pop("replication_factor")
+    row["isr"] = tuple(row["isr"])
+    return State(
+        topic_partition=where,
+        interval=Interval(**row),
+        replication_factor=factor,
+        min_isr=min_isr.of(where.topic),
+    )
+
+
+def _point(row: dict[str, Any]) -> LagPoint:
+    where = TopicPartition(row["topic"], row["partition"])
+    return LagPoint(
+        topic_partition=where, at_ms=row["at_ms"], lag=row["lag"], lag_ms=row["lag_ms"] or 0
+    )
+
+
+def _partitions(
+    states: tuple[State, ...], summed: Mapping[tuple[str, int], Any]
+) -> list[PartitionLag]:
+    by_partition: dict[tuple[str, int], list[State]] = {key: [] for key in summed}
+    for state in states:
+        by_partition.setdefault(state.topic_partition, []).append(state)
+    return [
+        _partition(key, by_partition[key], summed.get(key))
+        for key in sorted(by_partition, key=_shown)
+    ]
+
+
+def _shown(key: tuple[str, int]) -> tuple[bool, TopicPartition]:
+    return shown_order(TopicPartition(*key))
+
+
+def _partition(key: tuple[str, int], states: list[State], summed: Any) -> PartitionLag:
+    quantiles: dict[str, Any] = {}
+    if summed is not None:
+        quantiles["samples"] = summed["samples"]
+        quantiles["lag"] = tuple(round(value) for value in summed["lag"])
+        quantiles["lag_ms"] = tuple(round(value) for value in summed["lag_ms"] or ())
+    return PartitionLag(
+        topic=key[0],
+        partition=key[1],
+        replication_factor=states[0].replication_factor if states else None,
+        known_ms=sum(state.ms for state in states),
+        under_replicated_ms=sum(state.ms for state in states if state.is_under_replicated),
+        under_min_isr_ms=sum(state.ms for state in states if state.is_under_min_isr),
+        offline_ms=sum(state.ms for state in states if state.is_offline),
+        isr_changes=max(0, len(states) - 1),
+        **quantiles,
+    )
+
+
+def to_json(report: LagReport) -> dict[str, Any]:
+    """Partitions with their states; times are milliseconds since 1970."""
+    states: dict[TopicPartition, list[dict[str, Any]]] = {}
+    for state in report.states:
+        told = attrs.asdict(state.interval) | {"state": state.name}
+        states.setdefault(state.topic_partition, []).append(told)
+    partitions = [
+        attrs.asdict(each) | {"states": states.get(TopicPartition(each.topic, each.partition), [])}
+        for each in report.partitions
+    ]
+    return {"quantiles": QUANTILES, "partitions": partitions, "unreadable": dict(report.unreadable)}
+
+
+def lines(report: LagReport) -> Iterator[str]:
+    """For people: a line for each partition."""
+    names = [f"p{100 * quantile:g}" for quantile in QUANTILES[:-1]] + ["most"]
+    for each in report.partitions:
+        yield (
+            f"{each.topic}-{each.partition}: under-replicated {each.under_replicated_ms:,} ms,"
+            f" under min ISR {each.under_min_isr_ms:,} ms, offline {each.offline_ms:,} ms"
+            f" of {each.known_ms:,} ms; {each.isr_changes} changes"
+        )
+        if each.lag:
+            told = ", ".join(f"{n} {v:,}" for n, v in zip(names, each.lag, strict=True))
+            yield f"    lag in records: {told} ({each.samples:,} samples)"
+        if any(each.lag_ms):
+            told = ", ".join(f"{n} {v:,}" for n, v in zip(names, each.lag_ms, strict=True))
+            yield f"    lag in ms: {told}"
+    for cause, count in report.unreadable.items():
+        yield f"not read: {cause}, {count:,} times"
+
+
+def write_parquet(report: LagReport, path: str) -> None:
+    """A row for each state of each partition."""
+    rows = [
+        attrs.asdict(state.interval)
+        | {"topic": state.topic_partition.topic, "partition": state.topic_partition.partition}
+        | {"replication_factor": state.replication_factor}
+        for state in report.states
+    ]
+    pa.parquet.write_table(pa.Table.from_pylist(rows, schema=INTERVAL_SCHEMA), path)

@@ -1,0 +1,137 @@
+"""The events of journal files as rows, without Spark.
+
+One row for each event, with the fields that reports use as columns: null where an event has
+no such field. `node` is who reported it, `broker` whom it is about.
+
+What this program cannot read is told in rows of two names that no event has:
+
+    journal_skipped   an event of a newer version, or one whose name is unknown
+    journal_damaged   a file that is not the last of its journal, and does not read to its end
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from replication.errors import UnderstudyError
+from replication.events import EVENTS
+from replication.observe.journal import journal_files, read_records
+from storage.filesystem import FileSystem
+
+JOURNAL_NAME: Final = "events.journal"
+SKIPPED: Final = "journal_skipped"
+DAMAGED: Final = "journal_damaged"
+
+_LONG, _INT, _INTS = pa.int64(), pa.int32(), pa.list_(pa.int32())
+SCHEMA: Final = pa.schema(
+    [
+        ("at_ms", _LONG),
+        ("node", _INT),
+        ("number", _LONG),  # of the event in its file: what one clock tick holds stays in order
+        ("name", pa.string()),
+        ("topic", pa.string()),
+        ("partition", _INT),
+        ("broker", _INT),
+        ("leader", _INT),
+        ("previous_leader", _INT),
+        ("leader_epoch", _INT),
+        ("partition_epoch", _INT),
+        ("isr", _INTS),
+        ("high_watermark", _LONG),
+        ("log_end_offset", _LONG),
+        ("leader_epoch_start_offset", _LONG),
+        ("from_offset", _LONG),
+        ("to_offset", _LONG),
+        ("lag", _LONG),
+        ("lag_ms", _LONG),
+        ("since_heartbeat_ms", _LONG),
+        ("replication_factor", _INT),
+        ("cause", pa.string()),
+    ]
+)
+# As Spark declares it.
+DECLARED: Final = """
+    at_ms bigint, node int, number bigint, name string, topic string, partition int, broker int,
+    leader int, previous_leader int, leader_epoch int, partition_epoch int, isr array<int>,
+    high_watermark bigint, log_end_offset bigint, leader_epoch_start_offset bigint,
+    from_offset bigint, to_offset bigint, lag bigint, lag_ms bigint, since_heartbeat_ms bigint,
+    replication_factor int, cause string
+"""
+
+_VERSIONS: Final = {event.name: event.version for event in EVENTS}
+_FIELDS: Final = frozenset(SCHEMA.names[6:])
+_MOST_ROWS: Final = 65_536
+
+
+class NoJournalError(UnderstudyError):
+    """Where journals should be there are none."""
+
+
+def find_journals(files: FileSystem, paths: Sequence[str]) -> list[str]:
+    """Every journal file: a path is one, or a directory that holds some, itself or a level below.
+
+    A broker's data directory, the one of a whole cluster, and `events.journal` itself all do.
+    """
+    found: list[str] = []
+    for path in paths:
+        if not files.is_directory(path):
+            if not files.exists(path):
+                raise NoJournalError(f"{path} is not there")
+            found += journal_files(files, path)
+            continue
+        below = [f"{path}/{name}" for name in files.list_directory(path)]
+        for directory in [path, *(each for each in below if files.is_directory(each))]:
+            found += journal_files(files, f"{directory}/{JOURNAL_NAME}")
+    if not found:
+        raise NoJournalError(f"no {JOURNAL_NAME} in {', '.join(paths)}")
+    return list(dict.fromkeys(found))
+
+
+def rows_of(files: FileSystem, paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The events of journal files, as `SCHEMA` has them."""
+    rows: list[dict[str, Any]] = []
+    for path in paths:
+        for row in _rows_of_file(files, path):
+            rows.append(row)
+            if len(rows) == _MOST_ROWS:
+                yield _batch(rows)
+                rows = []
+    if rows:
+        yield _batch(rows)
+
+
+def _batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in SCHEMA]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def _rows_of_file(files: FileSystem, path: str) -> Iterator[dict[str, Any]]:
+    file = files.open_for_reading(path)
+    try:
+        data = file.read(0, file.size())
+    finally:
+        file.close()
+    whole, at_ms, node, number = 0, 0, -1, -1
+    for number, ((name, version, at_ms, node, fields), whole) in enumerate(read_records(data)):  # noqa: B007
+        row = {"at_ms": at_ms, "node": node, "number": number, "name": name}
+        if version > _VERSIONS.get(name, 0):
+            yield row | {"name": SKIPPED, "cause": f"{name} v{version}"}
+        else:
+            yield row | _columns(fields)
+    # In the journal's last file that is what a crash left, or what is being written just now.
+    if whole < len(data) and os.path.basename(path) != JOURNAL_NAME:  # noqa: PTH119 - a string here
+        cause = f"{len(data) - whole} bytes of {path} cannot be read"
+        row = {"at_ms": at_ms, "node": node, "number": number + 1, "name": DAMAGED}
+        yield row | {"cause": cause}
+
+
+def _columns(fields: dict[str, Any]) -> dict[str, Any]:
+    row = {name: value for name, value in fields.items() if name in _FIELDS}
+    where = fields.get("partition")
+    if isinstance(where, list):
+        row["topic"], row["partition"] = where
+    elif "topic" in fields:
+        row["topic"] = fields["topic"]
+    return row

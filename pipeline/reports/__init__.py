@@ -1,0 +1,7 @@
+"""What jobs found, as one HTML file each that needs nothing else: no server, no network.
+
+page.py       the frame: style for light, dark and small screens; tables; plots
+audit.py      which replicas differ, and where
+lag.py        every partition's ISR over time, and lag
+failover.py   every outage, phase by phase
+"""

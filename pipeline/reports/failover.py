@@ -1,0 +1,153 @@
+"""Failovers as a page: each outage with its phases, partition by partition, and its causes."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+import plotly.graph_objects as go
+
+from pipeline.journals.failover import OutageReport, PartitionFailover
+from pipeline.journals.timeline import Failover
+from pipeline.reports.page import details, heading, page, paragraph, plot, seconds, table, tiles
+
+MOST_BARS = 60
+BAR_HEIGHT = 20
+
+# name -> (from, to, colour): a phase ends where the next one begins.
+PHASES = {
+    "not heard of": ("silent", "fenced_ms", "#8a6fb0"),
+    "electing": ("began_ms", "elected_ms", "#a5304c"),
+    "to the first write": ("elected_ms", "first_write_ms", "#d0603a"),
+    "to the whole ISR": ("first_write_ms", "isr_whole_ms", "#d79a2b"),
+}
+MOMENTS = ("elected_ms", "leading_ms", "first_write_ms", "isr_whole_ms")
+
+
+def failover_page(reports: Sequence[OutageReport]) -> str:
+    if not reports:
+        return page("Failovers", "The journals tell of no broker that was fenced.", [])
+    first, last = reports[0].outage.began_ms, reports[-1].outage.began_ms
+    told = f"{len(reports)} outages, {_time(first):%Y-%m-%d %H:%M:%S} to {_time(last):%H:%M:%S} UTC"
+    return page("Failovers", told, _parts(reports))
+
+
+def _parts(reports: Sequence[OutageReport]) -> Iterator[str]:
+    lost = sum(report.lost_committed for report in reports)
+    truncated = sum(report.truncated for report in reports)
+    writes = [span[1] for report in reports if (span := report.after("first_write_ms"))]
+    yield tiles(
+        [
+            (f"{len(reports):,}", "outages", ""),
+            (f"{lost:,}", "committed records lost", "bad" if lost else "good"),
+            (f"{truncated:,}", "uncommitted records cut off", ""),
+            (seconds(max(writes)) if writes else "none", "to the first write, at most", ""),
+        ]
+    )
+    yield heading("All outages")
+    yield _outages(reports)
+    is_first = True
+    for report in reports:
+        outage = report.outage
+        yield heading(f"{_time(outage.began_ms):%H:%M:%S}  b{outage.broker}: {outage.cause}")
+        if not report.partitions:
+            yield paragraph("It led nothing.")
+            continue
+        shown = report.partitions[:MOST_BARS]
+        if len(shown) < len(report.partitions):
+            yield paragraph(f"The first {len(shown)} of {len(report.partitions)} partitions.")
+        figure = _phases(report, shown)
+        if any(len(trace.y) for trace in figure.data):
+            height = 130 + BAR_HEIGHT * max(len(shown), 3)
+            yield plot(figure, is_first=is_first, height=height)
+            is_first = False
+        yield _table(report)
+        for each in shown:
+            yield details(f"{each.topic_partition}: what led to what", each.failover.chain)
+
+
+def _outages(reports: Sequence[OutageReport]) -> str:
+    columns = ("began", "broker", "cause", "led", "all elected", "all written to", "all ISR whole")
+    rows = [
+        (
+            f"{_time(report.outage.began_ms):%H:%M:%S.%f}"[:-3],
+            f"b{report.outage.broker}",
+            report.outage.cause,
+            len(report.partitions),
+            *tuple(
+                _last(report, name) for name in ("elected_ms", "first_write_ms", "isr_whole_ms")
+            ),
+            report.lost_committed,
+            report.truncated,
+        )
+        for report in reports
+    ]
+    return table((*columns, "lost", "cut off"), rows)
+
+
+def _last(report: OutageReport, moment: str) -> str | None:
+    if not report.partitions:
+        return None
+    span = report.after(moment)
+    return "not all" if span is None else seconds(span[1])
+
+
+def _phases(report: OutageReport, shown: Sequence[PartitionFailover]) -> go.Figure:
+    figure = go.Figure()
+    began = report.outage.began_ms
+    for name, (start, end, colour) in PHASES.items():
+        bars = []
+        for each in shown:
+            first, last = _moment(each.failover, start), _moment(each.failover, end)
+            if first is not None and last is not None and last > first:
+                bars.append(
+                    (str(each.topic_partition), (first - began) / 1000, (last - first) / 1000)
+                )
+        figure.add_bar(
+            orientation="h",
+            name=name,
+            y=[bar[0] for bar in bars],
+            base=[bar[1] for bar in bars],
+            x=[bar[2] for bar in bars],
+            marker={"color": colour, "line": {"width": 0}},
+            hovertemplate="%{y} " + name + ": %{x:.3f} s<extra></extra>",
+        )
+    names = [str(each.topic_partition) for each in reversed(shown)]
+    figure.update_layout(barmode="overlay", bargap=0.3)
+    figure.update_xaxes(title="seconds since it began", zeroline=True)
+    figure.update_yaxes(type="category", categoryorder="array", categoryarray=names)
+    return figure
+
+
+def _moment(failover: Failover, name: str) -> int | None:
+    if name == "silent":
+        if failover.silent_ms < 0 or failover.fenced_ms is None:
+            return None
+        return failover.fenced_ms - failover.silent_ms
+    found: int | None = getattr(failover, name)
+    return found
+
+
+def _table(report: OutageReport) -> str:
+    columns = ("partition", "new leader", "epoch", "election", "elected", "leads", "first write")
+    began = report.outage.began_ms
+    rows = []
+    for each in report.partitions:
+        told = each.failover
+        moments = [getattr(told, name) for name in MOMENTS]
+        after = [seconds(None if at is None else at - began) for at in moments]
+        leader = "none" if told.leader is None else f"b{told.leader}"
+        rows.append(
+            [
+                str(each.topic_partition),
+                leader,
+                told.leader_epoch,
+                told.election,
+                *after,
+                told.lost_committed,
+                told.truncated,
+            ]
+        )
+    return table((*columns, "ISR whole", "lost", "cut off"), rows)
+
+
+def _time(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, UTC)

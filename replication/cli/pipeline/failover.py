@@ -1,0 +1,61 @@
+"""`understudy pipeline failover`: what each outage of a broker did, from the event journals."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from replication.cli.pipeline.outputs import OutputType, deliver, need_spark, write_text
+from replication.cli.pipeline.progress import Progress
+
+if TYPE_CHECKING:
+    from pipeline.journals.failover import OutageReport
+
+
+@click.command(name="failover")
+@click.argument("journals", nargs=-1, required=True, type=click.Path(exists=True))
+@click.option("--master", help="Spark's master URL; all cores of this machine by default.")
+@click.option(
+    "--output",
+    "outputs",
+    multiple=True,
+    default=["table"],
+    type=OutputType([".json", ".parquet", ".html"]),
+)
+def command(*, journals: tuple[str, ...], master: str | None, outputs: tuple[str, ...]) -> None:
+    """Each outage of a broker: fenced, elected, first write, ISR whole again, what was lost.
+
+    JOURNALS are event journals, or directories that hold some: a broker's data directory, or
+    that of a whole cluster. The controller's has to be among them.
+    """
+    try:
+        from pipeline.journals.failover import failover_report
+        from pipeline.journals.source import read_events
+        from pipeline.session import get_session
+    except ImportError as error:
+        raise need_spark(error) from error
+    session, progress = get_session(master=master, quick=True), Progress()
+    with progress.watching(session):
+        reports = failover_report(read_events(session, journals), on_step=progress.step)
+    deliver(outputs, _makers(reports))
+
+
+def _makers(reports: "Sequence[OutageReport]") -> dict[str, Callable[[str], None]]:
+    from pipeline.journals.failover import lines, to_json, write_parquet
+
+    def as_page() -> str:
+        from pipeline.reports.failover import failover_page
+
+        return failover_page(reports)
+
+    def as_json() -> str:
+        return json.dumps(to_json(reports), indent=2)
+
+    return {
+        "table": lambda _: click.echo("\n".join(lines(reports))),
+        "json": lambda _: click.echo(as_json()),
+        ".json": write_text(as_json),
+        ".parquet": lambda path: write_parquet(reports, path),
+        ".html": write_text(as_page),
+    }

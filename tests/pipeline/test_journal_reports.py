@@ -1,0 +1,83 @@
+"""Lag and failover on Spark, over journals that real brokers wrote while one was killed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pipeline.failover_run import BROKERS, PARTITIONS, TOPIC, FailoverRun
+
+pytestmark = [pytest.mark.spark, pytest.mark.client]
+
+
+@pytest.fixture(scope="module")
+def told(spark: Any, failed_over: FailoverRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both commands, in every form."""
+    from click.testing import CliRunner
+
+    from replication.cli import group
+
+    to = tmp_path_factory.mktemp("reports")
+    journals = str(failed_over.data_dir)
+    for job in ("lag", "failover"):
+        arguments = ["pipeline", job, journals]
+        for ending in ("json", "html", "parquet"):
+            arguments += ["--output", str(to / f"{job}.{ending}")]
+        arguments += ["--min-isr", f"{TOPIC}=3"] if job == "lag" else []
+        done = CliRunner().invoke(group, arguments)
+        assert done.exit_code == 0, done.output
+    return to
+
+
+def test_every_outage_is_told_with_what_it_did(told: Path, failed_over: FailoverRun) -> None:
+    outages = json.loads((told / "failover.json").read_text())
+    killed = outages[0]
+    assert (killed["broker"], killed["cause"]) == (failed_over.victim, "session expired")
+    assert killed["lost_committed"] == 0
+    # Every node has this machine's clock.
+    heard_ms = killed["fenced_ms"] - killed["silent_ms"]
+    assert heard_ms <= failed_over.killed_ms < killed["fenced_ms"] < killed["over_ms"]
+    assert failed_over.restarted_ms < killed["over_ms"]
+    mine = [each for each in killed["partitions"] if each["topic"] == TOPIC]
+    assert {each["partition"] for each in mine} == failed_over.led
+    for each in mine:
+        assert each["election"] == "clean"
+        assert each["leader"] != failed_over.victim
+        moments = ("fenced_ms", "elected_ms", "leading_ms", "first_write_ms", "isr_whole_ms")
+        times = [each[moment] for moment in moments]
+        assert None not in times, each
+        assert times == sorted(times)
+        assert any("was elected (clean)" in link for link in each["chain"])
+    assert [each["cause"] for each in outages[1:]] == ["controlled shutdown"] * BROKERS
+
+
+def test_the_isr_is_followed_from_creation_to_shutdown(
+    told: Path, failed_over: FailoverRun
+) -> None:
+    report = json.loads((told / "lag.json").read_text())
+    assert report["unreadable"] == {}
+    mine = [each for each in report["partitions"] if each["topic"] == TOPIC]
+    assert [each["partition"] for each in mine] == list(range(PARTITIONS))
+    for each in mine:
+        assert each["replication_factor"] == BROKERS
+        first, second, third = each["states"][:3]
+        assert (sorted(first["isr"]), first["state"]) == ([1, 2, 3], "whole")
+        assert failed_over.victim not in second["isr"]
+        assert second["state"] == "under min ISR"
+        assert sorted(third["isr"]) == [1, 2, 3]
+        assert second["to_ms"] - second["from_ms"] <= each["under_min_isr_ms"]
+        assert each["under_min_isr_ms"] == each["under_replicated_ms"] >= each["offline_ms"]
+        assert len(each["lag"]) == len(report["quantiles"])
+        assert each["lag"] == sorted(each["lag"])
+
+
+def test_parquet_has_a_row_for_each_state_and_each_failover(told: Path) -> None:
+    import pyarrow.parquet
+
+    report = json.loads((told / "lag.json").read_text())
+    states = pyarrow.parquet.read_table(told / "lag.parquet")
+    assert states.num_rows == sum(len(each["states"]) for each in report["partitions"])
+    outages = json.loads((told / "failover.json").read_text())
+    failovers = pyarrow.parquet.read_table(told / "failover.parquet")
+    assert failovers.num_rows == sum(len(each["partitions"]) for each in outages)
