@@ -3,6 +3,7 @@
     session.py    a Spark session with what the sources need, or the user's own
     source/       records as Spark tables: `spark.read.format("understudy")`
     audit/        do the replicas hold the same batches? from their headers
+    export/       topics as Parquet or Delta, each record once
     journals/     ISR and lag over time, and failovers; from the brokers' event journals
     reports/      what jobs found, as one HTML file each
 

@@ -42,12 +42,17 @@ def run(data_dir: Path) -> FailoverRun:
         victim = _wait(cluster)[0].leader_id
         led = frozenset(each.partition_index for each in _wait(cluster) if each.leader_id == victim)
         producer = Producer(
-            {"bootstrap.servers": servers, "acks": "all", "linger.ms": 5, "log_level": 0}
+            {
+                "bootstrap.servers": servers,
+                "acks": "all",
+                "enable.idempotence": True,
+                "log_level": 0,
+            }
         )
-        acked = _produce(producer, RECORDS // 2)
+        acked = _produce(producer, range(RECORDS // 2))
         killed_ms = int(time.time() * 1000)
         cluster.kill(victim)
-        acked += _produce(producer, RECORDS // 2)
+        acked += _produce(producer, range(RECORDS // 2, RECORDS))
         restarted_ms = int(time.time() * 1000)
         cluster.start(victim)
         _wait(cluster)
@@ -55,10 +60,10 @@ def run(data_dir: Path) -> FailoverRun:
     return FailoverRun(data_dir, log_dirs, victim, led, killed_ms, restarted_ms, acked)
 
 
-def _produce(producer: Producer, count: int) -> int:
+def _produce(producer: Producer, numbers: range) -> int:
     """How many were acked by the whole ISR; in many small batches, to every partition."""
     acked: list[bool] = []
-    for number in range(count):
+    for number in numbers:
         producer.produce(
             TOPIC,
             b"value of record %d" % number,

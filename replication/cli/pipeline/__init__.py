@@ -1,6 +1,7 @@
 """`understudy pipeline`: jobs on Spark over what the brokers have on disk.
 
 audit.py      do the replicas hold the same batches?
+export.py     topics as Parquet or Delta
 failover.py   what each outage of a broker did
 lag.py        ISR and replication lag over time
 outputs.py    where a job's answer goes
@@ -14,6 +15,7 @@ import click
 # name -> (module, one line for --help). The module's `command` is the click command.
 JOBS = {
     "audit": ("replication.cli.pipeline.audit", "Do the replicas hold the same batches?"),
+    "export": ("replication.cli.pipeline.export", "Topics as Parquet or Delta, each record once."),
     "failover": ("replication.cli.pipeline.failover", "What each outage of a broker did."),
     "lag": ("replication.cli.pipeline.lag", "ISR and replication lag over time."),
 }

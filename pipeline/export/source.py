@@ -1,0 +1,116 @@
+"""The tasks of a run, as a Spark data source: reading a row means that a file was written.
+
+    format("understudy-export")   the options of `understudy`, with offsets at both ends, and
+        export                    JSON: where the files go, what they are called and hold
+
+Rule: bytes go from the log to the Parquet file inside the worker. Of each file one row travels
+through Spark: what it is called, and how many records it holds.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pipeline.source.options import ReadOptions, parse_read_options
+from pipeline.source.reader import RecordsReader, Task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pipeline.export.target import Run
+    from pipeline.export.writing import Format
+
+OPTION: Final = "export"
+DECLARED: Final = "path string, topic string, date string, rows bigint, size bigint"
+
+
+@attrs.frozen
+class NumberedTask(InputPartition):
+    """A task, and the number that its files are called by."""
+
+    number: int
+    task: Task
+
+
+class ExportDataSource(DataSource):
+    """See the module's docstring."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "understudy-export"
+
+    def schema(self) -> str:
+        return DECLARED
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
+        told = {name: self.options[name] for name in self.options}
+        plan = json.loads(told.pop(OPTION))
+        return ExportReader(parse_read_options(told, streaming=False), plan)
+
+
+@attrs.frozen
+class ExportReader(DataSourceReader):
+    """Plans what the records' reader plans, and writes what it reads."""
+
+    options: ReadOptions
+    plan: Mapping[str, Any]
+
+    def partitions(self) -> Sequence[InputPartition]:
+        planned = RecordsReader(self.options, []).partitions()
+        tasks = (task for task in planned if isinstance(task, Task))
+        return [NumberedTask(number, task) for number, task in enumerate(tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        import pyarrow as pa  # noqa: PLC0415 - only Spark's workers need it
+
+        from pipeline.export.writing import TaskWriter  # noqa: PLC0415 - as above
+
+        if not isinstance(partition, NumberedTask):  # None stands for a plan without tasks
+            return
+        made = format_of(self.plan)
+        name = f"{self.plan['name']}-{partition.number:05d}"
+        writer = TaskWriter(Path(self.plan["directory"]), name, made)
+        reader = RecordsReader(self.options, made.read_columns())
+        for batch in reader.read(partition.task):
+            writer.write(batch)
+        rows = [attrs.asdict(written) for written in writer.close()]
+        types = [pa.string(), pa.string(), pa.string(), pa.int64(), pa.int64()]
+        names = ("path", "topic", "date", "rows", "size")
+        schema = pa.schema(list(zip(names, types, strict=True)))
+        yield pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+def format_of(plan: Mapping[str, Any]) -> "Format":
+    """What the files of a plan hold."""
+    from pipeline.export.deserialisers import Deserialiser  # noqa: PLC0415 - needs pyarrow
+    from pipeline.export.writing import Format  # noqa: PLC0415 - as above
+
+    return Format(
+        key=Deserialiser(plan["key"]),
+        value=Deserialiser(plan["value"]),
+        headers=plan["headers"],
+        compression=plan["compression"],
+    )
+
+
+def write_files(
+    session: SparkSession, options: Mapping[str, str], run: "Run", made: "Format"
+) -> DataFrame:
+    """A row for each file that the run's tasks write, once its rows are asked for."""
+    session.dataSource.register(ExportDataSource)
+    plan = {
+        "directory": str(run.directory),
+        "name": run.name,
+        "key": made.key.name,
+        "value": made.value.name,
+        "headers": made.headers,
+        "compression": made.compression,
+    }
+    reader = session.read.format(ExportDataSource.name()).options(**options)
+    return reader.option(OPTION, json.dumps(plan)).load()

@@ -1,0 +1,123 @@
+"""`understudy pipeline export`: topics as Parquet files or a Delta table, each record once."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from replication.cli.pipeline.outputs import need_spark
+from replication.cli.pipeline.progress import Progress
+from replication.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pipeline.export.target import Target
+    from pipeline.export.writing import Format
+
+DESERIALISER = "bytes, string, int, long, ..., or module:function"
+
+
+@click.command(name="export")
+@click.argument("log_dirs", nargs=-1, type=click.Path(exists=True, file_okay=False))
+@click.option("--bootstrap-servers", help="Live brokers, instead of log directories.")
+@click.option("--topic", "topics", multiple=True, help="Which topics; all in LOG_DIRS if none.")
+@click.option(
+    "--to",
+    "directory",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the files or the table are, or are made.",
+)
+@click.option("--format", "kind", type=click.Choice(["parquet", "delta"]), default="parquet")
+@click.option("--key", default="bytes", show_default=True, help=f"{DESERIALISER}.")
+@click.option("--value", default="bytes", show_default=True, help=f"{DESERIALISER}.")
+@click.option("--headers", is_flag=True, help="A column of headers too.")
+@click.option("--read-uncommitted", is_flag=True, help="Records of aborted transactions too.")
+@click.option("--compression", default="zstd", show_default=True, help="Of the Parquet files.")
+@click.option("--master", help="Spark's master URL; all cores of this machine by default.")
+@click.option(
+    "-X",
+    "properties",
+    multiple=True,
+    metavar="OPTION=VALUE",
+    help="Of the data source, such as kafka.security.protocol=SSL or failOnDataLoss=false.",
+)
+@click.option("--output", type=click.Choice(["table", "json"]), default="table")
+def command(
+    *,
+    log_dirs: tuple[str, ...],
+    bootstrap_servers: str | None,
+    topics: tuple[str, ...],
+    directory: Path,
+    kind: str,
+    key: str,
+    value: str,
+    headers: bool,
+    read_uncommitted: bool,
+    compression: str,
+    master: str | None,
+    properties: tuple[str, ...],
+    output: str,
+) -> None:
+    """Topics as Parquet files or a Delta table, by topic and date.
+
+    Each run adds what has been committed since the one before; each record is there once,
+    also where a run was killed. LOG_DIRS are those of one broker or of several.
+    """
+    try:
+        from pipeline.export.deserialisers import Deserialiser
+        from pipeline.export.job import export
+        from pipeline.export.writing import Format
+        from pipeline.session import get_session
+    except ImportError as error:
+        raise need_spark(error) from error
+    options = dict(_option(each) for each in properties)
+    options |= _whence(log_dirs, bootstrap_servers, topics)
+    isolation = "read_uncommitted" if read_uncommitted else "read_committed"
+    options.setdefault("kafka.isolation.level", isolation)
+    made = Format(
+        key=Deserialiser(key), value=Deserialiser(value), headers=headers, compression=compression
+    )
+    target = _target(kind, directory.resolve(), made)
+    session, progress = get_session(master=master), Progress()
+    with progress.watching(session):
+        done = export(session, options, target, made, on_step=progress.step)
+    if output == "json":
+        click.echo(json.dumps(done.to_json(), indent=2))
+    else:
+        for tp, (start, end) in sorted(done.offsets.items()):
+            click.echo(f"{tp}: offsets {start} to {end} (exclusive)")
+        click.echo(f"{done.records:,} records in {len(done.files)} files below {directory}")
+
+
+def _option(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise ConfigError(f"-X {text}: expected OPTION=VALUE")
+    return name.strip(), value.strip()
+
+
+def _whence(
+    log_dirs: tuple[str, ...], bootstrap_servers: str | None, topics: tuple[str, ...]
+) -> dict[str, str]:
+    if bool(log_dirs) == bool(bootstrap_servers):
+        raise click.UsageError("give either LOG_DIRS or --bootstrap-servers")
+    if bootstrap_servers and not topics:
+        raise click.UsageError("give --topic: not all topics of a live cluster are exported")
+    # Without the cluster's own.
+    chosen = {"subscribe": ",".join(topics)} if topics else {"subscribePattern": "(?!__).*"}
+    if bootstrap_servers:
+        return chosen | {"kafka.bootstrap.servers": bootstrap_servers}
+    return chosen | {"path": ",".join(log_dirs)}
+
+
+def _target(kind: str, directory: Path, made: "Format") -> "Target":
+    if kind == "parquet":
+        from pipeline.export.parquet import ParquetTarget
+
+        return ParquetTarget(directory)
+    try:
+        from pipeline.export.delta import DeltaTarget
+    except ImportError as error:
+        raise click.ClickException(f"install understudy[delta] ({error})") from error
+    return DeltaTarget(directory, made)

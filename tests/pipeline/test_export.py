@@ -1,0 +1,281 @@
+"""Exports: each record once, wherever a run was killed; most of it without Spark."""
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import struct
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the Spark extra is not installed: understudy[spark]")
+
+import pyarrow as pa
+
+from pipeline.export.deserialisers import DeserialiseError, Deserialiser
+from pipeline.export.parquet import STATE, ParquetTarget
+from pipeline.export.target import ExportError, Target
+from storage.checkpoint import HIGH_WATERMARK_CHECKPOINT, OffsetCheckpoint
+from storage.filesystem import OsFileSystem
+from storage.records import Record, encode_batch
+from storage.standalone import open_log_directory
+from tests.pipeline.exports import exported, made, run
+from tests.pipeline.failover_run import RECORDS, TOPIC, FailoverRun
+from tests.pipeline.logs import FIRST_MS, SMALL, TP, append, every_record, write_log
+
+DAY_MS = 24 * 3_600_000
+
+
+def log_of(directory: Path, batches: int = 40) -> Path:
+    """A log directory all of whose records are committed."""
+    write_log(directory, batches)
+    return commit(directory)
+
+
+def add(directory: Path, *batches: list[Record]) -> None:
+    """Append to the log there, and have it committed."""
+    with open_log_directory(directory, config=SMALL, node_id=1) as logs:
+        log = logs.get_or_create(TP)
+        for records in batches:
+            append(log, encode_batch(records))
+    commit(directory)
+
+
+def commit(directory: Path) -> Path:
+    """As a broker's checkpoint of high watermarks has it."""
+    with open_log_directory(directory, config=SMALL, node_id=1) as logs:
+        end = logs.get_or_create(TP).log_end_offset
+    OffsetCheckpoint(OsFileSystem(), str(directory / HIGH_WATERMARK_CHECKPOINT)).write({TP: end})
+    return directory
+
+
+def offsets(directory: Path) -> list[int]:
+    return [row["offset"] for row in exported(directory)]
+
+
+def parquet(directory: Path) -> Target:
+    return ParquetTarget(directory)
+
+
+def delta(directory: Path) -> Target:
+    pytest.importorskip("deltalake", reason="the delta extra is not installed: understudy[delta]")
+    from pipeline.export.delta import DeltaTarget
+
+    return DeltaTarget(directory, made())
+
+
+def in_delta(directory: Path) -> list[int]:
+    from deltalake import DeltaTable
+
+    found = DeltaTable(directory).to_pyarrow_dataset().to_table(columns=["offset"])
+    return sorted(found["offset"].to_pylist())
+
+
+FORMS = pytest.mark.parametrize(
+    ("target", "found"), [(parquet, offsets), (delta, in_delta)], ids=["parquet", "delta"]
+)
+Make = Callable[[Path], Target]
+Find = Callable[[Path], list[int]]
+
+
+def test_the_files_hold_what_the_log_holds_by_topic_and_date(tmp_path: Path) -> None:
+    log_dir = log_of(tmp_path / "log")
+    add(log_dir, [Record(timestamp=FIRST_MS - DAY_MS, value=b"late"), Record(timestamp=-1)])
+    done = run({"path": str(log_dir)}, parquet(tmp_path / "out"), made(headers=True))
+    rows = exported(tmp_path / "out")
+    records = [record for _, record in every_record(log_dir)]
+    assert done.records == len(rows) == len(records)
+    assert [(row["key"], row["value"]) for row in rows] == [(r.key, r.value) for r in records]
+    assert [row["headers"] for row in rows] == [
+        [{"key": key, "value": value} for key, value in record.headers] or None
+        for record in records
+    ]
+    assert {row["topic"] for row in rows} == {TP.topic}
+    assert {file.date for file in done.files} == {"2023-11-14", "2023-11-13", None}
+    assert str(rows[-2]["date"]) == "2023-11-13"
+
+
+@FORMS
+def test_a_second_run_adds_what_is_new_and_nothing_twice(
+    tmp_path: Path, target: Make, found: Find
+) -> None:
+    log_dir, out = log_of(tmp_path / "log"), tmp_path / "out"
+    options = {"path": str(log_dir)}
+    run(options, target(out))
+    first = found(out)
+    again = run(options, target(out))
+    assert (again.records, again.files, found(out)) == (0, (), first)
+    add(log_dir, [Record(timestamp=5, value=b"new")] * 3)
+    assert run(options, target(out)).records == 3
+    assert found(out) == list(range(len(first) + 3))
+
+
+class Killed(BaseException):
+    """As SIGKILL: no clean-up of the run's own is done."""
+
+
+@contextlib.contextmanager
+def killed_at(step: int) -> Iterator[None]:
+    """Dies before the `step`-th change to names on the disk, of which a commit is one."""
+    done: list[str] = []
+
+    def counted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **more: Any) -> Any:
+            if len(done) >= step:
+                raise Killed
+            done.append(name)
+            return real(*args, **more)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "rename", counted("rename", Path.rename))
+        patch.setattr(Path, "replace", counted("replace", Path.replace))
+        patch.setattr(Path, "mkdir", counted("mkdir", Path.mkdir))
+        patch.setattr(os, "rename", counted("os.rename", os.rename))
+        patch.setattr(os, "replace", counted("os.replace", os.replace))
+        patch.setattr(shutil, "rmtree", counted("rmtree", shutil.rmtree))
+        with contextlib.suppress(ImportError):
+            from deltalake import DeltaTable
+
+            real = DeltaTable.create_write_transaction
+            patch.setattr(DeltaTable, "create_write_transaction", counted("commit", real))
+        yield
+
+
+@FORMS
+def test_killed_at_any_point_and_run_again_each_record_is_there_once(
+    tmp_path: Path, target: Make, found: Find
+) -> None:
+    log_dir = log_of(tmp_path / "log", batches=8)
+    wanted = [record.offset for _, record in every_record(log_dir)]
+    options = {"path": str(log_dir)}
+    for step in itertools.count():
+        out, was_killed = tmp_path / f"out-{step}", False
+        with killed_at(step):
+            try:
+                run(options, target(out))
+            except Killed:
+                was_killed = True
+        run(options, target(out))
+        assert found(out) == wanted, f"killed before change {step}"
+        if not was_killed:
+            break
+    assert step >= 3, "there are some places to be killed at"
+
+
+def test_what_a_killed_run_wrote_is_removed_and_never_read(tmp_path: Path) -> None:
+    log_dir, out = log_of(tmp_path / "log", batches=8), tmp_path / "out"
+    left = out / STATE / "run-00000001" / "topic=t"
+    left.mkdir(parents=True)
+    (left / "half.parquet").write_bytes(b"half")
+    run({"path": str(log_dir)}, parquet(out))
+    assert not list((out / STATE).glob("run-*"))
+    assert len(offsets(out)) == 24
+
+
+def test_two_exports_at_once_are_refused(tmp_path: Path) -> None:
+    target = ParquetTarget(tmp_path / "out")
+    log_dir = log_of(tmp_path / "log", batches=1)
+    with target.held(), pytest.raises(ExportError, match="another export to"):
+        run({"path": str(log_dir)}, target)
+
+
+@FORMS
+def test_a_topic_that_was_made_again_is_refused(tmp_path: Path, target: Make, found: Find) -> None:
+    log_dir, out = log_of(tmp_path / "log", batches=2), tmp_path / "out"
+    run({"path": str(log_dir)}, target(out))
+    shutil.rmtree(log_dir)
+    with open_log_directory(log_dir, config=SMALL, node_id=1) as logs:
+        log = logs.get_or_create(TP, topic_id=b"2" * 16)
+        append(log, encode_batch([Record(timestamp=1, value=b"x")]))
+    commit(log_dir)
+    with pytest.raises(ExportError, match="topic t is not the one that was exported before"):
+        run({"path": str(log_dir)}, target(out))
+    assert len(found(out)) == 6
+
+
+def test_what_was_deleted_before_it_was_exported_is_said(tmp_path: Path) -> None:
+    log_dir, out = log_of(tmp_path / "log", batches=2), tmp_path / "out"
+    options = {"path": str(log_dir)}
+    run(options, parquet(out))
+    add(log_dir, [Record(timestamp=5, value=b"gone")], [Record(timestamp=6, value=b"kept")])
+    checkpoint = log_dir / "log-start-offset-checkpoint"
+    checkpoint.write_text(f"0\n1\n{TP.topic} {TP.partition} 7\n")
+    with pytest.raises(ExportError, match="begins at offset 7 now, and was exported up to 6"):
+        run(options, parquet(out))
+    run({**options, "failOnDataLoss": "false"}, parquet(out))
+    assert offsets(out) == [0, 1, 2, 3, 4, 5, 7]
+
+
+def nothing(row: int) -> str:
+    return f"row {row}"
+
+
+@pytest.mark.parametrize(
+    ("name", "packed", "value"),
+    [
+        ("bytes", b"\x00", b"\x00"),
+        ("string", "è".encode(), "è"),
+        ("string", b"a\xff", "a�"),
+        ("short", struct.pack(">h", -2), -2),
+        ("int", struct.pack(">i", -3), -3),
+        ("long", struct.pack(">q", 1 << 40), 1 << 40),
+        ("float", struct.pack(">f", 0.5), 0.5),
+        ("double", struct.pack(">d", 0.1), 0.1),
+        ("boolean", b"\x01", True),
+        ("uuid", str(uuid.UUID(int=7)).encode(), str(uuid.UUID(int=7))),
+        ("tests.pipeline.test_export:lengths", b"abc", 3),
+    ],
+)
+def test_deserialisers_are_kafkas_and_null_stays_null(name: str, packed: bytes, value: Any) -> None:
+    deserialiser = Deserialiser(name)
+    deserialiser.check()
+    found = deserialiser.convert(pa.array([packed, None], pa.binary()), nothing)
+    assert found.to_pylist() == [value, None]
+    assert found.type == deserialiser.type
+
+
+def lengths(values: pa.Array) -> pa.Array:
+    import pyarrow.compute as pc
+
+    return pc.binary_length(values)
+
+
+def test_what_is_none_of_the_kind_is_said_with_its_place(tmp_path: Path) -> None:
+    with pytest.raises(DeserialiseError, match="row 1: 3 bytes are no long"):
+        Deserialiser("long").convert(pa.array([b"12345678", b"123"]), nothing)
+    for wrong in ("lnog", "no_such_module:f", "tests.pipeline.test_export:no_such"):
+        with pytest.raises(DeserialiseError, match="deserialiser"):
+            Deserialiser(wrong).check()
+    log_dir = log_of(tmp_path / "log", batches=1)
+    with pytest.raises(DeserialiseError, match="t-0 offset 1, its value: 1 bytes are no long"):
+        run({"path": str(log_dir)}, parquet(tmp_path / "out"), made(value="long"))
+
+
+@pytest.mark.spark
+@pytest.mark.client
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_the_command_exports_what_a_failover_left_each_record_once(
+    spark: Any, failed_over: FailoverRun, tmp_path: Path, kind: str
+) -> None:
+    from click.testing import CliRunner
+
+    from replication.cli import group
+
+    arguments = ["pipeline", "export", *failed_over.log_dirs, "--to", str(tmp_path / "out")]
+    arguments += ["--format", kind, "--key", "string", "--value", "string", "--output", "json"]
+    first = CliRunner().invoke(group, arguments)
+    assert first.exit_code == 0, first.output
+    told = json.loads(first.stdout)
+    again = json.loads(CliRunner().invoke(group, arguments).stdout)
+    assert (again["records"], again["files"]) == (0, [])
+    keys = [row["key"] for row in exported(tmp_path / "out")]
+    assert {file["topic"] for file in told["files"]} == {TOPIC}
+    assert told["records"] == failed_over.acked == RECORDS
+    assert sorted(keys) == sorted(f"key-{number}" for number in range(RECORDS))
