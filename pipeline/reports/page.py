@@ -7,14 +7,13 @@ plots are told on load and whenever it changes.
 """
 
 import html
+import importlib.resources
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import plotly.graph_objects as go
 import plotly.io
 
-_CSS: Final = Path(__file__).with_name("page.css")
 # Dragging zooms and a double click goes back; the row of buttons hides what it lies on.
 _CONFIG: Final = {"responsive": True, "displayModeBar": False}
 
@@ -48,18 +47,20 @@ def escape(text: object) -> str:
 def page(title: str, told: str, body: Iterable[str]) -> str:
     """The whole file: a heading, a sentence below it, and the parts."""
     parts = list(body)
-    script = (
-        f"<script>{_RECOLOUR}</script>"
-        if any("js-plotly-plot" in p or "plotly" in p for p in parts)
-        else ""
-    )
+    has_plots = any('class="plot"' in part for part in parts)
+    script = f"<script>{_RECOLOUR}</script>" if has_plots else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_CSS.read_text()}</style></head><body>"
+        f"<title>{escape(title)}</title><style>{_style()}</style></head><body>"
         f'<h1>{escape(title)}</h1><p class="faint">{escape(told)}</p>'
         f"{''.join(parts)}{script}</body></html>\n"
     )
+
+
+def _style() -> str:
+    # Also from a zip, as on a cluster.
+    return importlib.resources.files(__package__).joinpath("page.css").read_text()
 
 
 def heading(text: str) -> str:

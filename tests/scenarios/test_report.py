@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
 from collections import defaultdict
 from pathlib import Path
 
@@ -16,8 +14,8 @@ from scenarios.report.scene import IDLE
 from scenarios.script import find_story, read_story
 from scenarios.swarm import run_seed
 from scenarios.telling import Telling, tell
+from tests.browser import needs_browser, root_of
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 STEPS_THROUGH_ALL = """
 <script>
 for (const box of document.querySelectorAll("#kinds input")) box.click();
@@ -160,7 +158,7 @@ def test_the_page_loads_nothing_and_nothing_in_it_ends_its_data() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium found (Debian: apt install chromium)")
+@needs_browser
 @pytest.mark.parametrize(
     ("width", "dark"), [(390, False), (1400, True)], ids=["phone", "desktop, dark"]
 )
@@ -173,41 +171,10 @@ def test_a_browser_draws_every_moment_without_a_fault(
     _, scene = told
     file = tmp_path / "report.html"
     file.write_text(page(scene).replace("</body>", STEPS_THROUGH_ALL + "</body>"))
-    root = _root_of(file, tmp_path, width=width, dark=dark)
+    root = root_of(file, tmp_path, width=width, dark=dark)
     assert "data-faults" not in root, root
     assert 'data-ready="yes"' in root
     assert 'data-overflows="false"' in root
     seen = re.search(r'data-seen="(\d+)"', root)
     assert seen
     assert int(seen[1]) > len(scene.marks) / 2
-
-
-def _root_of(file: Path, profile: Path, *, width: int, dark: bool) -> str:
-    """The html element as the browser has it once all scripts have run."""
-    assert CHROMIUM is not None, "looked for before"
-    done = subprocess.run(
-        [
-            CHROMIUM,
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-            *(["--force-dark-mode"] if dark else []),
-            f"--user-data-dir={profile / 'profile'}",
-            f"--window-size={width},900",
-            "--virtual-time-budget=10000",
-            "--dump-dom",
-            file.as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
-    match = re.search(r"<html[^>]*>", done.stdout)
-    assert match, done.stderr
-    return match[0]

@@ -1,0 +1,29 @@
+"""`understudy pipeline bundle`: what spark-submit needs of this project, in a directory."""
+
+import shutil
+from pathlib import Path
+
+import click
+
+from replication.cli.pipeline import submit
+from replication.cli.pipeline.outputs import need_spark
+
+ENTRY_POINT = "understudy_submit.py"
+
+
+@click.command(name="bundle")
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+def command(directory: Path) -> None:
+    """Write to DIRECTORY what spark-submit needs of this project.
+
+    A zip of its packages for --py-files, and the file to submit. The Python of the cluster
+    needs what they import: numpy, pyarrow, attrs, crc32c, cramjam, click, msgpack.
+    """
+    try:
+        from pipeline.shipping import write_archive
+    except ImportError as error:
+        raise need_spark(error) from error
+    directory.mkdir(parents=True, exist_ok=True)
+    archive, entry_point = write_archive(directory), directory / ENTRY_POINT
+    shutil.copyfile(submit.__file__, entry_point)
+    click.echo(f"spark-submit --master MASTER --py-files {archive} {entry_point} audit ...")

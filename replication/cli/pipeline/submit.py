@@ -1,0 +1,26 @@
+"""Where `spark-submit` begins: every job, with the arguments of `understudy pipeline`.
+
+    spark-submit --master MASTER submit.py audit LOG_DIR LOG_DIR --output json
+
+Beside our other files, as in a checkout or an installation, or alone beside what
+`--py-files understudy.zip` brings: `understudy pipeline bundle` writes both.
+"""
+
+import importlib
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def main() -> None:
+    """Run one job."""
+    # Spark puts the directory of this file first: there, our commands are called like packages.
+    sys.path[:] = [each for each in sys.path if Path(each or ".").resolve() != HERE]
+    if HERE.parts[-3:] == ("replication", "cli", "pipeline"):
+        sys.path.insert(0, str(HERE.parents[2]))
+    importlib.import_module("replication.cli").main(["pipeline", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""The pages of the jobs: they need nothing else, escape what others named, and are drawn."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("plotly", reason="the Spark extra is not installed: understudy[spark]")
+pytest.importorskip("pyspark", reason="the Spark extra is not installed: understudy[spark]")
+
+from pipeline.audit.judging import Finding, Pair
+from pipeline.audit.results import PartitionAudit
+from pipeline.journals.failover import OutageReport, PartitionFailover
+from pipeline.journals.lag import LagPoint, LagReport, PartitionLag, State
+from pipeline.journals.timeline import Failover, Interval, Outage
+from pipeline.reports.audit import audit_page
+from pipeline.reports.failover import failover_page
+from pipeline.reports.lag import lag_page
+from replication.verify.results import CopyAt
+from storage.types import TopicPartition
+from tests.browser import needs_browser, root_of
+
+EVIL = "</script><script>alert(1)</script>"
+BEGAN = 1_700_000_000_000
+TP = TopicPartition("orders", 0)
+
+# What a browser has to say of a page, on its root; in front of every other script.
+WATCH = """<script>
+const root = document.documentElement;
+addEventListener("error", (event) => { root.dataset.faults = event.message; });
+addEventListener("unhandledrejection", (event) => { root.dataset.faults = event.reason; });
+addEventListener("load", () => setTimeout(() => {
+  root.dataset.ready = "yes";
+  root.dataset.overflows = root.scrollWidth > window.innerWidth;
+  root.dataset.bars = document.querySelectorAll(".bars .point").length;
+  root.dataset.ink = getComputedStyle(document.body).color;
+  const text = document.querySelector(".js-plotly-plot .ytick text");
+  root.dataset.plotink = text ? getComputedStyle(text).fill : "";
+}, 500));
+</script>"""
+
+
+def lag_report() -> LagReport:
+    def state(from_ms: int, to_ms: int, leader: int, *isr: int) -> State:
+        interval = Interval(
+            from_ms=BEGAN + from_ms, to_ms=BEGAN + to_ms, leader=leader, leader_epoch=1, isr=isr
+        )
+        return State(topic_partition=TP, interval=interval, replication_factor=3, min_isr=2)
+
+    states = (
+        state(0, 2000, 1, 1, 2, 3),
+        state(2000, 5000, 2, 2, 3),
+        state(5000, 6000, 2, 2),
+        state(6000, 8000, -1),
+    )
+    partitions = (
+        PartitionLag(
+            topic="orders",
+            partition=0,
+            replication_factor=3,
+            known_ms=8000,
+            under_replicated_ms=6000,
+            under_min_isr_ms=3000,
+            offline_ms=2000,
+            isr_changes=3,
+            samples=2,
+            lag=(1, 2, 3, 4),
+            lag_ms=(5, 6, 7, 8),
+        ),
+        PartitionLag(topic=EVIL, partition=1, replication_factor=None),
+    )
+    points = tuple(
+        LagPoint(topic_partition=TP, at_ms=BEGAN + at, lag=at // 10, lag_ms=at) for at in (10, 90)
+    )
+    return LagReport(partitions, states, points, {EVIL: 3})
+
+
+def failover_reports() -> list[OutageReport]:
+    outage = Outage(
+        broker=1,
+        began_ms=BEGAN,
+        fenced_ms=BEGAN,
+        silent_ms=2000,
+        cause="session expired",
+        over_ms=BEGAN + 9000,
+    )
+    failover = Failover(
+        broker=1,
+        cause=outage.cause,
+        began_ms=BEGAN,
+        silent_ms=2000,
+        fenced_ms=BEGAN,
+        elected_ms=BEGAN + 30,
+        leader=2,
+        leader_epoch=1,
+        election="clean",
+        leading_ms=BEGAN + 50,
+        first_write_ms=BEGAN + 800,
+        isr_whole_ms=BEGAN + 9000,
+        truncated=5,
+        truncated_committed=0,
+        lost_committed=0,
+        chain=(EVIL,),
+    )
+    return [
+        OutageReport(outage, (PartitionFailover(TP, failover),)),
+        OutageReport(outage, ()),
+    ]
+
+
+def audits() -> list[PartitionAudit]:
+    return [
+        PartitionAudit(topic="orders", partition=1, replicas=("a", "b"), result="same", batches=3),
+        PartitionAudit(
+            topic="orders",
+            partition=0,
+            replicas=("a", EVIL),
+            result="different",
+            difference="corrupt",
+            offset=7,
+            copies=(CopyAt(directory=EVIL, base_offset=7, last_offset=9, damage="its CRC"),),
+            pairs=(Pair(first="a", second=EVIL, difference="corrupt", offset=7),),
+            findings=(Finding(replica=EVIL, kind="corrupt", first_offset=7, end_offset=10),),
+        ),
+    ]
+
+
+PAGES = {
+    "audit": lambda: audit_page(audits()),
+    "lag": lambda: lag_page(lag_report()),
+    "failover": lambda: failover_page(failover_reports()),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_loads_nothing_and_escapes_what_others_named(name: str) -> None:
+    text = PAGES[name]()
+    assert "alert(1)</script>" not in text
+    ours = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+    assert not re.search(r"""(src|href)\s*=|@import|url\(""", ours)
+    assert not re.search(r"<script[^>]+src=", text)
+
+
+def test_there_is_a_page_where_there_is_nothing_to_tell() -> None:
+    assert "tell of no broker" in failover_page([])
+    assert "tell of no partition" in lag_page(LagReport((), (), (), {}))
+    assert "0</b>" in audit_page([])
+
+
+@pytest.mark.slow
+@needs_browser
+@pytest.mark.parametrize(
+    ("width", "dark"), [(390, True), (1400, False)], ids=["phone, dark", "desktop"]
+)
+@pytest.mark.parametrize(("name", "bars"), [("audit", 0), ("lag", 4), ("failover", 4)])
+def test_a_browser_draws_it_without_a_fault(
+    tmp_path: Path, name: str, bars: int, width: int, dark: bool
+) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(PAGES[name]().replace("<head>", f"<head>{WATCH}", 1))
+    root = root_of(file, tmp_path, width=width, dark=dark)
+    assert "data-faults" not in root, root
+    assert 'data-ready="yes"' in root
+    assert 'data-overflows="false"' in root, root
+    assert f'data-bars="{bars}"' in root, root
+    drawn = dict(re.findall(r'data-(ink|plotink)="([^"]*)"', root))
+    if bars:
+        assert drawn["ink"] == drawn["plotink"]
