@@ -17,6 +17,9 @@ TOPIC = "orders"
 PARTITIONS = 2
 BROKERS = 3
 RECORDS = 600
+# Some segments of the least size to each partition.
+VALUE_BYTES = 12 * 1024
+SEGMENT_BYTES = 1024 * 1024
 PATIENCE_SECONDS = 60
 
 
@@ -35,7 +38,8 @@ class FailoverRun:
 
 def run(data_dir: Path) -> FailoverRun:
     """Three brokers, one topic on all of them; the cluster is stopped when this returns."""
-    with IsolatedCluster(data_dir, BROKERS, config=CONFIG) as cluster:
+    config = CONFIG | {"log.segment.bytes": str(SEGMENT_BYTES)}
+    with IsolatedCluster(data_dir, BROKERS, config=config) as cluster:
         cluster.wait_until_ready()
         servers = cluster.bootstrap_servers
         create_topic(servers, TOPIC, partitions=PARTITIONS, replication_factor=BROKERS)
@@ -66,7 +70,7 @@ def _produce(producer: Producer, numbers: range) -> int:
     for number in numbers:
         producer.produce(
             TOPIC,
-            b"value of record %d" % number,
+            (b"value of record %d" % number).ljust(VALUE_BYTES),
             b"key-%d" % number,
             partition=number % PARTITIONS,
             on_delivery=lambda error, _: acked.append(error is None),

@@ -1,6 +1,7 @@
 """The audit on Spark says what `understudy verify` says, over good and damaged logs."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ import pytest
 
 from replication.verify import verify_directories
 from storage.filesystem import OsFileSystem
+from storage.record_batch import walk
+from tests.pipeline.failover_run import PARTITIONS, TOPIC, FailoverRun
 from tests.pipeline.replicas import batch, write_replica, write_segment
 
 pytestmark = pytest.mark.spark
@@ -106,6 +109,53 @@ def test_bit_rot_shows_where_every_byte_is_read(spark: Any, tmp_path: Path) -> N
     assert (row.difference, row.offset) == ("corrupt", 7)
     (finding,) = row.findings
     assert (finding.replica, finding.position) == (str(tmp_path / "b"), len(batches[0]) * 7)
+
+
+@pytest.mark.client
+def test_every_damage_to_what_a_failover_left_is_found_at_its_offset(
+    spark: Any, failed_over: FailoverRun, tmp_path: Path
+) -> None:
+    kinds = ("whole", "flipped", "cut", "swapped", "forged", "lacking")
+    paths = []
+    for name, log_dir in zip("abc", failed_over.log_dirs, strict=True):
+        paths.append(str(tmp_path / name))
+        for kind in kinds:
+            shutil.copytree(f"{log_dir}/{TOPIC}-0", tmp_path / name / f"{kind}-0")
+            (tmp_path / name / f"{kind}-0" / "partition.metadata").unlink()
+    offsets = {kind: damage(tmp_path / "b" / f"{kind}-0", kind) for kind in kinds[1:]}
+    found = audited(spark, paths, check_crcs=True)
+    assert found["whole-0"].same
+    assert found["whole-0"].records == failed_over.acked // PARTITIONS
+    # Two batches that changed places: the second of them stands where the first should.
+    differences = ("corrupt", "corrupt", "gap", "corrupt", "gap")
+    for kind, difference in zip(kinds[1:], differences, strict=True):
+        row = found[f"{kind}-0"]
+        assert (row.difference, row.offset) == (difference, offsets[kind]), kind
+        assert str(tmp_path / "b") in {finding.replica for finding in row.findings}
+
+
+def damage(directory: Path, kind: str) -> int:
+    """Damage a partition's directory; the first offset that is not as it was."""
+    first, middle, *_ = sorted(directory.glob("*.log"))
+    data = bytearray(first.read_bytes())
+    batches = list(walk(bytes(data)))
+    at, header = batches[len(batches) // 2]
+    following, next_header = batches[len(batches) // 2 + 1]
+    end = following + next_header.size
+    match kind:
+        case "flipped":
+            data[at + header.size - 5] ^= 16
+        case "cut":
+            del data[at + header.size - 5 :]
+        case "swapped":
+            data[at:end] = data[following:end] + data[at:following]
+        case "forged":
+            data[at + 17 : at + 21] = b"fake"
+        case _:
+            middle.unlink()
+            return int(middle.stem)
+    first.write_bytes(data)
+    return header.base_offset
 
 
 def test_how_many_copies_there_must_be_is_asked_for(spark: Any, tmp_path: Path) -> None:

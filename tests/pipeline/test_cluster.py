@@ -1,6 +1,7 @@
 """The jobs on a Spark standalone cluster say what they say on one machine."""
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.client]
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 400
+# Small data, and JVMs that are to start soon.
+QUICKLY = [
+    *("--conf", "spark.sql.shuffle.partitions=2"),
+    *("--conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +51,8 @@ def test_every_job_says_on_a_cluster_what_it_says_here(
 ) -> None:
     data_dir = failed_over.data_dir
     command = [sys.executable, "-m", "tests.pipeline.cluster_driver", master, str(data_dir)]
-    done = run([*command, str(tmp_path / "there")], tmp_path, PYTHONPATH=str(ROOT))
+    more = {"PYTHONPATH": str(ROOT), "PYSPARK_SUBMIT_ARGS": shlex.join([*QUICKLY, "pyspark-shell"])}
+    done = run([*command, str(tmp_path / "there")], tmp_path, **more)
     assert done.returncode == 0, done.stderr[-3000:]
     here = every_job(spark, data_dir, tmp_path / "here")
     assert json.loads(done.stdout) == json.loads(json.dumps(here))
@@ -61,7 +68,8 @@ def test_spark_submit_runs_a_job_from_the_bundle_alone(
     bundle = tmp_path / "bundle"
     assert CliRunner().invoke(group, ["pipeline", "bundle", str(bundle)]).exit_code == 0
     submit = Path(environment(tmp_path)["SPARK_HOME"]) / "bin" / "spark-submit"
-    arguments = [str(submit), "--master", master, "--py-files", str(bundle / "understudy.zip")]
+    arguments = [str(submit), "--master", master, *QUICKLY]
+    arguments += ["--py-files", str(bundle / "understudy.zip")]
     arguments += [str(bundle / "understudy_submit.py"), "audit", *failed_over.log_dirs]
     done = run([*arguments, "--output", "json"], tmp_path, PYSPARK_DRIVER_PYTHON=sys.executable)
     assert done.returncode == 0, done.stderr[-3000:]

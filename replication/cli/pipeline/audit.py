@@ -1,13 +1,13 @@
 """`understudy pipeline audit`: do the replicas hold the same batches?"""
 
-import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from replication.cli.pipeline.outputs import OutputType, deliver, need_spark, write_text
+from replication.cli.pipeline.outputs import Answer, need_spark, output_option
 from replication.cli.pipeline.progress import Progress
 from replication.errors import UnderstudyError
 from storage.errors import StorageError
@@ -35,13 +35,7 @@ COULD_NOT_COMPARE = 2
 @click.option("--check-crcs", is_flag=True, help="Read every byte: bit rot shows only so.")
 @click.option("--copies", type=click.IntRange(min=1), help="How many of each there must be.")
 @click.option("--master", help="Spark's master URL; all cores of this machine by default.")
-@click.option(
-    "--output",
-    "outputs",
-    multiple=True,
-    default=["table"],
-    type=OutputType([".json", ".parquet", ".html"]),
-)
+@output_option
 def command(
     *,
     kind: str,
@@ -72,7 +66,7 @@ def command(
     except (UnderstudyError, StorageError, OSError) as error:
         click.echo(f"understudy: cannot compare: {error}", err=True)
         sys.exit(COULD_NOT_COMPARE)
-    deliver(outputs, _makers(audits))
+    _answer(audits).deliver(outputs)
     sys.exit(0 if all(one.same for one in audits) else 1)
 
 
@@ -99,21 +93,17 @@ def _source(
     )
 
 
-def _makers(audits: "Sequence[PartitionAudit]") -> "dict[str, Callable[[str], None]]":
+def _answer(audits: "Sequence[PartitionAudit]") -> Answer:
     from pipeline.audit.results import lines, to_json, write_parquet
 
-    def as_page() -> str:
+    def page() -> str:
         from pipeline.reports.audit import audit_page
 
         return audit_page(audits)
 
-    def as_json() -> str:
-        return json.dumps(to_json(audits), indent=2)
-
-    return {
-        "table": lambda _: click.echo("\n".join(lines(audits))),
-        "json": lambda _: click.echo(as_json()),
-        ".json": write_text(as_json),
-        ".parquet": lambda path: write_parquet(audits, path),
-        ".html": write_text(as_page),
-    }
+    return Answer(
+        lines=partial(lines, audits),
+        facts=partial(to_json, audits),
+        page=page,
+        write_parquet=partial(write_parquet, audits),
+    )

@@ -1,12 +1,12 @@
 """`understudy pipeline failover`: what each outage of a broker did, from the event journals."""
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from replication.cli.pipeline.outputs import OutputType, deliver, need_spark, write_text
+from replication.cli.pipeline.outputs import Answer, need_spark, output_option
 from replication.cli.pipeline.progress import Progress
 
 if TYPE_CHECKING:
@@ -16,13 +16,7 @@ if TYPE_CHECKING:
 @click.command(name="failover")
 @click.argument("journals", nargs=-1, required=True, type=click.Path(exists=True))
 @click.option("--master", help="Spark's master URL; all cores of this machine by default.")
-@click.option(
-    "--output",
-    "outputs",
-    multiple=True,
-    default=["table"],
-    type=OutputType([".json", ".parquet", ".html"]),
-)
+@output_option
 def command(*, journals: tuple[str, ...], master: str | None, outputs: tuple[str, ...]) -> None:
     """Each outage of a broker: fenced, elected, first write, ISR whole again, what was lost.
 
@@ -38,24 +32,20 @@ def command(*, journals: tuple[str, ...], master: str | None, outputs: tuple[str
     session, progress = get_session(master=master, quick=True), Progress()
     with progress.watching(session):
         reports = failover_report(read_events(session, journals), on_step=progress.step)
-    deliver(outputs, _makers(reports))
+    _answer(reports).deliver(outputs)
 
 
-def _makers(reports: "Sequence[OutageReport]") -> dict[str, Callable[[str], None]]:
+def _answer(reports: "Sequence[OutageReport]") -> Answer:
     from pipeline.journals.failover import lines, to_json, write_parquet
 
-    def as_page() -> str:
+    def page() -> str:
         from pipeline.reports.failover import failover_page
 
         return failover_page(reports)
 
-    def as_json() -> str:
-        return json.dumps(to_json(reports), indent=2)
-
-    return {
-        "table": lambda _: click.echo("\n".join(lines(reports))),
-        "json": lambda _: click.echo(as_json()),
-        ".json": write_text(as_json),
-        ".parquet": lambda path: write_parquet(reports, path),
-        ".html": write_text(as_page),
-    }
+    return Answer(
+        lines=partial(lines, reports),
+        facts=partial(to_json, reports),
+        page=page,
+        write_parquet=partial(write_parquet, reports),
+    )

@@ -1,12 +1,11 @@
 """`understudy pipeline lag`: ISR and replication lag over time, from the event journals."""
 
-import json
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from replication.cli.pipeline.outputs import OutputType, deliver, need_spark, write_text
+from replication.cli.pipeline.outputs import Answer, need_spark, output_option
 from replication.cli.pipeline.progress import Progress
 
 if TYPE_CHECKING:
@@ -22,13 +21,7 @@ if TYPE_CHECKING:
     help="min.insync.replicas, of all topics or of one; no journal tells it.  [default: 1]",
 )
 @click.option("--master", help="Spark's master URL; all cores of this machine by default.")
-@click.option(
-    "--output",
-    "outputs",
-    multiple=True,
-    default=["table"],
-    type=OutputType([".json", ".parquet", ".html"]),
-)
+@output_option
 def command(
     *,
     journals: tuple[str, ...],
@@ -52,7 +45,7 @@ def command(
     with progress.watching(session):
         events = read_events(session, journals)
         report = lag_report(events, min_isr=least, on_step=progress.step)
-    deliver(outputs, _makers(report))
+    _answer(report).deliver(outputs)
 
 
 def _min_isr(given: tuple[str, ...]) -> "MinIsr":
@@ -70,21 +63,17 @@ def _min_isr(given: tuple[str, ...]) -> "MinIsr":
     return MinIsr(default=default, topics=topics)
 
 
-def _makers(report: "LagReport") -> dict[str, Callable[[str], None]]:
+def _answer(report: "LagReport") -> Answer:
     from pipeline.journals.lag import lines, to_json, write_parquet
 
-    def as_page() -> str:
+    def page() -> str:
         from pipeline.reports.lag import lag_page
 
         return lag_page(report)
 
-    def as_json() -> str:
-        return json.dumps(to_json(report), indent=2)
-
-    return {
-        "table": lambda _: click.echo("\n".join(lines(report))),
-        "json": lambda _: click.echo(as_json()),
-        ".json": write_text(as_json),
-        ".parquet": lambda path: write_parquet(report, path),
-        ".html": write_text(as_page),
-    }
+    return Answer(
+        lines=partial(lines, report),
+        facts=partial(to_json, report),
+        page=page,
+        write_parquet=partial(write_parquet, report),
+    )

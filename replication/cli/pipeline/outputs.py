@@ -1,49 +1,62 @@
 """Where a job's answer goes: to standard output, or into files by how their names end."""
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 import click
 
 SHOWN = ("table", "json")
+ENDINGS = (".json", ".parquet", ".html")
 
 
-class OutputType(click.ParamType[str]):
-    """`table`, `json`, or a file whose ending says what goes in."""
-
-    name = "output"
-
-    def __init__(self, endings: Sequence[str]) -> None:
-        self.endings = tuple(endings)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        text = str(value)
-        if text in SHOWN or text.endswith(self.endings):
-            return text
-        known = ", ".join((*SHOWN, *(f"a file *{ending}" for ending in self.endings)))
-        raise click.BadParameter(f"{text} is none of: {known}", ctx, param)
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:  # noqa: ARG002
-        return f"[{'|'.join((*SHOWN, *(f'FILE{ending}' for ending in self.endings)))}]"
+METAVAR = f"[{'|'.join((*SHOWN, *(f'FILE{ending}' for ending in ENDINGS)))}]"
 
 
-def deliver(outputs: Sequence[str], makers: Mapping[str, Callable[[str], None]]) -> None:
-    """Hand the answer out; a maker is known by `table`, `json` or a file's ending."""
-    for output in outputs:
-        kind = output if output in SHOWN else Path(output).suffix
-        makers[kind](output)
-        if output not in SHOWN:
-            click.echo(f"written: {output}", err=True)
+def checked(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """A callback of `--output`: each is `table`, `json`, or a file whose ending says what goes in."""
+    for text in given:
+        if text not in SHOWN and not text.endswith(ENDINGS):
+            known = ", ".join((*SHOWN, *(f"a file *{ending}" for ending in ENDINGS)))
+            raise click.BadParameter(f"{text} is none of: {known}", ctx, param)
+    return given
 
 
-def write_text(make: Callable[[], str]) -> Callable[[str], None]:
-    """A maker that writes what `make` returns."""
+output_option = click.option(
+    "--output", "outputs", multiple=True, default=["table"], metavar=METAVAR, callback=checked
+)
 
-    def write(path: str) -> None:
-        Path(path).write_text(make())
 
-    return write
+@attrs.frozen(kw_only=True)
+class Answer:
+    """What a job found, in every form; each is made when it is asked for."""
+
+    lines: Callable[[], Iterable[str]]
+    facts: Callable[[], Any]
+    page: Callable[[], str]
+    write_parquet: Callable[[str], None]
+
+    def deliver(self, outputs: Sequence[str]) -> None:
+        """Hand it out: by `table`, `json`, or how a file's name ends."""
+        for output in outputs:
+            match output if output in SHOWN else Path(output).suffix:
+                case "table":
+                    click.echo("\n".join(self.lines()))
+                case "json":
+                    click.echo(self._json())
+                case ".json":
+                    Path(output).write_text(f"{self._json()}\n")
+                case ".html":
+                    Path(output).write_text(self.page())
+                case _:
+                    self.write_parquet(output)
+            if output not in SHOWN:
+                click.echo(f"written: {output}", err=True)
+
+    def _json(self) -> str:
+        return json.dumps(self.facts(), indent=2)
 
 
 def need_spark(error: ImportError) -> click.ClickException:
