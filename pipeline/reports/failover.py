@@ -44,7 +44,7 @@ def _parts(reports: Sequence[OutageReport]) -> Iterator[str]:
     )
     yield heading("All outages")
     yield _outages(reports)
-    is_first = True
+    plots = 0
     for report in reports:
         outage = report.outage
         yield heading(f"{_time(outage.began_ms):%H:%M:%S}  b{outage.broker}: {outage.cause}")
@@ -57,8 +57,8 @@ def _parts(reports: Sequence[OutageReport]) -> Iterator[str]:
         figure = _phases(report, shown)
         if any(len(trace.y) for trace in figure.data):
             height = 130 + BAR_HEIGHT * max(len(shown), 3)
-            yield plot(figure, is_first=is_first, height=height)
-            is_first = False
+            yield plot(figure, number=plots, height=height)
+            plots += 1
         yield _table(report)
         for each in shown:
             yield details(f"{each.topic_partition}: what led to what", each.failover.chain)

@@ -59,10 +59,10 @@ def _parts(report: LagReport) -> Iterator[str]:
         yield heading("In-sync replicas over time")
         if len(shown) < len(partitions):
             yield paragraph(f"The {len(shown)} of {len(partitions):,} that were longest not whole.")
-        yield plot(_isr(report.states, shown), is_first=True, height=_height(len(shown)))
+        yield plot(_isr(report.states, shown), number=0, height=_height(len(shown)))
     if any(point.lag for point in report.points):
         yield heading("Lag of the slowest in-sync replica, in records")
-        yield plot(_lag(report.points), is_first=not report.states, height=340)
+        yield plot(_lag(report.points), number=1 if report.states else 0, height=340)
     yield heading("Partitions")
     yield _table(partitions)
 

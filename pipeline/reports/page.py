@@ -97,8 +97,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def plot(figure: go.Figure, *, is_first: bool, height: int) -> str:
-    """A plot; the first one of a page brings the program that draws them all."""
+def plot(figure: go.Figure, *, number: int, height: int) -> str:
+    """A plot; number 0 of a page brings the program that draws them all."""
     figure.update_layout(
         height=height,
         margin={"l": 8, "r": 8, "t": 36, "b": 8},
@@ -110,7 +110,11 @@ def plot(figure: go.Figure, *, is_first: bool, height: int) -> str:
     figure.update_xaxes(automargin=True)
     figure.update_yaxes(automargin=True)
     drawn: str = plotly.io.to_html(
-        figure, full_html=False, include_plotlyjs=is_first, config=_CONFIG
+        figure,
+        full_html=False,
+        include_plotlyjs=number == 0,
+        config=_CONFIG,
+        div_id=f"plot-{number}",
     )
     return f'<div class="plot">{drawn}</div>'
 

@@ -1,5 +1,7 @@
 """The pages of the jobs: they need nothing else, escape what others named, and are drawn."""
 
+import importlib
+import json
 import re
 from pathlib import Path
 
@@ -7,6 +9,8 @@ import pytest
 
 pytest.importorskip("plotly", reason="the Spark extra is not installed: understudy[spark]")
 pytest.importorskip("pyspark", reason="the Spark extra is not installed: understudy[spark]")
+
+import pyarrow.parquet
 
 from pipeline.audit.judging import Finding, Pair
 from pipeline.audit.results import PartitionAudit
@@ -110,7 +114,15 @@ def failover_reports() -> list[OutageReport]:
 
 def audits() -> list[PartitionAudit]:
     return [
-        PartitionAudit(topic="orders", partition=1, replicas=("a", "b"), result="same", batches=3),
+        PartitionAudit(
+            topic="orders",
+            partition=1,
+            replicas=("a", "b"),
+            result="same",
+            start_offset=0,
+            end_offset=9,
+            batches=3,
+        ),
         PartitionAudit(
             topic="orders",
             partition=0,
@@ -118,6 +130,8 @@ def audits() -> list[PartitionAudit]:
             result="different",
             difference="corrupt",
             offset=7,
+            start_offset=0,
+            end_offset=7,
             copies=(CopyAt(directory=EVIL, base_offset=7, last_offset=9, damage="its CRC"),),
             pairs=(Pair(first="a", second=EVIL, difference="corrupt", offset=7),),
             findings=(Finding(replica=EVIL, kind="corrupt", first_offset=7, end_offset=10),),
@@ -145,6 +159,25 @@ def test_there_is_a_page_where_there_is_nothing_to_tell() -> None:
     assert "tell of no broker" in failover_page([])
     assert "tell of no partition" in lag_page(LagReport((), (), (), {}))
     assert "0</b>" in audit_page([])
+
+
+REPORTS = {"audit": audits, "lag": lag_report, "failover": failover_reports}
+
+
+@pytest.mark.parametrize("job", REPORTS)
+def test_an_answer_is_handed_out_in_every_form(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], job: str
+) -> None:
+    files = [tmp_path / f"answer.{ending}" for ending in ("json", "html", "parquet")]
+    answer = importlib.import_module(f"replication.cli.pipeline.{job}")._answer(REPORTS[job]())
+    answer.deliver(["table", *map(str, files)])
+    printed = capsys.readouterr()
+    assert "orders-0" in printed.out
+    assert printed.err.splitlines() == [f"written: {file}" for file in files]
+    answer.deliver(["json"])
+    assert json.loads(capsys.readouterr().out) == json.loads(files[0].read_text())
+    assert files[1].read_text() == PAGES[job]()
+    assert pyarrow.parquet.read_table(files[2]).num_rows > 0
 
 
 @pytest.mark.slow
