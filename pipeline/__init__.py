@@ -1,6 +1,8 @@
 """Spark reads what the cluster has written, through PySpark and no jar.
 
     session.py    a Spark session with what the sources need, or the user's own
+    java.py       Java from JAVA_HOME, the PATH or PyPI; class_data.py has it start sooner
+    shipping.py   this code on the executors of a cluster
     source/       records as Spark tables: `spark.read.format("understudy")`
     audit/        do the replicas hold the same batches? from their headers
     export/       topics as Parquet or Delta, each record once

@@ -14,6 +14,7 @@ does not start. The shim is a `bin/java` of six lines that drops that argument; 
 is for, faster linear algebra in MLlib, is not used here.
 """
 
+import functools
 import importlib
 import os
 import re
@@ -72,14 +73,20 @@ def set_java_home() -> str:
 
 def version_of(java: str) -> int | None:
     """Its major version; None where it does not say one."""
+    found = _VERSION.search(version_text(java))
+    return int(found[1]) if found else None
+
+
+@functools.cache
+def version_text(java: str) -> str:
+    """What it says of itself; nothing where it does not start."""
     try:
         said = subprocess.run(  # noqa: S603 - the user's own Java
             [java, "-version"], capture_output=True, text=True, timeout=60, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    found = _VERSION.search(said.stderr + said.stdout)
-    return int(found[1]) if found else None
+        return ""
+    return said.stderr + said.stdout
 
 
 def _from_pypi() -> str | None:
@@ -92,7 +99,7 @@ def _from_pypi() -> str | None:
 
 def write_shim(java: str) -> Path:
     """A `bin/java` in a directory of its own that starts `java` without the missing module."""
-    shim = _cache_directory() / "java" / java.strip(os.sep).replace(os.sep, "-") / "bin" / "java"
+    shim = cache_directory() / "java" / java.strip(os.sep).replace(os.sep, "-") / "bin" / "java"
     text = _SHIM.format(java=java)
     if not shim.exists() or shim.read_text() != text:
         shim.parent.mkdir(parents=True, exist_ok=True)
@@ -104,7 +111,8 @@ def write_shim(java: str) -> Path:
     return shim
 
 
-def _cache_directory() -> Path:
+def cache_directory() -> Path:
+    """Where what was made for this machine is kept."""
     wanted = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "understudy"
     try:
         wanted.mkdir(parents=True, exist_ok=True)

@@ -22,7 +22,7 @@ from typing import Final
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from pipeline import register
+from pipeline import class_data, register
 from pipeline.java import NO_JAVA, JavaNotFoundError, find_java, set_java_home
 from pipeline.shipping import ship_code, tell_local_workers
 
@@ -85,19 +85,19 @@ def _configured(master: str | None, *, quick: bool) -> Mapping[str, str]:
     # Workers otherwise take `python3` from PATH, which may lack what this one has.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if "PYSPARK_GATEWAY_PORT" not in os.environ and not _jvm_runs():
-        set_java_home()
-        _start_jvm(master or os.environ.get("SPARK_MASTER", LOCAL), quick=quick)
+        _start_jvm(set_java_home(), master or os.environ.get("SPARK_MASTER", LOCAL), quick=quick)
     SparkContext._ensure_initialized()  # noqa: SLF001 - as the builder does
     # The JVM knows of every place that Spark is configured in.
     return dict(SparkConf().getAll())
 
 
-def _start_jvm(master: str, *, quick: bool) -> None:
+def _start_jvm(java: str, master: str, *, quick: bool) -> None:
     if master.startswith("local"):
         # Read by the JVM when it starts; no Spark configuration covers all of its ports.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         tell_local_workers()
-    wanted = _settings(master) | {_JVM_OPTIONS: f"{QUICK_JVM} {QUIET_LOG}" if quick else QUIET_LOG}
+    flags = (QUICK_JVM if quick else "", QUIET_LOG, class_data.options(java))
+    wanted = _settings(master) | {_JVM_OPTIONS: " ".join(filter(None, flags))}
     defaults = _spark_defaults()
     options = SparkConf(loadDefaults=False)
     # What PYSPARK_SUBMIT_ARGS says comes behind these on the command line, and counts.

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the Spark extra is not installed: understudy[spark]")
 
-from pipeline import java
+from pipeline import class_data, java
 from pipeline.session import get_session
 
 
@@ -77,6 +77,21 @@ def test_the_java_from_pypi_is_found_and_says_its_version(nothing: pytest.Monkey
     found = java.find_java()
     assert found is not None
     assert (java.version_of(found) or 0) >= java.LEAST_VERSION
+
+
+def test_an_archive_is_used_by_the_java_it_was_made_for(
+    nothing: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    one = make_java(tmp_path / "one", "17.0.1")
+    other = make_java(tmp_path / "other", "17.0.2")
+    assert class_data.options(one) == ""
+    top, base = class_data._archives(one)
+    top.parent.mkdir(parents=True)
+    top.touch()
+    assert f"-XX:SharedArchiveFile={top} " in class_data.options(one)
+    base.touch()
+    assert f"-XX:SharedArchiveFile={base}:{top} " in class_data.options(one)
+    assert class_data.options(other) == ""
 
 
 def test_a_session_that_finds_none_says_so(nothing: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,87 @@
+"""A faster start: the classes that Spark's JVM loads, laid out once (AppCDS).
+
+    python -m pipeline.class_data        once: some 10 seconds, and 150 MB in ~/.cache/understudy
+
+From then on sessions that `pipeline.session` starts map that file instead of loading and
+verifying twenty thousand classes. It belongs to one Java and one Spark; the name of the file
+is made of both, so that another of either starts as before.
+
+A Java from PyPI comes without the archive of its own classes that this one is put on, and is
+given one first.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pyspark
+
+from pipeline.java import cache_directory, set_java_home, version_text
+
+_SESSION: Final = """
+from pipeline.session import get_session
+session = get_session(master="local[1]", quick=True)
+session.range(100).selectExpr("sum(id)", "count(distinct id % 7)").collect()
+java = session.sparkContext._gateway.proc
+session.stop()
+# The JVM ends with its standard input, and writes the archive when it ends.
+java.stdin.close()
+java.wait()
+"""
+
+
+def options(java: str) -> str:
+    """What to start `java` with: its archive, where one was made."""
+    top, base = _archives(java)
+    if not top.exists():
+        return ""
+    files = f"{base}:{top}" if base.exists() else str(top)
+    # One that does not fit after all is not worth a word.
+    return f"-XX:SharedArchiveFile={files} -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off"
+
+
+def create() -> Path:
+    """Lay out what a short session loads; the archive, which is there as a whole or not at all."""
+    java = set_java_home()
+    top, base = _archives(java)
+    top.parent.mkdir(parents=True, exist_ok=True)
+    if not _run([java, "-Xshare:on", "-version"]) and not base.exists():
+        draft = base.with_suffix(f".{os.getpid()}")
+        if _run([java, "-Xshare:dump", f"-XX:SharedArchiveFile={draft}"]):
+            draft.replace(base)
+    draft = top.with_suffix(f".{os.getpid()}")
+    flags = f"-XX:ArchiveClassesAtExit={draft} -Xlog:cds=off -Xlog:cds+dynamic=off"
+    if base.exists():
+        flags += f" -XX:SharedArchiveFile={base}"
+    arguments = f"--driver-java-options '{flags}' pyspark-shell"
+    subprocess.run(  # noqa: S603 - this very interpreter
+        [sys.executable, "-c", _SESSION],
+        env={**os.environ, "PYSPARK_SUBMIT_ARGS": arguments},
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
+    draft.replace(top)
+    return top
+
+
+def _run(command: list[str]) -> bool:
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0  # noqa: S603
+
+
+def _archives(java: str) -> tuple[Path, Path]:
+    """That of Spark's classes, and that of Java's own where Java has none."""
+    directory = cache_directory() / "class-data"
+    known = f"{os.path.realpath(java)} {version_text(java)}"
+    spark = f"{known} {pyspark.__version__} {os.path.realpath(pyspark.__file__)}"
+    return directory / f"{_name(spark)}.jsa", directory / f"{_name(known)}-base.jsa"
+
+
+def _name(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{create()}\n")
