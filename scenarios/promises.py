@@ -111,7 +111,7 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
             _as_sent(
                 batch,
                 may_lose_acks_1=may_lose_acks_1,
-                in_order=partition.topic not in stage.trimmed,
+                in_order=partition.topic not in stage.trimmed | stage.remade,
             )
             for batch in batches
         ],

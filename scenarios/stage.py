@@ -97,6 +97,8 @@ class Stage:
     """Topics that somebody wanted to be gone, and when."""
     compacted: set[str] = attrs.field(factory=set, init=False)
     """Topics of which only the last record of each key is to stay."""
+    remade: set[str] = attrs.field(factory=set, init=False)
+    """Topics of which another one of that name has been deleted."""
     programs: Programs = attrs.field(init=False)
     """Our own clients."""
     events_shown: int = attrs.field(default=0, init=False)
@@ -240,6 +242,7 @@ class Stage:
     def made_again(self, topic: str) -> None:
         """Another one bears the name of one that was deleted, and every broker that runs knows."""
         gone_at = self.deleted.pop(topic)
+        self.remade.add(topic)
         known = [*self._astray, *self._of_the_past]
         for batch in self.batches:
             if batch.partition.topic == topic and batch not in known:
