@@ -7,7 +7,16 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the Spark extra is not installed: understudy[spark]")
 
-from pipeline.source.errors import DataLossError, OptionError, UnknownTopicError
+pytest.importorskip("pyspark.sql.streaming.datasource", reason="streams need Spark 4.2")
+
+from pipeline.source.errors import (
+    DataLossError,
+    OptionError,
+    TopicReplacedError,
+    UnknownTopicError,
+)
+from pipeline.source.limited_stream import LimitedStream
+from pipeline.source.options import parse_read_options
 from replication.client.admin import NewTopic
 from replication.cluster.cluster import Cluster
 from storage.types import TopicPartition
@@ -142,3 +151,37 @@ async def test_a_leader_that_dies_is_waited_for() -> None:
         await cluster.kill_broker(leader)
         # Nobody leads the partition until the controller has noticed; connections are lost.
         assert len(await rows(of(cluster))) == before == COUNT
+
+
+async def test_a_stream_goes_on_over_a_failover_and_names_a_topic_that_is_gone_or_made_anew() -> (
+    None
+):
+    async with cluster_for_clients(**QUICK) as cluster:
+        await fill(cluster)
+        options = of(cluster, startingOffsets="earliest", maxOffsetsPerTrigger="150")
+        reader = LimitedStream(parse_read_options(options, streaming=True), ["key"])
+        position, keys = await in_thread(reader.initialOffset), list[int]()
+        leader = cluster.leader(TOPIC, 0)
+        assert leader is not None
+        while len(keys) < COUNT:
+            position, found = await in_thread(step, reader, position)
+            keys += found
+            if leader in cluster.brokers and len(keys) > 100:
+                await cluster.kill_broker(leader)
+        assert sorted(keys) == list(range(COUNT))
+        assert await in_thread(step, reader, position) == (position, [])
+        async with cluster.admin() as admin:
+            await admin.delete_topics([TOPIC])
+            with pytest.raises(DataLossError, match="orders-0, orders-1 cannot be read any more"):
+                await in_thread(step, reader, position)
+            await admin.create_topics([NewTopic(name=TOPIC, partitions=2, replication_factor=1)])
+        with pytest.raises(TopicReplacedError, match="topic orders is another than that"):
+            await in_thread(step, reader, position)
+
+
+def step(reader: LimitedStream, start: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
+    """One micro-batch: its end, and the keys of its rows."""
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    tasks = reader.partitions(start, end)
+    rows = [row for task in tasks for found in reader.read(task) for row in found.to_pylist()]
+    return end, [int(row["key"]) for row in rows]
