@@ -167,9 +167,11 @@ def _encode_records(
             ):
                 alike_since, alike_size = since, value_size
                 alike_from, alike_to = (0, _ONE_BYTE) if delta < _ONE_BYTE else (_ONE_BYTE, known)
-                time, length = varint(since), b"\1" + varint(value_size)
-                size = len(time) + len(varints[delta]) + len(length) + value_size + 2
-                head = varint(size) + b"\0" + time
+                time = varints[since] if 0 <= since < known else varint(since)
+                length = varints[value_size] if value_size < known else varint(value_size)
+                size = len(time) + len(varints[delta]) + len(length) + value_size + 3
+                head = (varints[size] if size < known else varint(size)) + b"\0" + time
+                length = b"\1" + length
             parts += (head, varints[delta], length, value, b"\0")
             continue
         key_size = -1 if key is None else len(key)
