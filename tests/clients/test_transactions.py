@@ -23,12 +23,14 @@ from replication.client.consumer import Consumer
 from replication.client.producer import Producer
 from replication.cluster.cluster import Cluster
 from replication.errors import KafkaError
+from replication.groups import GROUP_METADATA_TOPIC, partition_for
 from tests.clients.sample import cluster_for_clients, in_thread
 
 pytestmark = pytest.mark.client
 
 SOURCE, COPY = "source", "copy"
 PARTITIONS = 2
+PARTITIONS_OF_GROUPS = 3
 COUNT = 100
 AT_ONCE = 7
 SECONDS = 60
@@ -197,17 +199,25 @@ def read_copy(bootstrap_servers: str) -> list[list[int]]:
     return found
 
 
-async def kill_one_after(cluster: Cluster, copied: trio.Event, broker_id: int) -> None:
+async def kill_one_after(cluster: Cluster, copied: trio.Event, copy: Copy) -> None:
+    """The coordinator of the group, but for confluent-kafka, whose librdkafka never comes back from
+    send_offsets_to_transaction where that one was missing from an answer to Metadata in between,
+    nor minds the time (librdkafka issues 5511 and 5456): for it another broker.
+    """
     await copied.wait()
-    await cluster.kill_broker(broker_id)
-    await cluster.start_broker(broker_id)
+    victim = cluster.leader(GROUP_METADATA_TOPIC, partition_for("copier", PARTITIONS_OF_GROUPS))
+    assert victim is not None
+    if copy is with_confluent:
+        victim = victim % 3 + 1
+    await cluster.kill_broker(victim)
+    await cluster.start_broker(victim)
 
 
 @pytest.mark.parametrize("copy", [with_confluent, with_aiokafka, with_ours])
 async def test_a_copy_is_made_exactly_once_while_a_broker_is_killed(copy: Copy) -> None:
     async with cluster_for_clients(
         transaction_state_log_num_partitions="3",
-        offsets_topic_num_partitions="3",
+        offsets_topic_num_partitions=str(PARTITIONS_OF_GROUPS),
         broker_session_timeout_ms="3000",
     ) as cluster:
         await in_thread(make_topics, cluster.bootstrap_servers)
@@ -219,7 +229,7 @@ async def test_a_copy_is_made_exactly_once_while_a_broker_is_killed(copy: Copy) 
                 token.run_sync_soon(half.set)
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(kill_one_after, cluster, half, 2)
+            nursery.start_soon(kill_one_after, cluster, half, copy)
             with trio.fail_after(SECONDS):
                 await copy(cluster.bootstrap_servers, copied)
         assert await in_thread(read_copy, cluster.bootstrap_servers) == [
