@@ -18,7 +18,7 @@ import itertools
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 log = logging.getLogger(__name__)
-
-CHUNK_SIZE: Final = 4 * 1024 * 1024
 
 
 @attrs.frozen
@@ -151,7 +149,6 @@ class _Reading:
                     file,
                     position=position,
                     end=min(piece.end, file.size()),
-                    chunk_size=CHUNK_SIZE,
                     columns=self.settings.projection.stored,
                     check_crcs=self.settings.check_crcs,
                     start_offset=self.part.start,
