@@ -33,6 +33,19 @@ COPY = "u"
 KINDS = ("producer", "transactional", "reader", "member", "copier")
 TAKES_PART = 0.6
 ACTS, SENDS, BEFALLS = 0.7, 0.7, 0.25
+BEFALL = (
+    "kill",
+    "leave",
+    "pause",
+    "cut",
+    "hold",
+    "tear",
+    "seek",
+    "coordinator",
+    "zombie",
+    "unheard",
+    "unheard",
+)
 HELD = (
     "PRODUCE",
     "FETCH",
@@ -171,7 +184,7 @@ class Company:
         if self.chance.random() < SENDS:
             yield from self._send(partitions)
         if self.chance.random() < BEFALLS:
-            yield from self._befall()
+            yield from self._befall(partitions)
 
     def _send(self, partitions: Sequence[TopicPartition]) -> Iterator[str]:
         senders = self.stage.programs.senders
@@ -195,19 +208,21 @@ class Company:
             values.append(f"{key}o{self._values}")
         return " ".join(values)
 
-    def _befall(self) -> Iterator[str]:
+    def _befall(self, partitions: Sequence[TopicPartition]) -> Iterator[str]:
         programs, chance = self.stage.programs, self.chance
         away = [name for name in self._lines if name not in programs.running]
         paused = [name for name in programs.running if self.stage.world.clock(name).paused]
-        verb = chance.choice(
-            ("kill", "leave", "pause", "cut", "hold", "tear", "seek", "coordinator")
-        )
+        verb = chance.choice(BEFALL)
         if away and chance.random() < 0.5:
             yield self._lines[chance.choice(away)]
         elif paused and chance.random() < 0.7:
             yield f"resume {chance.choice(paused)}"
         elif verb == "coordinator":
             yield from self._kill_a_coordinator()
+        elif verb == "zombie":
+            yield from self._zombie(partitions)
+        elif verb == "unheard":
+            yield from self._unheard(partitions)
         elif running := list(programs.running.values()):
             program = chance.choice(running)
             other = chance.choice(self.stage.cluster.broker_names)
@@ -225,6 +240,41 @@ class Company:
                     yield f"leave {program.name} &"
                 case _:
                     yield from [f"{verb} {program.name}"] if program.name not in paused else []
+
+    def _zombie(self, partitions: Sequence[TopicPartition]) -> Iterator[str]:
+        """A copier stops with a transaction open, its group goes on, and it wakes up."""
+        running = self.stage.programs.running.values()
+        copiers = [each.name for each in running if isinstance(each, Copier)]
+        coordinator = self.stage.cluster.leader(TopicPartition(OFFSETS, 0))
+        if copiers and coordinator is not None:
+            name = self.chance.choice(copiers)
+            yield f"hold {name} {coordinator} TXN_OFFSET_COMMIT"
+            yield from self._send(partitions)
+            yield f"run {self.chance.choice(('20ms', '150ms', '1s'))}"
+            yield f"pause {name}"
+            yield "run 8s"
+            yield f"heal {name} {coordinator}"
+            yield f"resume {name}"
+
+    def _unheard(self, partitions: Sequence[TopicPartition]) -> Iterator[str]:
+        """A producer gives up what is there, because it hears nothing of it."""
+        where = self.chance.choice(partitions)
+        leader = self.stage.cluster.leader(where)
+        plain = [
+            each.name
+            for each in self.stage.programs.senders
+            if "transactional.id" not in each.config
+        ]
+        if plain and leader is not None:
+            name = self.chance.choice(plain)
+            pair = [leader, name]
+            self.chance.shuffle(pair)
+            yield f"hold {' '.join(pair)} PRODUCE after={self.chance.choice((0, 0, 1))}"
+            for wait in ("5ms", "5ms", "4s"):
+                yield f"send {name} {where} {self._some()} &"
+                yield f"run {wait}"
+            yield f"heal {leader} {name}"
+            yield f"send {name} {where} {self._some()} &"
 
     def _seek(self) -> Iterator[str]:
         """Back, to somewhere that it has been."""
