@@ -40,9 +40,21 @@ def end_of_believed(segment: Segment, *, active: bool, marker_ms: int | None) ->
     end = _walk(segment, last, check_crcs=active)
     if active:
         segment.time_index.sanity_check()
+        _check_times(segment, end)
     else:
         segment.release_indexes()
     return end
+
+
+def _check_times(segment: Segment, end: Offset) -> None:
+    """What goes on at `end` could not be entered behind a record that is not there: a disk that
+    lied about the records may have kept their times.
+    """
+    times = segment.time_index
+    if times.entry_count and times.last_entry.offset >= end:
+        raise CorruptIndexError(
+            f"its last time is that of offset {times.last_entry.offset}, and it ends at {end}"
+        )
 
 
 def _last_entry(segment: Segment) -> OffsetPosition:

@@ -146,6 +146,21 @@ def test_indexes_of_garbage_are_made_again() -> None:
         assert offsets(data.records.read()) == [offset]
 
 
+def test_times_of_records_that_are_not_there_are_forgotten() -> None:
+    """A disk that lied about a log, and not about its time index, under a clean shutdown."""
+    system = new_disk()
+    log = open_log(system)
+    fill(log, 7)
+    log.close()
+    (name,) = names(system, ".log")
+    system.open(f"{DIRECTORY}/{name}").truncate(0)
+    again = open_log(system, clean=True, recovery_point=7)
+    assert (again.log_end_offset, again.recovery.clean) == (0, False)
+    lead(again, timestamp=WALL_MS + 1000)
+    again.close()
+    assert open_log(system, clean=True, recovery_point=1).log_end_offset == 1
+
+
 @pytest.mark.conformance("LL-15")
 def test_index_files_without_their_log_are_removed() -> None:
     system = new_disk()
