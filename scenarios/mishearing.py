@@ -118,7 +118,8 @@ class Mishearing:
             yield self._soon()
         self.chance.shuffle(names)
         for name in names:
-            yield f"start {name} &"
+            if not self.misfortune.stage.cluster.is_running(name):
+                yield f"start {name} &"
             yield f"run {self.chance.choice(BACK)}"
 
     def _aside(self, partition: TopicPartition, leader: str, replicas: list[str]) -> Iterator[str]:

@@ -32,6 +32,7 @@ from scenarios.report.recording import Recording
 from scenarios.script import ScriptError
 from scenarios.simulation.checkers import Checkers
 from scenarios.simulation.world import World
+from scenarios.sparing import SPARING, Sparing
 from scenarios.stage import Stage
 
 Plot: TypeAlias = Callable[[Stage], Iterable[str]]
@@ -88,16 +89,22 @@ def run_seed(seed: int, recording: Recording | None = None) -> SwarmRun:
     """The run of that seed; whatever goes wrong in it ends it, and is told in it."""
 
     def drawn(stage: Stage) -> Iterator[str]:
-        misfortune = Misfortune(stage)
-        rivals = stage.world.chance("contest")
-        contested = rivals.random() < CONTESTED
-        misfortune.besides = Frailty.drawn(stage.world.chance, misfortune, contested=contested)
-        if contested:
-            mishearing = Mishearing(stage.world.chance("mishearing"), misfortune)
-            return Contest(chance=rivals, misfortune=misfortune, mishearing=mishearing).lines()
-        return misfortune.lines()
+        lines = _drawn(stage)
+        sparing = stage.world.chance("budget").random() < SPARING
+        yield from Sparing(stage).lines(lines) if sparing else lines
 
     return play(drawn, seed=seed, recording=recording)
+
+
+def _drawn(stage: Stage) -> Iterator[str]:
+    misfortune = Misfortune(stage)
+    rivals = stage.world.chance("contest")
+    contested = rivals.random() < CONTESTED
+    misfortune.besides = Frailty.drawn(stage.world.chance, misfortune, contested=contested)
+    if contested:
+        mishearing = Mishearing(stage.world.chance("mishearing"), misfortune)
+        return Contest(chance=rivals, misfortune=misfortune, mishearing=mishearing).lines()
+    return misfortune.lines()
 
 
 def play(

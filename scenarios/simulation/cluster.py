@@ -36,7 +36,7 @@ from replication.errors import UnderstudyError
 from replication.events import EventSink, fan_out, ignore
 from replication.metadata import MetadataImage, PartitionRegistration
 from scenarios.simulation.clock import SimulatedClock
-from scenarios.simulation.trace import DiskReplaced, PowerCut
+from scenarios.simulation.trace import DiskReplaced, NodeKilled, NodeStopped, PowerCut
 from scenarios.simulation.world import World
 from storage.errors import KafkaStorageError
 from storage.testing import FaultyFileSystem, SimulatedDisk
@@ -108,7 +108,7 @@ class SimulatedCluster:
     world: World
     configs: dict[str, BrokerConfig]
     watcher: EventSink = ignore
-    """Is told of every event, after the trace, of power cuts and of replaced disks."""
+    """Is told of every event, after the trace, of ends, power cuts and replaced disks."""
     clock: SimulatedClock = attrs.field(init=False)
     """Of nobody in it, so that it is never paused."""
     _nursery: trio.Nursery
@@ -223,7 +223,7 @@ class SimulatedCluster:
         except BaseException as error:
             if self._alive.get(name) is incarnation:  # it gave up
                 del self._alive[name]
-                self.world.stopped(name)
+                self._stopped(name)
             elif isinstance(error, Exception):
                 raise NodeKilledError(f"{name} was killed before it was up") from None
             raise
@@ -243,6 +243,7 @@ class SimulatedCluster:
         incarnation = self._alive.pop(name)
         incarnation.killed = True
         self.world.kill(name)
+        self.watcher(NodeKilled(node=name))
         await self._end(incarnation)
 
     async def cut_power(self, name: str, fate: Fate | None = None) -> None:
@@ -268,7 +269,11 @@ class SimulatedCluster:
         await incarnation.ended.wait()
         if self._alive.get(name) is incarnation:  # nobody killed it on its way out
             del self._alive[name]
-            self.world.stopped(name)
+            self._stopped(name)
+
+    def _stopped(self, name: str) -> None:
+        self.world.stopped(name)
+        self.watcher(NodeStopped(node=name))
 
     async def kill_all(self) -> None:
         for name in self.names:
@@ -298,7 +303,7 @@ class SimulatedCluster:
     def _gave_up(self, name: str, incarnation: _Incarnation) -> None:
         if self._alive.get(name) is incarnation:
             del self._alive[name]
-            self.world.stopped(name)
+            self._stopped(name)
 
 
 @asynccontextmanager

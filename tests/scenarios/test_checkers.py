@@ -10,6 +10,7 @@ from replication import election, leadership
 from replication.cluster import controller_decisions
 from replication.election import Wish
 from replication.events import Event, LeaderElected, LogTruncated
+from replication.leadership import Leadership
 from replication.metadata import PartitionRegistration
 from replication.replica_manager import LocalReplicas
 from scenarios.commands import carry_out
@@ -182,6 +183,33 @@ def test_what_is_sent_after_an_unclean_election_is_promised_again(
     mistakes.acks_all_waits_for_nobody(monkeypatch)
     with pytest.raises(BrokenPromiseError, match=r"three was acked at . and is not there"):
         tell(parse(UNCLEAN))
+
+
+# b2 is elected without `two`, and then both are in sync again.
+AFTER_A_LOSS = (
+    UNCLEAN.partition("cut b1 b2")[0]
+    + """\
+cut b1 b2
+produce t-0 acks=1 three
+run 1s
+"""
+)
+
+
+def test_what_is_committed_after_an_unclean_election_is_looked_at_as_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tell(parse(AFTER_A_LOSS))
+    honest = Leadership.maybe_advance_high_watermark
+
+    def alone_in_the_end(self: Leadership) -> bool:
+        if self.leader_epoch > 0 and len(self.isr) > 1:
+            self.log.update_high_watermark(self.log.log_end_offset)
+        return honest(self)
+
+    monkeypatch.setattr(Leadership, "maybe_advance_high_watermark", alone_in_the_end)
+    with pytest.raises(InvariantViolatedError, match=r"b. is in the ISR of t-0 with a log that"):
+        tell(parse(AFTER_A_LOSS))
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,12 @@
 """Each rule of the checkers finds the history made for it, and nothing in a sound one."""
 
-import math
-from collections.abc import Iterable
 from typing import Any
 
 import attrs
 import pytest
 
 from replication.events import LogTruncated
-from replication.metadata import NO_LEADER, LeaderRecoveryState, PartitionRegistration
+from replication.metadata import NO_LEADER, LeaderRecoveryState
 from scenarios.simulation.checkers import (
     acks,
     committed,
@@ -20,18 +18,14 @@ from scenarios.simulation.checkers import (
     storage,
 )
 from scenarios.simulation.checkers.committed import CommittedLog
-from scenarios.simulation.checkers.contract import Contract
 from scenarios.simulation.checkers.decisions import Decision
 from scenarios.simulation.checkers.excuses import Standing, excuse
-from scenarios.simulation.checkers.leadership import Decided
 from scenarios.simulation.checkers.observed import Batch, Held, HeldLog, ReplicaState
 from scenarios.simulation.checkers.storage import FailedLog
-from scenarios.simulation.checkers.violation import Wrong
 from storage.checkpoint import EpochEntry
-from storage.types import TopicPartition
+from tests.scenarios.values import PARTITION, SOUND, decided, rules
 from tests.storage.logs import fill, headers, lead, new_disk, open_log, small_config
 
-PARTITION = TopicPartition("t", 0)
 RECOVERING = LeaderRecoveryState.RECOVERING
 
 FOLLOWER = ReplicaState(
@@ -54,10 +48,6 @@ LEADER = attrs.evolve(
     maximal_isr=frozenset({1, 2}),
     min_isr=2,
 )
-
-
-def rules(wrongs: Iterable[Wrong]) -> list[str]:
-    return [wrong.rule for wrong in wrongs]
 
 
 def now(replica: ReplicaState, **otherwise: Any) -> ReplicaState:
@@ -293,18 +283,6 @@ def test_a_partition_is_followed_once_and_not_by_its_leader() -> None:
     assert rules(leadership.followed_once(LEADER, 1)) == [leadership.FETCHERS]
 
 
-SOUND = PartitionRegistration(
-    replicas=(1, 2, 3), isr=(1, 2), leader=1, leader_epoch=4, partition_epoch=7
-)
-
-
-def decided(registration: PartitionRegistration = SOUND, **otherwise: Any) -> Decided:
-    changed = attrs.evolve(registration, **otherwise)
-    return Decided(
-        partition=PARTITION, registration=changed, min_isr=2, may_be_in_isr=lambda each: each != 9
-    )
-
-
 @pytest.mark.parametrize(
     ("otherwise", "broken"),
     [
@@ -517,113 +495,6 @@ AWAY = Standing(node="b2", leader_epoch=4, decided_epoch=4, log_end=5, leader_lo
 )
 def test_why_a_replica_is_not_in_sync(otherwise: Any, reason: str) -> None:
     assert excuse(attrs.evolve(AWAY, **otherwise)) == reason
-
-
-# Who is let off.
-
-
-def test_loss_is_allowed_after_these_elections_and_no_others() -> None:
-    contract = Contract()
-    contract.created(PARTITION)
-    for cause in ("created", "clean", "eligible", "last known"):
-        contract.elected(PARTITION, "b1", cause)
-    assert not contract.let_off
-    contract.lost_its_disk("b1")
-    for cause in ("clean", "eligible"):
-        contract.elected(PARTITION, "b1", cause)
-    contract.elected(PARTITION, "b2", "last known")
-    assert not contract.let_off
-    contract.elected(PARTITION, "b1", "last known")
-    assert contract.let_off == {PARTITION: "last known"}
-    contract.created(PARTITION)
-    assert not contract.let_off, "another partition of that name"
-    contract.elected(PARTITION, "b2", "unclean")
-    assert contract.let_off == {PARTITION: "unclean"}
-
-
-def test_what_was_sent_later_is_promised_unless_an_older_leader_was_still_at_work() -> None:
-    contract = Contract()
-    contract.created(PARTITION)
-    contract.elected(PARTITION, "b1", "clean", at=1.0)
-    assert not contract.lost_until
-    contract.elected(PARTITION, "b2", "unclean", at=5.0)
-    assert contract.lost_until == {PARTITION: 5.0}
-    contract.led_still(PARTITION, at=7.0)
-    assert contract.lost_until == {PARTITION: 7.0}
-    contract.lost_its_disk("b1")
-    contract.elected(PARTITION, "b1", "clean", watched=False, at=9.0)
-    assert contract.lost_until == {PARTITION: math.inf}
-
-
-def test_who_has_joined_the_isr_since_has_everything() -> None:
-    contract = Contract()
-    contract.created(PARTITION)
-    contract.lost_its_disk("b1")
-    contract.joined(PARTITION, "b1")
-    assert contract.is_unsure(PARTITION, "b1"), "told late of what was decided before"
-    contract.registered("b1")
-    assert contract.is_unsure(PARTITION, "b1")
-    contract.joined(PARTITION, "b1")
-    contract.elected(PARTITION, "b1", "last known")
-    assert not contract.let_off
-
-
-def test_who_was_asked_for_perhaps_by_what_it_was_has_to_be_seen_to_have_everything() -> None:
-    contract = Contract()
-    contract.created(PARTITION)
-    contract.joined(PARTITION, "b1", perhaps_formerly=True)
-    assert not contract.is_unproven(PARTITION, "b1"), "it has lost nothing"
-    contract.lost_its_disk("b1")
-    contract.joined(PARTITION, "b1", perhaps_formerly=True)
-    contract.registered("b1")
-    assert not contract.is_unproven(PARTITION, "b1"), "told late: it has left since"
-    contract.joined(PARTITION, "b1", perhaps_formerly=True)
-    assert contract.is_unproven(PARTITION, "b1")
-    assert contract.is_unsure(PARTITION, "b1")
-    assert not contract.let_off
-    contract.elected(PARTITION, "b1", "clean")
-    assert contract.let_off
-    contract.caught_up(PARTITION, "b1")
-    assert not contract.is_unsure(PARTITION, "b1")
-
-
-def test_who_has_rotten_is_unsure_of_that_partition_for_good_and_of_no_other() -> None:
-    contract = Contract()
-    other = TopicPartition("t", 1)
-    for partition in (PARTITION, other):
-        contract.created(partition)
-    contract.rotted(PARTITION, "b1")
-    contract.elected(PARTITION, "b1", "clean")
-    contract.elected(PARTITION, "b2", "last known")
-    contract.elected(other, "b1", "last known")
-    assert not contract.let_off, "who is in sync has everything; others have not rotten"
-    contract.joined(PARTITION, "b1")
-    contract.elected(PARTITION, "b1", "last known")
-    assert contract.let_off == {PARTITION: "last known"}, "it fetched what it lacked, and no more"
-    contract.created(PARTITION)
-    contract.elected(PARTITION, "b1", "last known")
-    assert not contract.let_off, "another partition of that name"
-
-
-def test_a_lie_excuses_what_a_power_cut_does_and_no_more() -> None:
-    contract = Contract()
-    contract.created(PARTITION)
-    contract.lost_its_disk("b1")
-    for cause in ("clean", "eligible"):
-        contract.elected(PARTITION, "b1", cause)
-    assert not contract.let_off, "whoever is eligible has all that was committed"
-    contract.elected(PARTITION, "b1", "last known")
-    assert contract.let_off == {PARTITION: "last known"}
-
-
-def test_without_an_elr_nobody_asks_how_a_broker_ended() -> None:
-    contract = Contract()
-    contract.created(PARTITION)
-    contract.elected(PARTITION, "b1", "clean", watched=False)
-    assert not contract.let_off
-    contract.lost_its_disk("b1")
-    contract.elected(PARTITION, "b1", "clean", watched=False)
-    assert contract.let_off
 
 
 # Reading a log.

@@ -7,6 +7,9 @@ never changed. Every replica's log is held against that list, each batch once:
     b1          0-4 e0  5-5 e0  6-9 e1 │ 10-10 e1         agreed: 3 batches
     b2          0-4 e0  5-5 e0 │                          agreed: 2, as far as it goes
 
+After an election that may have lost something it begins anew (`contract`), with the log of whoever
+was elected, and nobody is held against it who acts in an earlier epoch.
+
 I4, LogMatching   below its high watermark a replica has what was committed, and nothing else
 I6, StrongIsr     who is in the controller's ISR or ELR has all of it, whatever it knows of
                   its own high watermark: it may lead next. This is what every leader, also
@@ -23,7 +26,7 @@ import attrs
 
 from scenarios.simulation.checkers.observed import Batch, Held, ReplicaState, drawn
 from scenarios.simulation.checkers.violation import Wrong
-from storage.types import Offset
+from storage.types import LeaderEpoch, Offset
 
 BELOW = "below a high watermark is what was committed"
 MAY_LEAD = "who is in sync, or eligible, has all that was committed"
@@ -38,6 +41,8 @@ _last_offset = attrgetter("last_offset")
 class CommittedLog:
     """The list at the head of this module."""
 
+    since: LeaderEpoch = 0
+    """Whoever acts in an earlier epoch is not held against it."""
     batches: list[Batch] = attrs.field(factory=list, init=False)
     _compacted_end: Offset | None = attrs.field(default=None, init=False)
     _index: dict[Offset, int] = attrs.field(factory=dict, init=False)

@@ -5,7 +5,7 @@ Loss is allowed iff the controller has held one of these elections, and of nothi
     unclean      somebody was made leader though nobody knew that it has everything: the topic
                  says unclean.leader.election.enable, or an operator asked for it
     last known   ISR and ELR are empty, for each of at least min.insync.replicas members came
-                 back after an end that was not in good order (KIP-966). Whoever led last leads
+                 back after an end that was not in good order (KIP-966, `budget`). Whoever led last leads
                  again. It may lack what it had not synced if its power failed, or its disk was
                  replaced, since it last joined the ISR; if it was only killed, its page cache
                  has kept everything, and nothing may be lost
@@ -27,7 +27,8 @@ that fail; elections from the ISR or the ELR. An election from the ELR of somebo
 had failed is a mistake, and is found as one (I12).
 
 What was sent after such an election is promised again, unless a leader of before it still
-takes records, not knowing: `lost_until` is when that was last seen.
+takes records, not knowing: `lost_until` is when that was last seen. And what is committed by
+whoever was elected, or is so later, stays: `committed` begins anew.
 
 A disk that lies about a sync may keep the marker of a good order and lose what it speaks
 for: the power cut after the lie is what makes the node unsure here, as any other does. It
@@ -43,6 +44,7 @@ import math
 
 import attrs
 
+from scenarios.simulation.checkers.budget import Befallen
 from storage.types import TopicPartition
 
 
@@ -54,26 +56,22 @@ class Contract:
     """Why, in a word."""
     lost_until: dict[TopicPartition, float] = attrs.field(factory=dict, init=False)
     """What was sent later is promised."""
-    _unsure: dict[TopicPartition, set[str]] = attrs.field(factory=dict, init=False)
+    _unsure: Befallen = attrs.field(factory=Befallen, init=False)
     # Who has had everything, and may be in sync without having it, until it is seen to.
     _dropped: set[tuple[TopicPartition, str]] = attrs.field(factory=set, init=False)
     _rotten: set[tuple[TopicPartition, str]] = attrs.field(factory=set, init=False)
-    # Who is unsure of everything that it joined before it last registered.
-    _gone: set[str] = attrs.field(factory=set, init=False)
 
     def created(self, partition: TopicPartition) -> None:
         """Another of that name is no concern of this one."""
         self.let_off.pop(partition, None)
         self.lost_until.pop(partition, None)
-        self._unsure[partition] = set()
+        self._unsure.begin(partition)
         for doubtful in (self._dropped, self._rotten):
             doubtful -= {each for each in doubtful if each[0] == partition}
 
     def lost_its_disk(self, node: str) -> None:
         """Or its power, and with it what was not on the disk."""
-        self._gone.add(node)
-        for unsure in self._unsure.values():
-            unsure.add(node)
+        self._unsure.befell(node)
 
     def deleted_its_log(self, partition: TopicPartition, node: str) -> None:
         """And may be taken for what it was: that it joins the ISR says nothing."""
@@ -88,7 +86,7 @@ class Contract:
         self._dropped.discard((partition, node))
 
     def registered(self, node: str) -> None:
-        self._gone.discard(node)
+        self._unsure.registered(node)
 
     def joined(
         self, partition: TopicPartition, node: str, *, perhaps_formerly: bool = False
@@ -97,16 +95,13 @@ class Contract:
         lost its disk, told late, says nothing about what it is; nor does one that may have
         been asked for before that.
         """
-        unsure = self._unsure.get(partition, set())
-        if node in unsure and node not in self._gone:
-            unsure.discard(node)
-            if perhaps_formerly:
-                self._dropped.add((partition, node))
+        if self._unsure.joined(partition, node) and perhaps_formerly:
+            self._dropped.add((partition, node))
 
     def is_unsure(self, partition: TopicPartition, node: str) -> bool:
         """It may lack what it had when it joined the ISR."""
         doubtful = self._dropped | self._rotten
-        return node in self._unsure.get(partition, ()) or (partition, node) in doubtful
+        return node in self._unsure.among(partition) or (partition, node) in doubtful
 
     def is_unproven(self, partition: TopicPartition, node: str) -> bool:
         """It is taken for what it was before, with a log that is gone."""
@@ -120,12 +115,16 @@ class Contract:
         *,
         watched: bool = True,
         at: float = 0.0,
-    ) -> None:
-        """`watched`: nobody is in sync, or eligible, of whom the controller should be unsure."""
+    ) -> bool:
+        """Whether what was committed may be lost by that. `watched`: nobody is in sync, or
+        eligible, of whom the controller should be unsure.
+        """
         may_lack = cause == "last known" or not watched or self.is_unproven(partition, node)
-        if cause == "unclean" or (may_lack and self.is_unsure(partition, node)):
+        may_lose = cause == "unclean" or (may_lack and self.is_unsure(partition, node))
+        if may_lose:
             self.let_off[partition] = cause
             self.lost_until[partition] = at if watched else math.inf
+        return may_lose
 
     def led_still(self, partition: TopicPartition, *, at: float) -> None:
         """A leader of before the election has just been seen at work."""

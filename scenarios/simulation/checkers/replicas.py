@@ -84,6 +84,9 @@ class Replicas:
     def get(self, node: str, partition: TopicPartition) -> Watched | None:
         return self._watched.get((node, partition))
 
+    def of(self, partition: TopicPartition) -> list[Watched]:
+        return [each for (_, where), each in self._watched.items() if where == partition]
+
     def find(self, cluster: SimulatedCluster) -> None:
         """Watch those that have come online; let go of those that have gone."""
         found = set()

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from replication.cluster.broker import Broker
 from replication.cluster.cluster import NotInTimeError
 from replication.events import (
     BecameLeader,
@@ -27,9 +26,10 @@ from replication.events import (
 )
 from replication.isr import PendingExpand
 from replication.leadership import Leadership
-from replication.metadata import METADATA_PARTITION
 from scenarios.simulation.checkers import (
     acks,
+    at_rest,
+    budget,
     committed,
     ends,
     epochs,
@@ -38,6 +38,7 @@ from scenarios.simulation.checkers import (
     offsets,
     storage,
 )
+from scenarios.simulation.checkers.budget import Budget
 from scenarios.simulation.checkers.committed import CommittedLog
 from scenarios.simulation.checkers.contract import Contract
 from scenarios.simulation.checkers.decisions import Decision, Decisions
@@ -51,6 +52,8 @@ from scenarios.simulation.trace import (
     SIMULATOR,
     BitFlipped,
     DiskReplaced,
+    NodeKilled,
+    NodeStopped,
     PowerCut,
     TopicMadeAgain,
 )
@@ -76,6 +79,7 @@ class Checkers:
     """The first; what comes after it is its consequence, and is not looked at."""
     contract: Contract = attrs.field(factory=Contract, init=False)
     replicas: Replicas = attrs.field(factory=Replicas, init=False)
+    budget: Budget = attrs.field(factory=Budget, init=False)
     decisions: Decisions = attrs.field(factory=Decisions, init=False)
     asked_uncleanly: set[TopicPartition] = attrs.field(factory=set, init=False)
     """Of which an operator wants to have a leader rather than what was committed."""
@@ -120,18 +124,14 @@ class Checkers:
 
     def _hear(self, event: Event) -> None:
         match event:
-            case LeaderElected(partition=partition, leader=leader, cause=cause):
+            case LeaderElected(partition=partition, leader_epoch=leader_epoch, cause=cause):
                 if cause == "created":
                     self._begin(partition)
-                self.contract.elected(
-                    partition,
-                    node_name(leader),
-                    cause,
-                    watched=not self._may_be_unsure,
-                    at=self._now,
-                )
+                watched = not self._may_be_unsure
+                self._elected(partition, event.leader, leader_epoch, cause, watched=watched)
             case IsrChanged(partition=partition, isr=isr, previous_isr=previous):
                 for broker_id in set(isr) - set(previous):
+                    self.budget.ended.joined(partition, node_name(broker_id))
                     self.contract.joined(
                         partition,
                         node_name(broker_id),
@@ -139,6 +139,7 @@ class Checkers:
                     )
             case PowerCut(node=name) | DiskReplaced(node=name):
                 self.contract.lost_its_disk(name)
+                self.budget.ended.befell(name)
             case BitFlipped(node=name, partition=partition):
                 self.contract.rotted(partition, name)
             case PartitionStopped(partition=partition, deleted=True) if (
@@ -160,6 +161,11 @@ class Checkers:
         match event:
             case BrokerStopped(broker=broker_id, clean=True):
                 self._in_good_order.add(node_name(broker_id))
+                self.budget.in_good_order.add(node_name(broker_id))
+            case NodeStopped(node=name):
+                self.budget.stopped(name)
+            case NodeKilled(node=name):
+                self.budget.ended.befell(name)
             case BatchAnswered(partition=partition, end=int(end)) if event.acks == ACKS_ALL:
                 if self._is_of_today(partition, event.sent_at):
                     self._judge_offsets(acks.acked, partition, end)
@@ -207,11 +213,37 @@ class Checkers:
     def _registered(self, broker_id: int) -> None:
         name = node_name(broker_id)
         self.contract.registered(name)
+        self.budget.ended.registered(name)
         if name not in self._in_good_order and self.decisions.eligible:
             self.look()
             for partition, _, registration in self.decisions.image.partitions():
                 self._judge(exclusion.excluded(broker_id, partition, registration))
         self._in_good_order.discard(name)
+
+    def _elected(
+        self,
+        partition: TopicPartition,
+        leader: int,
+        leader_epoch: LeaderEpoch,
+        cause: str,
+        *,
+        watched: bool = True,
+    ) -> None:
+        """An election is told twice: when it is decided, and when that lasts, in either order."""
+        name = node_name(leader)
+        may_lose = self.contract.elected(partition, name, cause, watched=watched, at=self._now)
+        if may_lose and self._log(partition).since < leader_epoch:
+            if cause == "last known" and self.decisions.fetches_are_named:
+                self._judge(budget.within(self.budget, partition, name))
+            self._committed[partition] = CommittedLog(since=leader_epoch)
+            for each in self.replicas.of(partition):
+                each.held.agreed = 0
+
+    def _log(self, partition: TopicPartition) -> CommittedLog:
+        return self._committed.setdefault(partition, CommittedLog())
+
+    def _is_held_against(self, log: CommittedLog, replica: ReplicaState) -> bool:
+        return replica.leader_epoch >= log.since and self.lost_until(replica.partition) < math.inf
 
     def _cut(self, event: LogTruncated) -> None:
         if not self.is_let_off(event.partition):
@@ -254,7 +286,7 @@ class Checkers:
         """Once everything is whole again, and nothing is under way (`ends`)."""
         cluster = self.cluster
         assert cluster is not None, "only a cluster comes to an end"
-        await _until_answered(cluster)
+        await at_rest.until_answered(cluster)
 
         def differs() -> list[Wrong]:
             return list(self._differs_in_the_end(cluster, partition))
@@ -264,8 +296,8 @@ class Checkers:
         self.look()
         self._judge(differs())
         for name, broker in cluster.brokers.items():
-            self._judge(ends.answered(name, _waiting(broker)))
-            self._judge(_tidy(cluster, name, broker))
+            self._judge(ends.answered(name, at_rest.waiting(broker)))
+            self._judge(at_rest.tidy(cluster, name, broker))
 
     def _differs_in_the_end(
         self, cluster: SimulatedCluster, partition: TopicPartition
@@ -285,9 +317,10 @@ class Checkers:
         partition, registration = after.partition, after.registration
         if decision.is_new:
             self._touched[partition] = None
+            self.budget.decided(before, after)
             if decision.risk:
-                name = node_name(registration.leader)
-                self.contract.elected(partition, name, decision.risk, at=self._now)
+                leader, leader_epoch = registration.leader, registration.leader_epoch
+                self._elected(partition, leader, leader_epoch, decision.risk)
         self._judge(leadership.isr_and_elr(after))
         if before is not None and decision.goes_on:
             self._judge(leadership.goes_on(before, after, registered=decision.registered))
@@ -320,19 +353,23 @@ class Checkers:
             if now.is_leader:
                 self._judge(self._leads(now))
             self._touched[partition] = None
+            log = self._log(partition)
+            if watched.replica.log.config.is_compacted:
+                log.compact()
             if self.is_let_off(partition):
-                decided = self.decisions.of(partition)
-                if (
-                    now.is_leader
-                    and decided
-                    and now.leader_epoch < decided.registration.leader_epoch
-                ):
-                    self.contract.led_still(partition, at=self._now)
+                self._look_after_a_loss(log, watched, now)
             else:
-                log = self._committed.setdefault(partition, CommittedLog())
-                if watched.replica.log.config.is_compacted:
-                    log.compact()
                 self._judge(committed.below(log, now, watched.held))
+
+    def _look_after_a_loss(self, log: CommittedLog, watched: Watched, now: ReplicaState) -> None:
+        """A follower may have to be cut yet, below what it knows as committed: it is looked at
+        once it is in sync.
+        """
+        decided = self.decisions.of(now.partition)
+        if now.is_leader and decided and now.leader_epoch < decided.registration.leader_epoch:
+            self.contract.led_still(now.partition, at=self._now)
+        if now.is_leader and self._is_held_against(log, now):
+            self._judge(committed.below(log, now, watched.held))
 
     def _leads(self, replica: ReplicaState) -> Iterator[Wrong]:
         reign = replica.partition, replica.leader_epoch
@@ -344,36 +381,37 @@ class Checkers:
     def _look_at_whole_partitions(self) -> None:
         for partition in self._touched:
             decided = self.decisions.of(partition)
-            if decided is not None and not self.is_let_off(partition):
+            if decided is not None:
                 self._look_at_members(partition, decided)
         self._touched.clear()
         for (name, partition), leader_epoch in self._new_leaders.items():
             watched = self.replicas.get(name, partition)
             if watched is not None and watched.last is not None:
                 leads = watched.last.is_leader and watched.last.leader_epoch == leader_epoch
-                if leads and not self.is_let_off(partition):
-                    log = self._committed[partition]
+                log = self._log(partition)
+                if leads and self._is_held_against(log, watched.last):
                     self._judge(committed.elected(log, watched.last, watched.held))
         self._new_leaders.clear()
 
     def _look_at_members(self, partition: TopicPartition, decided: Decided) -> None:
-        log = self._committed.setdefault(partition, CommittedLog())
-        registration = decided.registration
+        log, registration = self._log(partition), decided.registration
         for broker_id in registration.replicas:
             watched = self.replicas.get(node_name(broker_id), partition)
             if watched is None or watched.last is None or watched in self.replicas.moved:
                 continue
             if watched.last.topic_id != self.decisions.image.topic_id(partition.topic):
                 continue  # of one that bore its name before
-            if broker_id in registration.isr:
+            is_held = self._is_held_against(log, watched.last)
+            if is_held and broker_id in registration.isr:
                 self._look_at_member(log, watched, watched.last, "is in the ISR")
-            elif broker_id in registration.elr:
+            elif is_held and broker_id in registration.elr:
                 self._look_at_member(log, watched, watched.last, "is in the ELR")
             if watched.replica.leadership is not None:
                 # A proposal is no move: nobody who fetches is told of it.
                 now = watched.look()
                 self._judge(leadership.counts_everybody(now, registration))
-                self._look_at_joining(watched, watched.replica.leadership, now)
+                if is_held:
+                    self._look_at_joining(watched, watched.replica.leadership, now)
 
     def _look_at_member(
         self, log: CommittedLog, watched: Watched, now: ReplicaState, standing: str
@@ -406,37 +444,3 @@ class Checkers:
         for wrong in wrongs:
             self.violation = InvariantViolatedError(wrong.rule, wrong.what)
             raise self.violation
-
-
-async def _until_answered(cluster: SimulatedCluster) -> None:
-    """Until no produce waits, or deletion of records; or they have had time enough."""
-
-    def is_answered() -> bool:
-        return not any(sum(_waiting(each).values()) for each in cluster.brokers.values())
-
-    with contextlib.suppress(NotInTimeError):
-        await cluster.until(is_answered, what="everybody is answered")
-
-
-def _waiting(broker: Broker) -> dict[str, int]:
-    manager = broker.replica_manager
-    return {
-        "Produce": manager.produce_purgatory.waiting,
-        "DeleteRecords": manager.delete_records_purgatory.waiting,
-    }
-
-
-def _tidy(cluster: SimulatedCluster, name: str, broker: Broker) -> Iterator[Wrong]:
-    disk, online = cluster.disk(name), broker.replica_manager.online
-    hosted = {str(each) for each in (*online, METADATA_PARTITION)}
-    for path in broker.config.log_dirs:
-        names = disk.list_directory(path)
-        yield from ends.tidy_directory(name, names, hosted)
-    for partition, replica in online.items():
-        yield from ends.tidy_log(
-            f"{partition} on {name}",
-            disk.list_directory(replica.log.directory),
-            segments=replica.log.segments.base_offsets,
-            log_end=replica.log.log_end_offset,
-            compacted=replica.log.config.is_compacted,
-        )

@@ -1,0 +1,247 @@
+"""Who may lose what was committed, and how much has to befall it first."""
+
+import math
+from typing import Any
+
+import attrs
+import pytest
+
+from replication import election
+from replication.metadata import NO_LEADER
+from scenarios.simulation.checkers import leadership
+from scenarios.simulation.checkers.budget import WITHIN, Budget, within
+from scenarios.simulation.checkers.contract import Contract
+from scenarios.sparing import Sparing
+from scenarios.swarm import play
+from storage.types import TopicPartition
+from tests.scenarios.values import PARTITION, decided, rules
+
+
+def test_loss_is_allowed_after_these_elections_and_no_others() -> None:
+    contract = Contract()
+    contract.created(PARTITION)
+    for cause in ("created", "clean", "eligible", "last known"):
+        contract.elected(PARTITION, "b1", cause)
+    assert not contract.let_off
+    contract.lost_its_disk("b1")
+    for cause in ("clean", "eligible"):
+        contract.elected(PARTITION, "b1", cause)
+    contract.elected(PARTITION, "b2", "last known")
+    assert not contract.let_off
+    contract.elected(PARTITION, "b1", "last known")
+    assert contract.let_off == {PARTITION: "last known"}
+    contract.created(PARTITION)
+    assert not contract.let_off, "another partition of that name"
+    contract.elected(PARTITION, "b2", "unclean")
+    assert contract.let_off == {PARTITION: "unclean"}
+
+
+def test_what_was_sent_later_is_promised_unless_an_older_leader_was_still_at_work() -> None:
+    contract = Contract()
+    contract.created(PARTITION)
+    contract.elected(PARTITION, "b1", "clean", at=1.0)
+    assert not contract.lost_until
+    contract.elected(PARTITION, "b2", "unclean", at=5.0)
+    assert contract.lost_until == {PARTITION: 5.0}
+    contract.led_still(PARTITION, at=7.0)
+    assert contract.lost_until == {PARTITION: 7.0}
+    contract.lost_its_disk("b1")
+    contract.elected(PARTITION, "b1", "clean", watched=False, at=9.0)
+    assert contract.lost_until == {PARTITION: math.inf}
+
+
+def test_who_has_joined_the_isr_since_has_everything() -> None:
+    contract = Contract()
+    contract.created(PARTITION)
+    contract.lost_its_disk("b1")
+    contract.joined(PARTITION, "b1")
+    assert contract.is_unsure(PARTITION, "b1"), "told late of what was decided before"
+    contract.registered("b1")
+    assert contract.is_unsure(PARTITION, "b1")
+    contract.joined(PARTITION, "b1")
+    contract.elected(PARTITION, "b1", "last known")
+    assert not contract.let_off
+
+
+def test_who_was_asked_for_perhaps_by_what_it_was_has_to_be_seen_to_have_everything() -> None:
+    contract = Contract()
+    contract.created(PARTITION)
+    contract.joined(PARTITION, "b1", perhaps_formerly=True)
+    assert not contract.is_unproven(PARTITION, "b1"), "it has lost nothing"
+    contract.lost_its_disk("b1")
+    contract.joined(PARTITION, "b1", perhaps_formerly=True)
+    contract.registered("b1")
+    assert not contract.is_unproven(PARTITION, "b1"), "told late: it has left since"
+    contract.joined(PARTITION, "b1", perhaps_formerly=True)
+    assert contract.is_unproven(PARTITION, "b1")
+    assert contract.is_unsure(PARTITION, "b1")
+    assert not contract.let_off
+    contract.elected(PARTITION, "b1", "clean")
+    assert contract.let_off
+    contract.caught_up(PARTITION, "b1")
+    assert not contract.is_unsure(PARTITION, "b1")
+
+
+def test_who_has_rotten_is_unsure_of_that_partition_for_good_and_of_no_other() -> None:
+    contract = Contract()
+    other = TopicPartition("t", 1)
+    for partition in (PARTITION, other):
+        contract.created(partition)
+    contract.rotted(PARTITION, "b1")
+    contract.elected(PARTITION, "b1", "clean")
+    contract.elected(PARTITION, "b2", "last known")
+    contract.elected(other, "b1", "last known")
+    assert not contract.let_off, "who is in sync has everything; others have not rotten"
+    contract.joined(PARTITION, "b1")
+    contract.elected(PARTITION, "b1", "last known")
+    assert contract.let_off == {PARTITION: "last known"}, "it fetched what it lacked, and no more"
+    contract.created(PARTITION)
+    contract.elected(PARTITION, "b1", "last known")
+    assert not contract.let_off, "another partition of that name"
+
+
+def test_a_lie_excuses_what_a_power_cut_does_and_no_more() -> None:
+    contract = Contract()
+    contract.created(PARTITION)
+    contract.lost_its_disk("b1")
+    for cause in ("clean", "eligible"):
+        contract.elected(PARTITION, "b1", cause)
+    assert not contract.let_off, "whoever is eligible has all that was committed"
+    contract.elected(PARTITION, "b1", "last known")
+    assert contract.let_off == {PARTITION: "last known"}
+
+
+def test_without_an_elr_nobody_asks_how_a_broker_ended() -> None:
+    contract = Contract()
+    contract.created(PARTITION)
+    contract.elected(PARTITION, "b1", "clean", watched=False)
+    assert not contract.let_off
+    contract.lost_its_disk("b1")
+    contract.elected(PARTITION, "b1", "clean", watched=False)
+    assert contract.let_off
+
+
+# How much may befall it.
+
+
+def test_a_budget_is_what_may_end_at_a_time() -> None:
+    budget = Budget()
+    budget.decided(None, decided(isr=(1, 2, 3)))  # two of three are the minimum
+    assert not budget.is_spent(PARTITION)
+    assert not budget.would_be_spent(["b1"])
+    assert budget.would_be_spent(["b1", "b2"])
+    assert not budget.would_be_spent(["b9"])
+    budget.ended.befell("b1")
+    assert budget.would_be_spent(["b2"])
+    assert not budget.would_be_spent(["b1"]), "it has ended so already"
+    assert rules(within(budget, PARTITION, "b1")) == [WITHIN]
+    budget.ended.joined(PARTITION, "b1")
+    assert budget.would_be_spent(["b2"]), "told late: it has yet to register"
+    budget.ended.registered("b1")
+    budget.ended.joined(PARTITION, "b1")
+    assert not budget.would_be_spent(["b2"])
+    for node in ("b2", "b3"):
+        budget.ended.befell(node)
+    assert budget.is_spent(PARTITION)
+    assert not rules(within(budget, PARTITION, "b2"))
+
+
+def test_who_is_in_sync_from_the_beginning_may_be_gone_already() -> None:
+    budget = Budget()
+    budget.ended.befell("b1")
+    budget.decided(None, decided(isr=(1, 2, 3)))
+    assert budget.would_be_spent(["b2"])
+
+
+def test_an_end_in_good_order_costs_nothing() -> None:
+    budget = Budget()
+    budget.decided(None, decided(isr=(1, 2, 3)))
+    budget.in_good_order.add("b1")
+    budget.stopped("b1")
+    assert not budget.ended.among(PARTITION)
+    budget.stopped("b1")  # on its way up: its marker is gone
+    assert set(budget.ended.among(PARTITION)) == {"b1"}
+
+
+@pytest.mark.parametrize(
+    "otherwise",
+    [{"replicas": (1, 2)}, {"adding": (3,)}, {"removing": (3,)}, {"elr": ()}],
+    ids=str,
+)
+def test_a_sum_that_does_not_come_out_is_a_budget_that_is_spent(otherwise: Any) -> None:
+    before = decided(isr=(1,), elr=(2,))
+    budget = Budget()
+    budget.decided(None, decided(isr=(1, 2, 3)))
+    budget.decided(before, decided(isr=(), elr=(1, 2), leader=NO_LEADER))
+    assert not budget.is_spent(PARTITION)
+    budget.decided(before, decided(before.registration, **otherwise))
+    assert budget.is_spent(PARTITION)
+
+
+def test_a_partition_that_begins_with_few_or_has_another_minimum_has_no_budget() -> None:
+    budget = Budget()
+    budget.decided(None, decided())
+    assert budget.is_spent(PARTITION), "the third of its replicas was not there"
+    budget.decided(None, decided(isr=(1, 2, 3)))
+    assert not budget.is_spent(PARTITION), "another one of that name"
+    budget.decided(decided(), attrs.evolve(decided(), min_isr=1))
+    assert budget.is_spent(PARTITION)
+
+
+# In a run.
+
+CHEAP_AND_DEAR = """\
+cluster brokers=3 min.insync.replicas=2
+topic t replicas=b1,b2,b3
+kill b1
+kill b2
+power-cut b1
+alter t min.insync.replicas=1
+reassign t-0 b1
+reassign t-0 back
+reassign t-0 b3,b2,b1
+start b1
+wait whole t-0
+wipe b1 b2
+stop b3
+wipe b3
+kill c
+"""
+
+
+def test_a_sparing_run_leaves_out_what_would_cost_too_much() -> None:
+    run = play(lambda stage: Sparing(stage).lines(CHEAP_AND_DEAR.splitlines()), seed=1)
+    assert not run.wrong
+    left_out = [line for line in CHEAP_AND_DEAR.splitlines() if line not in run.lines]
+    assert left_out == [
+        "kill b2",
+        "alter t min.insync.replicas=1",
+        "reassign t-0 b1",
+        "reassign t-0 back",
+        "wipe b1 b2",
+    ]
+
+
+ONE_END = """\
+cluster brokers=2 min.insync.replicas=2
+topic t replicas=b1,b2
+produce t-0 one
+stop b2
+power-cut b1
+start b1
+wait leader t-0
+"""
+
+
+def test_one_unclean_end_of_two_leaves_somebody_who_has_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where nobody is eligible who left in good order, b1 is asked, which may have lost it."""
+
+    def nobody(wanted: Any, *_: object) -> Any:
+        return attrs.evolve(wanted, elr=())
+
+    monkeypatch.setattr(election, "_with_eligible", nobody)
+    monkeypatch.setattr(leadership, "_nobody_slips_out", lambda *_: ())
+    run = play(lambda _: ONE_END.splitlines(), seed=1)
+    assert run.rule == f"InvariantViolatedError: {WITHIN}"
