@@ -1,6 +1,7 @@
 """The transaction coordinator: the tasks around replication/transactions, on every broker.
 
 coordinator     who is asked, and what is written down
+writing         what came of writing it down
 markers         how a transaction ended, written into each of its partitions
 asking          leaders ask coordinators before they open a transaction in a log
 peers           lines to the other brokers

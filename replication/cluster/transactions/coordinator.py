@@ -26,6 +26,7 @@ from replication.cluster.producer_ids import ProducerIds
 from replication.cluster.reigns import Reigns, Shard
 from replication.cluster.transactions.loading import load
 from replication.cluster.transactions.markers import MarkerRefusedError, MarkerSender
+from replication.cluster.transactions.writing import Written, error_of
 from replication.config import BrokerConfig
 from replication.errors import ErrorCode, KafkaError
 from replication.events import (
@@ -392,14 +393,14 @@ class TransactionCoordinator:
 
     def _in_the_background(
         self, shard: TransactionShard, slot: Slot, transaction: Transaction
-    ) -> "_Written":
-        written = _Written()
+    ) -> Written:
+        written = Written()
         slot.begin(transaction)
         self.nursery.start_soon(self._write, shard, slot, transaction, written)
         return written
 
     async def _write(
-        self, shard: TransactionShard, slot: Slot, transaction: Transaction, written: "_Written"
+        self, shard: TransactionShard, slot: Slot, transaction: Transaction, written: Written
     ) -> None:
         record = KeyAndValue(key_of(transaction.transactional_id), value_of(transaction))
         submission = shard.writer.submit([record])
@@ -419,7 +420,7 @@ class TransactionCoordinator:
                 self.nursery.start_soon(self._complete, shard, slot)
         else:
             slot.failed()
-        written.error = _error_of(submission.error)
+        written.error = error_of(submission.error)
         written.done.set()
 
     async def _complete(self, shard: TransactionShard, slot: Slot) -> None:
@@ -446,29 +447,3 @@ class TransactionCoordinator:
                 )
                 return
             await self.seams.clock.sleep(RETRY_SECONDS)
-
-
-@attrs.define(eq=False)
-class _Written:
-    """A change on its way into the log."""
-
-    error: ErrorCode = ErrorCode.NONE
-    done: trio.Event = attrs.field(factory=trio.Event)
-
-
-def _error_of(error: ErrorCode) -> ErrorCode:
-    """What a producer is told where its transaction could not be written (KIP-98)."""
-    match error:
-        case (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            | ErrorCode.NOT_ENOUGH_REPLICAS
-            | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            | ErrorCode.REQUEST_TIMED_OUT
-        ):
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
-            return ErrorCode.NOT_COORDINATOR
-        case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE:
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-        case _:
-            return error
