@@ -27,7 +27,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pipeline.audit import headers
 from pipeline.audit.batches import register
 from pipeline.audit.judging import Copy, check_on, judge
-from pipeline.audit.replicas import NoLogDirectoryError
+from pipeline.audit.replicas import NoLogDirectoryError, check_directories
 from pipeline.audit.results import RESULT_TYPE, SCHEMA, PartitionAudit, from_judgement, from_row
 from storage.filesystem import OsFileSystem
 from storage.types import TopicPartition
@@ -190,6 +190,7 @@ def of_directories(
     check_crcs: bool = False,
 ) -> Headers:
     """Headers of log directories, by the replicas' names, that every worker can read."""
+    check_directories(OsFileSystem(), directories.values())
     register(session)
     options = {"path": ",".join(directories.values()), "names": ",".join(directories)}
     batches = session.read.format("understudy-batches").options(**options)

@@ -67,9 +67,8 @@ def find_replicas(
     only: frozenset[TopicPartition] | None = None,
 ) -> Iterator[Replica]:
     """Every replica in the log directories, by the replicas' names; of `only` these partitions."""
+    check_directories(files, directories.values())
     for name, directory in directories.items():
-        if not files.is_directory(directory):
-            raise NoLogDirectoryError(f"{directory} is not a directory")
         starts = log_start_offsets(files, directory)
         for tp, path in sorted(partitions_in(files, directory).items()):
             if tp.topic in IGNORED_TOPICS or (only is not None and tp not in only):
@@ -83,6 +82,13 @@ def find_replicas(
                 log_start_offset=starts.get(tp, 0),
                 segments=tuple(sorted(int(found[1]) for found in logs if found)),
             )
+
+
+def check_directories(files: FileSystem, directories: Iterable[str]) -> None:
+    """NoLogDirectoryError for the first that is not there."""
+    for directory in directories:
+        if not files.is_directory(directory):
+            raise NoLogDirectoryError(f"{directory} is not a directory")
 
 
 def segments_of(files: FileSystem, replica: Replica) -> Iterator[Segment]:

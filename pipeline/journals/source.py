@@ -70,6 +70,9 @@ class EventsReader(DataSourceReader):
 
 
 def read_events(session: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """The events of all journals at `paths`."""
+    """The events of all journals at `paths`; NoJournalError, before Spark is asked, for none."""
+    from pipeline.journals.rows import find_journals  # noqa: PLC0415 - needs pyarrow
+
+    find_journals(OsFileSystem(), paths)
     session.dataSource.register(EventsDataSource)
     return session.read.format("understudy-events").option("path", ",".join(paths)).load()

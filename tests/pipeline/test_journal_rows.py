@@ -61,6 +61,15 @@ def test_every_journal_below_a_directory_is_found_with_all_of_its_files(tmp_path
         rows(tmp_path / "nowhere")
 
 
+def test_spark_is_not_asked_for_journals_that_are_not_there(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="the Spark extra is not installed: understudy[spark]")
+    from pipeline.journals.source import read_events
+
+    no_session: Any = None
+    with pytest.raises(NoJournalError, match="is not there"):
+        read_events(no_session, [str(tmp_path / "nowhere")])
+
+
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     newer = msgpack.packb(["isr_changed", 99, 5, 4, {"isr": "?"}])
     older = msgpack.packb(["isr_changed", 1, 6, 4, {"partition": ["t", 0], "isr": [1]}])
