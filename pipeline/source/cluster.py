@@ -16,14 +16,14 @@ Rule 3: connections outlive a task: a worker process has one cluster for each co
 import functools
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import attrs
 
 from pipeline.source.errors import BrokerError, UnknownTopicError
 from pipeline.source.link import Link
 from replication.client.config import ClientConfig
-from replication.client.requests import ask
+from replication.client.requests import ClientRequest, ask
 from replication.errors import ErrorCode, PeerUnavailableError, ProtocolError
 from replication.wire.list_offsets import (
     ListOffsetsPartition,
@@ -68,7 +68,7 @@ class Cluster:
         """The topics of these names, all of them for None; those that are not there are left out."""
         wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
-        response: MetadataResponse = self.until_done("metadata", lambda: self._any(request))
+        response = self.until_done("metadata", lambda: self._any(request))
         self._nodes = {each.node_id: (each.host, each.port) for each in response.brokers}
         found = {}
         for topic in response.topics:
@@ -143,15 +143,19 @@ class Cluster:
 
     # -- within
 
-    def _any(self, request: Any) -> Any:
-        """Whoever answers first, known brokers before those of the configuration."""
+    def _any(self, request: ClientRequest) -> MetadataResponse:
+        """Whoever knows something first, known brokers before those of the configuration."""
         bootstrap = [(each.host, each.port) for each in self.config.bootstrap_servers]
         said: list[str] = []
         for address in dict.fromkeys([*self._nodes.values(), *bootstrap]):
             try:
-                return self._link(address).call(request)
+                response: MetadataResponse = self._link(address).call(request)
             except NO_ANSWER as error:
                 said.append(str(error))
+                continue
+            if response.brokers:
+                return response
+            said.append(f"{address[0]}:{address[1]} has just begun and knows of nobody")
         raise PeerUnavailableError("; ".join(said))
 
     def _link(self, address: tuple[str, int]) -> Link:
