@@ -335,6 +335,7 @@ class FetchSessionEvicted(Event):
     name: ClassVar[str] = "fetch_session_evicted"
     session_id: int
     cause: str = ""
+    behind: int = 0  # partitions of which it had not asked for all that it was told is committed
 
 
 # -- transactions

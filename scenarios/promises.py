@@ -72,7 +72,7 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
     (where,) = exactly(words, 1, options)
     partition = partition_of(where)
     await stage.until_led(partition)
-    await stage.checkers.judge_the_end(partition)
+    await stage.checkers.judge_the_end(partition, alone=not stage.programs.all)
     there = await stage.patiently(partial(stage.client.read, partition))
     begins = 0
     if partition.topic in stage.trimmed:

@@ -141,6 +141,7 @@ class Stage:
             )
         )
         self._cluster = self.checkers.cluster = cluster
+        self.checkers.cluster_is_up()
         self.world.before_receipt = self.checkers.before_receipt
         if self.recording is not None:
             self.recording.cluster = cluster

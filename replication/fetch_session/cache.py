@@ -140,7 +140,9 @@ class CacheShard:
                 return False
         self._drop(idlest.session_id)
         self.evictions += 1
-        self.sink(FetchSessionEvicted(session_id=idlest.session_id, cause=cause))
+        self.sink(
+            FetchSessionEvicted(session_id=idlest.session_id, cause=cause, behind=idlest.behind)
+        )
         return True
 
 

@@ -127,6 +127,13 @@ class FetchSession:
     _most_unsettled: int = attrs.field(default=0, init=False)
 
     @property
+    def behind(self) -> int:
+        """How many of its partitions it has asked for below the high watermark that it was told."""
+        return sum(
+            each.wanted[1].fetch_offset < each.high_watermark for each in self.partitions.values()
+        )
+
+    @property
     def eviction_key(self) -> tuple[bool, int, int]:
         return (self.privileged, self.cached_size, self.session_id)
 

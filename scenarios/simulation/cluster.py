@@ -147,6 +147,14 @@ class SimulatedCluster:
             return None
         return node.controller
 
+    @property
+    def is_undisturbed(self) -> bool:
+        """Everybody is up, and hears everybody."""
+        paused = any(self.world.clock(name).paused for name in self.names)
+        return (
+            len(self._alive) == len(self.configs) and not paused and not self.world.network.is_cut
+        )
+
     def is_running(self, name: str) -> bool:
         return name in self._alive
 

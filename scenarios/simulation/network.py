@@ -156,6 +156,10 @@ class SimulatedNetwork:
         for link in list(self._links.values()):
             self.heal(link.source.name, link.target.name, one_way=True)
 
+    def open_ends(self, name: str) -> list[SimulatedConnection]:
+        """Of connections, on that machine."""
+        return [end for end in self._ends if not end.closed and end.host.name == name]
+
     @property
     def is_cut(self) -> bool:
         """Anywhere."""

@@ -530,6 +530,25 @@ def test_what_becomes_of_sessions_is_told() -> None:
     ]
 
 
+def test_who_is_evicted_on_its_way_is_told_with_what_it_lacked() -> None:
+    told: list[Event] = []
+    cache = FetchSessionCache(
+        chance=random.Random(1), slots=1, shards=1, eviction_ms=1000, sink=told.append
+    )
+    wanted = {at("foo", 0): FetchInfo(3), at("foo", 1): FetchInfo(5)}
+    partitions = {
+        partition_key(each): CachedPartition((each, info), high_watermark=5)
+        for each, info in wanted.items()
+    }
+    session = cache.next_shard().maybe_create(
+        partitions, privileged=True, uses_topic_ids=False, now_ms=0
+    )
+    assert session is not None
+    create(cache.next_shard(), 2000, 1)
+    evicted = FetchSessionEvicted(session_id=session.session_id, cause="idle", behind=1)
+    assert evicted in told
+
+
 @pytest.mark.conformance("FS-28")
 def test_an_id_tells_its_shard() -> None:
     cache = FetchSessionCache(chance=random.Random(1))

@@ -12,6 +12,7 @@ from replication.errors import ErrorCode
 from replication.leadership import Leadership
 from replication.metadata import PartitionRegistration
 from replication.partition import Partition
+from replication.purgatory import Purgatory
 from replication.replica_manager import LocalReplicas
 from scenarios.promises import ACKS_ALL
 from storage.types import Offset
@@ -62,3 +63,7 @@ def nobody_is_ever_refused(planting: pytest.MonkeyPatch) -> None:
         return honest(self, *of, **how)
 
     planting.setattr(Partition, "append_as_leader", append)
+
+
+def who_has_waited_is_remembered(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(Purgatory, "_forget", lambda *_: None)

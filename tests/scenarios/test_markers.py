@@ -106,10 +106,13 @@ GIVEN_ROTTEN = RottenBatchGiven(partition=PARTITION, offset=3)
 MADE_AGAIN = TopicMadeAgain(topic="t")
 
 
-def cut(start: int, *, epoch: int = 4) -> LogTruncated:
+CUT_WHERE_IT_DIVERGED = "a log was cut where it diverged"
+
+
+def cut(start: int, *, end: int = 9, epoch: int = 4) -> LogTruncated:
     return LogTruncated(
         partition=PARTITION,
-        from_offset=9,
+        from_offset=end,
         to_offset=start,
         high_watermark=0,
         cause="diverging epoch",
@@ -134,10 +137,20 @@ def cut(start: int, *, epoch: int = 4) -> LogTruncated:
         ([B1_STARTS, B1_KILLED], ["a broker died before it was up"]),
         ([B1_STARTS, B1_STARTED, NodeStopped(node="b1")], []),
         ([cut(5)], ["a log was cut where it diverged"]),
-        ([cut(5), cut(3)], ["a log was cut where it diverged", "cut twice in one epoch"]),
-        ([cut(5), cut(3, epoch=5)], ["a log was cut where it diverged"]),
+        ([cut(5), cut(3, end=5)], ["a log was cut in two rounds", CUT_WHERE_IT_DIVERGED]),
+        ([cut(5), cut(3, end=6)], [CUT_WHERE_IT_DIVERGED]),
+        ([cut(5), cut(3, end=5, epoch=5)], [CUT_WHERE_IT_DIVERGED]),
+        ([cut(5), B1_KILLED, cut(3, end=5)], [CUT_WHERE_IT_DIVERGED]),
         ([cut(20)], ["a log began anew, out of range"]),
         ([OPENED, EVICTED], ["a follower's session was evicted", "a session was evicted"]),
+        (
+            [OPENED, attrs.evolve(EVICTED, behind=1)],
+            [
+                "a follower's session was evicted",
+                "a follower's session was evicted while it caught up",
+                "a session was evicted",
+            ],
+        ),
         ([attrs.evolve(OPENED, privileged=False), EVICTED], ["a session was evicted"]),
         ([TOO_EARLY], ["a fetch came before its leader knew the epoch"]),
         ([attrs.evolve(TOO_EARLY, error="KAFKA_STORAGE_ERROR")], []),

@@ -20,6 +20,14 @@ from scenarios.simulation.checkers import (
 from scenarios.simulation.checkers.committed import CommittedLog
 from scenarios.simulation.checkers.decisions import Decision
 from scenarios.simulation.checkers.excuses import Standing, excuse
+from scenarios.simulation.checkers.leftovers import (
+    FETCHING,
+    LEFT_OVER,
+    SERVING,
+    Burden,
+    Burdens,
+    left_over,
+)
 from scenarios.simulation.checkers.observed import Batch, Held, HeldLog, ReplicaState
 from scenarios.simulation.checkers.storage import FailedLog
 from storage.checkpoint import EpochEntry
@@ -475,6 +483,33 @@ def test_who_still_waits_in_the_end() -> None:
 
 
 AWAY = Standing(node="b2", leader_epoch=4, decided_epoch=4, log_end=5, leader_log_end=9)
+
+
+AT_FIRST = Burdens(tasks={"replication.a": 3, SERVING: 6})
+B1_HOLDS = Burden(node="b1", fetchers=2, connections=6, served=3)
+IN_THE_END = Burdens(
+    tasks={"replication.a": 3, SERVING: 9, FETCHING: 2}, brokers=[B1_HOLDS], waiting_fetches=2
+)
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "told"),
+    [
+        ({}, ""),
+        ({"tasks": {"replication.a": 4}}, "4 tasks of replication.a, and there were 3"),
+        ({"tasks": {}}, "0 tasks of replication.a, and there were 3"),
+        ({"tasks": {"replication.a": 3, "replication.b": 1}}, "1 tasks of replication.b"),
+        ({"tasks": {"replication.a": 3, FETCHING: 3}}, "3 tasks fetch, and 2 have somebody"),
+        ({"waiting_fetches": 3}, "3 fetches wait, of 2 fetchers"),
+        ({"brokers": [attrs.evolve(B1_HOLDS, connections=7)]}, "b1 has 7 connections open"),
+        ({"brokers": [attrs.evolve(B1_HOLDS, deserted=1)]}, "b1 serves 1 of 3 connections"),
+        ({"brokers": [attrs.evolve(B1_HOLDS, watches=1)]}, "b1 has 1 watches, for nobody"),
+    ],
+)
+def test_what_a_fault_has_begun_ends_with_it(otherwise: Any, told: str) -> None:
+    wrongs = list(left_over(AT_FIRST, attrs.evolve(IN_THE_END, **otherwise)))
+    assert [wrong.rule for wrong in wrongs] == [LEFT_OVER] * bool(told)
+    assert all(wrong.what.startswith(told) for wrong in wrongs)
 
 
 @pytest.mark.parametrize(

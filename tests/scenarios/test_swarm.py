@@ -86,6 +86,11 @@ def test_another_process_replays_the_same_run(hash_seed: str) -> None:
             "BrokenPromiseError: .* refused before they were written",
         ),
         (mistakes.nobody_joins_the_isr, 1, "NotInTimeError: .* all replicas of t-. are in sync"),
+        (
+            mistakes.who_has_waited_is_remembered,
+            1,
+            "InvariantViolatedError: .* watches, for nobody",
+        ),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )

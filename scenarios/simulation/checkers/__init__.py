@@ -20,6 +20,7 @@
     I14   a followed partition is in one fetcher, a led one in none   leadership
     I15   a log that has failed takes nothing more                    storage
     END   the same ends and epochs, tidy disks, nobody left waiting   ends
+          tasks, connections and watches are as many as at first      leftovers
 
 StrongIsr, ValidHighWatermark and LeaderCandidateCompleteness of the TLA+ models are I6: all
 that any leader, deposed or not, has shown below its high watermark is in `committed`, and who

@@ -43,6 +43,7 @@ from scenarios.simulation.checkers.committed import CommittedLog
 from scenarios.simulation.checkers.contract import Contract
 from scenarios.simulation.checkers.decisions import Decision, Decisions
 from scenarios.simulation.checkers.leadership import Decided
+from scenarios.simulation.checkers.leftovers import Burdens, burdens_of, left_over
 from scenarios.simulation.checkers.observed import ReplicaState
 from scenarios.simulation.checkers.replicas import Replicas, Watched
 from scenarios.simulation.checkers.violation import InvariantViolatedError, Wrong
@@ -97,6 +98,7 @@ class Checkers:
     _leaders: dict[tuple[TopicPartition, LeaderEpoch], ReplicaState] = attrs.field(
         factory=dict, init=False
     )
+    _at_first: Burdens | None = attrs.field(default=None, init=False)
     # Whose last end was in good order.
     _in_good_order: set[str] = attrs.field(factory=set, init=False)
 
@@ -259,6 +261,11 @@ class Checkers:
         if log is not None and not self.is_let_off(partition):
             self._judge(rule(partition, end=end, committed_end=log.end))
 
+    def cluster_is_up(self) -> None:
+        """Everybody has just come up, and nothing has been asked of them."""
+        assert self.cluster is not None, "it is told which it watches"
+        self._at_first = burdens_of(self.cluster)
+
     # Looking.
 
     def before_receipt(self) -> None:
@@ -282,8 +289,10 @@ class Checkers:
         self._look_at_moved()
         self._look_at_whole_partitions()
 
-    async def judge_the_end(self, partition: TopicPartition) -> None:
-        """Once everything is whole again, and nothing is under way (`ends`)."""
+    async def judge_the_end(self, partition: TopicPartition, *, alone: bool = True) -> None:
+        """Once everything is whole again, and nothing is under way (`ends`). `alone`: none of
+        our own clients has taken part, for whom brokers coordinate something from then on.
+        """
         cluster = self.cluster
         assert cluster is not None, "only a cluster comes to an end"
         await at_rest.until_answered(cluster)
@@ -298,6 +307,16 @@ class Checkers:
         for name, broker in cluster.brokers.items():
             self._judge(ends.answered(name, at_rest.waiting(broker)))
             self._judge(at_rest.tidy(cluster, name, broker))
+        if alone and self._at_first is not None and cluster.is_undisturbed:
+            await self._judge_leftovers(cluster, self._at_first)
+
+    async def _judge_leftovers(self, cluster: SimulatedCluster, at_first: Burdens) -> None:
+        def found() -> list[Wrong]:
+            return list(left_over(at_first, burdens_of(cluster)))
+
+        with contextlib.suppress(NotInTimeError):  # whoever has just been answered hangs up
+            await cluster.until(lambda: not found(), what="nothing is left over")
+        self._judge(found())
 
     def _differs_in_the_end(
         self, cluster: SimulatedCluster, partition: TopicPartition
