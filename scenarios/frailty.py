@@ -36,6 +36,7 @@ NOT_IN_COMPANY = ("rot", "remake")
 SETTINGS: dict[str, dict[str, object]] = {
     "uncut": {"replica.high.watermark.checkpoint.interval.ms": 50},
     "lie": {"min.insync.replicas": 2},
+    "tail": {"log.retention.check.interval.ms": 300, "log.initial.task.delay.ms": 300},
     "shrink": {"min.insync.replicas": 2, "replica.lag.time.max.ms": 500},
     # Fetches that carry no topic id may be taken for those of the topic before (KIP-516).
     "remake": {"understudy.inter.broker.fetch.version": 17},
