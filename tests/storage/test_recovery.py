@@ -149,16 +149,18 @@ def test_indexes_of_garbage_are_made_again() -> None:
 def test_times_of_records_that_are_not_there_are_forgotten() -> None:
     """A disk that lied about a log, and not about its time index, under a clean shutdown."""
     system = new_disk()
-    log = open_log(system)
-    fill(log, 7)
+    config = small_config(index_interval_bytes=4096)
+    log = open_log(system, config)
+    for number in range(7):
+        lead(log, timestamp=WALL_MS + number)
     log.close()
     (name,) = names(system, ".log")
     system.open(f"{DIRECTORY}/{name}").truncate(0)
-    again = open_log(system, clean=True, recovery_point=7)
+    again = open_log(system, config, clean=True, recovery_point=7)
     assert (again.log_end_offset, again.recovery.clean) == (0, False)
     lead(again, timestamp=WALL_MS + 1000)
     again.close()
-    assert open_log(system, clean=True, recovery_point=1).log_end_offset == 1
+    assert open_log(system, config, clean=True, recovery_point=1).log_end_offset == 1
 
 
 @pytest.mark.conformance("LL-15")
