@@ -23,7 +23,7 @@ from scenarios.simulation.clients.machine import RETRY_SECONDS, Program
 from storage.types import TopicPartition
 
 POLL_MS = 1_000
-MOST_RECORDS = "5"
+MOST_RECORDS = "20"
 OF_CONSUMERS = (
     "session.timeout.ms",
     "max.poll.interval.ms",
