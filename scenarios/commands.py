@@ -14,7 +14,8 @@
     run 500ms                                   let time pass
     producer p1 ...   member m1 g t ...         our own clients: the head of scenarios/clients.py
 
-    alter t retention.ms=60000      delete-topic t      delete-records t-0 5      offsets t-0
+    alter t retention.ms=60000      alter b1 num.replica.fetchers=2
+    delete-topic t      delete-records t-0 5      offsets t-0
     remake t replicas=b1,b2                   deleted, and made again under its name
     grow t 2 b1,b2 (or: grow t 2 b1,b2 &)     a second partition
     reassign t-0 b2,b3 (or: back)   elect t-0 preferred (or: unclean)
@@ -27,6 +28,7 @@
     power-cut b1   power-cut b1 leaving=nothing (of what was not synced)
     pause b1       resume b1        cut b1 b2 b3 (b1 from both)   heal
     mute b1 b2 (b2 no longer hears b1)        slow b1 disk=500ms network=200ms
+    late b1 b2 200ms                          what b1 says to b2 takes so long
     hold b1 c ALTER_PARTITION                 mute b1 to c, where it is asked for that
     hold b1 b2 FETCH after=1                  the same, once one more message has passed
     heal b1 b2 c                              b1 and these two again, the others not
@@ -358,6 +360,7 @@ COMMANDS: Mapping[str, Command] = {
     "heal": faults.heal,
     "tear": faults.tear,
     "slow": faults.slow,
+    "late": faults.late,
     "wipe": disks.wipe,
     "image": disks.image,
     "restore": disks.restore,

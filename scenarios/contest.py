@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import attrs
 
+from scenarios.estranged import Estranged
 from scenarios.intrigues import Intrigues
 from scenarios.misfortune import Misfortune
 from scenarios.mishearing import Mishearing
@@ -60,6 +61,7 @@ class Contest:
     chance: random.Random
     misfortune: Misfortune
     mishearing: Mishearing
+    estranged: Estranged
     _intrigues: Intrigues = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -69,6 +71,7 @@ class Contest:
         yield from self._beginning()
         for _ in range(self.misfortune.company.steps(self.chance.randint(8, 30))):
             yield from self.mishearing.lines()
+            yield from self.estranged.lines()
             yield from self._next()
             yield from self.misfortune.what_else()
             yield from self.misfortune.company.lines(self.misfortune.partitions)
@@ -82,9 +85,9 @@ class Contest:
         settings |= self.misfortune.further_settings
         company = self.misfortune.company
         of_company = company.settings(REPLICAS, int(str(settings["min.insync.replicas"])))
-        yield f"cluster brokers={REPLICAS} {options(settings | of_company)}"
+        yield f"cluster brokers={REPLICAS} {options(settings | of_company | self.estranged.settings)}"
         # Where there are several, their fetchers outlive a change of one.
-        count = self.chance.choice((1, 2, 2))
+        count = max(self.chance.choice((1, 2, 2)), self.estranged.least_partitions)
         assigned = [self.chance.sample(self._brokers, REPLICAS) for _ in range(count)]
         self.misfortune.partitions += [TopicPartition("t", number) for number in range(count)]
         yield f"topic t replicas={'/'.join(map(','.join, assigned))}"

@@ -154,6 +154,14 @@ async def slow(stage: Stage, words: Words, options: Options) -> list[str]:
     return []
 
 
+async def late(stage: Stage, words: Words, options: Options) -> list[str]:
+    *ends, duration = exactly(words, 3, options)
+    source, target = nodes(stage, ends, {})
+    half = seconds_of(duration) / 2
+    stage.world.network.set_delay(source, target, least=half, mean_extra=half, one_way=True)
+    return []
+
+
 async def recover(stage: Stage, words: Words, options: Options) -> list[str]:
     refuse_any(words, options)
     cluster, world = stage.cluster, stage.world

@@ -36,15 +36,15 @@ class Mishearing:
     misfortune: Misfortune
     _intrigues: Intrigues = attrs.field(init=False)
     _begun: bool = attrs.field(default=False, init=False)
-    _happens: bool = attrs.field(init=False)
+    happens: bool = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._intrigues = Intrigues(self.chance, self.misfortune)
-        self._happens = self.chance.random() < MISHEARD
+        self.happens = self.chance.random() < MISHEARD
 
     def lines(self) -> Iterator[str]:
         """One of them, if it is time: first when nothing else has happened yet."""
-        if self._happens and (not self._begun or self.chance.random() < AGAIN):
+        if self.happens and (not self._begun or self.chance.random() < AGAIN):
             self._begun = True
             yield from self._any()
 

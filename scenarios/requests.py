@@ -1,6 +1,6 @@
 """The commands by which a story asks the cluster for something else than its records.
 
-alter t retention.ms=60000      what a topic is configured with from now on
+alter t retention.ms=60000      what a topic is configured with from now on; or a broker: alter b1
 delete-topic t
 remake t replicas=b1,b2         deleted, and made again under its name, of these brokers
 delete-records t-0 5            the partition begins at 5; `all` for all that is committed
@@ -30,6 +30,7 @@ from scenarios.arguments import (
 )
 from scenarios.script import ScriptError
 from scenarios.simulation import admin
+from scenarios.simulation.cluster import BROKER_PORT
 from scenarios.stage import Stage
 from storage.types import TopicId
 
@@ -39,7 +40,10 @@ _ELECTIONS = {"preferred": PREFERRED, "unclean": UNCLEAN}
 async def alter(stage: Stage, words: Words, options: Options) -> list[str]:
     (topic,) = exactly(words, 1)
     if not options:
-        raise ScriptError("alter TOPIC KEY=VALUE...")
+        raise ScriptError("alter TOPIC|BROKER KEY=VALUE...")
+    if topic in stage.cluster.broker_names:
+        broker, at = broker_id_of(stage, topic), (topic, BROKER_PORT)
+        return await _answer(admin.alter_broker(stage.client, broker, at, options))
     if any(key.startswith("retention.") for key in options):
         stage.trimmed.add(topic)
     return await _answer(admin.alter_topic(stage.client, topic, options))

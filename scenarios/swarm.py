@@ -10,6 +10,7 @@ without some of them another one that may fail in the same way (`scenarios.shrin
 """
 
 import multiprocessing
+import random
 import re
 import traceback
 from collections import Counter
@@ -24,6 +25,7 @@ from replication.cluster.node_scope import raising_only_one
 from replication.events import LeaderElected
 from scenarios.commands import carry_out
 from scenarios.contest import Contest
+from scenarios.estranged import Estranged
 from scenarios.frailty import Frailty
 from scenarios.markers import markers_of
 from scenarios.misfortune import Misfortune
@@ -102,9 +104,21 @@ def _drawn(stage: Stage) -> Iterator[str]:
     contested = rivals.random() < CONTESTED
     misfortune.besides = Frailty.drawn(stage.world.chance, misfortune, contested=contested)
     if contested:
-        mishearing = Mishearing(stage.world.chance("mishearing"), misfortune)
-        return Contest(chance=rivals, misfortune=misfortune, mishearing=mishearing).lines()
+        return _contest(stage, rivals, misfortune).lines()
     return misfortune.lines()
+
+
+def _contest(stage: Stage, rivals: random.Random, misfortune: Misfortune) -> Contest:
+    chance = stage.world.chance
+    mishearing = Mishearing(chance("mishearing"), misfortune)
+    return Contest(
+        chance=rivals,
+        misfortune=misfortune,
+        mishearing=mishearing,
+        estranged=Estranged.drawn(
+            chance("estranged"), misfortune, unless_hidden_by=mishearing.happens
+        ),
+    )
 
 
 def play(

@@ -75,8 +75,11 @@ class Workload:
                 settings["acks"] = "1"
         return self._line(partition, settings)
 
-    def once(self, partition: TopicPartition, *, acks: str) -> str:
-        return self._line(partition, {"acks": acks})
+    def once(self, partition: TopicPartition, *, acks: str, to: str = "") -> str:
+        settings: dict[str, object] = {"acks": acks}
+        if to:
+            settings["to"] = to
+        return self._line(partition, settings)
 
     def _line(self, partition: TopicPartition, settings: dict[str, object]) -> str:
         settings["timeout.ms"] = self.chance.choice(TIMEOUTS_MS)

@@ -2,10 +2,11 @@
 
 alter_topic  add_partition  delete_topic       any broker forwards it to the controller
 reassign  elect                 so too
+alter_broker                    that broker, which has to approve of it, and forwards it
 delete_records  list_offset     the partition's leader answers
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from replication.config import ConfigOperation
 from replication.errors import ErrorCode
@@ -32,7 +33,7 @@ from replication.wire.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from scenarios.simulation.client import PATIENCE_MS, StoryClient, closing
+from scenarios.simulation.client import PATIENCE_MS, Address, StoryClient, closing
 from storage.types import Offset, TopicPartition
 
 ALTER_CONFIGS_VERSION = 1
@@ -46,9 +47,25 @@ ADMIN_PATIENCE_MS = 2_000
 
 
 async def alter_topic(client: StoryClient, topic: str, configs: Mapping[str, str]) -> ErrorCode:
+    return await _alter(client, ResourceType.TOPIC, topic, configs)
+
+
+async def alter_broker(
+    client: StoryClient, broker: int, at: Address, configs: Mapping[str, str]
+) -> ErrorCode:
+    return await _alter(client, ResourceType.BROKER, str(broker), configs, among=[at])
+
+
+async def _alter(
+    client: StoryClient,
+    resource_type: ResourceType,
+    name: str,
+    configs: Mapping[str, str],
+    among: Sequence[Address] = (),
+) -> ErrorCode:
     resource = AlterConfigsResource(
-        resource_type=ResourceType.TOPIC,
-        resource_name=topic,
+        resource_type=resource_type,
+        resource_name=name,
         configs=[
             AlterableConfig(name=key, config_operation=ConfigOperation.SET, value=value)
             for key, value in configs.items()
@@ -58,7 +75,8 @@ async def alter_topic(client: StoryClient, topic: str, configs: Mapping[str, str
     response = await client.ask_somebody(
         lambda rpc: rpc.call(
             request, version=ALTER_CONFIGS_VERSION, timeout_ms=2 * ADMIN_PATIENCE_MS
-        )
+        ),
+        among,
     )
     return ErrorCode.of(response.responses[0].error_code)
 

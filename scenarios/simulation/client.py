@@ -426,9 +426,11 @@ class StoryClient:
                 return broker.host, broker.port
         raise PeerUnavailableError(f"nobody knows broker {broker_id}")
 
-    async def ask_somebody(self, ask: Callable[[RpcClient], Awaitable[T]]) -> T:
+    async def ask_somebody(
+        self, ask: Callable[[RpcClient], Awaitable[T]], among: Sequence[Address] = ()
+    ) -> T:
         """The answer of the first broker that gives one."""
-        for address in self.bootstrap:
+        for address in among or self.bootstrap:
             try:
                 async with closing(await self._connect(address)) as client:
                     return await ask(client)

@@ -5,7 +5,7 @@ from typing import Any
 import attrs
 import pytest
 
-from replication.events import LogTruncated
+from replication.events import LogTruncated, PartitionFailed
 from replication.metadata import NO_LEADER, LeaderRecoveryState
 from scenarios.simulation.checkers import (
     acks,
@@ -31,6 +31,12 @@ from scenarios.simulation.checkers.leftovers import (
 from scenarios.simulation.checkers.observed import Batch, Held, HeldLog, ReplicaState
 from scenarios.simulation.checkers.storage import FailedLog
 from storage.checkpoint import EpochEntry
+from storage.errors import (
+    KafkaStorageError,
+    OffsetsOutOfOrderError,
+    StorageError,
+    UnexpectedAppendOffsetError,
+)
 from tests.scenarios.values import PARTITION, SOUND, decided, rules
 from tests.storage.logs import fill, headers, lead, new_disk, open_log, small_config
 
@@ -113,6 +119,21 @@ def test_cuts() -> None:
     assert rules(offsets.cut(attrs.evolve(cut, to_offset=4))) == [offsets.CUT]
     assert not rules(offsets.cut_by_its_leader(cut, FOLLOWER))
     assert rules(offsets.cut_by_its_leader(cut, LEADER)) == [offsets.LEADER_CUTS]
+
+
+@pytest.mark.parametrize(
+    ("error", "broken"),
+    [
+        (UnexpectedAppendOffsetError("t-0", first_offset=2, last_offset=3), [offsets.CONTINUES]),
+        (OffsetsOutOfOrderError("t-0"), [offsets.CONTINUES]),
+        (KafkaStorageError("the disk is full"), []),
+    ],
+)
+def test_a_follower_is_not_given_what_it_did_not_ask_for(
+    error: StorageError, broken: list[str]
+) -> None:
+    failed = PartitionFailed(partition=PARTITION, cause=f"{type(error).__name__}: {error}")
+    assert rules(offsets.given_up(failed)) == broken
 
 
 # What has been committed. A log is drawn as its batches, each by its first offset, its

@@ -18,6 +18,7 @@ from replication.leadership import Leadership
 from replication.log_reader import LogReader
 from replication.partition import Partition
 from replication.replica_manager.followed import LocalReplicas
+from replication.truncator import Truncator
 from storage.leader_epoch_cache import UNDEFINED, LeaderEpochCache
 from storage.marked_log import MarkedLog
 from storage.types import LeaderEpoch, Offset, OffsetAndEpoch
@@ -123,6 +124,15 @@ def an_answer_is_taken_whatever_was_asked(planting: pytest.MonkeyPatch) -> None:
         return aftermath
 
     planting.setattr(AnswerProcessor, "process", process)
+
+
+def an_end_of_an_epoch_is_for_any_reign(planting: pytest.MonkeyPatch) -> None:
+    async def truncate(self: Truncator, wanted: Any) -> None:
+        answers = await self.leader.fetch_epoch_end_offsets(wanted)
+        told = {tp: each.end for tp, each in answers.items() if each.error is ErrorCode.NONE}
+        self.truncate_to_ends(told, cause="leader epoch")
+
+    planting.setattr(Truncator, "_truncate_to_epoch_ends", truncate)
 
 
 def who_may_have_joined_does_not_count(planting: pytest.MonkeyPatch) -> None:
@@ -253,6 +263,13 @@ TOLD: list[Told] = [
         a_divergence_is_acted_upon_by_whoever_leads_by_now,
     ),
     ("S12", "an-answer-that-comes-too-late", an_answer_is_taken_whatever_was_asked),
+    ("S11", "an-answer-that-outlives-two-elections", an_end_of_an_epoch_is_for_any_reign),
+    (
+        "S12",
+        "an-answer-for-a-fetcher-that-has-its-partition-back",
+        an_answer_is_taken_whatever_was_asked,
+    ),
+    ("S15", "equal-offsets-and-other-records", any_epoch_is_served),
     ("S15", "two-elections-in-quick-succession", any_epoch_is_served),
     ("S17", "what-a-joining-replica-lacks-is-not-committed", who_may_have_joined_does_not_count),
     ("S18", "who-is-to-leave-counts-until-the-controller-agrees", who_was_asked_to_leave_has_left),

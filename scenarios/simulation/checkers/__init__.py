@@ -19,6 +19,7 @@
     I13   the algebra of ISR and ELR; the leader is in the ISR        leadership
     I14   a followed partition is in one fetcher, a led one in none   leadership
     I15   a log that has failed takes nothing more                    storage
+    I16   what a follower takes continues its log                     offsets
     END   the same ends and epochs, tidy disks, nobody left waiting   ends
           tasks, connections and watches are as many as at first      leftovers
 

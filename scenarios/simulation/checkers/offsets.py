@@ -3,19 +3,22 @@
 I1   log start <= high watermark <= log end, and the first segment begins no later
 I7   while it leads, its high watermark and its log end only grow
 I9   so a leader never truncates; and nobody cuts below its own high watermark
+I16  nobody gives a partition up because it was sent what does not continue its log
 """
 
 from collections.abc import Iterator
 
-from replication.events import LogTruncated
+from replication.events import LogTruncated, PartitionFailed
 from scenarios.simulation.checkers.observed import ReplicaState
 from scenarios.simulation.checkers.violation import Wrong
+from storage.errors import OffsetsOutOfOrderError, UnexpectedAppendOffsetError
 
 MARKS = "log start <= high watermark <= log end"
 FIRST_SEGMENT = "a log holds what it says it starts with"
 LEADER_GROWS = "what a leader has and shows only grows"
 LEADER_CUTS = "a leader never truncates"
 CUT = "no log is cut below its high watermark"
+CONTINUES = "what a follower takes continues its log"
 UNDER_MIN_ISR = "the high watermark stands still below min.insync.replicas"
 
 
@@ -76,6 +79,13 @@ def cut(event: LogTruncated) -> Iterator[Wrong]:
             f"{event.partition} was cut to {event.to_offset}, below its high watermark"
             f" {event.high_watermark}",
         )
+
+
+def given_up(event: PartitionFailed) -> Iterator[Wrong]:
+    """Whoever asks for what comes next, and takes answers to that question only, never has to."""
+    causes = OffsetsOutOfOrderError.__name__, UnexpectedAppendOffsetError.__name__
+    if event.cause.startswith(causes):
+        yield Wrong(CONTINUES, f"{event.partition} was given up: {event.cause}")
 
 
 def cut_by_its_leader(event: LogTruncated, replica: ReplicaState) -> Iterator[Wrong]:

@@ -22,6 +22,7 @@ from replication.events import (
     IsrChangeRefused,
     LeaderElected,
     LogTruncated,
+    PartitionFailed,
     PartitionStopped,
 )
 from replication.isr import PendingExpand
@@ -154,13 +155,15 @@ class Checkers:
                     self._registered(broker_id)
             case BecameLeader(partition=partition, leader_epoch=leader_epoch):
                 self._new_leaders[self._teller(event), partition] = leader_epoch
-            case LogTruncated(partition=partition):
+            case LogTruncated():
                 self._cut(event)
             case _:
                 self._hear_others(event)
 
     def _hear_others(self, event: Event) -> None:
         match event:
+            case PartitionFailed():
+                self._judge(offsets.given_up(event))
             case BrokerStopped(broker=broker_id, clean=True):
                 self._in_good_order.add(node_name(broker_id))
                 self.budget.in_good_order.add(node_name(broker_id))
