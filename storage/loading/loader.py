@@ -177,7 +177,19 @@ class Loader:
             if believed:
                 segment.offset_index.flush()
                 segment.time_index.flush()
+        self._end_before_gaps(loaded)
         self.epochs.flush()
+
+    def _end_before_gaps(self, loaded: LoadedSegments) -> None:
+        """Rule 4, of what seemed to follow and could not be believed."""
+        for base, end in reversed(loaded.gaps):
+            behind = [each.base_offset >= base for each in loaded.segments]
+            if any(each.size for each in loaded.segments if each.base_offset >= base):
+                return
+            if any(behind):
+                self._drop_from(loaded, behind.index(True), "nothing follows the gap", keep=False)
+                loaded.next_offset = end
+                self._bring_producers_to(end, loaded.segments)
 
     def _first_to_read_again(self, segments: list[Segment]) -> int:
         """The index of the segment that the recovery point lies in, or at the end of."""
@@ -199,6 +211,7 @@ class Loader:
             return False
         loaded.clean = False
         self._report(loaded, segment, f"nothing holds the offsets {end} to {base - 1}")
+        loaded.gaps.append((base, end))
         return any(each.size for each in loaded.segments if each.base_offset >= base)
 
     def _is_believed(self, loaded: LoadedSegments, segment: Segment) -> bool:

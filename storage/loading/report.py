@@ -65,6 +65,8 @@ class LoadedSegments:
     segments_recovered: int = 0
     bytes_truncated: int = 0
     repairs: list[Repair] = attrs.field(factory=list)
+    gaps: list[tuple[Offset, Offset]] = attrs.field(factory=list)
+    """Where segments begin whose disk has lost what came before, and where that ends."""
 
     def report(
         self, topic_partition: TopicPartition, recovery_point: Offset, log_start_offset: Offset

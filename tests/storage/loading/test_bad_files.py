@@ -102,12 +102,14 @@ def test_an_emptied_log_file_is_missed_under_a_clean_marker(last: bool) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_where_nothing_follows_a_gap_the_log_ends_before_it(clean: bool) -> None:
+@pytest.mark.parametrize("last", [b"", bytes(91)], ids=["nothing", "zeros"])
+def test_where_nothing_follows_a_gap_the_log_ends_before_it(last: bytes, clean: bool) -> None:
     """Found by the swarm: a disk had lied over a roll, and its log went on behind what it lacked."""
     system = new_disk()
     segments = list(bases(closed(system)))
     for base in segments[1:]:
         put(system, path(base), b"")
+    put(system, path(segments[-1]), last)
     again = open_log(system, clean=clean, recovery_point=RECORDS)
     assert not again.recovery.clean
     assert (again.log_end_offset, list(bases(again))) == (segments[1], segments[:2])
