@@ -333,6 +333,7 @@ class FetchSessionClosed(Event):
 @attrs.frozen(kw_only=True)
 class FetchSessionEvicted(Event):
     name: ClassVar[str] = "fetch_session_evicted"
+    version: ClassVar[int] = 2
     session_id: int
     cause: str = ""
     behind: int = 0  # partitions of which it had not asked for all that it was told is committed

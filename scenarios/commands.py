@@ -27,7 +27,8 @@
     kill b1        stop b1 (in good order)      start b1 (or: start b1 &)
     power-cut b1   power-cut b1 leaving=nothing (of what was not synced)
     pause b1       resume b1        cut b1 b2 b3 (b1 from both)   heal
-    mute b1 b2 (b2 no longer hears b1)        slow b1 disk=500ms network=200ms
+    mute b1 b2 (b2 no longer hears b1)        unmute b1 b2 (and again)
+    slow b1 disk=500ms network=200ms
     late b1 b2 200ms                          what b1 says to b2 takes so long
     hold b1 c ALTER_PARTITION                 mute b1 to c, where it is asked for that
     hold b1 b2 FETCH after=1                  the same, once one more message has passed
@@ -356,6 +357,7 @@ COMMANDS: Mapping[str, Command] = {
     "resume": faults.resume,
     "cut": faults.cut,
     "mute": faults.mute,
+    "unmute": faults.unmute,
     "hold": faults.hold,
     "heal": faults.heal,
     "tear": faults.tear,

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import attrs
 
+from scenarios.belated import Belated
 from scenarios.estranged import Estranged
 from scenarios.intrigues import Intrigues
 from scenarios.misfortune import Misfortune
@@ -62,6 +63,7 @@ class Contest:
     misfortune: Misfortune
     mishearing: Mishearing
     estranged: Estranged
+    belated: Belated
     _intrigues: Intrigues = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -76,6 +78,7 @@ class Contest:
             yield from self.misfortune.what_else()
             yield from self.misfortune.company.lines(self.misfortune.partitions)
             yield f"run {self.chance.choice(WAITS)}"
+        yield from self.belated.lines()
         yield from self.misfortune.ending()
 
     def _beginning(self) -> Iterator[str]:

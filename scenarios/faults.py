@@ -100,6 +100,13 @@ async def mute(stage: Stage, words: Words, options: Options) -> list[str]:
     return []
 
 
+async def unmute(stage: Stage, words: Words, options: Options) -> list[str]:
+    name, *others = machines(stage, words, options)
+    for other in others:
+        stage.world.network.heal(name, other, one_way=True)
+    return []
+
+
 async def tear(stage: Stage, words: Words, options: Options) -> list[str]:
     if len(words) == 2:
         name, other = machines(stage, words, options)

@@ -23,6 +23,7 @@ import attrs
 
 from replication.cluster.node_scope import raising_only_one
 from replication.events import LeaderElected
+from scenarios.belated import Belated
 from scenarios.commands import carry_out
 from scenarios.contest import Contest
 from scenarios.estranged import Estranged
@@ -118,6 +119,7 @@ def _contest(stage: Stage, rivals: random.Random, misfortune: Misfortune) -> Con
         estranged=Estranged.drawn(
             chance("estranged"), misfortune, unless_hidden_by=mishearing.happens
         ),
+        belated=Belated(chance("belated"), misfortune),
     )
 
 

@@ -76,7 +76,7 @@ run 1s
 @pytest.mark.parametrize(
     ("plant", "befalls", "error", "left"),
     [
-        (mistakes.nobody_truncates, DIVERGED, "NotInTimeError: .* equal", 9),
+        (mistakes.nobody_truncates, DIVERGED, "InvariantViolatedError: .* was given up", 9),
         (
             mistakes.nobody_joins_the_isr,
             "kill b3\nrun 12s\nstart b3\n",

@@ -121,7 +121,7 @@ duplicated           1  six
         ("cluster brokers=1\nshow t-0", "there is no t-0"),
         ("cluster brokers=1\nheal b1", "heal, or heal NODE OTHER..."),
         ("cluster brokers=1\ntopic t replicas=b1,b7", "there is no broker 'b7'"),
-        ("cluster brokers=1\ntopic t", "topic NAME replicas="),
+        ("cluster brokers=1\ntopic t", "a topic needs replicas=b1,b2,b3"),
         ("cluster brokers=1\nproduce t-0 acks=2 one", "produce PARTITION acks="),
         ("cluster brokers=1\nproduce", "produce PARTITION acks="),
         ("cluster brokers=1\nproduce t-0 ack=all one", "does not take ack"),
@@ -150,7 +150,7 @@ duplicated           1  six
             "cluster brokers=1\ntopic t replicas=b1\nload t-0 p\nload t-0 p",
             "p is at work already",
         ),
-        ("cluster brokers=1\nalter t", "alter TOPIC KEY=VALUE"),
+        ("cluster brokers=1\nalter t", "alter TOPIC|BROKER KEY=VALUE"),
         ("cluster brokers=1\ndelete-records t-0", "takes 2 words, not 1"),
         (
             "cluster brokers=1\ntopic t replicas=b1\nproduce t-0 one\nproduce t-0 one",

@@ -49,13 +49,11 @@ def test_every_event_has_a_golden_record() -> None:
 
 @pytest.mark.parametrize("version", golden.versions())
 def test_present_versions_are_written_as_the_golden_record(version: int) -> None:
-    journal = read_journal(golden.packed(version).read_bytes())
-    written = b"".join(
-        encode_entry(entry.event, at_ms=entry.at_ms, broker=entry.broker)
-        for entry in journal.entries
-        if entry.event.version == version
-    )
-    assert written in golden.packed(version).read_bytes()
+    packed = golden.packed(version).read_bytes()
+    present = [each for each in read_journal(packed).entries if each.event.version == version]
+    assert present
+    for entry in present:
+        assert encode_entry(entry.event, at_ms=entry.at_ms, broker=entry.broker) in packed
 
 
 def record(name: str = "broker_fenced", version: int = 1, **fields: object) -> bytes:
