@@ -31,9 +31,9 @@ test: setup
 	$(BIN)/python -m pytest -n auto -m "not ($(ALONE))" $(ARGS)
 	$(BIN)/python -m pytest -m "$(ALONE)" $(ARGS) || [ $$? = 5 ]
 
-## make pythons  the quick part of the suite, on every other Python that is found
+## make pythons  the quick part of the suite, on every other Python that is found; ARGS=--newest
 pythons:
-	$(PYTHON) tests/other_pythons.py
+	$(PYTHON) tests/other_pythons.py $(ARGS)
 
 ## make fuzz   the readers of files against mutated ones, for five minutes or as long as told
 fuzz: setup
