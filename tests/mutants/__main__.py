@@ -1,6 +1,7 @@
 """`make mutants`: every mutant is caught by the swarm, and the tree as it is by nobody.
 
-    python -m tests.mutants                            all of them, 200 seeds each
+    python -m tests.mutants                            all of the brokers', 200 seeds each
+    python -m tests.mutants --of clients               those of our clients
     python -m tests.mutants --only "a fetch" --seeds 60 --jobs 1
 
 Each is hunted in a process of its own, from the first seed until one fails. At the end the tree
@@ -17,7 +18,7 @@ import attrs
 import click
 import trio
 
-from tests.mutants.catalogue import HUNTED
+from tests.mutants.catalogue import MUTANTS, OF, hunted
 from tests.mutants.hunt import UNMUTATED, Verdict, verdict_of
 
 CHUNK = 25  # seeds of the tree as it is, for one process
@@ -62,7 +63,7 @@ def as_table(verdicts: Iterable[Verdict], first: int) -> Iterator[str]:
     found = {verdict.name: verdict for verdict in verdicts}
     yield "| the check | caught by seed | which broke | story |"
     yield "|---|---|---|---|"
-    for name in HUNTED:
+    for name in MUTANTS:
         if name in found:
             verdict = found[name]
             count = "-" if verdict.seed is None else verdict.seed - first + 1
@@ -82,15 +83,18 @@ async def hunt_all(hunts: Hunts, names: Iterable[str], seeds: range) -> None:
 
 
 @click.command()
+@click.option("--of", "whose", type=click.Choice(list(OF)), default="brokers", show_default=True)
 @click.option("--only", default="", help="Those whose names begin so.")
 @click.option("--seeds", default=200, show_default=True, type=click.IntRange(min=1))
 @click.option("--from", "first", default=1, show_default=True, help="The first seed.")
 @click.option("--jobs", default=os.cpu_count() or 1, type=click.IntRange(min=1))
 @click.option("--attempts", default=60, show_default=True, help="To make each story shorter.")
 @click.option("--table", is_flag=True, help="Also as Markdown.")
-def main(only: str, seeds: int, first: int, jobs: int, attempts: int, *, table: bool) -> None:
+def main(
+    *, whose: str, only: str, seeds: int, first: int, jobs: int, attempts: int, table: bool
+) -> None:
     """Take out one safety check after the other, and let the swarm find out."""
-    names = [name for name in HUNTED if name.startswith(only)]
+    names = [name for name in hunted(whose) if name.startswith(only)]
     if not names:
         raise click.BadParameter(f"no mutant's name begins with {only!r}")
     hunts = Hunts(first, attempts, trio.CapacityLimiter(jobs))

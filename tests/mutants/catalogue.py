@@ -9,9 +9,16 @@ from tests.mutants import (
 )
 from tests.mutants.mutant import Mutant
 
-MUTANTS: dict[str, Mutant] = {
-    mutant.name: mutant
-    for part in (of_the_leader, of_the_follower, of_the_controller, of_the_disk, of_the_client)
-    for mutant in part.MUTANTS
+OF = {
+    "brokers": (of_the_leader, of_the_follower, of_the_controller, of_the_disk),
+    "clients": (of_the_client,),
 }
-HUNTED = tuple(name for name, mutant in MUTANTS.items() if not mutant.covered)
+MUTANTS: dict[str, Mutant] = {
+    mutant.name: mutant for parts in OF.values() for part in parts for mutant in part.MUTANTS
+}
+
+
+def hunted(whose: str) -> tuple[str, ...]:
+    """The names of those of brokers, or of clients, that others do not cover."""
+    mutants = [mutant for part in OF[whose] for mutant in part.MUTANTS]
+    return tuple(mutant.name for mutant in mutants if not mutant.covered)

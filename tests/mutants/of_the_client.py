@@ -48,8 +48,9 @@ MUTANTS = (
                 "",
             ),
         ),
-        without_it="what follows a batch that was given up is refused, or fills its place",
+        without_it="what follows a batch that was given up is refused, and begins anew",
         source="TransactionManager.hasUnresolvedSequences",
+        covered="its sequence is the one after: a broker without what was given up refuses it",
     ),
     Mutant(
         "sequences that begin anew do so under the next epoch",
