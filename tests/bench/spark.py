@@ -150,7 +150,7 @@ def durations(table: Any, work: Path) -> float:
         .start(str(work / "table"))
     )
     while len(query.recentProgress) < 11:
-        time.sleep(0.1)
+        time.sleep(0.1)  # the query runs by itself: it tells nobody when a batch is done
     query.stop()
     taken = [float(each["durationMs"]["triggerExecution"]) for each in query.recentProgress[1:]]
     return statistics.median(taken)

@@ -90,7 +90,7 @@ def _wait(cluster: IsolatedCluster) -> list[MetadataResponsePartition]:
             len(each.isr_nodes) == BROKERS and each.leader_id > 0 for each in partitions
         ):
             return sorted(partitions, key=lambda each: each.partition_index)
-        time.sleep(0.1)
+        time.sleep(0.1)  # real brokers, in processes of their own: asked again, with a bound
     raise AssertionError(f"not every replica of {TOPIC} is in sync")
 
 

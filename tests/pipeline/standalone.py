@@ -97,7 +97,7 @@ def _wait_for(log: Path, line: str, times: int) -> None:
     while log.read_text(errors="replace").count(line) < times:
         if time.monotonic() > deadline:
             raise TimeoutError(f"no {line!r} in {log}:\n{log.read_text()[-2000:]}")
-        time.sleep(0.1)
+        time.sleep(0.1)  # of a Spark process only its log tells, until the deadline
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def until(what: Callable[[], Any]) -> Any:
     while time.monotonic() < deadline:
         if found := what():
             return found
-        time.sleep(0.05)
+        time.sleep(0.05)  # real brokers and a real driver: asked again, with a bound
     raise AssertionError("it did not happen in time")
 
 
