@@ -1,0 +1,99 @@
+"""What fetchers do: their tasks, their partitions, and the sessions in which they ask (KIP-227)."""
+
+from typing import ClassVar
+
+import attrs
+
+from replication.events.event import Event
+from storage.types import LeaderEpoch, Offset, TopicPartition
+
+
+@attrs.frozen(kw_only=True)
+class FetcherStarted(Event):
+    name: ClassVar[str] = "fetcher_started"
+    leader: int
+    fetcher_id: int
+
+
+@attrs.frozen(kw_only=True)
+class FetcherStopped(Event):
+    name: ClassVar[str] = "fetcher_stopped"
+    leader: int
+    fetcher_id: int
+    cause: str
+
+
+@attrs.frozen(kw_only=True)
+class FollowerFetching(Event):
+    """A followed partition has nothing (more) to truncate and fetches from `fetch_offset`."""
+
+    name: ClassVar[str] = "follower_fetching"
+    partition: TopicPartition
+    leader: int
+    leader_epoch: LeaderEpoch
+    fetch_offset: Offset
+
+
+@attrs.frozen(kw_only=True)
+class PartitionFailed(Event):
+    """A followed partition that is fetched no more until its leader or its log changes."""
+
+    name: ClassVar[str] = "partition_failed"
+    partition: TopicPartition
+    cause: str
+
+
+@attrs.frozen(kw_only=True)
+class FetchRefused(Event):
+    """The leader answered with an error, and is asked again after a while."""
+
+    name: ClassVar[str] = "fetch_refused"
+    partition: TopicPartition
+    leader: int
+    leader_epoch: LeaderEpoch
+    error: str
+
+
+@attrs.frozen(kw_only=True)
+class LogTruncated(Event):
+    name: ClassVar[str] = "log_truncated"
+    partition: TopicPartition
+    from_offset: Offset  # the log end before
+    to_offset: Offset  # and after
+    high_watermark: Offset
+    cause: str  # "diverging epoch", "offset out of range", ...
+    leader_epoch: LeaderEpoch = -1
+
+
+@attrs.frozen(kw_only=True)
+class HighWatermarkAdvanced(Event):
+    """The last of a tick's advances, see `HighWatermarkReporter`."""
+
+    name: ClassVar[str] = "high_watermark_advanced"
+    partition: TopicPartition
+    high_watermark: Offset
+    log_end_offset: Offset
+    leader_epoch: LeaderEpoch
+
+
+@attrs.frozen(kw_only=True)
+class FetchSessionOpened(Event):
+    name: ClassVar[str] = "fetch_session_opened"
+    session_id: int
+    partitions: int
+    privileged: bool  # a follower's
+
+
+@attrs.frozen(kw_only=True)
+class FetchSessionClosed(Event):
+    name: ClassVar[str] = "fetch_session_closed"
+    session_id: int
+
+
+@attrs.frozen(kw_only=True)
+class FetchSessionEvicted(Event):
+    name: ClassVar[str] = "fetch_session_evicted"
+    version: ClassVar[int] = 2
+    session_id: int
+    cause: str = ""
+    behind: int = 0  # partitions of which it had not asked for all that it was told is committed

@@ -1,0 +1,48 @@
+"""How far high watermarks have come, told once a tick (rule 5)."""
+
+import attrs
+
+from replication.events.event import EventSink, ignore
+from replication.events.following import HighWatermarkAdvanced
+from storage.types import LeaderEpoch, Offset, TopicPartition
+
+
+@attrs.define
+class HighWatermarkReporter:
+    """Collects advances and reports, at each tick of its owner, where each partition stands.
+
+    Between ticks an advance is one dictionary store; with nobody listening, one comparison.
+    """
+
+    _sink: EventSink
+    _latest: dict[TopicPartition, tuple[Offset, Offset, LeaderEpoch]] = attrs.field(
+        init=False, factory=dict
+    )
+
+    def advanced(
+        self,
+        partition: TopicPartition,
+        *,
+        high_watermark: Offset,
+        log_end_offset: Offset,
+        leader_epoch: LeaderEpoch,
+    ) -> None:
+        if self._sink is not ignore:
+            self._latest[partition] = (high_watermark, log_end_offset, leader_epoch)
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self._latest)
+
+    def tick(self) -> None:
+        """Report what has moved since the last tick, and forget it."""
+        latest, self._latest = self._latest, {}
+        for partition, (high_watermark, log_end_offset, leader_epoch) in latest.items():
+            self._sink(
+                HighWatermarkAdvanced(
+                    partition=partition,
+                    high_watermark=high_watermark,
+                    log_end_offset=log_end_offset,
+                    leader_epoch=leader_epoch,
+                )
+            )
