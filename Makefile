@@ -13,7 +13,7 @@ FROM ?= 1
 BIN := $(VENV)/bin
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help run test pythons fuzz swarm mutants coverage check bench conformance setup clean
+.PHONY: help run test interop pythons fuzz swarm mutants coverage check bench conformance setup clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -26,10 +26,14 @@ run: setup
 # these were chosen", where ARGS names a part of the suite.
 ALONE := client or spark or slow
 
-## make test   the whole suite
+## make test   the whole suite, but for what needs Apache Kafka
 test: setup
-	$(BIN)/python -m pytest -n auto -m "not ($(ALONE))" $(ARGS)
-	$(BIN)/python -m pytest -m "$(ALONE)" $(ARGS) || [ $$? = 5 ]
+	$(BIN)/python -m pytest -n auto -m "not ($(ALONE) or interop)" $(ARGS)
+	$(BIN)/python -m pytest -m "($(ALONE)) and not interop" $(ARGS) || [ $$? = 5 ]
+
+## make interop  with Apache Kafka's brokers and tools, which Maven brings, or KAFKA_HOME names
+interop: setup
+	$(BIN)/python -m pytest tests/interop -m interop $(ARGS)
 
 ## make pythons  the quick part of the suite, on every other Python that is found; ARGS=--newest
 pythons:

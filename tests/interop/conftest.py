@@ -1,0 +1,24 @@
+"""Apache Kafka for these tests: one node for the session, or a skip that says what is missing."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.interop.jars import KafkaNotFoundError, class_path, java
+from tests.interop.kafka import Kafka
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kafka_is_here() -> None:
+    try:
+        java()
+        class_path()
+    except KafkaNotFoundError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """One node that all tests share: topics and groups have names of their own, nobody kills."""
+    with Kafka(data_dir=tmp_path_factory.mktemp("kafka")) as running:
+        yield running

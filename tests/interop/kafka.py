@@ -1,0 +1,309 @@
+"""A real Apache Kafka on loopback: KRaft, one broker or several, as processes to kill.
+
+    with Kafka(data_dir=tmp_path) as kafka:                 # one node, broker and controller
+    with Kafka(data_dir=tmp_path, brokers=3) as kafka:      # brokers 1, 2, 3, and a controller
+        kafka.bootstrap_servers
+        kafka.run_tool(tools.TOPICS, "--list")              # --bootstrap-server is put in
+        kafka.kill(1); kafka.start(1)                       # SIGKILL; back, and ready
+        kafka.log_dirs[1] / "orders-0"
+
+    DATA/node-1/{server.properties, log/, output.log}       a node's, kept over its restarts
+    DATA/node-100/...                                       the controller, where it is alone
+
+Rule 1: ports are chosen once, below those that the system hands out by itself, so that nobody
+takes a broker's while it is down.
+
+Rule 2: a node is ready when every broker that runs is in its metadata, and no sooner; a node
+whose process ends meanwhile raises with the last lines that it said.
+
+Rule 3: settings are such that starts and ends are fast and memory is small; `properties` come
+over them, for all nodes, `node_properties` over those for one.
+"""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import attrs
+import trio
+
+from replication.cli.probe import broker_ids
+from tests.interop import tools
+
+HOST: Final = "127.0.0.1"
+CONTROLLER_ALONE: Final = 100
+START_SECONDS: Final = 90.0
+STOP_SECONDS: Final = 30.0
+CLUSTER_ID: Final = "dW5kZXJzdHVkeS1yZWFsIQ"  # base64 of "understudy-real!"
+
+_SMALL: Final = {
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "background.threads": "2",
+    "log.cleaner.dedupe.buffer.size": "8388608",  # 128 MiB by default
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "auto.create.topics.enable": "false",
+    # A broker that was killed is missed after four seconds, not nine.
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "4000",
+    "controller.quorum.election.timeout.ms": "500",
+    "initial.broker.registration.timeout.ms": "120000",
+}
+
+
+class KafkaFailedError(Exception):
+    """A node of Kafka's ended, or was not ready in time; the message has its last lines."""
+
+
+def unused_ports(count: int) -> list[int]:
+    """Ports that nobody listens on, and that the system gives to nobody by itself."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.SystemRandom().randrange(15_000, 32_000)
+        with socket.socket() as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                one.bind((HOST, port))
+            except OSError:
+                continue
+        if port not in found:
+            found.append(port)
+    return found
+
+
+@attrs.define(eq=False, kw_only=True)
+class Kafka:
+    """A cluster under `data_dir`, from `with` (or `async with`) to its end."""
+
+    data_dir: Path
+    brokers: int = 1
+    properties: Mapping[str, str] = attrs.field(factory=dict)
+    node_properties: Mapping[int, Mapping[str, str]] = attrs.field(factory=dict)
+    # Further listeners by name, each with its protocol: {"SECURE": "SASL_SSL"}.
+    listeners: Mapping[str, str] = attrs.field(factory=dict)
+    # For instance ("--add-scram", "SCRAM-SHA-256=[name=alice,password=secret]").
+    format_arguments: Sequence[str] = ()
+    java_options: Sequence[str] = tools.QUICK_START
+    _ports: dict[int, dict[str, int]] = attrs.field(init=False, factory=dict)
+    _processes: dict[int, subprocess.Popen[bytes]] = attrs.field(init=False, factory=dict)
+
+    # -- where it is
+
+    @property
+    def broker_ids(self) -> range:
+        return range(1, self.brokers + 1)
+
+    @property
+    def controller_id(self) -> int:
+        return 1 if self.brokers == 1 else CONTROLLER_ALONE
+
+    @property
+    def node_ids(self) -> list[int]:
+        """The controller first, which the others wait for."""
+        alone = [CONTROLLER_ALONE] if self.brokers > 1 else []
+        return [*alone, *self.broker_ids]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.servers("PLAINTEXT")
+
+    def servers(self, listener: str) -> str:
+        """Every broker's address at `listener`."""
+        return ",".join(self.address(node_id, listener) for node_id in self.broker_ids)
+
+    def address(self, node_id: int, listener: str = "PLAINTEXT") -> str:
+        return f"{HOST}:{self._ports[node_id][listener]}"
+
+    @property
+    def log_dirs(self) -> dict[int, Path]:
+        """`log.dirs` of each broker."""
+        return {node_id: self._directory(node_id) / "log" for node_id in self.broker_ids}
+
+    def output(self, node_id: int) -> str:
+        """All that a node has said so far, over all its starts."""
+        return (self._directory(node_id) / "output.log").read_text(errors="replace")
+
+    def pid(self, node_id: int) -> int:
+        return self._processes[node_id].pid
+
+    # -- from start to end
+
+    def __enter__(self) -> Self:
+        try:
+            self._format()
+            for node_id in self.node_ids:
+                self._spawn(node_id)
+            self.wait_until_ready()
+        except BaseException:
+            self._kill_all()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._kill_all()
+
+    async def __aenter__(self) -> Self:
+        return await trio.to_thread.run_sync(self.__enter__)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._kill_all()
+
+    def kill(self, node_id: int) -> None:
+        """SIGKILL; returns when it is gone."""
+        process = self._processes.pop(node_id)
+        process.kill()
+        process.wait(STOP_SECONDS)
+
+    def stop(self, node_id: int) -> None:
+        """SIGTERM, a controlled shutdown; returns when it is done."""
+        process = self._processes.pop(node_id)
+        process.terminate()
+        process.wait(STOP_SECONDS)
+
+    def start(self, node_id: int) -> None:
+        """Again, after `kill` or `stop`; returns when it is ready."""
+        self._spawn(node_id)
+        self.wait_until_ready()
+
+    def freeze(self, node_id: int) -> None:
+        """SIGSTOP: there, and silent."""
+        os.kill(self.pid(node_id), signal.SIGSTOP)
+
+    def thaw(self, node_id: int) -> None:
+        os.kill(self.pid(node_id), signal.SIGCONT)
+
+    def wait_until_ready(self, timeout: float = START_SECONDS) -> None:
+        """Every broker that runs knows all that run."""
+        running = {node_id for node_id in self.broker_ids if node_id in self._processes}
+        deadline = time.monotonic() + timeout
+        for node_id in running:
+            port = self._ports[node_id]["PLAINTEXT"]
+            while not running <= broker_ids(HOST, port):
+                self._look_for_the_dead()
+                if time.monotonic() > deadline:
+                    raise KafkaFailedError(self._last_lines(node_id, "is not ready"))
+                time.sleep(0.1)
+
+    # -- tools
+
+    def run_tool(
+        self, main_class: str, *arguments: str, stdin: str = "", timeout: float = tools.TIMEOUT
+    ) -> str:
+        """Kafka's tool against this cluster, `--bootstrap-server` put in front."""
+        given = ("--bootstrap-server", self.bootstrap_servers, *arguments)
+        return tools.run_tool(main_class, *given, stdin=stdin, timeout=timeout)
+
+    def create_topic(
+        self, name: str, *, partitions: int = 1, replicas: int = 1, **configs: str
+    ) -> None:
+        """`configs` with underscores for dots."""
+        given = [f"--config={key.replace('_', '.')}={value}" for key, value in configs.items()]
+        sizes = [f"--partitions={partitions}", f"--replication-factor={replicas}"]
+        self.run_tool(tools.TOPICS, "--create", "--topic", name, *sizes, *given)
+
+    # -- inside
+
+    def _directory(self, node_id: int) -> Path:
+        return self.data_dir / f"node-{node_id}"
+
+    def _format(self) -> None:
+        """Kafka's StorageTool, for all nodes at once."""
+        names = ["PLAINTEXT", *self.listeners, "CONTROLLER"]
+        ports = iter(unused_ports(len(names) * len(self.node_ids)))
+        self._ports = {node_id: {name: next(ports) for name in names} for node_id in self.node_ids}
+        formatting: dict[int, subprocess.Popen[bytes]] = {}
+        for node_id in self.node_ids:
+            directory = self._directory(node_id)
+            directory.mkdir(parents=True)
+            config = tools.write_properties(
+                directory / "server.properties", self._server_properties(node_id)
+            )
+            arguments = ["format", "-t", CLUSTER_ID, "-c", str(config), *self.format_arguments]
+            formatting[node_id] = self._run(node_id, tools.STORAGE, *arguments)
+        for node_id, process in formatting.items():
+            if process.wait(START_SECONDS) != 0:
+                raise KafkaFailedError(self._last_lines(node_id, "could not be formatted"))
+
+    def _server_properties(self, node_id: int) -> dict[str, str]:
+        ports = self._ports[node_id]
+        is_controller = node_id == self.controller_id
+        is_broker = node_id in self.broker_ids
+        protocols = {"PLAINTEXT": "PLAINTEXT", **self.listeners} if is_broker else {}
+        names = [*protocols, *(["CONTROLLER"] if is_controller else [])]
+        protocols["CONTROLLER"] = "PLAINTEXT"
+        controller_port = self._ports[self.controller_id]["CONTROLLER"]
+        replicas = str(min(self.brokers, 3))
+        roles = ["broker"] * is_broker + ["controller"] * is_controller
+        found = {
+            "process.roles": ",".join(roles),
+            "node.id": str(node_id),
+            "controller.quorum.voters": f"{self.controller_id}@{HOST}:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": ",".join(f"{name}://{HOST}:{ports[name]}" for name in names),
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{protocol}" for name, protocol in protocols.items()
+            ),
+            "log.dirs": str(self._directory(node_id) / "log"),
+            "default.replication.factor": replicas,
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": replicas,
+            "share.coordinator.state.topic.min.isr": "1",
+        }
+        found |= {"inter.broker.listener.name": "PLAINTEXT"} if is_broker else {}
+        return found | _SMALL | dict(self.properties) | dict(self.node_properties.get(node_id, {}))
+
+    def _spawn(self, node_id: int) -> None:
+        config = str(self._directory(node_id) / "server.properties")
+        self._processes[node_id] = self._run(node_id, "kafka.Kafka", config)
+
+    def _run(self, node_id: int, main_class: str, *arguments: str) -> subprocess.Popen[bytes]:
+        command = tools.java_command(
+            main_class, *arguments, options=self.java_options, log_level="INFO"
+        )
+        with (self._directory(node_id) / "output.log").open("ab") as output:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=tools.java_environment(),
+            )
+
+    def _look_for_the_dead(self) -> None:
+        for node_id, process in self._processes.items():
+            if process.poll() is not None:
+                raise KafkaFailedError(self._last_lines(node_id, "has ended"))
+
+    def _last_lines(self, node_id: int, what: str) -> str:
+        lines = self.output(node_id).splitlines()[-30:]
+        return "\n".join([f"Kafka's node {node_id} {what}; it said at last:", *lines])
+
+    def _kill_all(self) -> None:
+        """Nothing is kept of it, so nobody waits for controlled shutdowns."""
+        for process in self._processes.values():
+            process.kill()
+        for process in self._processes.values():
+            process.wait(STOP_SECONDS)
+        self._processes.clear()
