@@ -9,6 +9,8 @@
                                   ├─ jobs.py      flush, checkpoint, delete, expire   retention.py
                                   ├─ compaction.py   compacted topics are cleaned   compaction_metrics.py
                                   ├─ gauges.py, topic_meters.py   what there is to watch
+    partitions ──> Observer ──────┼─ observer.py  what has moved   isr_events.py
+                                  ├─ purgatories.py   who waits for it   delayed.py
     fetchers ──> LocalReplicas ───┴─ followed.py  append what leaders say   bytes_in.py
                                      hosted.py    who is here, and why not
                                      results.py   what a request is answered
@@ -23,11 +25,8 @@ Rule 3: a log that fails takes its partition offline (KAFKA_STORAGE_ERROR), and 
 """
 
 from replication.replica_manager.followed import LocalReplicas
-from replication.replica_manager.manager import (
-    AlterPartitionManager,
-    MakeFetcherManager,
-    ReplicaManager,
-)
+from replication.replica_manager.manager import MakeFetcherManager, ReplicaManager
+from replication.replica_manager.observer import AlterPartitionManager
 from replication.replica_manager.results import (
     INTERNAL_TOPICS,
     DeleteRecordsResult,

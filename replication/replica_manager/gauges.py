@@ -18,6 +18,7 @@ from replication.metrics import Meter, MetricName, MetricsRegistry
 from replication.partition import Partition
 from replication.purgatory import Purgatory
 from replication.replica_manager.hosted import HostedPartitions
+from replication.replica_manager.purgatories import Purgatories
 from storage.types import TopicPartition
 
 LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
@@ -108,7 +109,7 @@ class ReplicaGauges:
 
     registry: MetricsRegistry
     hosted: HostedPartitions
-    purgatories: Mapping[str, Purgatory[TopicPartition]]
+    purgatories: Purgatories
     producer_ids: Callable[[], int]
     wall_ms: Callable[[], int]
     transaction_max_timeout_ms: int
@@ -134,7 +135,7 @@ class ReplicaGauges:
         }
         for name, read in counts.items():
             self._gauge(manager_metric(name), read)
-        for operation, purgatory in self.purgatories.items():
+        for operation, purgatory in self.purgatories.by_operation():
             self._gauge(purgatory_metric("PurgatorySize", operation), _watched(purgatory))
             self._gauge(purgatory_metric("NumDelayedOperations", operation), _waiting(purgatory))
         self._names += map(manager_metric, ISR_METERS)

@@ -2,24 +2,21 @@
 
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from functools import partial
-from typing import Protocol
 
 import trio
 
 from replication.config import BrokerConfig, DynamicBrokerConfig
-from replication.errors import ErrorCode, KafkaError
-from replication.events import EventSink, HighWatermarkReporter, PartitionFailed, ignore
+from replication.errors import KafkaError
+from replication.events import EventSink, PartitionFailed, ignore
 from replication.fetch_data import Answers, FetchParams, Isolation, Wanted
 from replication.fetch_session.session import FetchSession
-from replication.isr import IsrAnswer, IsrProposal, Pending
-from replication.leadership import Leadership, Surroundings
+from replication.leadership import Surroundings
 from replication.list_offsets import offset_for_timestamp
 from replication.metadata import MetadataDelta, MetadataImage
 from replication.metrics import MetricsRegistry
 from replication.net.seams import Seams
 from replication.net.turns import Turns
 from replication.partition import Partition, PartitionSnapshot
-from replication.purgatory import Purgatory
 from replication.quota import ReplicationQuotas
 from replication.replica_manager.bytes_in import BytesIn
 from replication.replica_manager.compaction import Compaction
@@ -29,9 +26,10 @@ from replication.replica_manager.fetch import FetchPath
 from replication.replica_manager.followed import LocalReplicas
 from replication.replica_manager.gauges import ReplicaGauges
 from replication.replica_manager.hosted import HostedPartitions
-from replication.replica_manager.isr_events import changed, proposed, refused
 from replication.replica_manager.jobs import Job, LogJobs
+from replication.replica_manager.observer import AlterPartitionManager, Observer
 from replication.replica_manager.produce import NO_GUARDS, ProducePath
+from replication.replica_manager.purgatories import Purgatories
 from replication.replica_manager.results import (
     DeleteRecordsResult,
     EpochEndResult,
@@ -47,26 +45,14 @@ from storage.log_manager import LogManager
 from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
 from storage.verification import VerificationGuard
 
-HIGH_WATERMARK_REPORT_SECONDS = 0.1
 SHORTEST_PAUSE_SECONDS = 0.001
 
 OnBug = Callable[[BaseException], None]
 MakeFetcherManager = Callable[[LocalReplicas, trio.Nursery], FetcherManager]
 
-ISR_RETRY_SECONDS = 0.05
-
 
 def _ignore_directory(_topic_id: TopicId, _partition: int, _directory: bytes) -> None:
     """Of a broker with one directory nobody asks where its replicas lie."""
-
-
-class AlterPartitionManager(Protocol):
-    async def submit(
-        self, partition: TopicPartition, topic_id: TopicId, proposal: IsrProposal
-    ) -> IsrAnswer:
-        """What the controller says, however long that takes; at once
-        OPERATION_NOT_ATTEMPTED while an earlier change of that partition is out.
-        """
 
 
 class ReplicaManager:
@@ -91,48 +77,40 @@ class ReplicaManager:
         self.config = DynamicBrokerConfig(config)
         self._seams = seams
         self._log_manager = log_manager
-        self._alter_partition = alter_partition
         self._assign_directory = assign_directory
         self._make_fetcher_manager = make_fetcher_manager
         self._sink = sink
         self._on_bug = on_bug
-        self._nursery: trio.Nursery | None = None
         self._roles: RoleChanges | None = None
         self._one_change_at_a_time = trio.Lock()
         self._checkpoint_turns = Turns()
-        self._reporter = HighWatermarkReporter(sink)
-        self._high_watermark_news = trio.Event()
         self._hosted = HostedPartitions(metadata)
-        self.produce_purgatory: Purgatory[TopicPartition] = Purgatory(
-            clock=seams.clock, on_bug=on_bug
-        )
-        self.fetch_purgatory: Purgatory[TopicPartition] = Purgatory(
-            clock=seams.clock, on_bug=on_bug
-        )
-        self.delete_records_purgatory: Purgatory[TopicPartition] = Purgatory(
-            clock=seams.clock, on_bug=on_bug
-        )
+        self.purgatories = Purgatories.empty(clock=seams.clock, on_bug=on_bug)
         self._metrics = metrics
         self._gauges = ReplicaGauges(
             metrics,
             self._hosted,
-            {
-                "Produce": self.produce_purgatory,
-                "Fetch": self.fetch_purgatory,
-                "DeleteRecords": self.delete_records_purgatory,
-            },
+            self.purgatories,
             lambda: self.producer_id_count,
             seams.clock.wall_ms,
             config.transaction_max_timeout_ms,
         )
         self._topic_meters = TopicMeters(metrics, self._hosted)
+        self._observer = Observer(
+            hosted=self._hosted,
+            purgatories=self.purgatories,
+            gauges=self._gauges,
+            alter_partition=alter_partition,
+            clock=seams.clock,
+            sink=sink,
+        )
         self._around = Surroundings(
             broker_id=broker_id,
             broker_epoch=broker_epoch,
             metadata=metadata,
             now_ms=seams.clock.now_ms,
             max_lag_ms=config.replica_lag_time_max_ms,
-            observer=self,
+            observer=self._observer,
             selector=SELECTORS.get(config.replica_selector_class or ""),
         )
         self._log_jobs = LogJobs(
@@ -148,7 +126,7 @@ class ReplicaManager:
         )
         self._produce = ProducePath(
             hosted=self._hosted,
-            purgatory=self.produce_purgatory,
+            purgatory=self.purgatories.produce,
             clock=seams.clock,
             meters=self._topic_meters,
             flush_to=self._log_jobs.flush_to,
@@ -158,8 +136,8 @@ class ReplicaManager:
         )
         self._delete_records = DeleteRecordsPath(
             hosted=self._hosted,
-            purgatory=self.delete_records_purgatory,
-            fetches=self.fetch_purgatory,
+            purgatory=self.purgatories.delete_records,
+            fetches=self.purgatories.fetch,
             on_storage_failure=self._on_log_failure,
         )
         self.quotas = ReplicationQuotas.measured_over(
@@ -178,7 +156,7 @@ class ReplicaManager:
         )
         self._fetch = FetchPath(
             hosted=self._hosted,
-            purgatory=self.fetch_purgatory,
+            purgatory=self.purgatories.fetch,
             clock=seams.clock,
             quota=self.quotas.leader,
             meters=self._topic_meters,
@@ -187,7 +165,7 @@ class ReplicaManager:
         self.replicas = LocalReplicas(
             hosted=self._hosted,
             clock=seams.clock,
-            fetches=self.fetch_purgatory,
+            fetches=self.purgatories.fetch,
             quota=self.quotas.follower,
             bytes_in=BytesIn.registered(metrics),
             on_storage_failure=self._on_log_failure,
@@ -199,7 +177,7 @@ class ReplicaManager:
         """Look after the replicas until cancelled; `started` once metadata may be applied."""
         checkpointed = await self._seams.offload(self._log_manager.read_high_watermarks)
         async with trio.open_nursery() as nursery:
-            self._nursery = nursery
+            self._observer.nursery = nursery
             fetchers = self._make_fetcher_manager(self.replicas, nursery)
             self._roles = RoleChanges(
                 broker_id=self._around.broker_id,
@@ -218,7 +196,7 @@ class ReplicaManager:
                 offload=self._seams.offload,
                 fetchers=fetchers,
                 sink=self._sink,
-                complete_delayed=self._complete_delayed,
+                complete_delayed=self.purgatories.check,
                 roles_lost=self._topic_meters.roles_lost,
                 on_storage_failure=self._on_failure,
                 assign_directory=self._assign_directory,
@@ -262,15 +240,9 @@ class ReplicaManager:
                 partition.leadership.maybe_shrink_isr()
 
     async def _report_high_watermarks(self) -> None:
-        """Where they have got to a while after the first of them moved; idle brokers sleep."""
         while True:
-            await self._high_watermark_news.wait()
-            self._high_watermark_news = trio.Event()
-            await self._seams.clock.sleep(HIGH_WATERMARK_REPORT_SECONDS)
-            await self._guarded(self._tick)
-
-    async def _tick(self) -> None:
-        self._reporter.tick()
+            await self._observer.high_watermarks_moved()
+            await self._guarded(self._observer.report_high_watermarks)
 
     async def checkpoint_high_watermarks(self) -> None:
         """Write where every partition's high watermark is, for the next start."""
@@ -440,64 +412,11 @@ class ReplicaManager:
     def offline_partitions(self) -> list[TopicPartition]:
         return sorted(self._hosted.offline)
 
-    # What a partition tells (PartitionObserver).
-
-    def log_end_moved(self, topic_partition: TopicPartition) -> None:
-        self.fetch_purgatory.check(topic_partition)
-
-    def log_start_moved(self, topic_partition: TopicPartition) -> None:
-        self.delete_records_purgatory.check(topic_partition)
-
-    def high_watermark_moved(self, leadership: Leadership) -> None:
-        self._complete_delayed(leadership.topic_partition)
-        self._reporter.advanced(
-            leadership.topic_partition,
-            high_watermark=leadership.log.high_watermark,
-            log_end_offset=leadership.log.log_end_offset,
-            leader_epoch=leadership.leader_epoch,
-        )
-        if self._reporter.has_news:
-            self._high_watermark_news.set()
-
-    def isr_change_proposed(self, leadership: Leadership, pending: Pending) -> None:
-        assert self._nursery is not None, "a replica manager leads only while it runs"
-        self._sink(proposed(leadership, pending))
-        self._nursery.start_soon(self._ask_controller, leadership, pending)
-
-    def isr_changed(self, leadership: Leadership, previous: frozenset[int]) -> None:
-        self._gauges.isr_changed(before=previous, after=leadership.isr)
-        self._sink(changed(leadership, previous))
-
-    async def _ask_controller(self, leadership: Leadership, pending: Pending) -> None:
-        """Until the change is decided, or newer metadata has decided otherwise."""
-        topic_partition = leadership.topic_partition
-        again = True
-        while again and leadership.isr_state is pending:
-            partition = self._hosted.find(topic_partition)
-            if partition is None or partition.leadership is not leadership:
-                return
-            answer = await self._alter_partition.submit(
-                topic_partition, partition.topic_id, pending.sent
-            )
-            if answer.error is not ErrorCode.NONE and leadership.isr_state is pending:
-                self._gauges.failed_updates.mark()
-                self._sink(refused(leadership, pending, answer))
-            again = leadership.on_isr_answer(pending, answer)
-            if again:
-                # Kafka asks again at once, and so as fast as a controller that has yet to
-                # catch up with us (NOT_CONTROLLER) can refuse.
-                await self._seams.clock.sleep(ISR_RETRY_SECONDS)
-
-    # Waking and failing.
-
-    def _complete_delayed(self, topic_partition: TopicPartition) -> None:
-        self.produce_purgatory.check(topic_partition)
-        self.fetch_purgatory.check(topic_partition)
-        self.delete_records_purgatory.check(topic_partition)
+    # Failing.
 
     def _on_old_segments_deleted(self, topic_partition: TopicPartition) -> None:
         """Who fetches here is told with the next answer, whom we fetch from by our next fetch."""
-        self.fetch_purgatory.check(topic_partition)
+        self.purgatories.fetch.check(topic_partition)
         if self._roles is not None:
             self._roles.fetchers.log_start_moved(topic_partition)
 
@@ -513,7 +432,7 @@ class ReplicaManager:
         if self._roles is not None:
             self._roles.fetchers.remove_fetcher_for_partitions([topic_partition])
             self._roles.fetchers.add_failed_partition(topic_partition)
-        self._complete_delayed(topic_partition)
+        self.purgatories.check(topic_partition)
         self.take_failed_offline()
 
     def take_failed_offline(self) -> None:

@@ -65,7 +65,7 @@ async def test_records_are_deleted_when_every_live_follower_has_deleted_them(
             await follow(node, 10, start=7, replica=OTHER)
         assert deleted.result == DeleteRecordsResult(low_watermark=6)
         assert deleted.at == pytest.approx(0.05)
-        assert node.manager.delete_records_purgatory.waiting == 0
+        assert node.manager.purgatories.delete_records.waiting == 0
 
 
 async def test_a_lonely_leader_waits_for_nobody(autojump_clock: MockClock) -> None:

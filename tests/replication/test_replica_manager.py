@@ -73,7 +73,7 @@ async def test_acks_all_waits_for_the_followers(autojump_clock: MockClock) -> No
         assert produced.result.base_offset == 0
         assert produced.at == pytest.approx(0.05)
         assert node.state().high_watermark == 3
-        assert node.manager.produce_purgatory.waiting == 0
+        assert node.manager.purgatories.produce.waiting == 0
 
 
 async def test_acks_all_of_a_lonely_leader_does_not_wait(autojump_clock: MockClock) -> None:
@@ -92,7 +92,7 @@ async def test_what_is_not_replicated_in_time_is_timed_out_and_stays(
         assert result.error is ErrorCode.REQUEST_TIMED_OUT
         assert CLOCK.now() == pytest.approx(0.7)
         assert node.state().log_end_offset == 1
-        assert node.manager.produce_purgatory.expired == 1
+        assert node.manager.purgatories.produce.expired == 1
 
 
 async def test_below_the_minimum_isr_acks_all_is_refused_and_what_was_appended_waits(
@@ -195,7 +195,7 @@ async def test_a_fetch_waits_no_longer_than_it_said(autojump_clock: MockClock) -
         [(_, answer)] = await node.fetch(wanting(max_wait_ms=300), p0=FetchInfo(0))
         assert CLOCK.now() == pytest.approx(0.3)
         assert (answer.error, answer.records) == (ErrorCode.NONE, None)
-        assert node.manager.fetch_purgatory.expired == 1
+        assert node.manager.purgatories.fetch.expired == 1
 
 
 async def test_a_fetch_waits_until_enough_partitions_together_have_enough(

@@ -184,7 +184,7 @@ async def test_a_fetch_that_belongs_elsewhere_is_answered_at_once(
         params = from_rack("west", min_bytes=100_000, max_wait_ms=10_000)
         [(_, answer)] = await node.fetch(params, p0=FetchInfo(2))
         assert CLOCK.now() == started
-        assert node.manager.fetch_purgatory.expired == 0
+        assert node.manager.purgatories.fetch.expired == 0
         assert answer.preferred_read_replica == REMOTE
         assert answer.records is None
         assert (answer.error, answer.high_watermark) == (ErrorCode.NONE, 2)

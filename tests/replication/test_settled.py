@@ -307,7 +307,7 @@ async def lose_log(side: Side, number: int) -> None:
     hosted = side.node.manager._hosted.find(at(number))
     if hosted is not None:
         side.node.manager._hosted.take_offline(at(number), TOPIC_ID)
-        side.node.manager._complete_delayed(at(number))
+        side.node.manager.purgatories.check(at(number))
     await trio.lowlevel.checkpoint()
 
 

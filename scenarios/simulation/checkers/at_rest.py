@@ -24,8 +24,8 @@ async def until_answered(cluster: SimulatedCluster) -> None:
 def waiting(broker: Broker) -> dict[str, int]:
     manager = broker.replica_manager
     return {
-        "Produce": manager.produce_purgatory.waiting,
-        "DeleteRecords": manager.delete_records_purgatory.waiting,
+        "Produce": manager.purgatories.produce.waiting,
+        "DeleteRecords": manager.purgatories.delete_records.waiting,
     }
 
 

@@ -96,7 +96,7 @@ def burdens_of(cluster: SimulatedCluster) -> Burdens:
     return Burdens(
         tasks=_tasks(),
         brokers=[_burden_of(cluster, *each) for each in cluster.brokers.items()],
-        waiting_fetches=sum(each.fetch_purgatory.waiting for each in managers),
+        waiting_fetches=sum(each.purgatories.fetch.waiting for each in managers),
     )
 
 
@@ -126,5 +126,5 @@ def _burden_of(cluster: SimulatedCluster, name: str, broker: Broker) -> Burden:
         connections=len(ends) - len(served),
         served=len(served),
         deserted=sum(end.incoming.end is not None for end in served),
-        watches=manager.produce_purgatory.watched + manager.delete_records_purgatory.watched,
+        watches=manager.purgatories.produce.watched + manager.purgatories.delete_records.watched,
     )
