@@ -72,6 +72,9 @@ class FetcherConfig:
     """Kafka's replica.fetch.* settings, and who fetches."""
 
     replica_id: int
+    """Negative: of nobody who could be in an ISR. Such a one is answered as a consumer is."""
+    isolation_level: int = 0
+    """For a consumer, 1: nothing of a transaction that is still open (READ_COMMITTED)."""
     max_wait_ms: int = 500
     min_bytes: int = 1
     max_bytes: int = 10 * 1024 * 1024
@@ -128,7 +131,9 @@ class ReplicaFetcher:
             on_bug=self.on_bug,
             sink=self.sink,
         )
-        self._truncator = Truncator(self._partitions, self.leader)
+        self._truncator = Truncator(
+            self._partitions, self.leader, as_consumer=self.config.replica_id < 0
+        )
         self._answers = AnswerProcessor(self._partitions)
 
     @property
@@ -353,6 +358,7 @@ class ReplicaFetcher:
             max_wait_ms=config.max_wait_ms,
             min_bytes=config.min_bytes,
             max_bytes=config.max_bytes,
+            isolation_level=config.isolation_level,
         )
 
     async def _on_rejected(self, error: ErrorCode) -> None:

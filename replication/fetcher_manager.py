@@ -41,7 +41,11 @@ from replication.fetcher import (
 from replication.fetcher_stats import FetcherStats
 from replication.followed_partitions import OnBug
 from replication.followed_replicas import FollowedReplicas
-from replication.leader_endpoint import LATEST_FETCH_VERSION, RemoteLeaderEndpoint
+from replication.leader_endpoint import (
+    LATEST_FETCH_VERSION,
+    LeaderEndpoint,
+    RemoteLeaderEndpoint,
+)
 from replication.metrics import MetricName, MetricsRegistry
 from replication.net.seams import NodeClock, Transport
 from storage.types import TopicId, TopicPartition
@@ -115,19 +119,9 @@ class RemoteFetcherFactory:
         self, leader: BrokerEndPoint, fetcher_id: int, failed: FailedPartitions
     ) -> ReplicaFetcher:
         name = f"{self.name}-{fetcher_id}-{leader.id}"
-        endpoint = RemoteLeaderEndpoint(
-            broker=leader,
-            replica_id=self.config.replica_id,
-            client_id=f"broker-{self.config.replica_id}-fetcher-{fetcher_id}",
-            transport=self.transport,
-            clock=self.clock,
-            fetch_version=self.fetch_version,
-            connect_timeout_ms=self.connect_timeout_ms,
-            request_timeout_ms=self.request_timeout_ms,
-        )
         return ReplicaFetcher(
             name=name,
-            leader=endpoint,
+            leader=self.endpoint(leader, fetcher_id),
             replicas=self.replicas,
             config=self.config,
             clock=self.clock,
@@ -137,6 +131,19 @@ class RemoteFetcherFactory:
             sink=self.sink,
             broker_epoch=self.broker_epoch,
             is_throttled=self.is_throttled,
+        )
+
+    def endpoint(self, leader: BrokerEndPoint, fetcher_id: int) -> LeaderEndpoint:
+        """A way of its own to that leader."""
+        return RemoteLeaderEndpoint(
+            broker=leader,
+            replica_id=self.config.replica_id,
+            client_id=f"broker-{self.config.replica_id}-fetcher-{fetcher_id}",
+            transport=self.transport,
+            clock=self.clock,
+            fetch_version=self.fetch_version,
+            connect_timeout_ms=self.connect_timeout_ms,
+            request_timeout_ms=self.request_timeout_ms,
         )
 
 

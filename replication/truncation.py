@@ -82,6 +82,7 @@ class Reset(enum.Enum):
     CUT = "cut"
     KEEP = "keep"
     START_OVER = "start over"
+    ASK_EPOCHS = "ask where epochs end"
 
 
 @attrs.frozen(kw_only=True)
@@ -113,4 +114,19 @@ def reset_offset(*, leader_start: Offset, leader_end: Offset, local_end: Offset)
         reset=Reset.START_OVER if leader_start > local_end else Reset.KEEP,
         fetch_offset=fetch_offset,
         lag=max(0, leader_end - fetch_offset),
+    )
+
+
+def reset_as_consumer(*, leader_start: Offset, local_end: Offset) -> OffsetReset:
+    """For whoever is not told where the leader's log ends, but only what is committed of it.
+
+    That may be below the local end although nothing was lost: a new leader learns the high
+    watermark only from its followers. So where our end is not below the leader's start, epochs
+    have to say whether anything is to be cut.
+    """
+    starts_over = leader_start > local_end
+    return OffsetReset(
+        reset=Reset.START_OVER if starts_over else Reset.ASK_EPOCHS,
+        fetch_offset=max(leader_start, local_end),
+        lag=0,
     )

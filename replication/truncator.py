@@ -7,6 +7,10 @@ Three ways lead here, and `truncation.py` holds the rule of each:
     while fetching    the answer names the epoch at which the logs part (Fetch v12, KIP-595)
     out of range      the leader does not have our offset: ask for its two ends
 
+Who fetches as a consumer is not told where the leader's log ends: LATEST is its high watermark,
+which may lag behind what was committed long ago. There only the leader's start decides whether
+to start over, and only epochs whether to cut.
+
 A cut that is not *completed* has to be followed by another question. Where fetches carry
 epochs the next fetch is that question; otherwise the partition stays Truncating.
 
@@ -36,6 +40,7 @@ from replication.truncation import (
     OffsetTruncationState,
     Reset,
     reset_above_leader,
+    reset_as_consumer,
     reset_offset,
     truncation_offset,
 )
@@ -47,6 +52,7 @@ from storage.types import Offset, OffsetAndEpoch, TopicPartition
 class Truncator:
     partitions: FollowedPartitions
     leader: LeaderEndpoint
+    as_consumer: bool = attrs.field(default=False, kw_only=True)
 
     @property
     def _states(self) -> PartitionStates:
@@ -179,6 +185,11 @@ class Truncator:
 
     async def _find_reset(self, tp: TopicPartition, state: PartitionFetchState) -> OffsetReset:
         epoch = state.current_leader_epoch
+        if self.as_consumer:
+            leader_start = (await self.leader.fetch_earliest_offset(tp, epoch)).offset
+            return reset_as_consumer(
+                leader_start=leader_start, local_end=self._replicas.log_end_offset(tp)
+            )
         leader_end = (await self.leader.fetch_latest_offset(tp, epoch)).offset
         local_end = self._replicas.log_end_offset(tp)
         above = reset_above_leader(leader_end=leader_end, local_end=local_end)
@@ -195,6 +206,9 @@ class Truncator:
             tp, state, reset.fetch_offset, cause=cause
         ):
             return
+        if reset.reset is Reset.ASK_EPOCHS:
+            self._ask_epochs(tp, state, reset.fetch_offset)
+            return
         found = attrs.evolve(
             state,
             fetch_offset=reset.fetch_offset,
@@ -206,6 +220,15 @@ class Truncator:
         self._states.update_and_move_to_end(tp, found)
         self.partitions.stats.set_lag(tp, reset.lag)
         self.partitions.tell_if_fetching(tp, found)
+
+    def _ask_epochs(
+        self, tp: TopicPartition, state: PartitionFetchState, fetch_offset: Offset
+    ) -> None:
+        """After a while, for a leader whose epochs say nothing either is asked for ever."""
+        asking = attrs.evolve(state, fetch_offset=fetch_offset, state=ReplicaState.TRUNCATING)
+        self._states.update_and_move_to_end(tp, asking)
+        self.partitions.tell_refused(tp, state.current_leader_epoch, ErrorCode.OFFSET_OUT_OF_RANGE)
+        self.partitions.delay([tp])
 
     # -- the log --------------------------------------------------------------
 

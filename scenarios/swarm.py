@@ -21,8 +21,8 @@ from typing import TypeAlias
 
 import attrs
 
-from replication.cluster.node_scope import raising_only_one
 from replication.events import LeaderElected
+from replication.net.raising import raising_only_one
 from scenarios.belated import Belated
 from scenarios.commands import carry_out
 from scenarios.contest import Contest

@@ -12,8 +12,8 @@ from contextlib import AsyncExitStack
 
 import attrs
 
-from replication.cluster.node_scope import raising_only_one
 from replication.errors import UnderstudyError
+from replication.net.raising import raising_only_one
 from scenarios.commands import carry_out
 from scenarios.report.recording import Recording
 from scenarios.script import Script, ScriptError, StoryChangedError, difference

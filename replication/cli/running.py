@@ -17,9 +17,9 @@ import attrs
 import click
 import trio
 
-from replication.cluster.node_scope import raising_only_one
 from replication.events import BugCaught, EventSink
 from replication.net.clock import TrioClock
+from replication.net.raising import raising_only_one
 from replication.observe.journal import JournalWriter
 from storage import open_segments
 from storage.filesystem import OsFileSystem

@@ -29,7 +29,6 @@ from replication.cluster.assignments import Assignments
 from replication.cluster.controller_channel import ControllerChannel
 from replication.cluster.groups import GroupCoordinator
 from replication.cluster.lifecycle import BrokerLifecycle
-from replication.cluster.log_loading import load_logs
 from replication.cluster.metadata_cache import MetadataCache
 from replication.cluster.metadata_follower import MetadataFollower, metadata_fetcher
 from replication.cluster.metadata_snapshots import SnapshotDue
@@ -59,6 +58,7 @@ from replication.metadata import (
 from replication.metrics import MetricsRegistry
 from replication.net.seams import Listener, Seams
 from replication.replica_manager import ReplicaManager, compaction_metrics
+from replication.replica_manager.log_loading import load_logs
 from storage.config import LogConfig
 from storage.errors import KafkaStorageError, StorageError
 from storage.log_manager import LogManager

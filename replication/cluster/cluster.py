@@ -30,7 +30,6 @@ import trio
 from replication.cluster.broker import Broker
 from replication.cluster.controller_node import ControllerNode
 from replication.cluster.defaults import default_properties
-from replication.cluster.node_scope import raising_only_one, raising_the_first
 from replication.cluster.server import OnBug
 from replication.config import BrokerConfig, Voter
 from replication.errors import UnderstudyError
@@ -39,6 +38,7 @@ from replication.metadata import MetadataImage, PartitionRegistration
 from replication.net import production_seams
 from replication.net.clock import TrioClock
 from replication.net.detach import DetachableFileSystem, DetachableTransport
+from replication.net.raising import raising_only_one, raising_the_first
 from replication.net.seams import NodeClock, Seams
 from storage.errors import StorageError
 from storage.types import TopicPartition

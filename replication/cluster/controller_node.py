@@ -8,10 +8,10 @@ import attrs
 import trio
 
 from replication.cluster.controller import Controller
-from replication.cluster.node_scope import raising_only_one
 from replication.cluster.server import OnBug
 from replication.config import BrokerConfig
 from replication.events import EventSink, ignore
+from replication.net.raising import raising_only_one
 from replication.net.seams import Seams
 
 

@@ -1,7 +1,4 @@
-"""What a broker and a controller need alike to begin and to end as nodes of a process."""
-
-from collections.abc import Iterator
-from contextlib import contextmanager
+"""Taking a port, as brokers and controllers do."""
 
 from replication.config import Listener as ListenerConfig
 from replication.errors import UnderstudyError
@@ -18,27 +15,3 @@ async def listen(transport: Transport, where: ListenerConfig) -> Listener:
         return await transport.listen(where.host, where.port)
     except OSError as error:
         raise ListenError(f"cannot listen on {where}: {error.strerror or error}") from error
-
-
-@contextmanager
-def raising_only_one() -> Iterator[None]:
-    """Out of nested groups of one exception comes that exception; a real group stays one."""
-    try:
-        yield
-    except BaseExceptionGroup as group:
-        error: BaseException = group
-        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-            error = error.exceptions[0]
-        raise error from error.__cause__
-
-
-@contextmanager
-def raising_the_first() -> Iterator[None]:
-    """Of several that failed together, and mostly for one reason, the first speaks for all."""
-    try:
-        yield
-    except ExceptionGroup as group:
-        error: Exception = group
-        while isinstance(error, ExceptionGroup):
-            error = error.exceptions[0]
-        raise error from error.__cause__

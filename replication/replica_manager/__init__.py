@@ -7,6 +7,7 @@
                                   ├─ roles.py     metadata: lead, follow, stop
                                   ├─ configuration.py   what was set reaches whom it concerns
                                   ├─ jobs.py      flush, checkpoint, delete, expire   retention.py
+                                  ├─ log_loading.py   before all that: open every log of a broker
                                   ├─ compaction.py   compacted topics are cleaned   compaction_metrics.py
                                   ├─ gauges.py, topic_meters.py   what there is to watch
     partitions ──> Observer ──────┼─ observer.py  what has moved   isr_events.py

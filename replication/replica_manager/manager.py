@@ -71,6 +71,7 @@ class ReplicaManager:
         broker_epoch: Callable[[], int],
         metrics: MetricsRegistry,
         assign_directory: AssignDirectory = _ignore_directory,
+        keeps_logs: bool = False,
         sink: EventSink = ignore,
         on_bug: OnBug,
     ) -> None:
@@ -78,6 +79,7 @@ class ReplicaManager:
         self._seams = seams
         self._log_manager = log_manager
         self._assign_directory = assign_directory
+        self._keeps_logs = keeps_logs
         self._make_fetcher_manager = make_fetcher_manager
         self._sink = sink
         self._on_bug = on_bug
@@ -201,6 +203,7 @@ class ReplicaManager:
                 on_storage_failure=self._on_failure,
                 assign_directory=self._assign_directory,
                 checkpointed=dict(checkpointed),
+                keeps_logs=self._keeps_logs,
             )
             for job in self._jobs():
                 nursery.start_soon(self._every, job)

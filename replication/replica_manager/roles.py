@@ -98,6 +98,8 @@ class RoleChanges:
     assign_directory: AssignDirectory
     checkpointed: dict[TopicPartition, Offset]
     """High watermarks from before this start, each until its log is opened."""
+    keeps_logs: bool = False
+    """Of a mirror: what the metadata knows no more is followed no more, and stays where it is."""
     shutting_down: bool = False
     _following: dict[TopicPartition, BrokerEndPoint] = attrs.field(factory=dict, init=False)
     _knows_metadata: bool = attrs.field(default=False, init=False)
@@ -106,7 +108,8 @@ class RoleChanges:
         """Become what `image` says of the partitions that `delta` names."""
         if not self._knows_metadata:
             self._knows_metadata = True
-            await self._stop(self._strays(image), leave=self.log_manager.put_aside)
+            if not self.keeps_logs:
+                await self._stop(self._strays(image), leave=self.log_manager.put_aside)
         await self._stop(self._removed(delta), leave=self._deleting("topic deleted"))
         leaders, followers, gone = self._sort(image, sorted(delta.changed))
         await self._stop(gone, leave=self._deleting("not a replica any more"))
@@ -383,6 +386,8 @@ class RoleChanges:
             await self.offload(partial(self._let_go, held, leave))
 
     def _deleting(self, cause: str) -> Callable[[TopicPartition], None]:
+        if self.keeps_logs:
+            return _leave_alone
         return lambda partition: self.log_manager.async_delete(partition, cause)
 
     def _let_go(
@@ -391,6 +396,10 @@ class RoleChanges:
         for topic_partition in partitions:
             if self.log_manager.get(topic_partition) is not None:
                 leave(topic_partition)
+
+
+def _leave_alone(_: TopicPartition) -> None:
+    """A log that stays where it is."""
 
 
 def _with_topic_id(log: Log) -> Log | StorageError:

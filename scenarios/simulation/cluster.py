@@ -30,11 +30,11 @@ from replication.cluster.broker import Broker
 from replication.cluster.cluster import Node, NotInTimeError
 from replication.cluster.controller import Controller
 from replication.cluster.controller_node import ControllerNode
-from replication.cluster.node_scope import raising_only_one
 from replication.config import BrokerConfig
 from replication.errors import UnderstudyError
 from replication.events import EventSink, fan_out, ignore
 from replication.metadata import MetadataImage, PartitionRegistration
+from replication.net.raising import raising_only_one
 from scenarios.simulation.clock import SimulatedClock
 from scenarios.simulation.trace import DiskReplaced, NodeKilled, NodeStopped, PowerCut
 from scenarios.simulation.world import World

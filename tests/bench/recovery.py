@@ -23,9 +23,9 @@ from pathlib import Path
 import crc32c
 import trio
 
-from replication.cluster.log_loading import load_logs
 from replication.events import ignore
 from replication.net.offload import ThreadOffload
+from replication.replica_manager.log_loading import load_logs
 from storage.config import LogConfig
 from storage.filesystem import OsFileSystem
 from storage.log import Log

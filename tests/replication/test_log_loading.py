@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 import pytest
 import trio
 
-from replication.cluster.log_loading import load_logs
 from replication.events import Event, LogDirectoryWarned, LogRecovered, LogRepaired
+from replication.replica_manager.log_loading import load_logs
 from storage.errors import CheckpointError
 from storage.log_manager import LogManager
 from storage.testing import FaultyFileSystem

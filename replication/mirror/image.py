@@ -1,0 +1,95 @@
+"""What the source's metadata says, as the metadata that a broker of ours acts upon.
+
+    source                                     image
+    topic t, id, partition 0: leader 2, e5     the same, with a replica more: the mirror's
+    broker 2 at host:port                      the same; fenced while it cannot be reached
+    a leader is being elected                  as it was
+    a topic is gone                            gone: nobody fetches it; its copy stays
+
+The mirror's number is below those of all brokers, so it is nobody's there and leads nothing.
+"""
+
+from collections.abc import Container, Mapping
+
+import attrs
+
+from replication.client.cluster_view import ClusterView, PartitionView, TopicView
+from replication.errors import ErrorCode
+from replication.metadata import (
+    BrokerRegistration,
+    Endpoint,
+    MetadataImage,
+    PartitionRegistration,
+    TopicImage,
+)
+from replication.mirror.options import LISTENER, MirrorOptions
+
+MIRROR_ID = -2
+
+_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+def image_of(
+    view: ClusterView, before: MetadataImage, options: MirrorOptions, reachable: Container[int]
+) -> MetadataImage:
+    topics = {name: view.topics[name] for name in sorted(view.topics)}
+    found = {
+        name: image
+        for name, topic in topics.items()
+        if options.follows(topic)
+        and (image := _topic(topic, before.topics.get(name), options.topic_configs)) is not None
+    }
+    return attrs.evolve(
+        before,
+        offset=before.offset + 1,
+        cluster_id=view.cluster_id,
+        brokers=_brokers(view, reachable),
+        topics=found,
+        topic_names_by_id={topic.topic_id: name for name, topic in found.items()},
+    )
+
+
+def _brokers(view: ClusterView, reachable: Container[int]) -> dict[int, BrokerRegistration]:
+    return {
+        node.id: BrokerRegistration(
+            broker_id=node.id,
+            broker_epoch=-1,
+            incarnation_id=b"",
+            endpoints=(Endpoint(LISTENER, node.host, node.port),),
+            rack=node.rack,
+            fenced=node.id not in reachable,
+        )
+        for node in view.nodes.values()
+    }
+
+
+def _topic(
+    topic: TopicView, before: TopicImage | None, configs: Mapping[str, str]
+) -> TopicImage | None:
+    if topic.error is not ErrorCode.NONE:
+        return None if topic.error in _GONE else before
+    if before is not None and before.topic_id != topic.topic_id:
+        before = None
+    known = {} if before is None else dict(before.partitions)
+    for number, partition in sorted(topic.partitions.items()):
+        registration = _partition(partition, known.get(number))
+        if registration is not None:
+            known[number] = registration
+    image = TopicImage(topic.name, topic.topic_id, known, configs)
+    return before if image == before else image
+
+
+def _partition(
+    told: PartitionView, before: PartitionRegistration | None
+) -> PartitionRegistration | None:
+    """None where nobody has led it that we know of."""
+    if told.leader < 0 or (before is not None and told.leader_epoch < before.leader_epoch):
+        return before
+    return PartitionRegistration(
+        replicas=(*told.replicas, MIRROR_ID),
+        isr=told.isr,
+        leader=told.leader,
+        leader_epoch=told.leader_epoch,
+        # What Metadata does not tell; only whether it grows is of interest to a follower.
+        partition_epoch=told.leader_epoch,
+    )

@@ -1,0 +1,284 @@
+"""One copy of a foreign cluster's topics, followed until it is stopped.
+
+    news of the source ─> an image ─> the replica manager: opens logs, starts and moves fetchers
+         ^                                                     │
+         └───── a refusal, a lost leader, metadata.max.age ────┘
+
+Rule 1: the source is heard before the copy is opened: a copy belongs to one cluster, and is
+refused for any other, then or later.
+
+Rule 2: a disk that fails ends it, with what it said. What was appended until then is found again,
+and what was torn is cut, by the next start.
+
+Rule 3: killed at any moment it has nothing to say; stopped, it leaves its logs as a broker's
+clean shutdown would.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import attrs
+import trio
+
+from replication.client.config import ClientConfig
+from replication.config import BrokerConfig, TopicConfig
+from replication.errors import UnderstudyError
+from replication.events import (
+    Event,
+    EventSink,
+    FetchRefused,
+    FollowerFetching,
+    PartitionFailed,
+    ignore,
+)
+from replication.fetcher import FetcherConfig, no_broker_epoch
+from replication.fetcher_manager import ReplicaFetcherManager
+from replication.isr import IsrAnswer, IsrProposal
+from replication.metadata import MetadataImage, delta_between
+from replication.metrics import MetricsRegistry
+from replication.mirror.image import MIRROR_ID, image_of
+from replication.mirror.leader import SourceFetcherFactory
+from replication.mirror.options import NODE_ID, MirrorOptions
+from replication.mirror.progress import PartitionProgress
+from replication.mirror.source import Source
+from replication.net.raising import raising_only_one
+from replication.net.seams import Seams
+from replication.replica_manager import LocalReplicas, ReplicaManager
+from replication.replica_manager.log_loading import load_logs
+from storage.errors import KafkaStorageError
+from storage.log import Log
+from storage.log_manager import LogManager
+from storage.types import TopicId, TopicPartition
+
+CONSUMER = -1
+
+
+class MirrorError(UnderstudyError):
+    """What the source or the copy is keeps the one from being followed by the other."""
+
+
+class _NobodyLeadsHere:
+    """An `AlterPartitionManager`."""
+
+    async def submit(
+        self, partition: TopicPartition, topic_id: TopicId, proposal: IsrProposal
+    ) -> IsrAnswer:
+        raise AssertionError(f"nobody leads here: {proposal} of {partition}, {topic_id.hex()}")
+
+
+def raise_bug(error: BaseException) -> None:
+    raise error
+
+
+@attrs.define(eq=False, kw_only=True)
+class Mirror:
+    """Run it once; `log_directory` holds the copy, as a broker's log directory does."""
+
+    source_config: ClientConfig
+    options: MirrorOptions
+    log_directory: str
+    seams: Seams
+    sink: EventSink = ignore
+    on_bug: Callable[[BaseException], None] = raise_bug
+    metrics: MetricsRegistry = attrs.field(init=False)
+    logs: LogManager | None = attrs.field(init=False, default=None)
+    _fetchers: ReplicaFetcherManager | None = attrs.field(init=False, default=None)
+    _image: MetadataImage = attrs.field(init=False, factory=MetadataImage)
+    _source: Source | None = attrs.field(init=False, default=None)
+    _replicas: ReplicaManager | None = attrs.field(init=False, default=None)
+    _troubles: dict[TopicPartition, str] = attrs.field(init=False, factory=dict)
+    _working: trio.CancelScope = attrs.field(init=False, factory=trio.CancelScope)
+    _loop: trio.lowlevel.TrioToken | None = attrs.field(init=False, default=None)
+    _disk_failure: KafkaStorageError | None = attrs.field(init=False, default=None)
+
+    def __attrs_post_init__(self) -> None:
+        self.metrics = MetricsRegistry(self.seams.clock.now)
+
+    def stop(self) -> None:
+        """Leave in good order; `run` returns when that is done."""
+        self._working.cancel()
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until `stop`. MirrorError or StorageError where it cannot go on; started when the first
+        news of the source has been acted upon.
+        """
+        self._loop = trio.lowlevel.current_trio_token()
+        try:
+            with raising_only_one():
+                async with trio.open_nursery() as nursery:
+                    with self._working:
+                        await self._work(nursery, task_status)
+                    await self._leave()
+                    nursery.cancel_scope.cancel()
+        finally:
+            if self.logs is not None:
+                self.logs.close_uncleanly()
+
+    async def _work(self, nursery: trio.Nursery, task_status: trio.TaskStatus[None]) -> None:
+        self._source = source = Source(
+            config=self.source_config, options=self.options, seams=self.seams, nursery=nursery
+        )
+        nursery.start_soon(source.metadata.run)
+        seen = await source.next_news(0)
+        replicas = await self._open(nursery, source)
+        await self._act_on_news(source, replicas)
+        task_status.started()
+        while True:
+            seen = await source.next_news(seen)
+            await self._act_on_news(source, replicas)
+
+    # Opening and leaving.
+
+    async def _open(self, nursery: trio.Nursery, source: Source) -> ReplicaManager:
+        """Only now: whose copy it is has to be known first."""
+        config = self.options.broker_config(self.log_directory)
+        cluster_id = source.view.cluster_id
+        if cluster_id is None:
+            raise MirrorError("the source does not say which cluster it is")
+        self.logs = logs = LogManager(
+            file_system=self.seams.file_system,
+            log_dirs=[self.log_directory],
+            node_id=NODE_ID,
+            cluster_id=cluster_id,
+            config=TopicConfig.in_force({}, config).log,
+            new_directory_id=partial(self.seams.chance.randbytes, 16),
+            on_directory_failed=self._on_directory_failed,
+        )
+        await load_logs(
+            logs,
+            self.seams.offload,
+            self.sink,
+            threads_per_directory=config.num_recovery_threads_per_data_dir,
+        )
+        self._replicas = replicas = ReplicaManager(
+            broker_id=MIRROR_ID,
+            config=config,
+            seams=self.seams,
+            log_manager=logs,
+            metadata=lambda: self._image,
+            alter_partition=_NobodyLeadsHere(),
+            make_fetcher_manager=partial(self._fetcher_manager, source, config),
+            broker_epoch=no_broker_epoch,
+            metrics=self.metrics,
+            keeps_logs=True,
+            sink=self._hear,
+            on_bug=self.on_bug,
+        )
+        await nursery.start(replicas.run)
+        return replicas
+
+    def _fetcher_manager(
+        self, source: Source, config: BrokerConfig, replicas: LocalReplicas, nursery: trio.Nursery
+    ) -> ReplicaFetcherManager:
+        factory = SourceFetcherFactory(
+            source=source,
+            replicas=replicas,
+            config=FetcherConfig(
+                replica_id=CONSUMER,
+                isolation_level=self.options.up_to.value,
+                max_wait_ms=config.replica_fetch_wait_max_ms,
+                min_bytes=config.replica_fetch_min_bytes,
+                max_bytes=config.replica_fetch_response_max_bytes,
+                partition_max_bytes=config.replica_fetch_max_bytes,
+                backoff_ms=config.replica_fetch_backoff_ms,
+            ),
+            transport=self.seams.transport,
+            clock=self.seams.clock,
+            metrics=self.metrics,
+            on_bug=self.on_bug,
+            sink=self._hear,
+            is_throttled=replicas.is_throttled,
+            connect_timeout_ms=config.replica_socket_timeout_ms,
+            request_timeout_ms=self.source_config.request_timeout_ms,
+            name="MirrorFetcher",
+        )
+        self._fetchers = ReplicaFetcherManager(
+            make_fetcher=factory,
+            num_fetchers_per_broker=config.num_replica_fetchers,
+            metrics=self.metrics,
+            sink=self.sink,
+            nursery=nursery,
+        )
+        return self._fetchers
+
+    def _on_directory_failed(self, directory: str, error: OSError) -> None:
+        """From wherever the disk was touched, which may be a worker thread."""
+        assert self._loop is not None, "the copy is opened by a mirror that runs"
+        self._disk_failure = KafkaStorageError(
+            f"{directory}: {error.strerror or error}; the copy is left as it is, and goes on from"
+            " there when it is followed again"
+        )
+        self._loop.run_sync_soon(self._working.cancel)
+
+    async def _leave(self) -> None:
+        if self._disk_failure is not None:
+            raise self._disk_failure
+        if self._replicas is None or self.logs is None:
+            return
+        await self._replicas.shutdown()
+        await self.seams.offload(self.logs.shutdown)
+
+    # Following.
+
+    async def _act_on_news(self, source: Source, replicas: ReplicaManager) -> None:
+        assert self.logs is not None, "opened first"
+        if source.view.cluster_id != self.logs.cluster_id:
+            raise MirrorError(
+                f"the source is cluster {source.view.cluster_id} now; {self.log_directory} holds"
+                f" a copy of cluster {self.logs.cluster_id}"
+            )
+        await source.reach()
+        before = self._image
+        self._image = image_of(source.view, before, self.options, source.reachable)
+        await replicas.apply_metadata(self._image, delta_between(before, self._image))
+
+    def _hear(self, event: Event) -> None:
+        """What the fetchers and the replicas tell; some of it asks for news of the source."""
+        match event:
+            case FetchRefused():
+                self._troubles[event.partition] = event.error
+            case PartitionFailed():
+                self._troubles[event.partition] = event.cause
+            case FollowerFetching():
+                self._troubles.pop(event.partition, None)
+            case _:
+                pass
+        if isinstance(event, FetchRefused | PartitionFailed) and self._source is not None:
+            self._source.metadata.request_update()
+        self.sink(event)
+
+    # Looking.
+
+    @property
+    def trouble(self) -> str | None:
+        """Why there is no news of the source; None where there is."""
+        return "not asked yet" if self._source is None else self._source.trouble
+
+    def progress(self) -> list[PartitionProgress]:
+        """Every partition of the copy, gone from the source or not, in order."""
+        if self.logs is None:
+            return []
+        logs = {log.topic_partition: log for log in self.logs.logs()}
+        return [self._progress(logs[each]) for each in sorted(logs)]
+
+    def _progress(self, log: Log) -> PartitionProgress:
+        partition = log.topic_partition
+        registration = self._image.partition(partition)
+        fetcher = None if self._fetchers is None else self._fetchers.get_fetcher(partition)
+        state = None if fetcher is None else fetcher.fetch_state(partition)
+        trouble = self._troubles.get(partition)
+        if state is not None and not state.is_delayed(self.seams.clock.now()):
+            trouble = None
+        elif registration is None:
+            trouble = "gone from the source"
+        elif state is None and trouble is None:
+            trouble = "its leader cannot be reached"
+        return PartitionProgress(
+            topic_partition=partition,
+            leader=None if registration is None else registration.leader,
+            leader_epoch=-1 if registration is None else registration.leader_epoch,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            lag=None if state is None else state.lag,
+            trouble=trouble,
+        )

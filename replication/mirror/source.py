@@ -1,0 +1,104 @@
+"""The foreign cluster as any client of it sees it: who there is, who leads what, what they speak.
+
+Rule 1: it is asked again every `metadata.max.age.ms`, which is how new topics and partitions are
+found, and at once when a leader refuses or is lost.
+
+Rule 2: a broker counts as reachable once it has said which versions it speaks. Whom we cannot
+reach is not fetched from; the next news try it again.
+
+Rule 3: a source that is away is waited for, however long that is. Nothing here gives up.
+"""
+
+import attrs
+import trio
+
+from replication.client.cluster_view import ClusterView
+from replication.client.config import ClientConfig
+from replication.client.connection import Versions
+from replication.client.errors import NO_ANSWER, UnsupportedVersionError
+from replication.client.metadata import Metadata
+from replication.client.network_client import NetworkClient
+from replication.client.nodes import Node
+from replication.client.requests import ask
+from replication.mirror.options import MirrorOptions
+from replication.net.seams import Seams
+from replication.wire.api_versions import ApiVersionsRequest
+from replication.wire.apis import API, ApiKey
+
+
+@attrs.define(eq=False, kw_only=True)
+class Source:
+    config: ClientConfig
+    options: MirrorOptions
+    seams: Seams
+    nursery: trio.Nursery
+    metadata: Metadata = attrs.field(init=False)
+    reachable: set[int] = attrs.field(factory=set, init=False)
+    _network: NetworkClient = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        seams = self.seams
+        self._network = NetworkClient(
+            config=self.config,
+            transport=seams.transport,
+            clock=seams.clock,
+            chance=seams.chance,
+            nursery=self.nursery,
+        )
+        self.metadata = Metadata(
+            config=self.config,
+            network=self._network,
+            clock=seams.clock,
+            chance=seams.chance,
+            topics_wanted=lambda: None if self.options.patterns else self.options.names,
+        )
+
+    @property
+    def view(self) -> ClusterView:
+        return self.metadata.view
+
+    @property
+    def trouble(self) -> str | None:
+        """Why there is no news of it; None where there is."""
+        error = self.metadata.last_error
+        return None if error is None else str(error)
+
+    async def next_news(self, seen: int) -> int:
+        """Until the view is newer than its version `seen`, however long that takes; which it is."""
+        while self.view.version == seen:
+            await self.metadata.wait_for_news()
+        await trio.lowlevel.checkpoint()
+        return self.view.version
+
+    async def reach(self) -> None:
+        """Ask every leader of what is followed what it speaks, unless it has said so before."""
+        leaders = {
+            partition.leader
+            for topic in self.view.topics.values()
+            if self.options.follows(topic)
+            for partition in topic.partitions.values()
+        }
+        unknown = [node for node in self.view.nodes.values() if node.id in leaders - self.reachable]
+        async with trio.open_nursery() as nursery:
+            for node in unknown:
+                nursery.start_soon(self._reach, node)
+
+    async def _reach(self, node: Node) -> None:
+        try:
+            await self._network.call(node, ask(ApiVersionsRequest()))
+        except (*NO_ANSWER, UnsupportedVersionError):
+            return
+        self.reachable.add(node.id)
+
+    def version(self, node_id: int, api: ApiKey) -> int:
+        """The newest that both sides speak; KafkaError where there is none."""
+        versions: Versions | None = self._network.versions(node_id)
+        assert versions is not None, "whom we fetch from has said what it speaks"
+        low, high = versions.get(api, (0, -1))
+        newest = min(high, API[api].max_version)
+        if newest < max(low, API[api].min_version):
+            raise UnsupportedVersionError(
+                f"broker {node_id} of the source speaks {api.name} {low} to {high},"
+                f" and we {API[api].min_version} to {API[api].max_version}"
+            )
+        return newest

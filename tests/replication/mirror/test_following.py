@@ -1,0 +1,127 @@
+"""A mirror of a cluster of ours: what it takes over, and where it goes on."""
+
+import pytest
+
+from replication.mirror import UpTo
+from scenarios.simulation.world import World
+from storage.types import TopicPartition
+from tests.replication.client.scene import play
+from tests.replication.mirror.scene import following
+
+T1 = TopicPartition("t", 1)
+# Asking again every second for an hour only takes the test longer.
+PATIENT = {
+    "properties": {"replica.fetch.backoff.ms": "30000"},
+    "source": {"retry_backoff_max_ms": 30_000, "reconnect_backoff_max_ms": 30_000},
+}
+TRANSACTIONS = {
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+}
+
+
+def test_a_copy_is_the_sources_log_byte_for_byte() -> None:
+    async def story(world: World) -> None:
+        async with following(world, replicas=((1,), (1,))) as copy:
+            await copy.scene.produce("a", "b", compression_type="zstd")
+            await copy.start()
+            await copy.scene.produce("c", partition=1, compression_type="gzip")
+            await copy.until_end(2)
+            await copy.until_end(1, T1)
+            copy.assert_same()
+            copy.assert_same(partition=T1)
+
+    play(story)
+
+
+def test_after_a_kill_it_goes_on_where_its_log_ends() -> None:
+    async def story(world: World) -> None:
+        async with following(world) as copy:
+            await copy.scene.produce("a", "b")
+            await copy.start()
+            await copy.until_end(2)
+            await copy.kill()
+            await copy.scene.produce("c")
+            await copy.start()
+            await copy.until_end(3)
+            copy.assert_same()
+            await copy.stop()
+            await copy.start()
+            assert copy.end() == 3
+
+    play(story)
+
+
+def test_it_follows_the_partition_to_its_next_leader() -> None:
+    async def story(world: World) -> None:
+        async with following(world, brokers=3, replicas=((1, 2, 3),)) as copy:
+            await copy.scene.produce("a")
+            await copy.start()
+            await copy.until_end(1)
+            await copy.scene.cluster.kill("b1")
+            await copy.scene.produce("b", acks="all")
+            await copy.until_end(2)
+            copy.assert_same(copy.scene.leader())
+            at = copy.at()
+            assert at is not None
+            assert at.leader != 1
+
+    play(story)
+
+
+def test_new_partitions_and_new_topics_of_a_pattern_are_found() -> None:
+    async def story(world: World) -> None:
+        async with following(world, options={"topics": (), "patterns": ("t|u.*",)}) as copy:
+            await copy.start()
+            await copy.scene.client.create_topic("u1", ((1,),))
+            await copy.scene.client.create_topic("v", ((1,),))
+            await copy.until(lambda: copy.at(TopicPartition("u1", 0)) is not None, "u1 is found")
+            assert copy.at(TopicPartition("v", 0)) is None
+
+    play(story)
+
+
+def test_a_source_that_is_away_for_an_hour_is_waited_for() -> None:
+    async def story(world: World) -> None:
+        async with following(world, options=PATIENT) as copy:
+            await copy.scene.produce("a")
+            await copy.start()
+            await copy.until_end(1)
+            await copy.scene.cluster.kill("b1")
+            await copy.scene.cluster.clock.sleep(3600)
+            assert copy.mirror.trouble is not None
+            await copy.scene.cluster.start("b1")
+            await copy.scene.produce("b")
+            await copy.until_end(2)
+            copy.assert_same()
+            assert copy.mirror.trouble is None
+
+    world = World(seed=1)
+    world.run(story, limit=2 * 3600)
+
+
+@pytest.mark.parametrize(
+    ("up_to", "end"),
+    [
+        pytest.param(UpTo.LAST_STABLE, 1, id="to the last stable offset"),
+        pytest.param(UpTo.HIGH_WATERMARK, 2, id="to the high watermark"),
+    ],
+)
+def test_how_far_it_goes_is_an_option(up_to: UpTo, end: int) -> None:
+    async def story(world: World) -> None:
+        async with following(world, options={"up_to": up_to}, properties=TRANSACTIONS) as copy:
+            await copy.start()
+            await copy.scene.produce("a")
+            async with copy.scene.producer(transactional_id="x") as producer:
+                producer.begin_transaction()
+                await producer.send("t", b"b", partition=0)
+                await producer.flush()
+                await copy.until_end(end)
+                await copy.scene.cluster.clock.sleep(5)
+                assert copy.end() == end
+                await producer.commit_transaction()
+            await copy.until_end(3)  # with the marker
+            copy.assert_same()
+
+    play(story)
