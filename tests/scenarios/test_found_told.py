@@ -5,14 +5,21 @@ from typing import Any
 import attrs
 import pytest
 
+from replication.client.producer import destinations
 from replication.cluster import controller_decisions
 from replication.election import Wish, after
+from replication.followed_partitions import FollowedPartitions
 from replication.leadership import Leadership
 from replication.metadata import MetadataDelta, MetadataImage, PartitionRegistration
 from replication.replica_manager.roles import RoleChanges
+from scenarios.script import find_story, read_story
+from scenarios.telling import tell
+from storage.errors import OffsetOutOfRangeError
+from storage.loading import tail
 from storage.loading.loader import Loader
 from storage.log import Log
 from storage.marked_log import MarkedLog
+from tests.scenarios.test_rules_told_of_logs import what_is_not_committed_may_go
 from tests.scenarios.told import Mistake, Told, check_comes_out_otherwise, pairs
 
 
@@ -59,6 +66,36 @@ def what_follows_a_gap_stays(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(Loader, "_end_before_gaps", lambda *_: None)
 
 
+def what_follows_a_gap_stays_though_nothing_is_left_of_it(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(Loader, "_end_before_gaps", lambda *_: None)
+
+
+def times_outlive_their_records(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(tail, "_check_times", lambda *_: None)
+
+
+def only_partitions_of_which_one_has_heard_are_there(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(destinations, "_lacks", lambda *_: False)
+
+
+def who_is_given_wrong_bytes_tells_nobody(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(FollowedPartitions, "tell_refused", lambda *_: None)
+
+
+def what_retention_is_refused_nobody_notices(planting: pytest.MonkeyPatch) -> None:
+    """And its plan is wrong, or nothing would be refused."""
+    what_is_not_committed_may_go(planting)
+    honest = MarkedLog.delete_old_segments
+
+    def delete_old_segments(self: MarkedLog, wall_ms: int) -> int:
+        try:
+            return honest(self, wall_ms)
+        except AssertionError as error:
+            raise OffsetOutOfRangeError(str(error)) from error
+
+    planting.setattr(MarkedLog, "delete_old_segments", delete_old_segments)
+
+
 def a_high_watermark_is_written_down_over_a_cut(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(MarkedLog, "lasting_high_watermark", property(lambda log: log.high_watermark))
 
@@ -73,6 +110,19 @@ TOLD: list[Told] = [
     ),
     ("S54", "a-full-disk-under-the-metadata", a_full_disk_is_nobodys_failure),
     ("S51", "a-disk-that-lied-over-a-roll", what_follows_a_gap_stays),
+    (
+        "S51",
+        "a-disk-that-lied-over-several-rolls",
+        what_follows_a_gap_stays_though_nothing_is_left_of_it,
+    ),
+    ("S51", "times-of-records-that-are-not-there", times_outlive_their_records),
+    (
+        "S99",
+        "a-partition-of-which-a-producer-has-not-heard",
+        only_partitions_of_which_one_has_heard_are_there,
+    ),
+    ("S53", "a-bit-rots-where-nobody-looks", who_is_given_wrong_bytes_tells_nobody),
+    ("S43", "what-one-log-keeps-every-log-need-not", what_retention_is_refused_nobody_notices),
     ("S22", "a-cut-that-came-undone", a_high_watermark_is_written_down_over_a_cut),
 ]
 
@@ -82,3 +132,10 @@ def test_with_its_bug_a_story_comes_out_otherwise(
     scenario: str, story: str, mistake: Mistake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check_comes_out_otherwise(scenario, story, mistake, monkeypatch)
+
+
+def test_a_wrong_plan_of_retention_ends_the_story(monkeypatch: pytest.MonkeyPatch) -> None:
+    what_is_not_committed_may_go(monkeypatch)
+    script = read_story(find_story("what-one-log-keeps-every-log-need-not"))
+    with pytest.raises(AssertionError, match="what is not committed is not deleted"):
+        tell(script)
