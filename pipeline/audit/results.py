@@ -30,7 +30,8 @@ RESULT_TYPE: Final = """struct<
     difference: string, offset: bigint, start_offset: bigint, end_offset: bigint,
     batches: bigint, records: bigint, size: bigint, last_epoch: int,
     copies: array<struct<directory: string, leader_epoch: int, base_offset: bigint,
-        last_offset: bigint, file: string, position: bigint, damage: string, topic_id: string>>,
+        last_offset: bigint, file: string, position: bigint, damage: string, topic_id: string,
+        crc: bigint, reached: bigint, cleaned_before: bigint>>,
     pairs: array<struct<first: string, second: string, difference: string, offset: bigint,
         first_epoch: int, second_epoch: int>>,
     findings: array<struct<replica: string, kind: string, first_offset: bigint,
@@ -164,6 +165,7 @@ def _schema() -> pa.Schema:
     copy = [("directory", string), ("leader_epoch", integer), ("base_offset", long)]
     copy += [("last_offset", long), ("file", string), ("position", long)]
     copy += [("damage", string), ("topic_id", string)]
+    copy += [("crc", long), ("reached", long), ("cleaned_before", long)]
     pair = [("first", string), ("second", string), ("difference", string), ("offset", long)]
     pair += [("first_epoch", integer), ("second_epoch", integer)]
     finding = [("replica", string), ("kind", string), ("first_offset", long)]

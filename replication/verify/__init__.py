@@ -1,13 +1,17 @@
 """Are two copies of a log the same; if not, where do they part, and how.
 
-directories.py    log directories at rest, batch by batch
-lock_step.py      the walk itself, over whatever has batches
-results.py        what was found
+directories.py    log directories at rest
+comparing.py      the copies of one partition, from wherever
+lock_step.py      the walk itself, batch by batch, over whatever has batches
+compacted.py      the walk over logs that cleaners have been at
+key_ledger.py     the last record of each key, in every copy
+results.py        what was found, and the cause
 """
 
 from replication.verify.directories import CannotCompareError, verify_directories
 from replication.verify.results import (
     Alone,
+    Cause,
     Compared,
     Comparison,
     CopyAt,
@@ -20,6 +24,7 @@ from replication.verify.results import (
 __all__ = [
     "Alone",
     "CannotCompareError",
+    "Cause",
     "Compared",
     "Comparison",
     "CopyAt",

@@ -6,7 +6,8 @@
     compared from 5, the highest log start; they part at offset 10, at epochs 1 and 2
 
 Rule 1: what is compared is the stream of batches, byte for byte as on disk, leader epochs
-included. Where one segment ends and the next begins is each copy's own affair.
+included. Where one segment ends and the next begins is each copy's own affair, and so is
+what its cleaner has dropped (`compacted.py`).
 
 Rule 2: each byte is read once, in chunks, and every batch's CRC-32C is checked on the way:
 where copies differ, that says whose is damaged.
@@ -15,35 +16,37 @@ Rule 3: only logs at rest are compared, as files. What a copy holds beyond the h
 watermark counts: two copies that were stopped in the middle may differ there.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from functools import partial
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import attrs
-import crc32c
 
 from replication.errors import UnderstudyError
-from replication.verify.lock_step import LockStep
-from replication.verify.results import (
-    Alone,
-    Compared,
-    Comparison,
-    CopyAt,
-    Difference,
-    Different,
-    PartitionResult,
-    Same,
+from replication.verify.comparing import Comparing, Copy, Rules
+from replication.verify.lock_step import Past
+from replication.verify.results import Comparison, PartitionResult
+from storage.batch_stream import BatchStream, DamagedLogError, log_start_offsets, partitions_in
+from storage.checkpoint import (
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    LeaderEpochCheckpoint,
+    OffsetCheckpoint,
+    read_partition_metadata,
+    uuid_text,
 )
-from storage.batch_stream import BatchStream, log_start_offsets, partitions_in
-from storage.checkpoint import read_partition_metadata, uuid_text
 from storage.errors import CheckpointError
 from storage.filesystem import FileSystem
-from storage.record_batch import CRC_COVERS_FROM, HEADER_SIZE, BatchHeader
 from storage.types import Offset, TopicPartition
 
 # The controller's own log is no replica of anything.
 IGNORED_TOPICS: Final = frozenset({"__understudy_metadata", "__cluster_metadata"})
+
+_SNAPSHOT: Final = re.compile(r"([0-9]{20})\.snapshot")
 
 
 class CannotCompareError(UnderstudyError):
@@ -55,83 +58,109 @@ def verify_directories(
     directories: Sequence[str],
     *,
     copies: int | None = None,
+    exact: bool = False,
     on_partition: Callable[[PartitionResult], None] = lambda _: None,
 ) -> Comparison:
     """Compare the copies that `directories` hold of each partition found in any of them.
 
     `copies`: how many of each there must be, where the caller knows; fewer is a difference.
+    `exact`: byte for byte, whatever a cleaner has done.
     `on_partition` hears each result as it is known, for progress.
     """
-    found: dict[TopicPartition, list[_Copy]] = {}
-    for directory in directories:
-        if not file_system.is_directory(directory):
-            raise CannotCompareError(f"{directory} is not a directory")
-        starts = log_start_offsets(file_system, directory)
-        for partition, path in partitions_in(file_system, directory).items():
-            if partition.topic not in IGNORED_TOPICS:
-                copy = _Copy(directory, path, starts.get(partition, 0))
-                found.setdefault(partition, []).append(copy)
+    sources = [LogDirectory.at(file_system, directory) for directory in directories]
+    rules = Rules(copies=copies, exact=exact)
+    found = sorted({partition for source in sources for partition in source.partitions})
     if not found:
         raise CannotCompareError(f"no partition in {', '.join(directories) or 'no directory'}")
     results = []
-    for partition in sorted(found):
-        results.append(_compare(file_system, partition, found[partition], copies))
+    for partition in found:
+        with closing([copy for source in sources for copy in source.copies_of(partition)]) as held:
+            comparing = Comparing(partition, held, rules)
+            try:
+                results.append(comparing.run())
+            finally:
+                comparing.close()
         on_partition(results[-1])
     return Comparison(tuple(directories), tuple(results))
 
 
-@attrs.frozen
-class _Copy:
-    directory: str
-    path: str
-    checkpointed_start: Offset
+@contextmanager
+def closing(copies: Sequence[Copy]) -> Iterator[Sequence[Copy]]:
+    """The copies, whose files are closed in the end."""
+    try:
+        yield copies
+    finally:
+        for copy in copies:
+            copy.stream.close()
 
 
-def _compare(
-    file_system: FileSystem,
-    partition: TopicPartition,
-    copies: Sequence[_Copy],
-    expected_copies: int | None,
-) -> PartitionResult:
-    directories = tuple(copy.directory for copy in copies)
-    topic_ids = [topic_id_in(file_system, copy.path) for copy in copies]
+@attrs.frozen(kw_only=True)
+class LogDirectory:
+    """The replicas of a log directory at rest."""
 
-    def different(
-        difference: Difference, offset: Offset, views: Sequence[CopyAt], compared: Compared
-    ) -> Different:
-        return Different(
-            partition=partition,
-            directories=directories,
-            difference=difference,
-            offset=offset,
-            copies=tuple(views),
-            compared=compared,
+    name: str
+    partitions: Mapping[TopicPartition, str]
+    _file_system: FileSystem
+    _starts: Mapping[TopicPartition, Offset]
+    _cleaned: Mapping[TopicPartition, Offset]
+    _reached: Sequence[Mapping[TopicPartition, Offset]]
+
+    @classmethod
+    def at(cls, file_system: FileSystem, directory: str) -> "LogDirectory":
+        """CannotCompareError where there is none."""
+        if not file_system.is_directory(directory):
+            raise CannotCompareError(f"{directory} is not a directory")
+        return cls(
+            name=directory,
+            partitions={
+                partition: path
+                for partition, path in partitions_in(file_system, directory).items()
+                if partition.topic not in IGNORED_TOPICS
+            },
+            file_system=file_system,
+            starts=log_start_offsets(file_system, directory),
+            cleaned=checkpointed(file_system, directory, CLEANER_CHECKPOINT),
+            reached=[
+                checkpointed(file_system, directory, name)
+                for name in (HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
+            ],
         )
 
-    with ExitStack() as stack:
-        streams = [BatchStream(file_system, copy.path) for copy in copies]
-        for stream in streams:
-            stack.callback(stream.close)
-        start = max(
-            max(copy.checkpointed_start, stream.next_offset)
-            for copy, stream in zip(copies, streams, strict=True)
-        )
-        walk = LockStep(directories, streams, start, partial(compare_bytes, streams))
-        if expected_copies is not None and len(copies) < expected_copies:
-            views = [CopyAt(directory=directory) for directory in directories]
-            return different(Difference.MISSING_COPY, start, views, walk.compared)
-        if len(copies) == 1:
-            return Alone(partition=partition, directories=directories)
-        if len({topic_id for topic_id in topic_ids if topic_id is not None}) > 1:
-            views = [
-                CopyAt(directory=directory, topic_id=topic_id)
-                for directory, topic_id in zip(directories, topic_ids, strict=True)
-            ]
-            return different(Difference.TOPIC_ID, start, views, walk.compared)
-        parting = walk.run()
-        if parting is None:
-            return Same(partition=partition, directories=directories, compared=walk.compared)
-        return different(parting.difference, parting.offset, parting.copies, walk.compared)
+    def copies_of(self, partition: TopicPartition) -> list[Copy]:
+        """The one that is here, or none."""
+        path = self.partitions.get(partition)
+        if path is None:
+            return []
+        stream = BatchStream(self._file_system, path)
+        reached = [each.get(partition, 0) for each in self._reached]
+        return [
+            Copy(
+                name=self.name,
+                stream=stream,
+                start_offset=max(self._starts.get(partition, 0), stream.next_offset),
+                topic_id=topic_id_in(self._file_system, path),
+                past=Past(
+                    cleaned_before=self._cleaned.get(partition, 0),
+                    reached=max(*reached, reached_in(self._file_system, path)),
+                ),
+            )
+        ]
+
+    def offset_for_time(self, partition: TopicPartition, timestamp: int) -> Offset | None:
+        """Of the first batch with a record that is not older; headers are read up to there."""
+        path = self.partitions.get(partition)
+        if path is None:
+            return None
+        with contextlib.closing(BatchStream(self._file_system, path)) as stream:
+            try:
+                while (header := stream.head()) is not None:
+                    if header.max_timestamp >= timestamp:
+                        return header.base_offset
+                    stream.skip(header.size)
+                    stream.passed(header)
+            except DamagedLogError:
+                pass  # which is told when it is compared
+            return stream.next_offset
 
 
 def topic_id_in(file_system: FileSystem, path: str) -> str | None:
@@ -143,34 +172,26 @@ def topic_id_in(file_system: FileSystem, path: str) -> str | None:
     return None if topic_id is None else uuid_text(topic_id)
 
 
-def compare_bytes(
-    streams: Sequence[BatchStream], headers: Sequence[BatchHeader]
-) -> tuple[bool, list[bool]]:
-    """Take one batch from each: whether all bytes are equal, and whose CRC-32C matches."""
-    equal, crcs = _take_batch(streams, headers)
-    return equal, [crc == header.crc for crc, header in zip(crcs, headers, strict=True)]
+def checkpointed(
+    file_system: FileSystem, directory: str, name: str
+) -> Mapping[TopicPartition, Offset]:
+    """What a checkpoint of the log directory says; nothing where it cannot be read."""
+    try:
+        return OffsetCheckpoint(file_system, f"{directory}/{name}").read()
+    except CheckpointError:
+        return {}
 
 
-def _take_batch(
-    streams: Sequence[BatchStream], headers: Sequence[BatchHeader]
-) -> tuple[bool, list[int]]:
-    firsts = [stream.take(HEADER_SIZE) for stream in streams]
-    crcs = [crc32c.crc32c(first[CRC_COVERS_FROM:]) for first in firsts]
-    if any(first != firsts[0] for first in firsts):
-        for i, header in enumerate(headers):
-            for pieces in _pieces(streams[i : i + 1], header.size - HEADER_SIZE):
-                crcs[i] = crc32c.crc32c(pieces[0], crcs[i])
-        return False, crcs
-    equal = True
-    for pieces in _pieces(streams, headers[0].size - HEADER_SIZE):
-        equal = equal and all(piece == pieces[0] for piece in pieces)
-        crcs = [crc32c.crc32c(p, crc) for p, crc in zip(pieces, crcs, strict=True)]
-    return equal, crcs
+def reached_in(file_system: FileSystem, path: str) -> Offset:
+    """An offset that the log in `path` once ended at or went beyond, whatever it holds now.
 
-
-def _pieces(streams: Sequence[BatchStream], size: int) -> Iterator[list[bytes]]:
-    """The next `size` bytes of every stream, in pieces that all of them have at hand."""
-    while size:
-        count = min(size, *(stream.available for stream in streams))
-        yield [stream.take(count) for stream in streams]
-        size -= count
+    A leader epoch begins at the log's end, and a producer snapshot is taken there.
+    """
+    snapshots = map(_SNAPSHOT.fullmatch, file_system.list_directory(path))
+    reached = [int(found[1]) for found in snapshots if found]
+    try:
+        checkpoint = LeaderEpochCheckpoint(file_system, f"{path}/{LEADER_EPOCH_CHECKPOINT}")
+        reached += [entry.start_offset for entry in checkpoint.read()]
+    except CheckpointError:
+        pass
+    return max(reached, default=0)

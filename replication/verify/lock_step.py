@@ -9,6 +9,9 @@ place are told apart, is its caller's: files read to their last byte (`directori
 rows of headers that were read elsewhere (`pipeline.audit`). Both give the same answer.
 
 Rule 2: what ends the walk is one value, which says how the copies part and what each holds.
+
+Rule 3: a step takes one batch of each, so that who must wait for bytes can do so in between
+(`clusters.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +26,7 @@ from storage.types import Offset
 
 
 class Batches(Protocol):
-    """A copy's batches in order; `storage.batch_stream.BatchStream` is one."""
+    """A copy's batches in order."""
 
     @property
     def next_offset(self) -> Offset: ...
@@ -45,6 +48,15 @@ class Batches(Protocol):
 CompareBatches: TypeAlias = Callable[[Sequence[BatchHeader]], tuple[bool, list[bool]]]
 
 
+@attrs.frozen(kw_only=True)
+class Past:
+    """What is known of a copy beside its batches."""
+
+    cleaned_before: Offset = 0
+    reached: Offset = 0
+    """The furthest end that its checkpoints tell of."""
+
+
 @attrs.frozen
 class Parting:
     """Where copies part, and what each of them holds there."""
@@ -62,30 +74,47 @@ class LockStep:
     streams: Sequence[Batches]
     start_offset: Offset
     compare_batches: CompareBatches
+    pasts: Sequence[Past] = attrs.field(factory=tuple, kw_only=True)
     compared: Compared = attrs.field(init=False)
+    parting: Parting | None = attrs.field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
         self.compared = Compared(start_offset=self.start_offset, end_offset=self.start_offset)
 
     def run(self) -> Parting | None:
         """Where they part; None where they never do."""
+        more = self.begin()
+        while more:
+            more = self.step()
+        return self.parting
+
+    def begin(self) -> bool:
+        """Go to the start; False where that is as far as it goes."""
         try:
             for stream in self.streams:
                 stream.seek(self.start_offset)
         except DamagedLogError:
-            return self._damaged()
-        while True:
-            try:
-                heads = [stream.head() for stream in self.streams]
-            except DamagedLogError:
-                return self._damaged()
-            if parting := self._part_by_offset(heads):
-                return parting
-            headers = [header for header in heads if header is not None]
-            if not headers:
-                return None
-            if parting := self._part_by_bytes(headers):
-                return parting
+            return self.end(self._damaged())
+        return True
+
+    def step(self) -> bool:
+        """Take the next batch of each; False where there is nothing more to say."""
+        try:
+            heads = [stream.head() for stream in self.streams]
+        except DamagedLogError:
+            return self.end(self._damaged())
+        if parting := self._part_by_offset(heads):
+            return self.end(parting)
+        headers = [header for header in heads if header is not None]
+        if not headers:
+            return self.end(None)
+        parting = self._part_by_bytes(headers)
+        return True if parting is None else self.end(parting)
+
+    def end(self, parting: Parting | None) -> bool:
+        """This is the answer; there is no more."""
+        self.parting = parting
+        return False
 
     def _part_by_offset(self, heads: Sequence[BatchHeader | None]) -> Parting | None:
         held = [header.base_offset for header in heads if header is not None]
@@ -110,11 +139,7 @@ class LockStep:
             return None
         offset = max(headers[0].base_offset, self.start_offset)
         if not all(sound):
-            views = [
-                view if is_sound else attrs.evolve(view, damage="its CRC-32C does not match")
-                for view, is_sound in zip(views, sound, strict=True)
-            ]
-            return Parting(Difference.CORRUPT, offset, views)
+            return unsound(offset, views, sound)
         epochs = {header.leader_epoch for header in headers}
         return Parting(Difference.EPOCH if len(epochs) > 1 else Difference.BYTES, offset, views)
 
@@ -138,12 +163,15 @@ class LockStep:
             try:
                 views.append(self._view(i, stream.head()))
             except DamagedLogError as damage:
-                views.append(attrs.evolve(self._view(i, None), damage=damage.reason))
+                view = self._view(i, None)
+                views.append(attrs.evolve(view, damage=damage.reason, reached=None))
                 offsets.append(stream.next_offset)
         return Parting(Difference.CORRUPT, max(min(offsets), self.compared.end_offset), views)
 
     def _view(self, index: int, header: BatchHeader | None) -> CopyAt:
         stream = self.streams[index]
+        past = self.pasts[index] if self.pasts else Past()
+        cut = header is None and past.reached > stream.next_offset
         return CopyAt(
             directory=self.directories[index],
             leader_epoch=None if header is None else header.leader_epoch,
@@ -151,4 +179,16 @@ class LockStep:
             last_offset=None if header is None else header.last_offset,
             file=stream.file_name,
             position=stream.position,
+            crc=None if header is None else header.crc,
+            reached=past.reached if cut else None,
+            cleaned_before=past.cleaned_before or None,
         )
+
+
+def unsound(offset: Offset, views: Sequence[CopyAt], sound: Sequence[bool]) -> Parting:
+    """A CRC-32C does not match, of those that are not `sound`."""
+    told = [
+        view if is_sound else attrs.evolve(view, damage="its CRC-32C does not match")
+        for view, is_sound in zip(views, sound, strict=True)
+    ]
+    return Parting(Difference.CORRUPT, offset, told)

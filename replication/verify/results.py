@@ -1,6 +1,23 @@
-"""What comparing copies of a log has found, as values."""
+"""What comparing copies of a log has found, as values, and why copies part.
+
+    difference    cause         told by
+    missing tail  lag           one ends where another goes on
+                  truncation    ... and its checkpoints say that it once went further
+    gap           gap           offsets that another has, and no cleaner has been there
+                  compaction    ... or one has, and copies were to be equal byte for byte
+    lost key      compaction    the last record of a key is not there, nor a later one
+    epoch         rewrite       two leaders wrote there, and the records have one CRC: a copy
+                                that was made by producing
+                  truncation    ... or not: whoever has the older epoch was to truncate
+    bytes         rewrite       one leader's batch, in two forms
+    corrupt       corruption    no batch, or one whose CRC-32C is wrong
+
+Rule: a cause is a function of the difference and of what each copy holds there, so whoever
+finds the same of other files (`pipeline.audit`) says the same.
+"""
 
 import enum
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -18,13 +35,25 @@ class Difference(enum.Enum):
     CORRUPT = "corrupt"  # bytes that are no batch, or whose CRC-32C is wrong
     TOPIC_ID = "topic id"  # two topics of one name
     MISSING_COPY = "missing copy"  # fewer copies than there should be
+    LOST_KEY = "lost key"  # the last record of a key is gone from one, and nothing came after it
+
+
+class Cause(enum.Enum):
+    """What makes copies part there."""
+
+    LAG = "lag"
+    TRUNCATION = "truncation"
+    CORRUPTION = "corruption"
+    GAP = "gap"
+    REWRITE = "rewrite"
+    COMPACTION = "compaction"
 
 
 @attrs.frozen(kw_only=True)
 class CopyAt:
     """What one copy holds where they part: None for what it does not have."""
 
-    directory: str
+    directory: str  # or the bootstrap servers, with the broker where there are several
     leader_epoch: LeaderEpoch | None = None
     base_offset: Offset | None = None
     last_offset: Offset | None = None
@@ -32,6 +61,11 @@ class CopyAt:
     position: int | None = None
     damage: str | None = None
     topic_id: str | None = None
+    crc: int | None = None
+    # Its checkpoints say that it once went up to here, and it ends before that.
+    reached: Offset | None = None
+    # Below this a cleaner has been at work.
+    cleaned_before: Offset | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -48,18 +82,21 @@ class Compared:
 
 @attrs.frozen(kw_only=True)
 class Same:
-    """Every copy holds the same batches."""
+    """Every copy holds the same batches, or of compacted ones the same last record of each key."""
 
     partition: TopicPartition
     directories: tuple[str, ...]
     compared: Compared
+    keys: int | None = None
+    """How many keys have a last record; None where all bytes are the same."""
 
     def __str__(self) -> str:
         c = self.compared
+        keys = "" if self.keys is None else f", {self.keys} keys"
         return (
             f"{self.partition}: same in {len(self.directories)} copies,"
             f" offsets {c.start_offset} to {c.end_offset} (exclusive),"
-            f" {c.batches} batches, {c.records} records"
+            f" {c.batches} batches, {c.records} records{keys}"
         )
 
 
@@ -74,9 +111,18 @@ class Different:
     copies: tuple[CopyAt, ...]
     compared: Compared
 
+    @property
+    def cause(self) -> Cause | None:
+        """None where what is there does not tell it."""
+        return cause_of(self.difference, self.offset, self.copies)
+
     def __str__(self) -> str:
         held = "; ".join(map(_describe_copy, self.copies))
-        return f"{self.partition}: parts at offset {self.offset} ({self.difference.value}): {held}"
+        cause = self.cause
+        how = self.difference.value
+        if cause is not None and cause.value != how:
+            how = f"{how}: {cause.value}"
+        return f"{self.partition}: parts at offset {self.offset} ({how}): {held}"
 
 
 @attrs.frozen(kw_only=True)
@@ -118,15 +164,43 @@ class Comparison:
         }
 
 
+def cause_of(difference: Difference, offset: Offset, copies: Sequence[CopyAt]) -> Cause | None:
+    """See the module's docstring."""
+    match difference:
+        case Difference.MISSING_TAIL:
+            lacking = [copy for copy in copies if copy.base_offset is None]
+            cut = any(copy.reached is not None for copy in lacking)
+            return Cause.TRUNCATION if cut else Cause.LAG
+        case Difference.GAP:
+            lacking = [
+                copy for copy in copies if copy.base_offset is None or copy.base_offset > offset
+            ]
+            cleaned = all((copy.cleaned_before or 0) > offset for copy in lacking)
+            return Cause.COMPACTION if cleaned else Cause.GAP
+        case Difference.LOST_KEY:
+            return Cause.COMPACTION
+        case Difference.EPOCH:
+            crcs = {copy.crc for copy in copies if copy.crc is not None}
+            return Cause.REWRITE if len(crcs) == 1 else Cause.TRUNCATION
+        case Difference.BYTES:
+            return Cause.REWRITE
+        case Difference.CORRUPT:
+            return Cause.CORRUPTION
+        case Difference.TOPIC_ID | Difference.MISSING_COPY:
+            return None
+
+
 def _describe_copy(copy: CopyAt) -> str:
     if copy.damage is not None:
         what = f"damaged in {copy.file} at byte {copy.position}: {copy.damage}"
     elif copy.topic_id is not None:
         what = f"topic id {copy.topic_id}"
-    elif copy.leader_epoch is None:
-        what = "nothing"
+    elif copy.base_offset is None:
+        what = "nothing" if copy.reached is None else f"nothing, and once reached {copy.reached}"
     else:
-        what = f"{copy.base_offset}-{copy.last_offset} of epoch {copy.leader_epoch}"
+        what = f"{copy.base_offset}-{copy.last_offset}"
+        what += "" if copy.leader_epoch is None else f" of epoch {copy.leader_epoch}"
+        what += "" if copy.crc is None else f", CRC {copy.crc:08x}"
     return f"{copy.directory} has {what}" if copy.damage is None else f"{copy.directory} is {what}"
 
 
@@ -138,11 +212,12 @@ def _result_to_dict(result: PartitionResult) -> dict[str, Any]:
     }
     match result:
         case Same():
-            answer |= {"result": "same", **attrs.asdict(result.compared)}
+            answer |= {"result": "same", **attrs.asdict(result.compared), "keys": result.keys}
         case Different():
             answer |= {
                 "result": "different",
                 "difference": result.difference.value,
+                "cause": None if result.cause is None else result.cause.value,
                 "offset": result.offset,
                 "copies": [attrs.asdict(copy) for copy in result.copies],
                 "equal_before": attrs.asdict(result.compared),

@@ -18,7 +18,7 @@ from replication.verify import (
     Same,
     verify_directories,
 )
-from replication.verify.directories import compare_bytes
+from replication.verify.comparing import compare_bytes
 from replication.verify.lock_step import LockStep
 from storage.batch_stream import BatchStream
 from storage.checkpoint import OffsetCheckpoint, write_clean_shutdown, write_partition_metadata

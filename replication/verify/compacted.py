@@ -1,0 +1,300 @@
+"""Walking copies of a compacted log, each of which was compacted by itself.
+
+    A  [0: k1 k2 k1][3: k3 k1 k2][6: k4 -k3 k1]     never compacted
+    B  [0: ......k1][3:       k2][6: k4 -k3 k1]     compacted below offset 6, or soon after
+                  └ A has what B lacks, and a later record of each of those keys is in B
+
+Rule 1: whatever two copies both have is equal: a batch's epoch, its producer and its control
+records, a record's key, value, timestamp and headers. Compaction changes none of it, nor any
+offset, and never joins two batches into one (`storage.cleaner.filter`).
+
+Rule 2: what one lacks may be lacking only below the end of its cleaner's work
+(`Past.cleaned_before`), and only if `key_ledger` lets it off. A record without a key, a marker, and
+what an aborted transaction wrote have no last of a key: a cleaner may drop them.
+
+Rule 3: beyond all cleaners the batches are equal byte for byte.
+
+Rule 4: where copies part, a record before that may still be replaced by a later one behind it.
+So the rest is read for its keys, if anything is in doubt: the answer is the first parting of all.
+
+What other readers of logs can use (they need no walk): `records_part`, of the records of two or
+more forms of one batch, and all of `key_ledger`, whose notes may be made anywhere and merged.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Protocol, TypeAlias
+
+import attrs
+
+from replication.verify.key_ledger import KeyLedger, digest
+from replication.verify.lock_step import Batches, LockStep, Parting, unsound
+from replication.verify.results import CopyAt, Difference
+from storage.batch_stream import DamagedLogError
+from storage.errors import StorageError
+from storage.record_batch import BatchHeader, check_crc
+from storage.records import ControlRecordType, Record, decode_batch, read_marker
+from storage.types import Offset
+
+
+class Readable(Batches, Protocol):
+    """Batches whose bytes can be had; `storage.batch_stream.BatchStream` is one."""
+
+    @property
+    def available(self) -> int: ...
+
+    def take(self, size: int) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+# A key's digest, an offset, whether it is a tombstone, whether it is beyond what is compared.
+Note: TypeAlias = tuple[bytes, Offset, bool, bool]
+_OPEN_END: Final = 2**63 - 1
+
+# What no compaction changes in a batch's header; its codec and its timestamps it may.
+_ATTRIBUTES: Final = 0x38  # timestamp type, transactional, control
+
+
+def taken(stream: Readable, size: int) -> bytes:
+    """The next `size` bytes, however many pieces they come in."""
+    parts = []
+    while size:
+        part = stream.take(min(stream.available, size))
+        parts.append(part)
+        size -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def identity(header: BatchHeader) -> tuple[int, ...]:
+    """Of a batch, all that compaction leaves alone, but for the epoch."""
+    return (
+        header.last_offset,
+        header.attributes & _ATTRIBUTES,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+    )
+
+
+def records_part(
+    forms: Mapping[int, Sequence[Record]], cleaned_before: Sequence[Offset], start_offset: Offset
+) -> tuple[Difference, Offset] | None:
+    """Where forms of one batch part, by copy, but for what a copy's cleaner may have dropped."""
+    by_offset: dict[Offset, dict[int, Record]] = {}
+    for copy, records in forms.items():
+        for record in records:
+            by_offset.setdefault(record.offset, {})[copy] = record
+    for offset, held in sorted(by_offset.items()):
+        if offset < start_offset:
+            continue
+        first, *others = held.values()
+        if any(record != first for record in others):
+            return Difference.BYTES, offset
+        if any(offset >= cleaned_before[copy] for copy in forms.keys() - held.keys()):
+            return Difference.GAP, offset
+    return None
+
+
+@attrs.define(eq=False)
+class CompactedLockStep(LockStep):
+    """As `LockStep`, over streams that are `Readable`."""
+
+    readable: Sequence[Readable] = attrs.field(kw_only=True)  # the streams, by their own type
+    ledger: KeyLedger = attrs.field(kw_only=True)
+    _cleaned: list[Offset] = attrs.field(init=False)
+    # What transactions that are under way have written, by copy and producer.
+    _open: dict[tuple[int, int], list[Note]] = attrs.field(init=False, factory=dict)
+    _found: Parting | None = attrs.field(init=False, default=None)
+    _left: list[int] = attrs.field(init=False, factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self._cleaned = [past.cleaned_before for past in self.pasts]
+
+    def step(self) -> bool:
+        if self._found is not None:
+            return self._drain()
+        try:
+            heads = [stream.head() for stream in self.streams]
+        except DamagedLogError:
+            return self.end(self._damaged())
+        bases = [header.base_offset for header in heads if header is not None]
+        if not bases:
+            return self.end(self._part_by_offset(heads))
+        base = min(bases)
+        held = {
+            copy: header
+            for copy, header in enumerate(heads)
+            if header is not None and header.base_offset == base
+        }
+        if difference := self._lacking(held, heads, base):
+            views = [self._view(copy, header) for copy, header in enumerate(heads)]
+            return self.end(Parting(difference, max(base, self.start_offset), views))
+        parting = self._compare(held, heads)
+        if parting is not None:
+            return self.end(parting)
+        self._pass(held)
+        return True
+
+    def end(self, parting: Parting | None) -> bool:
+        """The answer, unless a key is lost before it; which what is left to read may tell."""
+        if parting is not None and (self._open or self.ledger.lost() is not None):
+            self._found = parting
+            self._left = list(range(len(self.streams)))
+            return True
+        return self._judge(parting)
+
+    def _judge(self, parting: Parting | None) -> bool:
+        for (copy, _), notes in self._open.items():
+            self._write(copy, notes)  # what is still under way has not been aborted
+        return super().end(self._lost(parting))
+
+    def _lost(self, parting: Parting | None) -> Parting | None:
+        lost = self.ledger.lost()
+        if lost is None or (parting is not None and parting.offset <= lost.offset):
+            return parting
+        views = [
+            CopyAt(
+                directory=name,
+                base_offset=None if copy in lost.lacking else lost.offset,
+                last_offset=None if copy in lost.lacking else lost.offset,
+                cleaned_before=self._cleaned[copy] or None,
+            )
+            for copy, name in enumerate(self.directories)
+        ]
+        return Parting(Difference.LOST_KEY, lost.offset, views)
+
+    def _lacking(
+        self,
+        held: Mapping[int, BatchHeader],
+        heads: Sequence[BatchHeader | None],
+        base: Offset,
+    ) -> Difference | None:
+        """How a copy that does not have the batch at `base` differs, if no cleaner took it."""
+        without = [copy for copy in range(len(heads)) if copy not in held]
+        if any(
+            heads[copy] is None and self.streams[copy].next_offset <= max(base, self.start_offset)
+            for copy in without
+        ):
+            return Difference.MISSING_TAIL
+        return Difference.GAP if any(base >= self._cleaned[copy] for copy in without) else None
+
+    def _compare(
+        self, held: Mapping[int, BatchHeader], heads: Sequence[BatchHeader | None]
+    ) -> Parting | None:
+        """Take the batch of all who hold it, and note its keys."""
+        views = [self._view(copy, header) for copy, header in enumerate(heads)]
+        batches = {copy: taken(self.readable[copy], header.size) for copy, header in held.items()}
+        first = next(iter(held.values()))
+        offset = max(first.base_offset, self.start_offset)
+        sound = [copy not in batches or check_crc(batches[copy]) for copy in range(len(heads))]
+        if not all(sound):
+            return unsound(offset, views, sound)
+        try:
+            forms = decoded(batches)
+        except StorageError as error:
+            told = [attrs.evolve(view, damage=str(error)) for view in views]
+            return Parting(Difference.CORRUPT, offset, told)
+        part = self._forms_part(held, batches, forms, offset)
+        for copy, header in held.items():
+            beyond = _OPEN_END if part is None else part[1]
+            self._note(copy, header, batches[copy], forms[copy], beyond)
+        if part is not None:
+            return Parting(*part, views)
+        self._count(forms)
+        return None
+
+    def _forms_part(
+        self,
+        held: Mapping[int, BatchHeader],
+        batches: Mapping[int, bytes],
+        forms: Mapping[int, Sequence[Record]],
+        offset: Offset,
+    ) -> tuple[Difference, Offset] | None:
+        if len({header.leader_epoch for header in held.values()}) > 1:
+            return Difference.EPOCH, offset
+        if len(set(batches.values())) == 1:
+            return None
+        same_batch = len({identity(header) for header in held.values()}) == 1
+        if not same_batch or offset >= max(self._cleaned):
+            return Difference.BYTES, offset
+        return records_part(forms, self._cleaned, self.start_offset)
+
+    def _pass(self, held: Mapping[int, BatchHeader]) -> None:
+        for copy, header in held.items():
+            self.streams[copy].passed(header)
+        header = next(iter(held.values()))
+        everywhere = len(held) == len(self.streams)
+        self.compared = attrs.evolve(
+            self.compared,
+            end_offset=header.next_offset,
+            batches=self.compared.batches + everywhere,
+            size=self.compared.size + everywhere * header.size,
+            last_epoch=header.leader_epoch,
+        )
+
+    def _count(self, forms: Mapping[int, Sequence[Record]]) -> None:
+        """The records that all copies have."""
+        if len(forms) == len(self.streams):
+            shared = set.intersection(*({each.offset for each in form} for form in forms.values()))
+            records = self.compared.records + len(shared)
+            self.compared = attrs.evolve(self.compared, records=records)
+
+    def _note(
+        self,
+        copy: int,
+        header: BatchHeader,
+        batch: bytes,
+        records: Sequence[Record],
+        beyond: Offset,
+    ) -> None:
+        if header.is_control:
+            self._end_transaction(copy, header, batch)
+            return
+        notes = list(notes_of(records, self.start_offset, beyond))
+        if header.is_transactional:
+            self._open.setdefault((copy, header.producer_id), []).extend(notes)
+        else:
+            self._write(copy, notes)
+
+    def _end_transaction(self, copy: int, header: BatchHeader, batch: bytes) -> None:
+        marker = read_marker(batch)
+        notes = self._open.pop((copy, header.producer_id), [])
+        if marker is None or marker.type is not ControlRecordType.ABORT:
+            self._write(copy, notes)
+
+    def _write(self, copy: int, notes: Sequence[Note]) -> None:
+        for key, offset, is_tombstone, later in notes:
+            self.ledger.note(copy, key, offset, is_tombstone=is_tombstone, later=later)
+
+    def _drain(self) -> bool:
+        """Read on in one copy, for the keys alone."""
+        copy = self._left[0]
+        stream = self.readable[copy]
+        try:
+            header = stream.head()
+            if header is not None:
+                batch = taken(stream, header.size)
+                stream.passed(header)
+                self._note(copy, header, batch, decode_batch(batch), self.start_offset)
+                return True
+        except StorageError:
+            pass  # what is behind damage replaces nothing
+        self._left.pop(0)
+        return True if self._left else self._judge(self._found)
+
+
+def decoded(batches: Mapping[int, bytes]) -> dict[int, list[Record]]:
+    """The records of each; those of equal bytes once."""
+    known: dict[bytes, list[Record]] = {}
+    for batch in batches.values():
+        if batch not in known:
+            known[batch] = decode_batch(batch)
+    return {copy: known[batch] for copy, batch in batches.items()}
+
+
+def notes_of(records: Sequence[Record], start: Offset, beyond: Offset) -> Iterator[Note]:
+    """Of every record from `start` on that has a key."""
+    for record in records:
+        if record.key is not None and record.offset >= start:
+            yield digest(record.key), record.offset, record.value is None, record.offset >= beyond

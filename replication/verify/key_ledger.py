@@ -1,0 +1,135 @@
+"""The last record of each key in every copy of a compacted log, in memory of a bounded size.
+
+    copy 0   k1@3 k2@4 k1@9 -k3@12            ledger      copy 0   copy 1
+    copy 1        k2@4 k1@9        k4@15         k1          9        9
+                                                 k2          4        4
+                                                 k3        -12             a tombstone may go
+                                                 k4                  15    lost: k4@15
+
+Rule 1: a key is the same in all copies if its last record stands at one offset. Who lacks it
+is let off where it has a later one (of offsets that are not compared: `later`), or where it
+is a tombstone and no older record of the key is left. All else is lost.
+
+Rule 2: what is noted may come in any order: of each key and copy the highest offset counts.
+So notes can be held back until their transaction has ended, and made by many at once.
+
+Rule 3: a key is its 128-bit hash here, as in the cleaner's own map. Beyond `most` keys the
+ledger goes to a temporary file, in order of the hashes, and is merged with the others in the end.
+"""
+
+import heapq
+import struct
+import tempfile
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from itertools import groupby
+from operator import itemgetter
+from typing import IO, Final, NamedTuple, TypeAlias
+
+from storage.types import Offset
+
+MOST_KEYS: Final = 200_000
+DIGEST_SIZE: Final = 16
+
+# Of each copy twice its offset, and one more for a tombstone; and a bit for each that has a
+# later one. -1: no record.
+Noted: TypeAlias = list[int]
+_ABSENT: Final = -1
+
+
+class Lost(NamedTuple):
+    """The first record that is the last of its key, and that some copies lack."""
+
+    offset: Offset
+    lacking: tuple[int, ...]
+
+
+def digest(key: bytes) -> bytes:
+    """What stands for the key."""
+    return blake2b(key, digest_size=DIGEST_SIZE).digest()
+
+
+class KeyLedger:
+    """See the module's docstring; copies are numbered from 0."""
+
+    def __init__(self, copies: int, *, most: int = MOST_KEYS) -> None:
+        self._copies = copies
+        self._most = most
+        self._noted: dict[bytes, Noted] = {}
+        self._row = struct.Struct(f">{DIGEST_SIZE}s{copies + 1}q")
+        self._runs: list[IO[bytes]] = []
+
+    def note(
+        self, copy: int, key: bytes, offset: Offset, *, is_tombstone: bool, later: bool = False
+    ) -> None:
+        """`copy` has a record of the key whose digest is `key`."""
+        entry = self._noted.get(key)
+        if entry is None:
+            if len(self._noted) >= self._most:
+                self._spill()
+            entry = self._noted[key] = [_ABSENT] * self._copies + [0]
+        if later:
+            entry[-1] |= 1 << copy
+        else:
+            entry[copy] = max(entry[copy], offset << 1 | is_tombstone)
+
+    def lost(self) -> Lost | None:
+        """The first of what is lost, by offset."""
+        found = (lost_record(noted) for _, noted in self._merged())
+        return min((each for each in found if each is not None), default=None)
+
+    @property
+    def keys(self) -> int:
+        """How many have a last record in some copy."""
+        return sum(max(noted[:-1]) != _ABSENT for _, noted in self._merged())
+
+    def close(self) -> None:
+        """Drop the temporary files."""
+        for run in self._runs:
+            run.close()
+
+    def _spill(self) -> None:
+        run = tempfile.TemporaryFile()  # noqa: SIM115 - it is read at the end, and closed by `close`
+        for key in sorted(self._noted):
+            run.write(self._row.pack(key, *self._noted[key]))
+        self._runs.append(run)
+        self._noted = {}
+
+    def _merged(self) -> Iterator[tuple[bytes, Noted]]:
+        runs = [*map(self._read, self._runs), iter(sorted(self._noted.items()))]
+        if len(runs) == 1:
+            yield from runs[0]
+            return
+        together = heapq.merge(*runs, key=itemgetter(0))
+        for key, entries in groupby(together, key=itemgetter(0)):
+            yield key, merged(noted for _, noted in entries)
+
+    def _read(self, run: IO[bytes]) -> Iterator[tuple[bytes, Noted]]:
+        run.seek(0)
+        while row := run.read(self._row.size):
+            key, *noted = self._row.unpack(row)
+            yield key, noted
+
+
+def merged(entries: Iterable[Noted]) -> Noted:
+    """What several ledgers say of one key."""
+    (*offsets, later), *others = entries
+    for *more, more_later in others:
+        offsets = list(map(max, offsets, more))
+        later |= more_later
+    return [*offsets, later]
+
+
+def lost_record(noted: Noted) -> Lost | None:
+    """Rule 1, of one key."""
+    *lasts, later = noted
+    last = max(lasts)
+    if last == _ABSENT:
+        return None
+    is_tombstone = last & 1
+    lacking = tuple(
+        copy
+        for copy, held in enumerate(lasts)
+        if held != last and not later >> copy & 1 and not (is_tombstone and held == _ABSENT)
+    )
+    return Lost(last >> 1, lacking) if lacking else None
