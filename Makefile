@@ -13,7 +13,7 @@ FROM ?= 1
 BIN := $(VENV)/bin
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help run test interop pythons fuzz swarm mutants coverage check bench conformance setup clean
+.PHONY: help run test interop pythons fuzz swarm mutants coverage check bench bench-kafka conformance setup clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -66,6 +66,10 @@ check: setup
 ## make bench  the benchmarks, each a ratio against a floor measured in the same run
 bench: setup
 	$(BIN)/python -m tests.bench $(ARGS)
+
+## make bench-kafka   the same work on our brokers and on Apache Kafka's; ARGS=--quick for a quarter hour
+bench-kafka: setup
+	$(BIN)/python -m tests.bench.kafka $(ARGS)
 
 ## make conformance   which behaviours of Kafka's own tests are shown here
 conformance: setup

@@ -104,6 +104,10 @@ class IsolatedCluster:
         """Where the node writes its event journal."""
         return self.directory(node_id) / "events.journal"
 
+    def pid(self, node_id: int) -> int:
+        """Of the process that runs it."""
+        return self._processes[node_id].pid
+
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as held:
             self.data_dir.mkdir(parents=True, exist_ok=True)

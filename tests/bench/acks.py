@@ -139,13 +139,13 @@ def leader_address(cluster: IsolatedCluster) -> tuple[str, int]:
     return host, int(port)
 
 
-def produce_frame() -> bytes:
+def produce_frame(topic: str = TOPIC) -> bytes:
     records = encode_batch([Record(timestamp=0, value=os.urandom(100))])
     data = PartitionProduceData(index=0, records=memoryview(records))
     request = ProduceRequest(
         acks=-1,
         timeout_ms=10_000,
-        topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])],
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
     )
     parts = encode_request(request, version=VERSION, correlation_id=1, client_id="bench")
     return b"".join(bytes(part) for part in parts if isinstance(part, bytes | memoryview))

@@ -140,12 +140,12 @@ class Kafka:
 
     def __enter__(self) -> Self:
         try:
-            self._format()
+            self.format()
             for node_id in self.node_ids:
-                self._spawn(node_id)
+                self.spawn(node_id)
             self.wait_until_ready()
         except BaseException:
-            self._kill_all()
+            self.kill_all()
             raise
         return self
 
@@ -155,7 +155,7 @@ class Kafka:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._kill_all()
+        self.kill_all()
 
     async def __aenter__(self) -> Self:
         return await trio.to_thread.run_sync(self.__enter__)
@@ -166,7 +166,7 @@ class Kafka:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._kill_all()
+        self.kill_all()
 
     def kill(self, node_id: int) -> None:
         """SIGKILL; returns when it is gone."""
@@ -182,7 +182,7 @@ class Kafka:
 
     def start(self, node_id: int) -> None:
         """Again, after `kill` or `stop`; returns when it is ready."""
-        self._spawn(node_id)
+        self.spawn(node_id)
         self.wait_until_ready()
 
     def freeze(self, node_id: int) -> None:
@@ -226,7 +226,7 @@ class Kafka:
     def _directory(self, node_id: int) -> Path:
         return self.data_dir / f"node-{node_id}"
 
-    def _format(self) -> None:
+    def format(self) -> None:
         """Kafka's StorageTool, for all nodes at once."""
         names = ["PLAINTEXT", *self.listeners, "CONTROLLER"]
         ports = iter(unused_ports(len(names) * len(self.node_ids)))
@@ -274,7 +274,8 @@ class Kafka:
         found |= {"inter.broker.listener.name": "PLAINTEXT"} if is_broker else {}
         return found | _SMALL | dict(self.properties) | dict(self.node_properties.get(node_id, {}))
 
-    def _spawn(self, node_id: int) -> None:
+    def spawn(self, node_id: int) -> None:
+        """As `start`, and does not wait."""
         config = str(self._directory(node_id) / "server.properties")
         self._processes[node_id] = self._run(node_id, "kafka.Kafka", config)
 
@@ -300,7 +301,7 @@ class Kafka:
         lines = self.output(node_id).splitlines()[-30:]
         return "\n".join([f"Kafka's node {node_id} {what}; it said at last:", *lines])
 
-    def _kill_all(self) -> None:
+    def kill_all(self) -> None:
         """Nothing is kept of it, so nobody waits for controlled shutdowns."""
         for process in self._processes.values():
             process.kill()

@@ -1,0 +1,140 @@
+"""`make bench-kafka`: all measures, or those that are named."""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import attrs
+import click
+
+from tests.bench.kafka import (
+    catch_up,
+    failover,
+    idle,
+    idle_partitions,
+    latency,
+    start_up,
+    throughput,
+)
+from tests.bench.kafka.asking import addresses, create_topic, write
+from tests.bench.kafka.comparison import KAFKA, OURS, Comparison
+from tests.bench.kafka.real import open_kafka, start_kafka
+from tests.bench.kafka.report import line, table, write_page
+from tests.bench.kafka.sides import BROKERS, RivalCluster, Side, open_ours, start_ours
+from tests.bench.kafka.sizes import GIB, QUICK, Sizes
+
+Measure = Callable[[Mapping[str, RivalCluster], Sizes], Iterator[Comparison]]
+
+TOGETHER: dict[str, Measure] = {
+    "idle": idle.run,
+    "latency": latency.run,
+    "throughput": throughput.run,
+    "idle_partitions": idle_partitions.run,
+    "catch_up": catch_up.run,
+}
+"""On clusters that live through all of them, in this order."""
+MEASURES = ["start_up", *TOGETHER, "failover"]
+CONFIG = {
+    # A replica that was taken away is to be gone before it is wanted again.
+    "log.segment.delete.delay.ms": "1000",
+    "offsets.topic.replication.factor": "3",
+}
+
+
+@click.command()
+@click.argument("measures", nargs=-1, type=click.Choice(MEASURES))
+@click.option("--quick", is_flag=True, help="Smaller sizes, fewer rounds.")
+@click.option("--gib", type=float, help="What a replica catches up with.")
+@click.option("--rounds", type=int, help="That count, of most measures.")
+@click.option("--ours", "ours_alone", is_flag=True, help="Without Apache Kafka.")
+@click.option("--write", "write_docs", is_flag=True, help="The table and the plot into docs/.")
+def main(
+    measures: tuple[str, ...],
+    *,
+    quick: bool,
+    gib: float | None,
+    rounds: int | None,
+    ours_alone: bool,
+    write_docs: bool,
+) -> None:
+    """The same work on our brokers and on Apache Kafka's."""
+    sizes = QUICK if quick else Sizes()
+    if gib is not None:
+        sizes = attrs.evolve(sizes, catch_up_bytes=int(gib * GIB))
+    if rounds is not None:
+        sizes = attrs.evolve(sizes, rounds=rounds, start_up_rounds=rounds, failover_rounds=rounds)
+    found: list[Comparison] = []
+    began = time.time()
+    with tempfile.TemporaryDirectory(prefix="understudy-bench-") as scratch:
+        keep_bytecode(f"{scratch}/bytecode")
+        for comparison in compare(
+            measures or MEASURES, sides(ours_alone=ours_alone), sizes, Path(scratch)
+        ):
+            print(line(comparison), flush=True)
+            found.append(comparison)
+    ran = how_it_ran(began, sizes)
+    print(f"\n{ran}\n\n{table(found)}")
+    if write_docs:
+        write_page(found, ran=ran)
+
+
+def how_it_ran(began: float, sizes: Sizes) -> str:
+    """In Markdown: the sizes, the time and what else the machine did."""
+    when = time.strftime("%d %B %Y, %H:%M", time.gmtime(began))
+    minutes = (time.time() - began) / 60
+    told = ", ".join(
+        f"{name.replace('_', ' ')} {value:,}" for name, value in attrs.asdict(sizes).items()
+    )
+    return (
+        f"Begun on {when} UTC, in {minutes:.0f} minutes, on {os.cpu_count()} cores;"
+        f" load average {os.getloadavg()[2]:.1f} over the last quarter hour, ours included.\n"
+        f"Sizes: {told}."
+    )
+
+
+def keep_bytecode(directory: str) -> None:
+    """What is started from here finds it compiled from the second time on, as when installed."""
+    os.environ["PYTHONPYCACHEPREFIX"] = directory
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def sides(*, ours_alone: bool) -> dict[str, Side]:
+    found = {OURS: Side(open_ours, start_ours)}
+    return found if ours_alone else found | {KAFKA: Side(open_kafka, start_kafka)}
+
+
+def compare(
+    measures: Sequence[str], rivals: Mapping[str, Side], sizes: Sizes, scratch: Path
+) -> Iterator[Comparison]:
+    if "start_up" in measures:
+        yield from start_up.run(rivals, sizes)
+    if wanted := [measure for name, measure in TOGETHER.items() if name in measures]:
+        yield from on_clusters(wanted, rivals, CONFIG, sizes, scratch / "together")
+    if "failover" in measures:
+        yield from on_clusters([failover.run], rivals, failover.CONFIG, sizes, scratch / "failover")
+
+
+def on_clusters(
+    measures: Sequence[Measure],
+    rivals: Mapping[str, Side],
+    config: Mapping[str, str],
+    sizes: Sizes,
+    scratch: Path,
+) -> Iterator[Comparison]:
+    with ExitStack() as stack:
+        clusters = {}
+        for name, side in rivals.items():
+            directory = scratch / name.replace(" ", "-")
+            clusters[name] = stack.enter_context(side.open(directory, config))
+            brokers = addresses(clusters[name].bootstrap_servers)
+            create_topic(brokers[0], "ready", [list(BROKERS)])
+            write(brokers, "ready")
+        for measure in measures:
+            yield from measure(clusters, sizes)
+
+
+if __name__ == "__main__":
+    main()

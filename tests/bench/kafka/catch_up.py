@@ -1,0 +1,135 @@
+"""An empty replica takes everything that the leader has, in processes that are warm.
+
+Four partitions on one broker, each given a replica on a second by AlterPartitionReassignments
+and taken from it again, so that neither process starts anew. Timed from that request to the
+last byte in the follower's files, as seen every 20 ms; the processor time is that of all nodes.
+What lies in the files is in the page cache, and dirty pages are written back before each round.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+
+import trio
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from replication.client import Admin
+from storage.types import TopicPartition
+from tests.bench.kafka.asking import addresses, create_topic, write
+from tests.bench.kafka.comparison import Comparison, in_turn
+from tests.bench.kafka.processes import worked_seconds
+from tests.bench.kafka.sides import RivalCluster, pids
+from tests.bench.kafka.sizes import GIB, Sizes
+
+PARTITIONS = 4
+LEADER, FOLLOWER = 1, 2
+LOOK_SECONDS = 0.02  # rarely enough to leave both cores to the brokers
+PATIENCE_SECONDS = 120
+MIB, KIB = 1024 * 1024, 1024
+BATCH_BYTES = {"1 MiB": MIB, "16 KiB": 16 * KIB}
+OVERHEAD = 128  # of a batch with one record
+
+
+def run(clusters: Mapping[str, RivalCluster], sizes: Sizes) -> Iterator[Comparison]:
+    for name, batch_bytes in BATCH_BYTES.items():
+        topic = f"catch-up-{batch_bytes}"
+        for cluster in clusters.values():
+            fill(cluster, topic, sizes.catch_up_bytes, batch_bytes)
+        taken = in_turn(
+            clusters,
+            lambda cluster, topic=topic: catch_up(cluster, topic),  # type: ignore[misc]  # mypy infers no lambda with a default
+            rounds=1 + sizes.rounds,
+        )
+        for cluster in clusters.values():
+            admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+            admin.delete_topics([topic])[topic].result(30)
+        label = f"catch-up, {sizes.catch_up_bytes / GIB:g} GiB of {name} batches"
+        yield Comparison(
+            name=label,
+            unit="MiB/s",
+            more_is_better=True,
+            rounds={side: [each[0] for each in rounds[1:]] for side, rounds in taken.items()},
+        )
+        yield Comparison(
+            name=f"{label}, processor time",
+            unit="s/GiB",
+            rounds={side: [each[1] for each in rounds[1:]] for side, rounds in taken.items()},
+        )
+
+
+def fill(cluster: RivalCluster, topic: str, total_bytes: int, batch_bytes: int) -> None:
+    """Batches of one record each, on the leader alone."""
+    brokers = addresses(cluster.bootstrap_servers)
+    create_topic(brokers[0], topic, [[LEADER]] * PARTITIONS)
+    write(brokers, topic)
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "acks": 1,
+            "message.max.bytes": 2 * MIB,
+            "batch.size": batch_bytes,
+            "queue.buffering.max.kbytes": 128 * KIB,
+            "linger.ms": 0,
+        }
+    )
+    value = os.urandom(batch_bytes - OVERHEAD)
+    for number in range(total_bytes // batch_bytes):
+        while len(producer) * batch_bytes > 64 * MIB:
+            producer.poll(0.05)
+        producer.produce(topic, value, partition=number % PARTITIONS)
+    if producer.flush(PATIENCE_SECONDS):
+        raise RuntimeError("the leader did not take the records")
+
+
+def catch_up(cluster: RivalCluster, topic: str) -> tuple[float, float]:
+    """MiB/s, and seconds of processor time for a GiB."""
+    os.sync()
+    wanted = stored_bytes(cluster, LEADER, topic)
+    worked, began = worked_seconds(pids(cluster)), time.perf_counter()
+    reassign(cluster, topic, [LEADER, FOLLOWER])
+    wait_until_stored(cluster, topic, wanted)
+    taken = time.perf_counter() - began
+    worked = worked_seconds(pids(cluster)) - worked
+    wait_until_moved(cluster)
+    reassign(cluster, topic, [LEADER])
+    wait_until_stored(cluster, topic, 0)
+    return wanted / MIB / taken, worked / (wanted / GIB)
+
+
+def wait_until_stored(cluster: RivalCluster, topic: str, wanted: int) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while stored_bytes(cluster, FOLLOWER, topic) != wanted:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the follower does not come to have {wanted} bytes")
+        time.sleep(LOOK_SECONDS)
+
+
+def stored_bytes(cluster: RivalCluster, broker: int, topic: str) -> int:
+    """Not of directories that wait for their removal: these have longer names."""
+    return sum(
+        path.stat().st_size
+        for number in range(PARTITIONS)
+        for path in (cluster.log_dir(broker) / f"{topic}-{number}").glob("*.log")
+    )
+
+
+def reassign(cluster: RivalCluster, topic: str, replicas: list[int]) -> None:
+    async def ask() -> None:
+        async with Admin(cluster.bootstrap_servers) as admin:
+            await admin.alter_partition_reassignments(
+                {TopicPartition(topic, number): replicas for number in range(PARTITIONS)}
+            )
+
+    trio.run(ask)
+
+
+def wait_until_moved(cluster: RivalCluster) -> None:
+    """The new replica is in sync, and nothing is on the move any more."""
+
+    async def are_moving() -> bool:
+        async with Admin(cluster.bootstrap_servers) as admin:
+            return bool(await admin.list_partition_reassignments())
+
+    while trio.run(are_moving):
+        time.sleep(LOOK_SECONDS)

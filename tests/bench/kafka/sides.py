@@ -1,0 +1,69 @@
+"""What the measures ask of a cluster of three brokers, whoever's it is, and how each is started."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import attrs
+
+from replication.cli.isolated import HOST, IsolatedCluster
+from tests.bench.start_up import contiguous_ports
+
+BROKERS = (1, 2, 3)
+"""Ids of brokers, and the order of the bootstrap servers."""
+
+
+class RivalCluster(Protocol):
+    """Processes of their own, started and killed one by one."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+    @property
+    def node_ids(self) -> list[int]:
+        """Brokers, and controllers where they are others."""
+
+    def pid(self, node_id: int) -> int: ...
+    def log_dir(self, node_id: int) -> Path:
+        """Where its partitions lie."""
+
+    def kill(self, node_id: int) -> None:
+        """SIGKILL, and gone when this returns."""
+
+    def start(self, node_id: int) -> None: ...
+
+
+Opener = Callable[[Path, Mapping[str, str]], AbstractContextManager[RivalCluster]]
+"""Starts three brokers with their data there and these properties; does not wait for them."""
+Starter = Callable[[Path], AbstractContextManager[str]]
+"""Prepares three brokers; entered, they start the way that a user starts them. Where they are."""
+
+
+@attrs.frozen
+class Side:
+    open: Opener
+    start: Starter
+
+
+def open_ours(directory: Path, config: Mapping[str, str]) -> AbstractContextManager[RivalCluster]:
+    return IsolatedCluster(directory, brokers=len(BROKERS), config=dict(config))
+
+
+@contextmanager
+def start_ours(directory: Path) -> Iterator[str]:
+    """`understudy up --isolated`."""
+    port = contiguous_ports(len(BROKERS) + 1)
+    command = [sys.executable, "-m", "replication.cli", "up", "--isolated", "-n", str(len(BROKERS))]
+    command += ["--data-dir", str(directory), "--base-port", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield ",".join(f"{HOST}:{port + number}" for number in range(len(BROKERS)))
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def pids(cluster: RivalCluster) -> list[int]:
+    return [cluster.pid(node_id) for node_id in cluster.node_ids]

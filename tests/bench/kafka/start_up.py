@@ -1,0 +1,34 @@
+"""Three brokers on empty directories, from their start to the first acknowledged write.
+
+In it: the processes, their registration, a topic with three replicas and a record that all three
+have. Formatting directories, which Apache Kafka wants done before, is not.
+"""
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tests.bench.kafka.asking import addresses, create_topic, write
+from tests.bench.kafka.comparison import Comparison, in_turn
+from tests.bench.kafka.sides import BROKERS, Side
+from tests.bench.kafka.sizes import Sizes
+
+TOPIC = "first"
+
+
+def run(sides: Mapping[str, Side], sizes: Sizes) -> Iterator[Comparison]:
+    taken = in_turn(sides, start, rounds=1 + sizes.start_up_rounds)
+    warm = {side: rounds[1:] for side, rounds in taken.items()}
+    yield Comparison(name="start-up to the first acked write", unit="s", rounds=warm)
+
+
+def start(side: Side) -> float:
+    with tempfile.TemporaryDirectory(prefix="understudy-bench-") as scratch:
+        starting = side.start(Path(scratch))
+        began = time.perf_counter()
+        with starting as bootstrap_servers:
+            brokers = addresses(bootstrap_servers)
+            create_topic(brokers[0], TOPIC, [list(BROKERS)])
+            write(brokers, TOPIC)
+            return time.perf_counter() - began
