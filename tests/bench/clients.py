@@ -32,7 +32,7 @@ from tests.bench.figures import Figure
 
 ROUNDS = 3
 RECORDS = {"100": 60_000, "varied": 60_000, "1024": 30_000}
-SENDS = 400
+SENDS, SEND_ROUNDS = 400, 5
 PARTITIONS = 1000
 GOALS = {AIOKAFKA: 2.0, KAFKA_PYTHON: 5.0}
 MANY = "many"
@@ -103,8 +103,13 @@ def throughput(servers: str, size: str, count: int) -> Iterator[Figure]:
 
 
 def latency(servers: str) -> Iterator[Figure]:
-    """The other's time over ours: more is better."""
-    taken = {name: ask(name, "send", servers, f"{name}-sends", SENDS) for name in CLIENTS}
+    """The other's time over ours: more is better. What the broker and the kernel still have to
+    do with what was produced before falls into the first round of whoever comes first.
+    """
+    taken: dict[str, list[float]] = {name: [] for name in CLIENTS}
+    for _ in range(SEND_ROUNDS):
+        for name in CLIENTS:
+            taken[name] += ask(name, "send", servers, f"{name}-sends", SENDS)
     for label, percent in (("p50", 50), ("p99", 99)):
         of = {
             name: statistics.quantiles(times, n=100)[percent - 1] * 1e6
