@@ -1,0 +1,51 @@
+"""`understudy group` against Apache Kafka says what kafka-consumer-groups says, and does what it does."""
+
+import pytest
+import trio
+from click.testing import CliRunner
+
+from replication.cli import group as understudy
+from tests.interop import tools
+from tests.interop.kafka import Kafka
+from tests.interop.own_clients import SECONDS, consumer_of, make_topic, producer_of
+
+pytestmark = pytest.mark.interop
+
+
+def understudy_group(kafka: Kafka, *arguments: str) -> list[list[str]]:
+    """The words of each line that it printed."""
+    given = ["group", *arguments, "--bootstrap-server", kafka.bootstrap_servers]
+    done = CliRunner().invoke(understudy, given, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return [line.split() for line in done.stdout.splitlines() if line]
+
+
+def kafka_group(kafka: Kafka, *arguments: str) -> list[list[str]]:
+    said = kafka.run_tool(tools.CONSUMER_GROUPS, *arguments)
+    return [line.split() for line in said.splitlines() if line]
+
+
+async def read_some(kafka: Kafka, group: str) -> None:
+    """Six records of each of two partitions, of which the group reads two and three."""
+    await make_topic(kafka, "told", partitions=2)
+    async with producer_of(kafka) as producer:
+        for number in range(12):
+            await producer.send("told", b"x", partition=number % 2)
+    async with consumer_of(kafka, group_id=group) as consumer:
+        consumer.assign([("told", 0), ("told", 1)])
+        with trio.fail_after(SECONDS):
+            await consumer.commit({("told", 0): 2, ("told", 1): 3})
+
+
+def test_a_group_is_told_of_moved_and_deleted(kafka: Kafka) -> None:
+    trio.run(read_some, kafka, "told-of")
+    assert ["told-of", "Empty"] in understudy_group(kafka, "list")
+    ours = understudy_group(kafka, "describe", "told-of")
+    theirs = kafka_group(kafka, "--describe", "--group", "told-of")
+    assert sorted(line[:7] for line in ours[1:]) == sorted(line[:7] for line in theirs[1:])
+    moved = ["reset-offsets", "told-of", "--topic", "told", "--to-earliest", "--execute"]
+    understudy_group(kafka, *moved)
+    theirs = kafka_group(kafka, "--describe", "--group", "told-of", "--offsets")
+    assert {line[3] for line in theirs[1:]} == {"0"}
+    understudy_group(kafka, "delete", "told-of")
+    assert ["told-of"] not in kafka_group(kafka, "--list")

@@ -1,0 +1,107 @@
+"""Our consumers in groups of Apache Kafka's coordinator, alone and with Kafka's own consumer."""
+
+import subprocess
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+import trio
+
+from replication.client.consumer import Consumer
+from replication.client.offsets import OffsetAndMetadata
+from storage.types import TopicPartition
+from tests.interop import tools
+from tests.interop.kafka import Kafka
+from tests.interop.own_clients import SECONDS, consumer_of, make_topic, producer_of
+
+pytestmark = pytest.mark.interop
+
+PARTITIONS = 4
+
+
+async def poll_until_shared(*consumers: Consumer, sizes: Sequence[int]) -> None:
+    """Polled in turn, until each has as many partitions as `sizes` says."""
+    with trio.fail_after(SECONDS):
+        while [len(each.assignment()) for each in consumers] != list(sizes):
+            for each in consumers:
+                await each.poll(timeout_ms=100)
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
+async def test_two_share_and_who_stays_has_all(kafka: Kafka, strategy: str) -> None:
+    topic, group = f"shared-{strategy}", f"sharing-{strategy}"
+    await make_topic(kafka, topic, partitions=PARTITIONS)
+    config = {
+        "group_id": group,
+        "partition_assignment_strategy": strategy,
+        "heartbeat_interval_ms": 200,
+    }
+    async with consumer_of(kafka, topic, **config) as stays:
+        async with consumer_of(kafka, topic, **config) as goes:
+            await poll_until_shared(stays, goes, sizes=[2, 2])
+            assert stays.assignment().isdisjoint(goes.assignment())
+        await poll_until_shared(stays, sizes=[PARTITIONS])
+
+
+async def test_a_group_goes_on_where_it_has_committed(kafka: Kafka) -> None:
+    await make_topic(kafka, "resumed")
+    partition = TopicPartition("resumed", 0)
+    async with producer_of(kafka) as producer:
+        await (await producer.send_many("resumed", [b"%d" % each for each in range(10)])).wait()
+    config = {"group_id": "resuming", "enable_auto_commit": False}
+    async with consumer_of(kafka, "resumed", **config) as consumer:
+        first = await consumer.getone()
+        assert first.value == b"0"
+        await consumer.commit({partition: OffsetAndMetadata(4, metadata="so far")})
+        assert await consumer.committed(partition) == OffsetAndMetadata(4, metadata="so far")
+    async with consumer_of(kafka, "resumed", **config) as consumer:
+        assert (await consumer.getone()).value == b"4"
+
+
+async def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
+    kafka: Kafka,
+) -> None:
+    """KIP-345."""
+    await make_topic(kafka, "static", partitions=PARTITIONS)
+    config = {"group_id": "statics", "heartbeat_interval_ms": 200}
+    async with consumer_of(kafka, "static", group_instance_id="one", **config) as one:
+        async with consumer_of(kafka, "static", group_instance_id="two", **config) as two:
+            await poll_until_shared(one, two, sizes=[2, 2])
+            had, generation = two.assignment(), two.group_metadata().generation_id
+        async with consumer_of(kafka, "static", group_instance_id="two", **config) as two:
+            await poll_until_shared(one, two, sizes=[2, 2])
+            assert two.assignment() == had
+            assert two.group_metadata().generation_id == generation
+
+
+async def test_ours_and_kafkas_console_consumer_share_a_group(kafka: Kafka) -> None:
+    await make_topic(kafka, "mixed", partitions=PARTITIONS)
+    reading = ["--bootstrap-server", kafka.bootstrap_servers, "--topic", "mixed", "--group=mixing"]
+    quick = "--consumer-property=heartbeat.interval.ms=200"
+    command = tools.java_command(
+        tools.CONSOLE_CONSUMER, *reading, quick, f"--max-messages={PARTITIONS // 2}"
+    )
+    run = partial(trio.run_process, command, capture_stdout=True)
+    config = {"group_id": "mixing", "heartbeat_interval_ms": 200}
+    async with consumer_of(kafka, "mixed", **config) as ours, producer_of(kafka) as producer:
+        await poll_until_shared(ours, sizes=[PARTITIONS])
+        ended: list[subprocess.CompletedProcess[bytes]] = []
+        async with trio.open_nursery() as nursery:
+
+            async def theirs() -> None:
+                ended.append(await run())
+
+            nursery.start_soon(theirs)
+            await poll_until_shared(ours, sizes=[PARTITIONS // 2])
+            mine = {b"%d" % each.partition for each in ours.assignment()}
+            for partition in range(PARTITIONS):
+                await producer.send("mixed", b"%d" % partition, partition=partition)
+            read: set[bytes] = set()
+            with trio.fail_after(SECONDS):
+                while len(read) < len(mine):
+                    read |= {each.value for each in await ours.poll(timeout_ms=100)}
+                while not ended:  # who does not poll is given up
+                    assert await ours.poll(timeout_ms=100) is not None
+        assert read == mine
+        everything = {b"%d" % each for each in range(PARTITIONS)}
+        assert set(ended[0].stdout.split()) == everything - mine
