@@ -93,7 +93,7 @@ class Frailty:
             case "shrink":
                 yield from self._shrink(partition, leader)
             case _:
-                yield from self._remake(partition, partitions)
+                yield from self.remade(partition, partitions)
 
     # Who is there, and how.
 
@@ -215,13 +215,15 @@ class Frailty:
 
     # Another topic of that name.
 
-    def _remake(
+    def remade(
         self, partition: TopicPartition, partitions: Sequence[TopicPartition]
     ) -> Iterator[str]:
-        """Asked for by somebody whom everybody hears; some replicas may be down."""
+        """Asked for by somebody whom everybody hears, and who stays; some replicas may be down."""
         stage = self.misfortune.stage
         brokers = [each for each in self._intrigues.brokers if self._is_running(each)]
         if partition.topic in stage.compacted or not self._all_well(*brokers):
+            return
+        if not any(map(stage.stays, brokers)):
             return
         copies = len(self._replicas(partition))
         assigned = []

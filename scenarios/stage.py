@@ -105,7 +105,7 @@ class Stage:
     _cluster: SimulatedCluster | None = attrs.field(default=None, init=False)
     _client: StoryClient | None = attrs.field(default=None, init=False)
     _background: trio.Nursery | None = attrs.field(default=None, init=False)
-    _coming_and_going: int = attrs.field(default=0, init=False)
+    _coming_and_going: list[str] = attrs.field(factory=list, init=False)
     _lanes: dict[tuple[str, TopicPartition], Lane] = attrs.field(factory=dict, init=False)
     _waiting: list[SentBatch] = attrs.field(factory=list, init=False)
     _astray: list[SentBatch] = attrs.field(factory=list, init=False)
@@ -172,11 +172,15 @@ class Stage:
             except (UnderstudyError, StorageError, OSError):
                 self.checkers.look()  # unless that was it
             finally:
-                self._coming_and_going -= 1
+                self._coming_and_going.remove(name)
 
         assert self._background is not None, "a cluster's story has a background"
-        self._coming_and_going += 1
+        self._coming_and_going.append(name)
         self._background.start_soon(go)
+
+    def stays(self, name: str) -> bool:
+        """Whether it is neither on its way up nor on its way down."""
+        return name not in self._coming_and_going
 
     async def all_have_come_and_gone(self) -> bool:
         """Once they have; not so where the controller is down, whom they may wait for."""

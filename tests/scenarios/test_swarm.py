@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -22,7 +23,7 @@ from scenarios.simulation.client import Acked, NoAnswer, ReadRecord, Refused, Se
 from scenarios.simulation.history import Polled
 from scenarios.simulation.world import World
 from scenarios.stage import Stage
-from scenarios.swarm import run_seed
+from scenarios.swarm import play, run_seed
 from scenarios.telling import tell
 from storage.types import Offset, TopicPartition
 from tests.scenarios import mistakes
@@ -199,6 +200,21 @@ def test_some_runs_have_disks_that_are_not_to_be_trusted() -> None:
         frailty = Frailty.drawn(stage.world.chance, Misfortune(stage), contested=True)
         drawn.update(frailty.kinds or ["none"])
     assert set(drawn) == {*OF_CONTESTS, "none"}
+
+
+def test_nobody_makes_a_topic_again_while_the_last_one_is_on_its_way_down() -> None:
+    drawn = []
+
+    def plot(stage: Stage) -> Iterator[str]:
+        misfortune = Misfortune(stage)
+        frailty = Frailty(chance=misfortune.chance, misfortune=misfortune, kinds=("remake",))
+        yield from ("cluster brokers=1", "topic t replicas=b1")
+        drawn.append(list(frailty.remade(PARTITION, [PARTITION])))
+        yield "stop b1 &"
+        drawn.append(list(frailty.remade(PARTITION, [PARTITION])))
+
+    assert not play(plot, seed=1).wrong
+    assert drawn == [["heal", "remake t replicas=b1"], []]
 
 
 # At the prompt.
