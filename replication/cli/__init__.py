@@ -19,6 +19,10 @@ COMMANDS = {
     "broker": ("replication.cli.broker", "Run one broker or controller from server.properties."),
     "demo": ("replication.cli.demo.command", "Kill a leader under load; account for every record."),
     "dump-log": ("replication.cli.dump_log", "What stands in a log's files, and what is wrong."),
+    "follow": (
+        "replication.cli.follow.command",
+        "An exact copy of topics of any Kafka cluster.",
+    ),
     "group": (
         "replication.cli.groups.command",
         "Consumer groups: how far they are, and who reads.",

@@ -21,7 +21,8 @@ another branch than its epochs tell of. A topic that is deleted there stays here
 made again under its name is followed anew, and the copy of the old one is set aside.
 """
 
-from replication.mirror.mirror import Mirror, MirrorError
+from replication.mirror.errors import MirrorError
+from replication.mirror.mirror import Mirror
 from replication.mirror.options import MirrorOptions, UpTo
 from replication.mirror.progress import PartitionProgress
 

@@ -23,6 +23,7 @@ from replication.metadata import (
     TopicImage,
 )
 from replication.mirror.options import LISTENER, MirrorOptions
+from storage.types import TopicPartition
 
 MIRROR_ID = -2
 
@@ -47,6 +48,22 @@ def image_of(
         topics=found,
         topic_names_by_id={topic.topic_id: name for name, topic in found.items()},
     )
+
+
+def without(image: MetadataImage, partitions: Container[TopicPartition]) -> MetadataImage:
+    """The same, with nothing of these."""
+    topics = {
+        name: attrs.evolve(
+            topic,
+            partitions={
+                number: each
+                for number, each in topic.partitions.items()
+                if TopicPartition(name, number) not in partitions
+            },
+        )
+        for name, topic in image.topics.items()
+    }
+    return attrs.evolve(image, topics=topics)
 
 
 def _brokers(view: ClusterView, reachable: Container[int]) -> dict[int, BrokerRegistration]:

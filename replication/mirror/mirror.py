@@ -21,8 +21,8 @@ import attrs
 import trio
 
 from replication.client.config import ClientConfig
+from replication.client.errors import NO_ANSWER
 from replication.config import BrokerConfig, TopicConfig
-from replication.errors import UnderstudyError
 from replication.events import (
     Event,
     EventSink,
@@ -36,11 +36,15 @@ from replication.fetcher_manager import ReplicaFetcherManager
 from replication.isr import IsrAnswer, IsrProposal
 from replication.metadata import MetadataImage, delta_between
 from replication.metrics import MetricsRegistry
-from replication.mirror.image import MIRROR_ID, image_of
+from replication.mirror.errors import MirrorError
+from replication.mirror.image import MIRROR_ID, image_of, without
+from replication.mirror.keeper import StateKeeper
 from replication.mirror.leader import SourceFetcherFactory
 from replication.mirror.options import NODE_ID, MirrorOptions
 from replication.mirror.progress import PartitionProgress
 from replication.mirror.source import Source
+from replication.mirror.state import LOG_DIRECTORY
+from replication.mirror.tails import Tail, TailCheck
 from replication.net.raising import raising_only_one
 from replication.net.seams import Seams
 from replication.replica_manager import LocalReplicas, ReplicaManager
@@ -51,10 +55,6 @@ from storage.log_manager import LogManager
 from storage.types import TopicId, TopicPartition
 
 CONSUMER = -1
-
-
-class MirrorError(UnderstudyError):
-    """What the source or the copy is keeps the one from being followed by the other."""
 
 
 class _NobodyLeadsHere:
@@ -72,11 +72,11 @@ def raise_bug(error: BaseException) -> None:
 
 @attrs.define(eq=False, kw_only=True)
 class Mirror:
-    """Run it once; `log_directory` holds the copy, as a broker's log directory does."""
+    """Run it once; `directory` holds the copy, and what is known of it (`state`)."""
 
     source_config: ClientConfig
     options: MirrorOptions
-    log_directory: str
+    directory: str
     seams: Seams
     sink: EventSink = ignore
     on_bug: Callable[[BaseException], None] = raise_bug
@@ -87,6 +87,9 @@ class Mirror:
     _source: Source | None = attrs.field(init=False, default=None)
     _replicas: ReplicaManager | None = attrs.field(init=False, default=None)
     _troubles: dict[TopicPartition, str] = attrs.field(init=False, factory=dict)
+    _unchecked: set[TopicPartition] = attrs.field(init=False, factory=set)
+    """Of these nobody has asked yet whether they end with what the source has."""
+    _keeper: StateKeeper | None = attrs.field(init=False, default=None)
     _working: trio.CancelScope = attrs.field(init=False, factory=trio.CancelScope)
     _loop: trio.lowlevel.TrioToken | None = attrs.field(init=False, default=None)
     _disk_failure: KafkaStorageError | None = attrs.field(init=False, default=None)
@@ -131,13 +134,15 @@ class Mirror:
 
     async def _open(self, nursery: trio.Nursery, source: Source) -> ReplicaManager:
         """Only now: whose copy it is has to be known first."""
-        config = self.options.broker_config(self.log_directory)
-        cluster_id = source.view.cluster_id
-        if cluster_id is None:
-            raise MirrorError("the source does not say which cluster it is")
+        log_directory = f"{self.directory}/{LOG_DIRECTORY}"
+        config = self.options.broker_config(log_directory)
+        self._keeper = keeper = StateKeeper(
+            seams=self.seams, directory=self.directory, source=source
+        )
+        cluster_id = await keeper.begin()
         self.logs = logs = LogManager(
             file_system=self.seams.file_system,
-            log_dirs=[self.log_directory],
+            log_dirs=[log_directory],
             node_id=NODE_ID,
             cluster_id=cluster_id,
             config=TopicConfig.in_force({}, config).log,
@@ -150,6 +155,7 @@ class Mirror:
             self.sink,
             threads_per_directory=config.num_recovery_threads_per_data_dir,
         )
+        self._unchecked = {log.topic_partition for log in logs.logs()}
         self._replicas = replicas = ReplicaManager(
             broker_id=MIRROR_ID,
             config=config,
@@ -165,6 +171,7 @@ class Mirror:
             on_bug=self.on_bug,
         )
         await nursery.start(replicas.run)
+        nursery.start_soon(keeper.run, self.progress)
         return replicas
 
     def _fetcher_manager(
@@ -215,6 +222,8 @@ class Mirror:
             raise self._disk_failure
         if self._replicas is None or self.logs is None:
             return
+        assert self._keeper is not None, "whose copy it is was known before it was opened"
+        await self._keeper.write(self.progress())
         await self._replicas.shutdown()
         await self.seams.offload(self.logs.shutdown)
 
@@ -224,13 +233,52 @@ class Mirror:
         assert self.logs is not None, "opened first"
         if source.view.cluster_id != self.logs.cluster_id:
             raise MirrorError(
-                f"the source is cluster {source.view.cluster_id} now; {self.log_directory} holds"
+                f"the source is cluster {source.view.cluster_id} now; {self.directory} holds"
                 f" a copy of cluster {self.logs.cluster_id}"
             )
         await source.reach()
         before = self._image
-        self._image = image_of(source.view, before, self.options, source.reachable)
+        image = image_of(source.view, before, self.options, source.reachable)
+        await self._check_tails(source, image)
+        self._image = without(image, self._unchecked)
         await replicas.apply_metadata(self._image, delta_between(before, self._image))
+        assert self._keeper is not None, "made before the copy was opened"
+        await self._keeper.heard(self._image, self.progress())
+
+    async def _check_tails(self, source: Source, image: MetadataImage) -> None:
+        """MirrorError where somebody has written to the copy. Those that cannot be told yet are
+        asked about again with the next news, which is asked for at once.
+        """
+        async with trio.open_nursery() as nursery:
+            for each in sorted(self._unchecked):
+                nursery.start_soon(self._check_tail, source, image, each)
+        if any(image.partition(each) is not None for each in self._unchecked):
+            source.metadata.request_update()
+
+    async def _check_tail(
+        self, source: Source, image: MetadataImage, partition: TopicPartition
+    ) -> None:
+        assert self.logs is not None, "opened first"
+        log, registration = self.logs.get(partition), image.partition(partition)
+        if log is None or registration is None:
+            return
+        if image.topics[partition.topic].topic_id != log.topic_id:
+            self._unchecked.discard(partition)  # of an older topic: it will be set aside
+            return
+        leader = source.view.node(registration.leader)
+        if leader is None or leader.id not in source.reachable:
+            return
+        try:
+            tail = await TailCheck(network=source.network, leader=leader, log=log).run()
+        except NO_ANSWER:
+            return
+        if tail is Tail.WRITTEN:
+            raise MirrorError(
+                f"{partition} in {self.directory} was written to: what it has at offset"
+                f" {log.log_end_offset - 1} is not what the source has; nothing was changed"
+            )
+        if tail is Tail.OURS:
+            self._unchecked.discard(partition)
 
     def _hear(self, event: Event) -> None:
         """What the fetchers and the replicas tell; some of it asks for news of the source."""
@@ -270,7 +318,8 @@ class Mirror:
         if state is not None and not state.is_delayed(self.seams.clock.now()):
             trouble = None
         elif registration is None:
-            trouble = "gone from the source"
+            waits = partition in self._unchecked and not self._is_gone(partition)
+            trouble = "not yet compared with the source" if waits else "gone from the source"
         elif state is None and trouble is None:
             trouble = "its leader cannot be reached"
         return PartitionProgress(
@@ -282,3 +331,8 @@ class Mirror:
             lag=None if state is None else state.lag,
             trouble=trouble,
         )
+
+    def _is_gone(self, partition: TopicPartition) -> bool:
+        assert self._source is not None, "what is not followed has been looked for"
+        topic = self._source.view.topics.get(partition.topic)
+        return topic is None or partition.partition not in topic.partitions

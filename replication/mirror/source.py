@@ -9,6 +9,8 @@ reach is not fetched from; the next news try it again.
 Rule 3: a source that is away is waited for, however long that is. Nothing here gives up.
 """
 
+from collections.abc import Sequence
+
 import attrs
 import trio
 
@@ -20,10 +22,17 @@ from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
 from replication.client.nodes import Node
 from replication.client.requests import ask
+from replication.errors import ErrorCode
 from replication.mirror.options import MirrorOptions
 from replication.net.seams import Seams
 from replication.wire.api_versions import ApiVersionsRequest
 from replication.wire.apis import API, ApiKey
+from replication.wire.describe_configs import (
+    ConfigSource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    ResourceType,
+)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -34,11 +43,11 @@ class Source:
     nursery: trio.Nursery
     metadata: Metadata = attrs.field(init=False)
     reachable: set[int] = attrs.field(factory=set, init=False)
-    _network: NetworkClient = attrs.field(init=False)
+    network: NetworkClient = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         seams = self.seams
-        self._network = NetworkClient(
+        self.network = NetworkClient(
             config=self.config,
             transport=seams.transport,
             clock=seams.clock,
@@ -47,7 +56,7 @@ class Source:
         )
         self.metadata = Metadata(
             config=self.config,
-            network=self._network,
+            network=self.network,
             clock=seams.clock,
             chance=seams.chance,
             topics_wanted=lambda: None if self.options.patterns else self.options.names,
@@ -85,14 +94,37 @@ class Source:
 
     async def _reach(self, node: Node) -> None:
         try:
-            await self._network.call(node, ask(ApiVersionsRequest()))
+            await self.network.call(node, ask(ApiVersionsRequest()))
         except (*NO_ANSWER, UnsupportedVersionError):
             return
         self.reachable.add(node.id)
 
+    async def topic_configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        """What was set for these topics, as far as somebody says so."""
+        node = self.metadata.any_node()
+        if node is None or not names:
+            return {}
+        topics = [
+            DescribeConfigsResource(resource_type=ResourceType.TOPIC, resource_name=name)
+            for name in names
+        ]
+        try:
+            response = await self.network.call(node, ask(DescribeConfigsRequest(resources=topics)))
+        except (*NO_ANSWER, UnsupportedVersionError):
+            return {}
+        return {
+            result.resource_name: {
+                each.name: each.value
+                for each in result.configs
+                if each.config_source == ConfigSource.TOPIC_CONFIG and each.value is not None
+            }
+            for result in response.results
+            if result.error_code == ErrorCode.NONE
+        }
+
     def version(self, node_id: int, api: ApiKey) -> int:
         """The newest that both sides speak; KafkaError where there is none."""
-        versions: Versions | None = self._network.versions(node_id)
+        versions: Versions | None = self.network.versions(node_id)
         assert versions is not None, "whom we fetch from has said what it speaks"
         low, high = versions.get(api, (0, -1))
         newest = min(high, API[api].max_version)

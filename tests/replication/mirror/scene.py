@@ -10,6 +10,7 @@ import trio
 from replication.client.config import ClientConfig
 from replication.events import Event
 from replication.mirror import Mirror, MirrorOptions, PartitionProgress
+from replication.mirror.state import LOG_DIRECTORY
 from replication.net.raising import raising_only_one
 from replication.verify import verify_directories
 from scenarios.simulation.cluster import log_directory
@@ -20,7 +21,7 @@ from storage.types import Offset, TopicPartition
 from tests.replication.client.scene import T0, Scene, scene
 
 MACHINE = "m"
-COPY = "/m/log"
+COPY = f"/{MACHINE}/{LOG_DIRECTORY}"
 SOON = {"metadata_max_age_ms": 5000}
 
 
@@ -47,7 +48,7 @@ class Following:
         return Mirror(
             source_config=ClientConfig.of(bootstrap_servers=self.scene.bootstrap_servers, **source),
             options=MirrorOptions(**given),
-            log_directory=COPY,
+            directory=f"/{MACHINE}",
             seams=self.world.node(MACHINE),
             sink=self.events.append,
         )

@@ -1,0 +1,136 @@
+"""A mirror in a process of its own, until a signal or until it has caught up."""
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import attrs
+import click
+import trio
+from rich.console import Console
+from rich.live import Live
+
+from replication.cli.follow.view import ByteRate, Moment, metrics_text
+from replication.cli.running import STOP_SIGNALS, allow_many_files, reporting_bugs
+from replication.client.config import ClientConfig
+from replication.events import (
+    Event,
+    LogDirectoryWarned,
+    LogRepaired,
+    LogTruncated,
+    PartitionFailed,
+    ignore,
+)
+from replication.mirror import Mirror, MirrorOptions
+from replication.net import production_seams
+from replication.net.raising import raising_only_one
+
+LOOK_SECONDS = 0.5
+LINE_SECONDS = 10.0
+
+
+def follow(
+    config: ClientConfig,
+    options: MirrorOptions,
+    directory: str,
+    *,
+    until_caught_up: bool,
+    metrics_file: Path | None,
+) -> bool:
+    """Whether nothing was missing when it ended."""
+    allow_many_files()
+    console = Console(stderr=True)
+
+    def tell(event: Event) -> None:
+        if (line := worth_telling(event)) is not None:
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    mirror = Mirror(
+        source_config=config,
+        options=options,
+        directory=directory,
+        seams=production_seams(),
+        sink=tell,
+        on_bug=reporting_bugs(ignore),
+    )
+    watch = Watch(
+        mirror=mirror, console=console, until_caught_up=until_caught_up, metrics_file=metrics_file
+    )
+    trio.run(watch.run)
+    click.echo(watch.last.line() if watch.last else "nothing was heard of the source")
+    return watch.last is not None and watch.last.caught_up
+
+
+def worth_telling(event: Event) -> str | None:
+    """What a person is told beside the numbers; None for what they need not know."""
+    match event:
+        case LogTruncated():
+            return (
+                f"{event.partition}: cut from offset {event.from_offset} to {event.to_offset}"
+                f" ({event.cause}), as the source did"
+            )
+        case PartitionFailed():
+            return f"{event.partition}: not followed: {event.cause}"
+        case LogDirectoryWarned():
+            return f"{event.directory}: {event.message}"
+        case LogRepaired():
+            return f"{event.partition}: {event.cause} at offset {event.offset} of {event.path}"
+        case _:
+            return None
+
+
+@attrs.define(eq=False, kw_only=True)
+class Watch:
+    mirror: Mirror
+    console: Console
+    until_caught_up: bool
+    metrics_file: Path | None
+    last: Moment | None = attrs.field(init=False, default=None)
+    _rate: ByteRate = attrs.field(init=False)
+    _line_at: float = attrs.field(init=False, default=0.0)
+
+    async def run(self) -> None:
+        self._rate = ByteRate(self.mirror.metrics, trio.current_time())
+        with trio.open_signal_receiver(*STOP_SIGNALS) as signals, raising_only_one():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._show)
+                nursery.start_soon(self._stop_on_signal, signals)
+                await self.mirror.run()
+                nursery.cancel_scope.cancel()
+
+    async def _stop_on_signal(self, signals: AsyncIterator[int]) -> None:
+        async for _ in signals:
+            self.mirror.stop()
+
+    async def _show(self) -> None:
+        with self._screen() as screen:
+            while True:
+                moment = self._look()
+                if screen is not None:
+                    screen.update(moment.table(), refresh=True)
+                elif trio.current_time() >= self._line_at:
+                    self._line_at = trio.current_time() + LINE_SECONDS
+                    self.console.print(moment.line(), highlight=False, soft_wrap=True)
+                if self.until_caught_up and moment.caught_up:
+                    self.mirror.stop()
+                await trio.sleep(LOOK_SECONDS)
+
+    def _look(self) -> Moment:
+        self.last = Moment(
+            partitions=self.mirror.progress(),
+            trouble=self.mirror.trouble,
+            bytes_per_second=self._rate.at(trio.current_time()),
+        )
+        if self.metrics_file is not None:
+            draft = self.metrics_file.with_name(f"{self.metrics_file.name}.tmp")
+            draft.write_text(metrics_text(self.mirror.metrics))
+            draft.replace(self.metrics_file)
+        return self.last
+
+    @contextlib.contextmanager
+    def _screen(self) -> Iterator[Live | None]:
+        if not self.console.is_terminal:
+            yield None
+            return
+        with Live(console=self.console, auto_refresh=False, transient=True) as live:
+            yield live

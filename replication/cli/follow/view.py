@@ -1,0 +1,99 @@
+"""What is shown while a copy follows: a table that stays in its place, or a line now and then.
+
+    1 cluster, 3 partitions, 12 records behind, 48.2 MB/s          29 partitions not shown
+    PARTITION   LEADER  EPOCH      START         END     LAG
+    orders-0         2      7          0     123,456       0
+    orders-1         3      7          0      98,120      12  its leader cannot be reached
+
+The partitions furthest behind, and those in trouble, stand first; a screen holds no more.
+"""
+
+from collections.abc import Sequence
+
+import attrs
+from rich.table import Table
+
+from replication.metrics import MetricsRegistry
+from replication.mirror import PartitionProgress
+from replication.replica_manager.bytes_in import REPLICATION, metric
+
+_ROWS = 30
+
+
+@attrs.frozen(kw_only=True)
+class Moment:
+    """What can be said of a copy at one time."""
+
+    partitions: Sequence[PartitionProgress]
+    trouble: str | None
+    """Why there is no news of the source."""
+    bytes_per_second: float
+
+    @property
+    def behind(self) -> int:
+        return sum(each.lag or 0 for each in self.partitions)
+
+    @property
+    def caught_up(self) -> bool:
+        """All that there is to follow has been asked, and nothing was missing."""
+        followed = [each for each in self.partitions if each.leader is not None]
+        return bool(followed) and all(each.lag == 0 and not each.trouble for each in followed)
+
+    def line(self) -> str:
+        rate = f"{self.bytes_per_second / 1e6:,.1f} MB/s"
+        counts = f"{len(self.partitions)} partitions, {self.behind:,} records behind, {rate}"
+        troubled = sum(each.trouble is not None for each in self.partitions)
+        if troubled:
+            counts += f", {troubled} in trouble"
+        return (
+            counts if self.trouble is None else f"{counts}; no news of the source: {self.trouble}"
+        )
+
+    def table(self) -> Table:
+        table = Table(title=self.line(), title_justify="left", title_style="", box=None)
+        for name in ("PARTITION", "LEADER", "EPOCH", "START", "END", "LAG"):
+            table.add_column(name, justify="left" if name == "PARTITION" else "right")
+        table.add_column("")
+        urgent = sorted(self.partitions, key=lambda each: (each.trouble is None, -(each.lag or 0)))
+        for each in urgent[:_ROWS]:
+            table.add_row(*_cells(each))
+        if len(urgent) > _ROWS:
+            table.caption = f"{len(urgent) - _ROWS} more"
+        return table
+
+
+def _cells(progress: PartitionProgress) -> tuple[str, ...]:
+    return (
+        str(progress.topic_partition),
+        "-" if progress.leader is None else str(progress.leader),
+        str(progress.leader_epoch) if progress.leader_epoch >= 0 else "-",
+        f"{progress.log_start_offset:,}",
+        f"{progress.log_end_offset:,}",
+        "?" if progress.lag is None else f"{progress.lag:,}",
+        progress.trouble or "",
+    )
+
+
+@attrs.define
+class ByteRate:
+    """What has come since it was last asked, per second."""
+
+    metrics: MetricsRegistry
+    _then: float
+    _count: float = 0.0
+    _rate: float = 0.0
+
+    def at(self, now: float) -> float:
+        """Not measured anew within half a second."""
+        if now - self._then >= 0.5:
+            name = metric(REPLICATION)
+            count = self.metrics.read(name) if name in self.metrics else 0.0
+            self._rate = (count - self._count) / (now - self._then)
+            self._then, self._count = now, count
+        return self._rate
+
+
+def metrics_text(metrics: MetricsRegistry) -> str:
+    """A line for each, by name."""
+    lines = sorted(f"{name} {value:g}" for name, value in metrics.snapshot())
+    return "\n".join(lines) + "\n"
