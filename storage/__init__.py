@@ -18,7 +18,7 @@
     standalone           a log directory without a broker: open, read, append, check, repair
     batch_stream         the batches of a directory, for whoever compares or reads them
     checkpoint           small files replaced atomically
-    record_batch  records  varint  compression      the bytes of a batch
+    record_batch  records  varint  compression  checksum      the bytes of a batch
     file_region          what a read answers with: bytes that stay in their file
     filesystem           the disk seam; testing has a disk that forgets what was not synced
     config  types  errors

@@ -28,8 +28,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias
 
-import crc32c
-
+from storage.checksum import crc32c
 from storage.compression import Codec
 from storage.errors import CorruptRecordError, UnsupportedCompressionTypeError
 from storage.types import Buffer, LeaderEpoch, Offset
@@ -191,7 +190,7 @@ def walk(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]
 
 def computed_crc(batch: Batch) -> int:
     """The CRC-32C that `batch` ought to carry."""
-    return int(crc32c.crc32c(memoryview(batch)[CRC_COVERS_FROM:]))
+    return crc32c(memoryview(batch)[CRC_COVERS_FROM:])
 
 
 def check_crc(batch: Batch) -> bool:

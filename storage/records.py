@@ -23,8 +23,8 @@ from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
 import attrs
-import crc32c
 
+from storage.checksum import crc32c
 from storage.compression import Codec, compress, decompress
 from storage.errors import CorruptRecordError
 from storage.plain_records import decode_plain
@@ -139,7 +139,7 @@ def encode_batch(
     )
     body = b"".join((covered, *parts))
     size = _UNCOVERED.size + len(body)
-    crc = crc32c.crc32c(body)
+    crc = crc32c(body)
     length = size - LENGTH_OVERHEAD
     return _UNCOVERED.pack(base_offset, length, leader_epoch, MAGIC, crc) + body
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 # Each of them costs as much as all of the client.
-COSTLY = {"asyncio", "rich", "structlog", "msgpack", "numpy", "pyarrow"}
+COSTLY = {"asyncio", "rich", "structlog", "msgpack", "numpy", "pyarrow", "argparse"}
 PROGRAM = """
 import sys
 from replication.client import {name}
