@@ -10,6 +10,7 @@ number this table does not know; `ErrorCode.of` maps those to UNKNOWN_SERVER_ERR
     ├── MetadataError              a metadata record that this version cannot read or apply
     ├── ProtocolError              bytes that are not the protocol: close that connection
     └── PeerUnavailableError       no connection, a lost one, or no answer in time
+        └── AuthenticationError    it is there, and will not have us, or we will not have it
 """
 
 import enum
@@ -239,3 +240,10 @@ class ProtocolError(UnderstudyError):
 
 class PeerUnavailableError(UnderstudyError):
     """No connection to a peer, a lost one, or no answer in time."""
+
+
+class AuthenticationError(PeerUnavailableError):
+    """A certificate, a user or a password that was refused, by either side.
+
+    (AuthenticationException.) Asking again helps only once somebody has put it right.
+    """

@@ -56,7 +56,7 @@ class ConnectionSettings:
 
     client_id: str
     transport: Transport
-    """TLS and SASL belong in here: a transport that hands out connections ready to be used."""
+    """It hands out connections ready to be used: see `replication.net.secure`."""
     clock: NodeClock
     max_in_flight: int
     max_frame_bytes: int

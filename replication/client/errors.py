@@ -14,7 +14,9 @@
     └── ... of consumers: replication/client/consumer_errors.py
 
 A broker that is away is `PeerUnavailableError`, and one that does not speak the protocol
-`ProtocolError`; clients try again after both, and in the end say KafkaTimeoutError.
+`ProtocolError`; clients try again after both, and in the end say KafkaTimeoutError. One that
+will not have us, or that shows a certificate we do not believe, is an `AuthenticationError`,
+which is raised at once.
 """
 
 from collections.abc import Iterable

@@ -35,7 +35,7 @@ from replication.client.errors import (
 from replication.client.network_client import NetworkClient
 from replication.client.nodes import Node, bootstrap_node
 from replication.client.requests import ask
-from replication.errors import ErrorCode, KafkaError
+from replication.errors import AuthenticationError, ErrorCode, KafkaError
 from replication.net.seams import NodeClock
 from replication.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
@@ -94,11 +94,20 @@ class Metadata:
         with self.clock.move_on_after(timeout_ms / 1000):
             while self.view.version == version:
                 await self.wait_for_news()
+                self.raise_if_refused()
             return
         raise KafkaTimeoutError(f"no metadata within {timeout_ms:.0f} ms") from self.last_error
 
+    def raise_if_refused(self) -> None:
+        """AuthenticationError where the last broker that was asked would not have us."""
+        if isinstance(self.last_error, AuthenticationError):
+            raise self.last_error
+
     def raise_for_topics(self, topics: Sequence[str] | None = None) -> None:
-        """What no waiting would mend: topics that may not be seen, or cannot be."""
+        """What no waiting would mend: a login that is refused, topics that may not be seen, or
+        cannot be.
+        """
+        self.raise_if_refused()
         named = None if topics is None else frozenset(topics)
 
         def relevant(found: list[str]) -> list[str]:
@@ -171,6 +180,7 @@ class Metadata:
 
     async def _answer_of(self, node: Node | None) -> MetadataResponse:
         if node is None:
+            self.raise_if_refused()
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "every broker is in back-off")
         response = await self.network.call(node, ask(self._request()))
         assert isinstance(response, MetadataResponse)

@@ -28,9 +28,10 @@ from replication.client.config import ClientConfig
 from replication.client.connection import BrokerConnection, ConnectionSettings, Features, Versions
 from replication.client.nodes import Node
 from replication.client.requests import ClientRequest, PendingResponse
-from replication.errors import PeerUnavailableError
+from replication.errors import AuthenticationError, PeerUnavailableError
 from replication.net.framing import DEFAULT_MAX_FRAME_BYTES
 from replication.net.seams import NodeClock, Transport
+from replication.net.secure import secured
 
 MAX_IN_FLIGHT = 100  # ConsumerNetworkClient's; producers take theirs from their configuration
 
@@ -62,6 +63,9 @@ class NetworkClient:
     _nodes: dict[int, _NodeState] = attrs.field(init=False, factory=dict)
     _features: Features = attrs.field(init=False, factory=Features)
 
+    def __attrs_post_init__(self) -> None:
+        self.transport = secured(self.transport, self.config.introduction)
+
     # -- asking
 
     def send(
@@ -84,6 +88,8 @@ class NetworkClient:
         state = self._state(node.id)
         if self._closed:
             pending.fail(PeerUnavailableError("this client is closed"))
+        elif self.is_backing_off(node.id) and isinstance(state.last_error, AuthenticationError):
+            pending.fail(state.last_error)
         elif self.is_backing_off(node.id):
             pending.fail(PeerUnavailableError(f"{node} was lost a moment ago: {state.last_error}"))
         else:

@@ -7,7 +7,7 @@ from typing import TypeVar
 from replication.client.backoff import ExponentialBackoff
 from replication.client.config import ClientConfig
 from replication.client.errors import NO_ANSWER, KafkaTimeoutError
-from replication.errors import KafkaError
+from replication.errors import AuthenticationError, KafkaError
 from replication.net.seams import NodeClock
 
 T = TypeVar("T")
@@ -34,6 +34,8 @@ async def keep_asking(
         while True:
             try:
                 return await attempt()
+            except AuthenticationError:
+                raise  # asking again would be refused again
             except NO_ANSWER as error:
                 on_no_answer()
                 last = error

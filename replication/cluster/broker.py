@@ -38,7 +38,7 @@ from replication.cluster.server import OnBug, Server
 from replication.cluster.transactions import PeerChannels, TransactionCoordinator
 from replication.cluster.wiring import Wiring
 from replication.config import BrokerConfig
-from replication.errors import UnderstudyError
+from replication.errors import ConfigError, UnderstudyError
 from replication.events import (
     BrokerStarted,
     BrokerStopped,
@@ -57,6 +57,7 @@ from replication.metadata import (
 )
 from replication.metrics import MetricsRegistry
 from replication.net.seams import Listener, Seams
+from replication.net.secure import introduced
 from replication.replica_manager import ReplicaManager, compaction_metrics
 from replication.replica_manager.log_loading import load_logs
 from storage.config import LogConfig
@@ -89,6 +90,7 @@ class Broker:
     transactions: TransactionCoordinator = attrs.field(init=False)
     lifecycle: BrokerLifecycle = attrs.field(init=False)
     _wiring: Wiring = attrs.field(init=False)
+    _toward_controller: Seams = attrs.field(init=False)
     _channels: list[ControllerChannel | PeerChannels] = attrs.field(factory=list, init=False)
     _registered: bool = attrs.field(default=False, init=False)
     _ready: bool = attrs.field(default=False, init=False)
@@ -102,9 +104,11 @@ class Broker:
         self.metrics = MetricsRegistry(self.seams.clock.now)
         self.request_metrics = RequestMetrics(self.metrics)
         self.metadata = MetadataCache(self.seams.clock)
+        self._toward_controller = introduced(self.seams, self.config.controller_introduction)
         self._wiring = Wiring(
             config=self.config,
             seams=self.seams,
+            toward_brokers=introduced(self.seams, self.config.inter_broker_introduction),
             metrics=self.metrics,
             sink=self.sink,
             on_bug=self.on_bug,
@@ -167,8 +171,8 @@ class Broker:
         advertised = {each.name: each for each in self.config.advertised_broker_listeners}
         for each in self.config.broker_listeners:
             try:
-                listener = await listen(self.seams.transport, each)
-            except ListenError:
+                listener = await listen(self.seams.transport, each, self.config)
+            except (ListenError, ConfigError):
                 for taken in listeners:
                     taken.close()
                 raise
@@ -276,8 +280,8 @@ class Broker:
             controller=forwarding,
             request_metrics=self.request_metrics,
         )
-        for listener, endpoint in zip(listeners, self.endpoints, strict=True):
-            nursery.start_soon(self._serve, server, listener, endpoint.name)
+        nursery.start_soon(self._serve, server, listeners)
+        for endpoint in self.endpoints:
             self.sink(BrokerStarted(broker=self.broker_id, host=endpoint.host, port=endpoint.port))
         nursery.start_soon(self.lifecycle.run)
         await self.metadata.wait_for(self._is_member)
@@ -315,7 +319,7 @@ class Broker:
             follower,
             node_id=self.broker_id,
             controller=BrokerEndPoint(CONTROLLER_ID, address.host, address.port),
-            seams=self.seams,
+            seams=self._toward_controller,
             metrics=self.metrics,
             on_bug=self.on_bug,
         )
@@ -333,9 +337,11 @@ class Broker:
             self.transactions.apply_metadata(image, delta)
             self.metadata.publish(image)
 
-    async def _serve(self, server: Server, listener: Listener, name: str) -> None:
+    async def _serve(self, server: Server, listeners: list[Listener]) -> None:
         with self._serving:
-            await server.serve(listener, name=name)
+            async with trio.open_nursery() as nursery:
+                for listener, endpoint in zip(listeners, self.endpoints, strict=True):
+                    nursery.start_soon(partial(server.serve, listener, name=endpoint.name))
 
     # Stopping.
 
@@ -372,7 +378,7 @@ class Broker:
     def _channel(self, purpose: str) -> ControllerChannel:
         address = self.config.controller_address
         client_id = f"broker-{self.broker_id}-{purpose}"
-        channel = ControllerChannel(address.host, address.port, client_id, self.seams)
+        channel = ControllerChannel(address.host, address.port, client_id, self._toward_controller)
         self._channels.append(channel)
         return channel
 

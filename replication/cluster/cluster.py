@@ -18,7 +18,7 @@ process would have left lying about.
 Rule 3: a node that starts again keeps its port, so that clients find it where it was.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from tempfile import TemporaryDirectory
@@ -131,9 +131,13 @@ class Cluster:
 
     @property
     def bootstrap_list(self) -> list[str]:
-        """`host:port` of every broker, those that are down included."""
-        listeners = [self.configs[broker_id].listeners[0] for broker_id in self.broker_ids]
-        return [f"{each.host}:{each.port}" for each in listeners]
+        """`host:port` of every broker's first listener, those that are down included."""
+        return self.addresses(self.configs[self.broker_ids[0]].listeners[0].name)
+
+    def addresses(self, listener: str) -> list[str]:
+        """The same of another listener, by its name."""
+        listening = [each for broker in self.broker_ids for each in self.configs[broker].listeners]
+        return [f"{each.host}:{each.port}" for each in listening if each.name == listener]
 
     @property
     def bootstrap_servers(self) -> str:
@@ -218,7 +222,7 @@ class Cluster:
             raise
         incarnation.started = True
         self.failures.pop(node_id, None)
-        self._keep_port(node_id, incarnation.node.port)
+        self._keep_ports(node_id, incarnation.node)
 
     async def start_broker(self, broker_id: int) -> None:
         await self.start_node(broker_id)
@@ -282,14 +286,20 @@ class Cluster:
         self.failures[node_id] = error
         self._alive.pop(node_id, None)
 
-    def _keep_port(self, node_id: int, port: int) -> None:
+    def _keep_ports(self, node_id: int, node: Node) -> None:
         config = self.configs[node_id]
-        listener = attrs.evolve(config.listeners[0], port=port)
-        self.configs[node_id] = attrs.evolve(config, listeners=(listener,))
+        ports = [each.port for each in node.endpoints] if isinstance(node, Broker) else [node.port]
+        listeners = tuple(
+            attrs.evolve(each, port=port)
+            for each, port in zip(config.listeners, ports, strict=False)
+        )
+        if not listeners:
+            return  # it was asked to stop before it listened
+        self.configs[node_id] = attrs.evolve(config, listeners=listeners)
         if node_id == CONTROLLER_ID:
-            voter = Voter(CONTROLLER_ID, listener.host, port)
-            for each, config in self.configs.items():
-                self.configs[each] = attrs.evolve(config, controller_quorum_voters=(voter,))
+            voter = Voter(CONTROLLER_ID, listeners[0].host, listeners[0].port)
+            for each, other in self.configs.items():
+                self.configs[each] = attrs.evolve(other, controller_quorum_voters=(voter,))
 
 
 @asynccontextmanager
@@ -299,6 +309,7 @@ async def open_cluster(
     data_dir: str | None = None,
     base_port: int = 0,
     properties: Mapping[str, str] | None = None,
+    listeners: Sequence[str] = ("PLAINTEXT",),
     host_of: HostOf = loopback,
     make_seams: MakeSeams | None = None,
     make_sink: MakeSink | None = None,
@@ -311,6 +322,7 @@ async def open_cluster(
         data_dir: where their data lies, and is found again; by default a temporary directory.
         base_port: broker 1 listens there, broker 2 one above, ...; 0 takes any.
         properties: further `server.properties` entries, for every node.
+        listeners: the names of each broker's; the first is at `base_port`, others at any port.
         host_of: the host of each node, where they are not all on this machine.
         make_seams: what each node reaches the world through; by default the real one.
         make_sink: where each node's events go.
@@ -324,6 +336,7 @@ async def open_cluster(
             data_dir=data_dir,
             base_port=base_port,
             properties=properties or {},
+            listeners=listeners,
             host_of=host_of,
         )
         with raising_only_one(), trio.CancelScope() as scope:
@@ -348,6 +361,7 @@ def node_configs(
     data_dir: str,
     base_port: int = 0,
     properties: Mapping[str, str],
+    listeners: Sequence[str] = ("PLAINTEXT",),
     host_of: HostOf = loopback,
 ) -> dict[int, BrokerConfig]:
     """What each node's server.properties would say."""
@@ -369,7 +383,10 @@ def node_configs(
         broker = {
             "node.id": str(broker_id),
             "process.roles": "broker",
-            "listeners": f"PLAINTEXT://{host_of(broker_id)}:{port}",
+            "listeners": ",".join(
+                f"{name}://{host_of(broker_id)}:{0 if index else port}"
+                for index, name in enumerate(listeners)
+            ),
             "log.dirs": f"{data_dir}/{node_directory(broker_id)}/log",
         }
         configs[broker_id] = BrokerConfig.from_properties(common | broker | dict(properties))

@@ -162,7 +162,7 @@ class Controller:
         try:
             await self._begin_epoch()
             where = self._listener_config()
-            self.listener = await listen(self.seams.transport, where)
+            self.listener = await listen(self.seams.transport, where, self.config)
             server = Server(
                 handlers=self.handlers(),
                 clock=self.seams.clock,

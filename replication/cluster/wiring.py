@@ -42,6 +42,8 @@ class Wiring:
 
     config: BrokerConfig
     seams: Seams
+    toward_brokers: Seams
+    """The same, with connections as brokers make them to each other."""
     metrics: MetricsRegistry
     sink: EventSink
     on_bug: OnBug
@@ -86,7 +88,7 @@ class Wiring:
                 partition_max_bytes=config.replica_fetch_max_bytes,
                 backoff_ms=config.replica_fetch_backoff_ms,
             ),
-            transport=self.seams.transport,
+            transport=self.toward_brokers.transport,
             clock=self.seams.clock,
             metrics=self.metrics,
             on_bug=self.on_bug,
@@ -184,7 +186,7 @@ class Wiring:
         return PeerChannels(
             client_id=f"broker-{self.config.node_id}-{purpose}",
             listener=self.config.inter_broker_listener,
-            seams=self.seams,
+            seams=self.toward_brokers,
             metadata=metadata,
         )
 

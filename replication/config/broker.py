@@ -6,6 +6,7 @@ server.properties said. Both check every value, and the rules that bind several.
 
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any, Self
 
 import attrs
@@ -24,8 +25,18 @@ from replication.config.keys import (
     whole,
     words,
 )
-from replication.config.known import IGNORED, REFUSED, is_ignored, nearest
+from replication.config.known import IGNORED, REFUSED, is_ignored, is_of_listener, nearest
 from replication.config.listeners import HostPort, Listener, Voter, check_listeners
+from replication.config.security import (
+    PROTOCOLS,
+    Introduction,
+    ListenerSecurity,
+    SecurityKeys,
+    check_sasl_listener,
+    listener_security,
+    protocol_of,
+    uses_sasl,
+)
 from replication.errors import ConfigError
 from storage.compression import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL
 
@@ -40,7 +51,7 @@ _CODECS = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 
 
 @attrs.frozen(kw_only=True)
-class BrokerConfig:
+class BrokerConfig(SecurityKeys):
     # Who this node is.
     node_id: int = whole(-1, "The number of this node in its cluster.", synonyms={"broker.id": 1})
     process_roles: tuple[str, ...] = words(
@@ -59,11 +70,13 @@ class BrokerConfig:
         expectation="NAME://host:port, parted by commas",
     )
     listener_security_protocol_map: tuple[str, ...] = words(
-        (), "Which protocol each listener speaks; PLAINTEXT is the one there is."
+        (), "Which protocol each listener speaks: NAME:PROTOCOL, parted by commas."
     )
     inter_broker_listener_name: str | None = text(None, "The listener that brokers use.")
     security_inter_broker_protocol: str = text(
-        "PLAINTEXT", "The protocol that brokers use.", choices=["PLAINTEXT"]
+        "PLAINTEXT",
+        "The protocol that brokers use, where no inter.broker.listener.name is given.",
+        choices=PROTOCOLS,
     )
     controller_listener_names: tuple[str, ...] = words(
         ["CONTROLLER"], "The listeners that the controller uses."
@@ -397,7 +410,9 @@ class BrokerConfig:
         0, "The codec of what is written there, by its number.", at_least=0, at_most=4
     )
 
-    # Not keys: which keys a file set, and which of those mean nothing here.
+    # Not keys: what was said of one listener, which keys a file set, and which of those mean
+    # nothing here.
+    listener_keys: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     given_keys: frozenset[str] = frozenset()
     ignored_keys: tuple[str, ...] = ()
 
@@ -414,11 +429,16 @@ class BrokerConfig:
             other: name for name, spec in declared.items() for other in (name, *spec.synonyms)
         }
         owners["log.dir"] = "log.dirs"
-        ignored = [name for name in properties if name not in owners and is_ignored(name)]
+        listener_keys = {name: value for name, value in properties.items() if is_of_listener(name)}
+        ignored = [
+            name
+            for name in properties
+            if name not in owners and name not in listener_keys and is_ignored(name)
+        ]
         for name in properties:
             if name in REFUSED:
                 raise ConfigError(f"{name}: {REFUSED[name]}")
-            if name not in owners and name not in ignored:
+            if name not in owners and name not in listener_keys and name not in ignored:
                 raise ConfigError(f"unknown key {name}{nearest(name, {*owners, *IGNORED})}")
         found: dict[str, Any] = {}
         for name, spec in declared.items():
@@ -434,7 +454,12 @@ class BrokerConfig:
         if "log_flush_scheduler_interval_ms" in found:
             found.setdefault("log_flush_interval_ms", found["log_flush_scheduler_interval_ms"])
         given = frozenset(owners[name] for name in properties if name in owners)
-        config = cls(**found, given_keys=given, ignored_keys=tuple(sorted(ignored)))
+        config = cls(
+            **found,
+            listener_keys=listener_keys,
+            given_keys=given,
+            ignored_keys=tuple(sorted(ignored)),
+        )
         if config.node_id < 0:
             raise ConfigError("node.id is missing: every node of a cluster has its own number")
         return config
@@ -466,9 +491,39 @@ class BrokerConfig:
             for each in self.broker_listeners
         )
 
-    @property
+    @cached_property
     def inter_broker_listener(self) -> str:
-        return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
+        """By its name, or the first that speaks `security.inter.broker.protocol`."""
+        if self.inter_broker_listener_name:
+            return self.inter_broker_listener_name.upper()
+        protocol, mapped = self.security_inter_broker_protocol, self.listener_security_protocol_map
+        for each in self.broker_listeners:
+            if protocol_of(each.name, mapped) == protocol:
+                return each.name
+        return protocol
+
+    def security_of(self, listener: str) -> ListenerSecurity:
+        """What a listener of ours asks of those who connect, or another node's of that name."""
+        return listener_security(
+            listener,
+            self,
+            protocol=protocol_of(listener, self.listener_security_protocol_map),
+            overrides=self.listener_keys,
+        )
+
+    @property
+    def inter_broker_introduction(self) -> Introduction:
+        """How brokers connect to each other."""
+        return self.security_of(self.inter_broker_listener).introduction(
+            self.sasl_mechanism_inter_broker_protocol, key="sasl.mechanism.inter.broker.protocol"
+        )
+
+    @property
+    def controller_introduction(self) -> Introduction:
+        """How brokers connect to the controller."""
+        return self.security_of(self.controller_listener_names[0].upper()).introduction(
+            self.sasl_mechanism_controller_protocol, key="sasl.mechanism.controller.protocol"
+        )
 
     @property
     def controller_address(self) -> HostPort:
@@ -540,11 +595,10 @@ def _check_together(config: BrokerConfig) -> None:
         len(config.controller_quorum_voters) <= 1,
         "controller.quorum.voters names several controllers: expected one, there is no quorum yet",
     )
-    check_listeners(
-        config.listeners,
-        advertised=config.advertised_listeners,
-        protocols=config.listener_security_protocol_map,
-    )
+    check_listeners(config.listeners, advertised=config.advertised_listeners)
+    for each in config.listeners:
+        if uses_sasl(protocol_of(each.name, config.listener_security_protocol_map)):
+            check_sasl_listener(config.security_of(each.name))
     names = [each.name for each in config.broker_listeners]
     found = config.inter_broker_listener in names
     # The default is nobody's mistake: a broker on its own may listen under any name.

@@ -31,6 +31,7 @@ class ConfigType(enum.IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
 
 
 class ConfigSource(enum.IntEnum):
@@ -226,6 +227,20 @@ def text(
         topic_key=topic,
     )
     return key(spec)
+
+
+def secret(doc: str) -> Any:
+    """A text that is shown to nobody, in DescribeConfigs or anywhere else."""
+    spec = Spec(
+        type=ConfigType.PASSWORD,
+        default=None,
+        parse=str,
+        render=lambda _: None,
+        allows=lambda _: True,
+        expectation="a text",
+        doc=doc,
+    )
+    return attrs.field(default=None, metadata={_SPEC: spec}, repr=False)
 
 
 def words(

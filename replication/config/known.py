@@ -13,7 +13,7 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
     auto.include.jmx.reporter background.threads
     broker.heartbeat.max.wait.ms broker.id.generation.enable client.quota.callback.class
-    connection.failed.authentication.delay.ms connections.max.reauth.ms control.plane.listener.name
+    control.plane.listener.name
     controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
     controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
     controller.quorum.append.linger.ms controller.quorum.auto.join.enable
@@ -52,7 +52,7 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
     """.split()  # noqa: SIM905
 )
 IGNORED_PREFIXES = (
-    *("ssl.", "sasl.", "listener.name.", "zookeeper.ssl.", "metrics."),
+    *("ssl.", "sasl.", "zookeeper.ssl.", "metrics."),
     # Whole parts of Kafka that are not here: no key of theirs could be honoured.
     *("share.", "group.share.", "group.streams.", "group.consumer.", "group.coordinator."),
     *("remote.", "delegation.token."),
@@ -72,10 +72,18 @@ DYNAMIC = frozenset(
     """.split()  # noqa: SIM905
 )
 
+_ALL_CIPHERS = "TLS here speaks what OpenSSL holds to be safe, and no less can be asked of it"
+
 REFUSED = {
+    "ssl.cipher.suites": _ALL_CIPHERS,
     "authorizer.class.name": "there is no authorizer here: every client may do everything",
     "super.users": "there is no authorizer here: every client may do everything",
 }
+
+
+def is_of_listener(name: str) -> bool:
+    """Whether it is said of one listener alone."""
+    return name.startswith("listener.name.")
 
 
 def is_ignored(name: str) -> bool:

@@ -1,7 +1,7 @@
 """Where nodes listen and are found: `NAME://host:port`, `id@host:port`, `host:port`."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import attrs
 
@@ -9,7 +9,6 @@ from replication.errors import ConfigError
 
 _HOST_PORT = re.compile(r"(?:\[([^\]]*)\]|([^:\[\]/@]*)):(\d{1,5})")
 _NONROUTABLE = ("0.0.0.0", "::")  # noqa: S104 this is where such an address is found, not used
-_OTHER_PROTOCOLS = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 
 
 @attrs.frozen
@@ -72,23 +71,11 @@ class Voter:
         return cls(int(node_id), where.host, where.port)
 
 
-def check_listeners(
-    listeners: Sequence[Listener], *, advertised: Sequence[Listener], protocols: Iterable[str]
-) -> None:
-    """ConfigError where a name is given twice, or an address or a protocol is of no use."""
+def check_listeners(listeners: Sequence[Listener], *, advertised: Sequence[Listener]) -> None:
+    """ConfigError where a name is given twice, or an address is of no use."""
     for key, given in (("listeners", listeners), ("advertised.listeners", advertised)):
         if len({each.name for each in given}) < len(given):
             raise ConfigError(f"{key}={','.join(map(str, given))}: expected each name once")
     for each in advertised:
         if not each.is_routable or not each.host:
             raise ConfigError(f"advertised.listeners={each}: expected a host that others can reach")
-    named = {
-        name.strip().upper(): protocol.strip().upper()
-        for name, _, protocol in (entry.partition(":") for entry in protocols)
-    }
-    for each in listeners:
-        # A listener that is not mapped speaks the protocol of its own name, as in Kafka.
-        unmapped = each.name if each.name in _OTHER_PROTOCOLS else "PLAINTEXT"
-        protocol = named.get(each.name, unmapped)
-        if protocol != "PLAINTEXT":
-            raise ConfigError(f"listeners={each}: expected PLAINTEXT, there is no {protocol} yet")

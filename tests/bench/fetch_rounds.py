@@ -205,7 +205,8 @@ async def leading(count: int) -> AsyncIterator[tuple[Node, Server]]:
         metadata = MetadataCache(CLOCK, node.image)
         wiring = Wiring(
             config=node.config,
-            seams=production_seams(),
+            seams=(seams := production_seams()),
+            toward_brokers=seams,
             metrics=MetricsRegistry(CLOCK.now),
             sink=ignore,
             on_bug=raise_bug,

@@ -38,7 +38,7 @@ def test_both_spellings_mean_the_same() -> None:
         ({"bootstrap_servers": "b:1", "retry_backof_ms": 1}, r"did you mean retry\.backoff\.ms\?"),
         ({"bootstrap_servers": "b:1", "retry_backoff_ms": -1}, r"retry\.backoff\.ms=-1"),
         ({"bootstrap_servers": "b:1", "retry_backoff_ms": 1.5}, r"retry\.backoff\.ms=1\.5"),
-        ({"bootstrap_servers": "b:1", "security_protocol": "SSL"}, r"security\.protocol=SSL"),
+        ({"bootstrap_servers": "b:1", "security_protocol": "TLS"}, r"security\.protocol=TLS"),
     ],
 )
 def test_a_wrong_key_or_value_is_named(given: dict[str, object], said: str) -> None:

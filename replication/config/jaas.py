@@ -1,0 +1,56 @@
+"""`sasl.jaas.config`: one login, as Java writes it.
+
+    org.apache.kafka.common.security.plain.PlainLoginModule required
+        username="admin" password="secret" user_admin="secret" user_alice="sesame";
+
+Of a server, `user_NAME` are the users of PLAIN; `username` and `password` are who we are when
+we connect. Which module it names says nothing that the mechanism has not said.
+"""
+
+import re
+from collections.abc import Mapping
+
+import attrs
+
+from replication.errors import ConfigError
+
+_FORM = re.compile(
+    r"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)((?:\s+\S.*)?);\s*", re.DOTALL
+)
+_OPTION = re.compile(r'\s+([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|\'([^\']*)\'|([^\s"\';]+))')
+_USER = "user_"
+
+
+@attrs.frozen
+class Jaas:
+    """The options of a login module."""
+
+    module: str
+    options: Mapping[str, str] = attrs.field(repr=False)
+
+    @property
+    def users(self) -> dict[str, str]:
+        """Passwords by name (PlainServerCallbackHandler)."""
+        return {
+            name.removeprefix(_USER): value
+            for name, value in self.options.items()
+            if name.startswith(_USER)
+        }
+
+    @classmethod
+    def parse(cls, text: str, *, key: str) -> "Jaas":
+        """ConfigError that names `key`, and repeats nothing of what may be a password."""
+        form = _FORM.fullmatch(text)
+        if form is None:
+            raise ConfigError(f'{key}: expected LoginModule required name="value" ...;')
+        module, _, rest = form.groups()
+        options: dict[str, str] = {}
+        position = 0
+        while found := _OPTION.match(rest, position):
+            name, quoted, single, bare = found.groups()
+            value = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else single or bare
+            options[name] = value or ""
+            position = found.end()
+        if rest[position:].strip():
+            raise ConfigError(f'{key}: expected name="value" for each option, and a ; at the end')
+        return cls(module, options)

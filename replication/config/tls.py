@@ -1,0 +1,72 @@
+"""The keys of TLS, which brokers and clients have alike (SslConfigs), and a listener's own.
+
+    ssl.keystore.location=/etc/kafka/all.pem                          of every listener
+    listener.name.outside.ssl.keystore.location=/etc/kafka/out.pem    of OUTSIDE alone
+
+Keys and certificates are PEM (KIP-651), in files or in the configuration itself. Java's own
+stores (JKS, PKCS12) are refused: openssl makes PEM of them.
+"""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import attrs
+
+from replication.config.keys import secret, specs, text, words
+from replication.errors import ConfigError
+
+K = TypeVar("K", bound="TlsKeys")
+
+VERSIONS = ("TLSv1.2", "TLSv1.3")
+
+
+@attrs.frozen(kw_only=True)
+class TlsKeys:
+    """What one side of a connection has to show, and whom it believes."""
+
+    ssl_keystore_type: str = text("PEM", "The form of our key and certificates.", choices=["PEM"])
+    ssl_keystore_location: str | None = text(None, "The file with our key and certificates.")
+    ssl_keystore_certificate_chain: str | None = text(
+        None, "Our certificates themselves, instead of a file."
+    )
+    ssl_keystore_key: str | None = secret("Our private key itself, instead of a file.")
+    ssl_key_password: str | None = secret("What our private key is encrypted with.")
+    ssl_truststore_type: str = text(
+        "PEM", "The form of the certificates we trust.", choices=["PEM"]
+    )
+    ssl_truststore_location: str | None = text(
+        None, "The file with the certificates we trust; none: those of this machine."
+    )
+    ssl_truststore_certificates: str | None = text(None, "Those themselves, instead of a file.")
+    ssl_enabled_protocols: tuple[str, ...] = words(
+        VERSIONS, "The versions of TLS that are spoken.", choices=VERSIONS
+    )
+    ssl_endpoint_identification_algorithm: str = text(
+        "https",
+        "Whether a broker's certificate must name its host; empty: it need not.",
+        choices=["https", ""],
+    )
+
+
+def overridden(config: TlsKeys, kind: type[K], overrides: Mapping[str, str]) -> K:
+    """The keys of `kind` that `config` has, and over them what was said for one listener."""
+    declared = specs(kind)
+    found = {name.replace(".", "_"): getattr(config, name.replace(".", "_")) for name in declared}
+    for name, value in overrides.items():
+        if name in declared:
+            found[name.replace(".", "_")] = declared[name].value_of(name, value)
+    return kind(**found)
+
+
+def check_tls(keys: TlsKeys, *, where: str = "") -> None:
+    """ConfigError where a key comes without its certificates, or both from two places."""
+    in_place = (keys.ssl_keystore_key is not None, keys.ssl_keystore_certificate_chain is not None)
+    if any(in_place) and not all(in_place):
+        raise ConfigError(
+            f"{where}ssl.keystore.key and ssl.keystore.certificate.chain: expected both or neither"
+        )
+    if any(in_place) and keys.ssl_keystore_location is not None:
+        raise ConfigError(
+            f"{where}ssl.keystore.location: expected a file, or ssl.keystore.key and "
+            "ssl.keystore.certificate.chain, not both"
+        )

@@ -1,0 +1,263 @@
+"""TLS over any other connection: a socket, or memory in a simulation.
+
+    send_buffers ─> records of at most 16 KiB ─> outgoing ─┐          ┌─> wire
+    receive_into <─ plain bytes <─────────────── incoming <┴─ the same connection <─ wire
+
+Rule 1: the first who sends or receives shakes hands, and so `accept` returns at once: a peer
+that connects and says nothing holds up nobody but itself.
+
+Rule 2: what is to be sent is encrypted and handed on `PIECE_BYTES` at a time, a region of a
+file too. There is no sendfile here, and a region of a gigabyte costs one piece.
+
+Rule 3: a receiver may have to answer (TLS 1.3 renews keys in mid-stream), so bytes go out one
+task at a time, in the order in which they were encrypted.
+
+Rule 4: the same as over TCP: a send that did not finish closes its connection.
+
+A peer whose certificate is refused, or who refuses ours, is an AuthenticationError that says
+why in one line. (Kafka: SslTransportLayer.)
+"""
+
+import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import cast
+
+import attrs
+import trio
+
+from replication.errors import AuthenticationError, PeerUnavailableError
+from replication.net.regions import region_chunks
+from replication.net.seams import Connection, Listener, Transport
+from storage.file_region import FileRegion
+from storage.types import Buffer
+
+RECORD_BYTES = 16 * 1024
+PIECE_BYTES = 64 * 1024
+
+
+@attrs.define(eq=False)
+class TlsConnection:
+    """`Connection` over `inner`, under `context`; `host` is whom a client means to reach."""
+
+    inner: Connection
+    context: ssl.SSLContext
+    host: str | None = None
+    """None at the side that accepted."""
+    _incoming: ssl.MemoryBIO = attrs.field(init=False, factory=ssl.MemoryBIO)
+    _outgoing: ssl.MemoryBIO = attrs.field(init=False, factory=ssl.MemoryBIO)
+    _tls: ssl.SSLObject = attrs.field(init=False)
+    _room: memoryview = attrs.field(init=False)
+    _shaken: bool = attrs.field(init=False, default=False)
+    _shaking: trio.Lock = attrs.field(init=False, factory=trio.Lock)
+    _flushing: trio.Lock = attrs.field(init=False, factory=trio.Lock)
+    _sending: bool = attrs.field(init=False, default=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._room = memoryview(bytearray(PIECE_BYTES))
+        self._tls = self.context.wrap_bio(
+            self._incoming,
+            self._outgoing,
+            server_side=self.host is None,
+            server_hostname=self.host,
+        )
+
+    @property
+    def peer(self) -> str:
+        return self.inner.peer
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """DER; None where the peer has shown none, or has not yet."""
+        return self._tls.getpeercert(binary_form=True) if self._shaken else None
+
+    @property
+    def peer_subject(self) -> tuple[tuple[tuple[str, str], ...], ...] | None:
+        """Whom that certificate names, as `ssl` tells it."""
+        certificate = self._tls.getpeercert() if self._shaken else None
+        subject: tuple[tuple[tuple[str, str], ...], ...] | None
+        subject = certificate.get("subject") if certificate else None  # type: ignore[assignment] # typeshed's union
+        return subject
+
+    async def shake_hands(self) -> None:
+        """Once; AuthenticationError where either side refuses the other."""
+        async with self._shaking:
+            if self._shaken:
+                return
+            with self._whole_or_closed():
+                await self._until_shaken()
+            self._shaken = True
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        assert len(buffer) > 0, "an empty buffer would make waiting look like the end"
+        await trio.lowlevel.checkpoint()
+        if not self._shaken:
+            await self.shake_hands()
+        while True:
+            try:
+                return self._filled(buffer, self._read(buffer))
+            except ssl.SSLWantReadError:
+                await self._flush()
+                await self._feed()
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                return 0  # a frame says how long it is: one that is cut short is seen above
+            except ssl.SSLError as error:
+                self.close()
+                raise self._refused(error) from error
+
+    def _filled(self, buffer: memoryview, count: int) -> int:
+        """What else has been decrypted: a record holds 16 KiB at most."""
+        while 0 < count < len(buffer):
+            try:
+                count += self._read(buffer[count:])
+            except ssl.SSLError:
+                break  # said again when the next bytes are asked for
+        return count
+
+    def _read(self, buffer: memoryview) -> int:
+        # Into a buffer it says how many; typeshed knows the other way of asking alone.
+        return cast("int", self._tls.read(len(buffer), buffer))
+
+    async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
+        with self._one_sender():
+            if not self._shaken:
+                await self.shake_hands()
+            for piece in _pieces(buffers):
+                await self._send_piece(piece)
+            await self._flush()
+
+    async def send_region(self, region: FileRegion) -> None:
+        with self._one_sender():
+            if not self._shaken:
+                await self.shake_hands()
+            for chunk in region_chunks(region, PIECE_BYTES):
+                await self._send_piece(chunk)
+            await self._flush()
+
+    def close(self) -> None:
+        self.inner.close()
+
+    async def _send_piece(self, piece: Buffer) -> None:
+        self._tls.write(piece)
+        if self._outgoing.pending >= PIECE_BYTES:
+            await self._flush()
+
+    async def _until_shaken(self) -> None:
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._flush()
+                await self._feed()
+            except ssl.SSLError as error:
+                await self._tell_why()
+                raise self._refused(error) from error
+            else:
+                break
+        await self._flush()
+
+    async def _tell_why(self) -> None:
+        """The peer hears what we did not like, if it still listens."""
+        with suppress(PeerUnavailableError):
+            await self._flush()
+
+    async def _flush(self) -> None:
+        if not self._outgoing.pending:
+            return
+        async with self._flushing:
+            if encrypted := self._outgoing.read():
+                await self.inner.send_buffers([encrypted])
+
+    async def _feed(self) -> None:
+        count = await self.inner.receive_into(self._room)
+        if count:
+            self._incoming.write(self._room[:count])
+        else:
+            self._incoming.write_eof()
+
+    def _refused(self, error: ssl.SSLError) -> PeerUnavailableError:
+        if isinstance(error, ssl.SSLEOFError):
+            return PeerUnavailableError(f"{self.peer} closed the connection inside a TLS handshake")
+        return AuthenticationError(f"no TLS with {self.peer}: {_in_words(error)}")
+
+    @contextmanager
+    def _one_sender(self) -> Iterator[None]:
+        assert not self._sending, "two tasks may not send on one connection at once"
+        self._sending = True
+        try:
+            with self._whole_or_closed():
+                yield
+        finally:
+            self._sending = False
+
+    @contextmanager
+    def _whole_or_closed(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+
+def _in_words(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {error.verify_message}"
+    return (error.reason or str(error)).lower().replace("_", " ")
+
+
+def _pieces(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
+    """Small neighbours joined, since each write makes a record; large ones cut, to be flushed."""
+    joined = bytearray()
+    for buffer in buffers:
+        view = memoryview(buffer).cast("B") if len(buffer) else memoryview(b"")
+        if joined and len(joined) + len(view) > RECORD_BYTES:
+            yield joined
+            joined = bytearray()
+        if len(view) < RECORD_BYTES:
+            joined += view
+            continue
+        for start in range(0, len(view), PIECE_BYTES):
+            yield view[start : start + PIECE_BYTES]
+    if joined:
+        yield joined
+
+
+@attrs.define(eq=False)
+class TlsListener:
+    """`Listener` whose connections speak TLS; each shakes hands when it is first used."""
+
+    inner: Listener
+    context: ssl.SSLContext
+
+    @property
+    def host(self) -> str:
+        return self.inner.host
+
+    @property
+    def port(self) -> int:
+        return self.inner.port
+
+    async def accept(self) -> TlsConnection:
+        return TlsConnection(await self.inner.accept(), self.context)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+@attrs.frozen(eq=False)
+class TlsTransport:
+    """`Transport` that speaks TLS, over one that need not."""
+
+    inner: Transport
+    connecting: ssl.SSLContext
+    accepting: ssl.SSLContext | None = None
+    """None: this side listens to nobody."""
+
+    async def listen(self, host: str, port: int) -> TlsListener:
+        assert self.accepting is not None, "who listens has a certificate to show"
+        return TlsListener(await self.inner.listen(host, port), self.accepting)
+
+    async def connect(self, host: str, port: int) -> TlsConnection:
+        connection = TlsConnection(await self.inner.connect(host, port), self.connecting, host)
+        await connection.shake_hands()
+        return connection
