@@ -30,7 +30,7 @@ COMMANDS = {
     "pipeline": ("replication.cli.pipeline", "Jobs on Spark over what brokers have on disk."),
     "scenario": ("replication.cli.scenario", "Failover stories, on virtual time."),
     "up": ("replication.cli.up", "Run a cluster until interrupted."),
-    "verify": ("replication.cli.verify", "Are log directories the same? If not, where they part."),
+    "verify": ("replication.cli.verify", "Are copies the same? If not, where they part, and why."),
 }
 
 

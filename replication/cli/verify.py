@@ -1,36 +1,195 @@
-"""`understudy verify A B ...`: are log directories the same?"""
+"""`understudy verify A B ...`: are copies of logs the same? If not, where and why do they part.
+
+    understudy verify broker-1/log broker-2/log          log directories at rest
+    understudy verify old:9092 new:9092                  two clusters
+    understudy verify source:9092 copy/log               one of each
+    understudy verify --bootstrap-server b1:9092         the replicas of one cluster
+
+The flags are those of kafka-replica-verification, where it has them. Exit codes:
+
+    0   the same    1   they differ    2   they could not be compared
+"""
 
 import json
+import re
 import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import click
+import trio
 
-from replication.verify import CannotCompareError, verify_directories
+from replication.config import HostPort, parse_properties
+from replication.errors import UnderstudyError
+from replication.net import production_seams
+from replication.verify import CannotCompareError, Compared, Comparison, PartitionResult
+from replication.verify.comparing import Rules
+from replication.verify.fetched import FetchOptions
+from replication.verify.sources import Listener, Selection, Verification, nothing_compared
+from replication.wire.list_offsets import EARLIEST
 from storage.errors import StorageError
-from storage.filesystem import OsFileSystem
+from storage.types import TopicPartition
 
 COULD_NOT_COMPARE = 2
 
 
-@click.command(name="verify")
-@click.argument("directories", nargs=-1, required=True, type=click.Path())
-@click.option("--output", type=click.Choice(["table", "json"]), default="table")
-def command(directories: tuple[str, ...], output: str) -> None:
-    """Compare the replicas in DIRECTORIES, byte for byte.
+def topic_pattern(_: click.Context, option: click.Parameter, value: str) -> str:
+    """A regular expression of the whole name; commas part several, as in Kafka's tools."""
+    pattern = "|".join(part.strip() for part in value.strip("\"'").split(","))
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise click.BadParameter(f"{value}: {error}", param=option) from error
+    return f"(?:{pattern})"
 
-    For each partition: same, or the first offset where they part, with both epochs.
+
+def numbers(_: click.Context, option: click.Parameter, value: str | None) -> frozenset[int] | None:
+    """`0,3-5` is 0, 3, 4 and 5."""
+    found: set[int] = set()
+    for part in [] if value is None else value.split(","):
+        first, _dash, last = part.partition("-")
+        if not first.isdecimal() or (last and not last.isdecimal()):
+            raise click.BadParameter(
+                f"{value}: expected numbers and ranges, such as 0,3-5", param=option
+            )
+        found |= set(range(int(first), int(last or first) + 1))
+    return None if value is None else frozenset(found)
+
+
+def key_values(_: click.Context, option: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+    """`key=value`, of a client's configuration."""
+    found = {}
+    for each in value:
+        key, equals, text = each.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{each}: expected KEY=VALUE", param=option)
+        found[key.strip()] = text.strip()
+    return found
+
+
+@click.command(name="verify")
+@click.argument("sources", nargs=-1, metavar="[DIRECTORY | HOST:PORT,...]...")
+@click.option(
+    "--bootstrap-server",
+    "--broker-list",
+    "servers",
+    multiple=True,
+    metavar="HOST:PORT,...",
+    help="A cluster; of one alone, the replicas are compared with each other.",
+)
+@click.option("--topics-include", callback=topic_pattern, default=".*", help="By pattern.")
+@click.option("--partitions", callback=numbers, help="Of each topic, such as 0,3-5; default: all.")
+@click.option(
+    "--time",
+    "timestamp",
+    type=click.IntRange(min=EARLIEST),
+    default=EARLIEST,
+    help="Where to begin: milliseconds, -1 the end, -2 the start (the default).",
+)
+@click.option("--fetch-size", type=click.IntRange(min=1), default=1 << 20, help="Bytes of a fetch.")
+@click.option(
+    "--max-wait-ms", type=click.IntRange(min=0), default=1000, help="How long a broker may wait."
+)
+@click.option(
+    "--report-interval-ms", type=click.IntRange(min=1), default=1000, help="Between progress lines."
+)
+@click.option("--copies", type=click.IntRange(min=1), help="How many of each there must be.")
+@click.option("--exact", is_flag=True, help="Byte for byte, also what was compacted.")
+@click.option(
+    "--command-config", type=click.Path(exists=True, dir_okay=False), help="A client's properties."
+)
+@click.option(
+    "-X", "properties", callback=key_values, multiple=True, metavar="KEY=VALUE", help="One of them."
+)
+@click.option("--output", type=click.Choice(["table", "text", "json"]), default="table")
+def command(
+    *,
+    sources: tuple[str, ...],
+    servers: tuple[str, ...],
+    topics_include: str,
+    partitions: frozenset[int] | None,
+    timestamp: int,
+    fetch_size: int,
+    max_wait_ms: int,
+    report_interval_ms: int,
+    copies: int | None,
+    exact: bool,
+    command_config: str | None,
+    properties: dict[str, str],
+    output: str,
+) -> None:
+    """Compare copies of logs: log directories at rest, live clusters, or one of each.
+
+    For each partition: same, or the first offset where they part, with both epochs, both
+    CRCs and the cause. Where a cleaner has been at work, the last record of each key counts.
     Exit code 0 same, 1 they differ, 2 they could not be compared.
     """
-    if len(directories) < 2:
-        raise click.UsageError("give at least two log directories")
+    directories, clusters = told_apart(sources)
+    clusters += servers
+    if len(directories) + len(clusters) < 2 and not clusters:
+        raise click.UsageError("give two log directories or clusters, or one cluster")
+    is_json = output == "json"
+    listener = Listener(
+        on_partition=show if not is_json else _nothing,
+        on_progress=show_progress,
+        interval_ms=report_interval_ms,
+    )
+    verification = Verification(
+        directories=directories,
+        bootstrap_servers=clusters,
+        selection=Selection(topics=topics_include, partitions=partitions, timestamp=timestamp),
+        rules=Rules(copies=copies, exact=exact),
+        fetching=FetchOptions(fetch_size=fetch_size, max_wait_ms=max_wait_ms),
+        client_config=client_config(command_config, properties),
+        listener=listener,
+    )
+    comparison = run(verification)
+    if is_json:
+        click.echo(json.dumps(comparison.to_dict(), indent=2))
+    sys.exit(0 if comparison.same else 1)
+
+
+def told_apart(sources: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Directories, and bootstrap servers; what is neither is a directory that is not there."""
+    directories = tuple(each for each in sources if Path(each).is_dir() or not _is_servers(each))
+    return directories, tuple(each for each in sources if each not in directories)
+
+
+def _is_servers(text: str) -> bool:
     try:
-        comparison = verify_directories(OsFileSystem(), list(directories))
-    except (CannotCompareError, OSError, StorageError) as error:
+        return bool([HostPort.parse(each.strip()) for each in text.split(",")])
+    except ValueError:
+        return False
+
+
+def client_config(path: str | None, properties: Mapping[str, str]) -> dict[str, Any]:
+    """Kafka's keys, underscored, as a client takes them."""
+    given: dict[str, str] = {}
+    if path is not None:
+        given |= parse_properties(Path(path).read_text())
+    return {key.replace(".", "_"): value for key, value in (given | {**properties}).items()}
+
+
+def run(verification: Verification) -> Comparison:
+    """The comparison; where there can be none, one line and the exit code that says so."""
+    try:
+        comparison = trio.run(verification.run, production_seams())
+        if nothing_compared(comparison):
+            raise CannotCompareError("no partition is in two of them")
+    except (UnderstudyError, StorageError, OSError) as error:
         click.echo(f"understudy: cannot compare: {error}", err=True)
         sys.exit(COULD_NOT_COMPARE)
-    if output == "json":
-        click.echo(json.dumps(comparison.to_dict(), indent=2))
-    else:
-        for result in comparison.partitions:
-            click.echo(str(result))
-    sys.exit(0 if comparison.same else 1)
+    return comparison
+
+
+def show(result: PartitionResult) -> None:
+    click.echo(str(result))
+
+
+def show_progress(partition: TopicPartition, compared: Compared) -> None:
+    click.echo(f"{partition}: the same up to offset {compared.end_offset} so far", err=True)
+
+
+def _nothing(_: PartitionResult) -> None:
+    """JSON is one document, at the end."""

@@ -24,10 +24,9 @@ from typing import Final
 
 import attrs
 
-from replication.errors import UnderstudyError
 from replication.verify.comparing import Comparing, Copy, Rules
 from replication.verify.lock_step import Past
-from replication.verify.results import Comparison, PartitionResult
+from replication.verify.results import CannotCompareError, Comparison, PartitionResult
 from storage.batch_stream import BatchStream, DamagedLogError, log_start_offsets, partitions_in
 from storage.checkpoint import (
     CLEANER_CHECKPOINT,
@@ -47,10 +46,6 @@ from storage.types import Offset, TopicPartition
 IGNORED_TOPICS: Final = frozenset({"__understudy_metadata", "__cluster_metadata"})
 
 _SNAPSHOT: Final = re.compile(r"([0-9]{20})\.snapshot")
-
-
-class CannotCompareError(UnderstudyError):
-    """A directory that is not there, or nothing in any of them to compare."""
 
 
 def verify_directories(

@@ -22,7 +22,12 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from replication.errors import UnderstudyError
 from storage.types import LeaderEpoch, Offset, TopicPartition
+
+
+class CannotCompareError(UnderstudyError):
+    """A directory or a cluster that is not there, or nothing in any of them to compare."""
 
 
 class Difference(enum.Enum):
@@ -192,7 +197,8 @@ def cause_of(difference: Difference, offset: Offset, copies: Sequence[CopyAt]) -
 
 def _describe_copy(copy: CopyAt) -> str:
     if copy.damage is not None:
-        what = f"damaged in {copy.file} at byte {copy.position}: {copy.damage}"
+        place = "" if copy.file is None else f" in {copy.file} at byte {copy.position}"
+        what = f"damaged{place}: {copy.damage}"
     elif copy.topic_id is not None:
         what = f"topic id {copy.topic_id}"
     elif copy.base_offset is None:

@@ -1,0 +1,175 @@
+"""A live cluster's copies: what its leaders serve to consumers, or each of its replicas.
+
+    survey      one look at metadata, log starts and high watermarks, and which topics are compacted
+    copies_of   a stream for the leader; of one cluster alone, one for every replica
+
+Rule 1: where logs end is looked at once, when it begins: what is written later is not compared.
+
+Rule 2: a follower is asked as a consumer would (KIP-392), and serves up to the high watermark
+that it knows: it is asked again for a while, until it knows of the one the leader had.
+"""
+
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import attrs
+import trio
+
+from replication.client.admin import Admin
+from replication.client.network_client import NetworkClient
+from replication.client.nodes import Node
+from replication.errors import ErrorCode, KafkaError
+from replication.net.seams import Seams
+from replication.verify.comparing import Copy
+from replication.verify.directories import IGNORED_TOPICS
+from replication.verify.fetched import FetchedBatches, FetchOptions, FindNode
+from replication.verify.lock_step import Past
+from replication.wire.list_offsets import EARLIEST, LATEST
+from storage.types import Offset, TopicId, TopicPartition
+
+_COMPACT = "compact"
+
+
+@attrs.frozen(kw_only=True)
+class _Topic:
+    topic_id: TopicId
+    is_compacted: bool
+
+
+@attrs.define(eq=False, kw_only=True)
+class Cluster:
+    """Made by `cluster`, and open as long as that is."""
+
+    name: str
+    admin: Admin
+    network: NetworkClient
+    seams: Seams
+    options: FetchOptions
+    each_replica: bool = False
+    """Of a cluster that is compared with itself."""
+    replicas: dict[TopicPartition, tuple[int, ...]] = attrs.field(init=False, factory=dict)
+    _leaders: dict[TopicPartition, int] = attrs.field(init=False, factory=dict)
+    _nodes: dict[int, Node] = attrs.field(init=False, factory=dict)
+    _topics: dict[str, _Topic] = attrs.field(init=False, factory=dict)
+    _starts: Mapping[TopicPartition, Offset] = attrs.field(init=False, factory=dict)
+    _ends: Mapping[TopicPartition, Offset] = attrs.field(init=False, factory=dict)
+
+    async def topics(self) -> list[str]:
+        return [each for each in await self.admin.list_topics() if each not in IGNORED_TOPICS]
+
+    async def survey(self, topics: Collection[str]) -> None:
+        """Learn what there is of these."""
+        configs = await self.admin.describe_topic_configs(topics) if topics else {}
+        await self._describe(topics)
+        for name, keys in configs.items():
+            policy = keys["cleanup.policy"].value if "cleanup.policy" in keys else None
+            compacted = _COMPACT in (policy or "").split(",")
+            self._topics[name] = attrs.evolve(self._topics[name], is_compacted=compacted)
+        self._starts = await self.offsets(self.replicas, EARLIEST)
+        self._ends = await self.offsets(self.replicas, LATEST)
+
+    async def offsets(
+        self, partitions: Collection[TopicPartition], timestamp: int
+    ) -> dict[TopicPartition, Offset]:
+        """By time; -1 where there is no record of that time."""
+        found = await self.admin.list_offsets(dict.fromkeys(partitions, timestamp))
+        return {partition: each.offset for partition, each in found.items()}
+
+    def end_of(self, partition: TopicPartition) -> Offset:
+        return self._ends[partition]
+
+    def copies_of(self, partition: TopicPartition) -> list[Copy]:
+        """None of them where it has no such partition."""
+        replicas = self.replicas.get(partition)
+        if replicas is None:
+            return []
+        if not self.each_replica:
+            return [self._copy(partition, self.name, partial(self._leader_of, partition))]
+        return [
+            self._copy(partition, f"{node.host}:{node.port}", partial(_always, node))
+            for broker in replicas
+            if (node := self._nodes.get(broker)) is not None
+        ]
+
+    def _copy(self, partition: TopicPartition, name: str, find_node: FindNode) -> Copy:
+        topic, start, end = (
+            self._topics[partition.topic],
+            self._starts[partition],
+            self._ends[partition],
+        )
+        stream = FetchedBatches(
+            partition=partition,
+            topic_id=topic.topic_id,
+            start_offset=start,
+            end_offset=end,
+            options=self.options,
+            network=self.network,
+            seams=self.seams,
+            find_node=find_node,
+            find_start=partial(self._find_start, partition),
+        )
+        past = Past(cleaned_before=end if topic.is_compacted else 0)
+        return Copy(name=name, stream=stream, start_offset=start, past=past)
+
+    async def _describe(self, topics: Collection[str]) -> None:
+        cluster = await self.admin.describe_cluster()
+        self._nodes = {each.id: Node(each.id, each.host, each.port) for each in cluster.brokers}
+        for name, topic in (await self.admin.describe_topics(topics) if topics else {}).items():
+            known = self._topics.get(name)
+            self._topics[name] = _Topic(
+                topic_id=topic.topic_id, is_compacted=known is not None and known.is_compacted
+            )
+            for each in topic.partitions:
+                partition = TopicPartition(name, each.partition)
+                self.replicas[partition] = each.replicas
+                self._leaders[partition] = each.leader
+
+    async def _leader_of(self, partition: TopicPartition, *, anew: bool) -> Node:
+        if anew:
+            await self._describe([partition.topic])
+        node = self._nodes.get(self._leaders[partition])
+        if node is None:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads {partition}")
+        return node
+
+    async def _find_start(self, partition: TopicPartition) -> Offset:
+        found = await self.offsets([partition], EARLIEST)
+        self._starts = {**self._starts, **found}
+        return found[partition]
+
+
+async def _always(node: Node, *, anew: bool) -> Node:  # noqa: ARG001 - a replica is where it is
+    await trio.lowlevel.checkpoint()
+    return node
+
+
+@asynccontextmanager
+async def cluster(
+    bootstrap_servers: str,
+    *,
+    seams: Seams,
+    options: FetchOptions,
+    each_replica: bool = False,
+    config: Mapping[str, Any],
+) -> AsyncIterator[Cluster]:
+    """Connections to a cluster, until the end of the block."""
+    admin = Admin(bootstrap_servers, seams=seams, **config)
+    async with admin, trio.open_nursery() as nursery:
+        network = NetworkClient(
+            config=admin.config,
+            transport=seams.transport,
+            clock=seams.clock,
+            chance=seams.chance,
+            nursery=nursery,
+        )
+        yield Cluster(
+            name=bootstrap_servers,
+            admin=admin,
+            network=network,
+            seams=seams,
+            options=options,
+            each_replica=each_replica,
+        )
+        nursery.cancel_scope.cancel()

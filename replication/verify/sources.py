@@ -1,0 +1,224 @@
+"""Log directories and live clusters, compared partition by partition.
+
+    understudy verify A B            A, B: ── LogDirectory, Cluster ──> the copies of each partition
+                                                                        ──> Comparing, step by step
+Rule 1: everything is read once and in order, one partition after the other; a broker's next
+answer is under way while the last one is compared.
+
+Rule 2: one cluster alone is compared with itself: the replicas of each partition.
+
+Rule 3: where retention takes what is being read, that partition begins again at what is left.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, Final, TypeAlias
+
+import attrs
+import trio
+
+from replication.client.errors import NO_ANSWER
+from replication.errors import KafkaError
+from replication.net.raising import raising_the_first
+from replication.net.seams import Seams
+from replication.verify.clusters import Cluster, cluster
+from replication.verify.comparing import Comparing, Copy, Rules
+from replication.verify.directories import LogDirectory, closing
+from replication.verify.fetched import FetchedBatches, FetchOptions, StartMovedError
+from replication.verify.results import (
+    CannotCompareError,
+    Compared,
+    Comparison,
+    PartitionResult,
+    Same,
+)
+from replication.wire.list_offsets import EARLIEST, LATEST
+from storage.types import Offset, TopicPartition
+
+Source: TypeAlias = LogDirectory | Cluster
+
+_NO_RECORD: Final = -1
+_RESTARTS: Final = 3
+# Between two looks at what else there is to do.
+_STEPS: Final = 64
+_END_OF_TIME: Final = 2**63 - 1
+
+
+@attrs.frozen(kw_only=True)
+class Selection:
+    """Which partitions; Kafka's tools match the whole of a topic's name."""
+
+    topics: str = ".*"
+    partitions: frozenset[int] | None = None
+    timestamp: int = EARLIEST
+
+    def selects_topic(self, topic: str) -> bool:
+        return re.fullmatch(self.topics, topic) is not None
+
+    def selects(self, partition: TopicPartition) -> bool:
+        chosen = self.partitions is None or partition.partition in self.partitions
+        return chosen and self.selects_topic(partition.topic)
+
+
+def _nothing(*_: Any) -> None:
+    pass
+
+
+@attrs.frozen(kw_only=True)
+class Listener:
+    """Hears each result as it is known; and now and then how far the one under way is."""
+
+    on_partition: Callable[[PartitionResult], None] = _nothing
+    on_progress: Callable[[TopicPartition, Compared], None] = _nothing
+    interval_ms: float = 1000
+
+
+@attrs.frozen(kw_only=True)
+class Verification:
+    """What is to be compared, and how; log directories and bootstrap servers in any number."""
+
+    directories: Sequence[str] = ()
+    bootstrap_servers: Sequence[str] = ()
+    selection: Selection = attrs.field(factory=Selection)
+    rules: Rules = attrs.field(factory=Rules)
+    fetching: FetchOptions = attrs.field(factory=FetchOptions)
+    client_config: dict[str, Any] = attrs.field(factory=dict)
+    listener: Listener = attrs.field(factory=Listener)
+
+    async def run(self, seams: Seams) -> Comparison:
+        """CannotCompareError where it cannot be told."""
+        with raising_the_first():
+            async with AsyncExitStack() as stack:
+                try:
+                    sources = await self._open(stack, seams)
+                    return await _Run(self, sources, seams).compare()
+                except (KafkaError, *NO_ANSWER) as error:
+                    raise CannotCompareError(str(error)) from error
+        raise AssertionError("it returns, or raises")
+
+    async def _open(self, stack: AsyncExitStack, seams: Seams) -> list[Source]:
+        sources: list[Source] = [
+            LogDirectory.at(seams.file_system, directory) for directory in self.directories
+        ]
+        alone = len(self.directories) + len(self.bootstrap_servers) == 1
+        for servers in self.bootstrap_servers:
+            opened = await stack.enter_async_context(
+                cluster(
+                    servers,
+                    seams=seams,
+                    options=self.fetching,
+                    each_replica=alone,
+                    config=self.client_config,
+                )
+            )
+            await opened.survey(
+                [each for each in await opened.topics() if self.selection.selects_topic(each)]
+            )
+            sources.append(opened)
+        return sources
+
+
+@attrs.define(eq=False)
+class _Run:
+    verification: Verification
+    sources: Sequence[Source]
+    seams: Seams
+    _report_at: float = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._report_at = self.seams.clock.now() + self.verification.listener.interval_ms / 1000
+
+    async def compare(self) -> Comparison:
+        selects = self.verification.selection.selects
+        partitions = sorted(
+            {each for source in self.sources for each in held_by(source) if selects(each)}
+        )
+        names = [source.name for source in self.sources]
+        if not partitions:
+            raise CannotCompareError(f"no partition in {', '.join(names)} that is selected")
+        starts = await self._starts(partitions)
+        results = []
+        for partition in partitions:
+            rules = attrs.evolve(self.verification.rules, start_offset=starts.get(partition, 0))
+            results.append(await self._compare(partition, rules))
+            self.verification.listener.on_partition(results[-1])
+        return Comparison(tuple(names), tuple(results))
+
+    async def _compare(self, partition: TopicPartition, rules: Rules) -> PartitionResult:
+        for _ in range(_RESTARTS):
+            try:
+                return await self._compare_once(partition, rules)
+            except StartMovedError as moved:
+                rules = attrs.evolve(rules, start_offset=moved.offset)
+        raise CannotCompareError(f"{partition}: it is deleted faster than it can be read")
+
+    async def _compare_once(self, partition: TopicPartition, rules: Rules) -> PartitionResult:
+        copies = [copy for source in self.sources for copy in source.copies_of(partition)]
+        rules = attrs.evolve(rules, copies=self._copies_of(partition))
+        with closing(copies):
+            comparing = Comparing(partition, copies, rules)
+            try:
+                return await self._run(comparing, copies)
+            finally:
+                comparing.close()
+
+    async def _run(self, comparing: Comparing, copies: Sequence[Copy]) -> PartitionResult:
+        streams = [each.stream for each in copies if isinstance(each.stream, FetchedBatches)]
+        more, steps = comparing.begin(), 0
+        while more:
+            for stream in streams:
+                if stream.wants_bytes:
+                    await stream.fill()
+            more, steps = comparing.step(), steps + 1
+            if steps % _STEPS == 0:
+                await trio.lowlevel.checkpoint()
+                self._report(comparing)
+        assert comparing.result is not None, "the last step tells"
+        return comparing.result
+
+    def _report(self, comparing: Comparing) -> None:
+        listener, now = self.verification.listener, self.seams.clock.now()
+        if now >= self._report_at:
+            self._report_at = now + listener.interval_ms / 1000
+            listener.on_progress(comparing.partition, comparing.compared)
+
+    def _copies_of(self, partition: TopicPartition) -> int | None:
+        """How many there must be: as asked for, or as a cluster alone has assigned them."""
+        (only, *others) = self.sources
+        if isinstance(only, Cluster) and not others:
+            return len(only.replicas[partition])
+        return self.verification.rules.copies
+
+    async def _starts(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """Where each is compared from, by the time that was asked for: the first that anybody has."""
+        timestamp = self.verification.selection.timestamp
+        found: dict[TopicPartition, list[Offset]] = {}
+        for source in self.sources if timestamp != EARLIEST else ():
+            for partition, offset in (await _by_time(source, partitions, timestamp)).items():
+                found.setdefault(partition, []).append(offset)
+        return {partition: min(offsets) for partition, offsets in found.items()}
+
+
+def held_by(source: Source) -> Sequence[TopicPartition]:
+    return list(source.replicas if isinstance(source, Cluster) else source.partitions)
+
+
+async def _by_time(
+    source: Source, partitions: Sequence[TopicPartition], timestamp: int
+) -> dict[TopicPartition, Offset]:
+    here = [each for each in held_by(source) if each in partitions]
+    if isinstance(source, Cluster):
+        found = await source.offsets(here, timestamp)
+        return {
+            partition: source.end_of(partition) if offset == _NO_RECORD else offset
+            for partition, offset in found.items()
+        }
+    wanted = _END_OF_TIME if timestamp == LATEST else timestamp
+    offsets = {each: source.offset_for_time(each, wanted) for each in here}
+    return {partition: offset for partition, offset in offsets.items() if offset is not None}
+
+
+def nothing_compared(comparison: Comparison) -> bool:
+    """Whether no partition was in two places."""
+    return comparison.same and not any(isinstance(each, Same) for each in comparison.partitions)

@@ -1,0 +1,198 @@
+"""Live clusters compared: with their own replicas, and with log directories."""
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from replication.client.admin import Admin
+from replication.verify import (
+    CannotCompareError,
+    Cause,
+    Comparison,
+    Difference,
+    Different,
+    Same,
+)
+from replication.verify.compacted import taken
+from replication.verify.fetched import FetchOptions
+from replication.verify.sources import Listener, Selection, Verification, nothing_compared
+from scenarios.simulation.cluster import partition_directory
+from scenarios.simulation.world import World
+from storage.batch_stream import BatchStream
+from storage.filesystem import FileSystem
+from storage.record_batch import read_header
+from storage.testing import FaultyFileSystem
+from tests.replication.client.scene import T0, Scene, play, scene
+
+THREE: dict[str, Any] = {"brokers": 3, "replicas": ((1, 2, 3),)}
+SMALL = FetchOptions(fetch_size=200, max_wait_ms=100)
+
+
+async def verify(
+    on: Scene, *directories: str, disk: FileSystem | None = None, **options: Any
+) -> Comparison:
+    """`on`'s cluster and these directories of `disk`."""
+    seams = on.world.node("verifier")
+    if disk is not None:
+        seams = attrs.evolve(seams, file_system=disk)
+    options.setdefault("bootstrap_servers", [",".join(on.bootstrap_servers)])
+    options.setdefault("fetching", SMALL)
+    options.setdefault("selection", Selection(topics="t"))
+    return await Verification(directories=directories, **options).run(seams)
+
+
+def batches_of(on: Scene, broker: str) -> list[bytes]:
+    stream = BatchStream(on.cluster.disk(broker), partition_directory(broker, T0))
+    batches = []
+    while (header := stream.head()) is not None:
+        batches.append(taken(stream, header.size))
+        stream.passed(header)
+    stream.close()
+    return batches
+
+
+def copy_of(batches: Iterable[bytes]) -> FaultyFileSystem:
+    disk = FaultyFileSystem(random.Random(1))
+    disk.make_directory("/copy")
+    disk.make_directory("/copy/t-0")
+    file = disk.open(f"/copy/t-0/{0:020d}.log", create=True)
+    file.write(0, b"".join(batches))
+    file.close()
+    return disk
+
+
+def one(comparison: Comparison) -> Any:
+    (result,) = comparison.partitions
+    return result
+
+
+def test_the_replicas_of_one_cluster_are_the_same() -> None:
+    async def story(world: World) -> None:
+        async with scene(world, **THREE) as on:
+            await on.produce(*map(str, range(20)), acks="all")
+            result = one(await verify(on))
+            assert isinstance(result, Same)
+            assert result.directories == ("b1:9092", "b2:9092", "b3:9092")
+            assert (result.compared.end_offset, result.compared.records) == (20, 20)
+            # A replica that is away is a copy too few.
+            await on.cluster.kill("b3")
+            await world.clock("b1").sleep(30)
+            result = one(await verify(on))
+            assert isinstance(result, Different)
+            assert result.difference is Difference.MISSING_COPY
+
+    play(story)
+
+
+def test_a_cluster_and_a_directory_part_where_the_directory_was_harmed() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as on:
+            await on.produce(*map(str, range(20)), acks="all")
+            batches = batches_of(on, "b1")
+            for harmed, offset, cause in (
+                (batches, None, None),
+                (batches[:7], 7, Cause.LAG),
+                ([*batches[:7], *batches[8:]], 7, Cause.GAP),
+                ([*batches[:7], batches[7][:-1] + b"?", *batches[8:]], 7, Cause.CORRUPTION),
+            ):
+                disk = copy_of(harmed)
+                result = one(await verify(on, "/copy", disk=disk))
+                if offset is None:
+                    assert isinstance(result, Same)
+                    assert result.compared.end_offset == 20
+                else:
+                    assert isinstance(result, Different)
+                    assert (result.offset, result.cause) == (offset, cause)
+
+    play(story)
+
+
+def test_a_leader_that_dies_meanwhile_is_waited_for() -> None:
+    async def story(world: World) -> None:
+        async with scene(world, **THREE, min_insync_replicas="2") as on:
+            await on.produce(*map(str, range(150)), acks="all")
+            disk = copy_of(batches_of(on, on.leader()))
+            killed: list[str] = []
+
+            def kill(*_: Any) -> None:
+                if not killed:
+                    killed.append(on.leader())
+                    nursery.start_soon(on.cluster.kill, killed[0])
+
+            listener = Listener(on_progress=kill, interval_ms=0.001)
+            async with trio.open_nursery() as nursery:
+                result = one(await verify(on, "/copy", disk=disk, listener=listener))
+            assert killed
+            assert isinstance(result, Same)
+            assert result.compared.end_offset == 150
+
+    play(story)
+
+
+def test_what_retention_takes_is_not_compared() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as on:
+            await on.produce(*map(str, range(20)), acks="all")
+            disk = copy_of(batches_of(on, "b1"))
+            async with Admin(on.bootstrap_servers, seams=world.node("admin")) as admin:
+                await admin.delete_records({T0: 5})
+            result = one(await verify(on, "/copy", disk=disk))
+            assert isinstance(result, Same)
+            assert (result.compared.start_offset, result.compared.end_offset) == (5, 20)
+
+    play(story)
+
+
+def test_a_time_says_where_to_begin() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as on:
+            await on.produce(*map(str, range(20)), acks="all")
+            batches = batches_of(on, "b1")
+            times = [read_header(each).max_timestamp for each in batches]
+            disk = copy_of(batches)
+            for timestamp, start in ((-2, 0), (times[4], times.index(times[4])), (-1, 20)):
+                selection = Selection(topics="t", timestamp=timestamp)
+                result = one(await verify(on, "/copy", disk=disk, selection=selection))
+                assert isinstance(result, Same)
+                assert result.compared.start_offset == start
+
+    play(story)
+
+
+def test_a_compacted_topic_is_compared_by_its_keys() -> None:
+    async def story(world: World) -> None:
+        async with scene(world, topic={"cleanup.policy": "compact"}) as on:
+            async with on.producer() as producer:
+                for number in range(9):
+                    await producer.send("t", b"v", key=b"k%d" % (number % 3), partition=0)
+            batches = batches_of(on, "b1")
+            disk = copy_of(batches)
+            result = one(await verify(on, "/copy", disk=disk))
+            assert isinstance(result, Same)
+            assert result.keys == 3
+            last = copy_of(batches[:7])
+            result = one(await verify(on, "/copy", disk=last))
+            assert isinstance(result, Different)
+            assert (result.cause, result.offset) == (Cause.LAG, 7)
+
+    play(story)
+
+
+def test_what_is_not_there_cannot_be_compared() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as on:
+            with pytest.raises(CannotCompareError, match="that is selected"):
+                await verify(on, selection=Selection(topics="nothing"))
+            with pytest.raises(CannotCompareError, match="not a directory"):
+                await verify(on, "/nowhere")
+            config = {"default_api_timeout_ms": 2000}
+            with pytest.raises(CannotCompareError, match="not done within"):
+                await verify(on, bootstrap_servers=["b1:1"], client_config=config)
+            alone = await verify(on, selection=Selection(topics="t", partitions=frozenset({0})))
+            assert nothing_compared(alone)
+
+    play(story)
