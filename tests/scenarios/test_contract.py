@@ -82,6 +82,18 @@ def test_who_was_asked_for_perhaps_by_what_it_was_has_to_be_seen_to_have_everyth
     assert not contract.is_unsure(PARTITION, "b1")
 
 
+def test_who_followed_a_loss_has_to_be_seen_to_have_what_somebody_has_still() -> None:
+    contract = Contract()
+    contract.created(PARTITION)
+    contract.followed_the_loss(PARTITION, "b1")
+    assert contract.is_unproven(PARTITION, "b1")
+    contract.elected(PARTITION, "b2", "clean")
+    assert not contract.let_off, "another one leads, who has everything"
+    contract.caught_up(PARTITION, "b1")
+    contract.elected(PARTITION, "b1", "clean")
+    assert not contract.let_off
+
+
 def test_who_has_rotten_is_unsure_of_that_partition_for_good_and_of_no_other() -> None:
     contract = Contract()
     other = TopicPartition("t", 1)

@@ -21,6 +21,10 @@ Loss is allowed iff the controller has held one of these elections, and of nothi
                  fetches carry no broker epoch (below version 15, KIP-903): its leader may have
                  asked for what its former process had. Until it is seen to have everything
 
+An ISR may outlive one of the last three, and have both: who was cut to what the one elected had,
+and who has not heard of that election and has everything still. If such a one leads next, the
+others of the ISR lack what it shows until they are seen to have it.
+
 What excuses nothing: kills, pauses, cuts, any number of them; power cuts of fewer than
 min.insync.replicas of the members, because who registers after one leaves ISR and ELR; disks
 that fail; elections from the ISR or the ELR. An election from the ELR of somebody whose power
@@ -75,6 +79,10 @@ class Contract:
 
     def deleted_its_log(self, partition: TopicPartition, node: str) -> None:
         """And may be taken for what it was: that it joins the ISR says nothing."""
+        self._dropped.add((partition, node))
+
+    def followed_the_loss(self, partition: TopicPartition, node: str) -> None:
+        """It was in sync with one who had lost something, and is now with one who has not."""
         self._dropped.add((partition, node))
 
     def rotted(self, partition: TopicPartition, node: str) -> None:

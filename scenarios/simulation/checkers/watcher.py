@@ -379,11 +379,13 @@ class Checkers:
             if watched.replica.log.config.is_compacted:
                 log.compact()
             if self.is_let_off(partition):
-                self._look_after_a_loss(log, watched, now)
+                self._look_after_a_loss(log, watched, before, now)
             else:
                 self._judge(committed.below(log, now, watched.held))
 
-    def _look_after_a_loss(self, log: CommittedLog, watched: Watched, now: ReplicaState) -> None:
+    def _look_after_a_loss(
+        self, log: CommittedLog, watched: Watched, before: ReplicaState | None, now: ReplicaState
+    ) -> None:
         """A follower may have to be cut yet, below what it knows as committed: it is looked at
         once it is in sync.
         """
@@ -391,6 +393,14 @@ class Checkers:
         if now.is_leader and decided and now.leader_epoch < decided.registration.leader_epoch:
             self.contract.led_still(now.partition, at=self._now)
         if now.is_leader and self._is_held_against(log, now):
+            if (
+                before
+                and before.life == now.life
+                and before.leader_epoch < log.since < now.leader_epoch
+            ):
+                # It knows nothing of the reign that others in sync have followed (`Contract`).
+                for name in set(map(node_name, now.isr)) - {now.node}:
+                    self.contract.followed_the_loss(now.partition, name)
             self._judge(committed.below(log, now, watched.held))
 
     def _leads(self, replica: ReplicaState) -> Iterator[Wrong]:
