@@ -13,7 +13,7 @@ FROM ?= 1
 BIN := $(VENV)/bin
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help run test interop pythons fuzz swarm mutants coverage check bench bench-kafka conformance setup clean
+.PHONY: help run test interop pythons sparks fuzz swarm mutants coverage check bench bench-kafka conformance setup clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -38,6 +38,10 @@ interop: setup
 ## make pythons  the quick part of the suite, on every other Python that is found; ARGS=--newest
 pythons:
 	$(PYTHON) tests/other_pythons.py $(ARGS)
+
+## make sparks  the pipeline's tests on the older Sparks, some minutes each; ARGS=4.1 for one
+sparks:
+	$(PYTHON) -m tests.sparks $(ARGS)
 
 ## make fuzz   the readers of files against mutated ones, for five minutes or as long as told
 fuzz: setup

@@ -34,7 +34,13 @@ def find(version: tuple[int, int]) -> str | None:
     return None
 
 
-def make_environment(python: str, environment: Path) -> Path:
+def make_environment(
+    python: str,
+    environment: Path,
+    *,
+    extras: str = "arrow",
+    constraints: Path = ROOT / "constraints.txt",
+) -> Path:
     """The interpreter of an environment that has the test group installed."""
     inside = environment / "bin" / "python"
     ready = environment / ".ready"
@@ -44,7 +50,7 @@ def make_environment(python: str, environment: Path) -> Path:
     subprocess.run([python, "-m", "venv", "--clear", str(environment)], check=True)
     pip = [str(inside), "-m", "pip", "install", "--quiet"]
     subprocess.run([*pip, "--upgrade", "pip>=25.1"], check=True)
-    install = [*pip, "-c", "constraints.txt", "--group", "test", "-e", ".[arrow]"]
+    install = [*pip, "-c", str(constraints), "--group", "test", "-e", f".[{extras}]"]
     subprocess.run(install, check=True, cwd=ROOT)
     ready.touch()
     return inside

@@ -12,6 +12,7 @@ from pipeline.source.errors import OptionError
 from pipeline.source.offsets import EARLIEST, LATEST, Position
 from pipeline.source.options import ReadOptions, parse_read_options
 from pipeline.source.plan import OffsetRange, group, limit, split
+from pipeline.source.stream import UnlimitedStream
 from storage.types import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -207,3 +208,8 @@ def test_groups_hold_everything_in_order(sizes: list[int], most: int) -> None:
     groups = group(pieces, most)
     assert [each for found in groups for each in found] == list(range(len(sizes)))
     assert all(len(found) == 1 or sum(sizes[each] for each in found) <= most for found in groups)
+
+
+def test_before_spark_4_2_a_stream_is_refused_by_name() -> None:
+    with pytest.raises(OptionError, match=r"streams need Spark 4\.2"):
+        UnlimitedStream(parse_stream(), ["value"]).latestOffset()

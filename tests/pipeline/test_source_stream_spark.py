@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("pyspark", reason="the Spark extra is not installed: understudy[spark]")
+pytest.importorskip("pyspark.sql.streaming.datasource", reason="streams need Spark 4.2")
 
 from tests.pipeline.logs import write_log
 
