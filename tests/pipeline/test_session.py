@@ -12,10 +12,17 @@ from pipeline import session
 
 @pytest.mark.spark
 def test_the_session_is_as_the_pipeline_needs_it(spark: Any) -> None:
-    for name, value in (session.SETTINGS | session.LOCAL_SETTINGS).items():
+    # That of the tests is a quick one.
+    for name, value in session._settings("local[2]", quick=True).items():
         assert spark.conf.get(name) == value, name
     assert spark.conf.get("spark.master") == "local[2]"
     assert session.get_session(master="local[7]") is spark
+
+
+def test_only_bulk_work_goes_over_unix_domain_sockets() -> None:
+    assert session._settings("local[2]", quick=True)[session.SOCKETS] == "false"
+    assert session._settings("local[2]", quick=False)[session.SOCKETS] == "true"
+    assert session._settings("spark://b1:7077", quick=False)[session.SOCKETS] == "true"
 
 
 def test_what_the_defaults_file_sets_is_known(
