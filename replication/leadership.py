@@ -128,13 +128,15 @@ class Leadership:
         # A replica that stays keeps what is known of it.
         self.followers = {each: self.followers.get(each) or FollowerState() for each in others}
 
-    def begin_reign(self, *, reelected: bool) -> None:
+    def begin_reign(self, *, reelected: bool, leaves_no_trace: bool = False) -> None:
         log_end = self.log.log_end_offset
         self.epoch_start = log_end
         # Before any append: a follower may ask where the epochs before this one end
         # (KAFKA-7415), and an empty reign must not look as if it had never been.
         # The owner flushes it: a crash before that is the end of this reign, and of its entry.
-        self.log.leader_epoch_cache.assign(self.leader_epoch, log_end, flush=False)
+        # A copy that is only read holds no reigns but those of whom it was copied from.
+        if not leaves_no_trace:
+            self.log.leader_epoch_cache.assign(self.leader_epoch, log_end, flush=False)
         now_ms = self.around.now_ms()
         for broker, follower in self.followers.items():
             follower.on_new_leader_epoch(

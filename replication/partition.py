@@ -76,6 +76,8 @@ class Partition:
     log: Log
     around: Surroundings
     min_insync_replicas: int = 1
+    read_only: bool = False
+    """A copy of another cluster's: nothing is appended, let go of, or begun here."""
     leader: int = NO_LEADER
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     replicas: tuple[int, ...] = ()
@@ -136,7 +138,7 @@ class Partition:
         leadership.install(registration)
         if self.leader_epoch > previous_epoch:
             follows_ours = self.is_leader and self.leader_epoch == previous_epoch + 1
-            leadership.begin_reign(reelected=follows_ours)
+            leadership.begin_reign(reelected=follows_ours, leaves_no_trace=self.read_only)
         newly = not self.is_leader
         self.leadership = leadership
         leadership.maybe_advance_high_watermark()
@@ -161,8 +163,9 @@ class Partition:
         self.removing = registration.removing
         self._partition_epoch = registration.partition_epoch
 
-    def configure(self, *, min_insync_replicas: int) -> None:
+    def configure(self, *, min_insync_replicas: int, read_only: bool = False) -> None:
         """Another minimum, which may let the high watermark go on."""
+        self.read_only = read_only
         self.min_insync_replicas = min_insync_replicas
         if self.leadership is not None:
             self.leadership.min_insync_replicas = min_insync_replicas
@@ -185,6 +188,13 @@ class Partition:
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is led by {self.leader}"
             )
         return self.leadership
+
+    def _check_may_change(self) -> None:
+        if self.read_only:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{self.topic_partition} is a copy of another cluster's, until it is promoted",
+            )
 
     # Appends.
 
@@ -221,6 +231,7 @@ class Partition:
         Where the log's `flush_is_due` then, it is to be flushed, and `flushed` to be told.
         """
         leadership = self._lead()
+        self._check_may_change()
         if required_acks == -1 and leadership.under_min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -291,6 +302,7 @@ class Partition:
         every replica's log must then begin. OffsetOutOfRangeError above the high watermark.
         """
         self._lead()
+        self._check_may_change()
         if not self.log.config.is_deleted:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,

@@ -28,6 +28,10 @@ COMMANDS = {
         "Consumer groups: how far they are, and who reads.",
     ),
     "pipeline": ("replication.cli.pipeline", "Jobs on Spark over what brokers have on disk."),
+    "promote": (
+        "replication.cli.follow.promote",
+        "A followed copy becomes a cluster of its own.",
+    ),
     "scenario": ("replication.cli.scenario", "Failover stories, on virtual time."),
     "up": ("replication.cli.up", "Run a cluster until interrupted."),
     "verify": ("replication.cli.verify", "Are copies the same? If not, where they part, and why."),

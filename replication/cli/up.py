@@ -24,10 +24,14 @@ from replication.errors import ConfigError
 
 BASE_PORT = 9092
 LOOK_SECONDS = 0.5
+DEFAULT_BROKERS = 3
+COPY_STATE = "mirror.json"  # what imports its owner takes longer than a cluster to start
 
 
 @click.command(name="up")
-@click.option("-n", "--brokers", default=3, show_default=True, type=click.IntRange(min=1))
+@click.option(
+    "-n", "--brokers", type=click.IntRange(min=1), help="How many.  [default: 3, or 1 of a copy]"
+)
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -48,7 +52,7 @@ LOOK_SECONDS = 0.5
     help="Set a key, as in server.properties.",
 )
 def command(
-    brokers: int,
+    brokers: int | None,
     data_dir: Path | None,
     base_port: int | None,
     *,
@@ -65,6 +69,9 @@ def command(
         if data_dir is None:
             data_dir = Path(stack.enter_context(TemporaryDirectory(prefix="understudy-")))
         data_dir = data_dir.resolve()
+        if (data_dir / COPY_STATE).exists():
+            brokers, properties = _of_a_copy(data_dir, brokers, properties)
+        brokers = brokers or DEFAULT_BROKERS
         warning = _of_who_was_killed(data_dir, brokers, properties)
         run = _run_isolated if isolated else _run_here
         run(data_dir, brokers, first_port, properties, warning)
@@ -75,6 +82,20 @@ def _key_and_value(override: str) -> tuple[str, str]:
     if not separator:
         raise ConfigError(f"-X {override}: expected KEY=VALUE")
     return key.strip(), value.strip()
+
+
+def _of_a_copy(
+    data_dir: Path, brokers: int | None, properties: dict[str, str]
+) -> tuple[int, dict[str, str]]:
+    """What `understudy follow` left there: its one broker serves it."""
+    from replication.cli.follow.served import prepare
+
+    read_only, own = prepare(str(data_dir))
+    if read_only:
+        if brokers not in (None, 1):
+            raise click.UsageError("a copy is served by one broker, until it is promoted: -n 1")
+        click.echo("understudy: a copy, served read-only; `understudy promote` ends that", err=True)
+    return brokers or 1, own | properties
 
 
 def _of_who_was_killed(data_dir: Path, brokers: int, properties: dict[str, str]) -> str:

@@ -53,6 +53,9 @@ class _OfTopicsAlone:
     follower_replication_throttled_replicas: tuple[str, ...] = _throttled(
         "Replicas that are throttled on their own side."
     )
+    understudy_read_only: bool = flag(
+        False, "A copy of another cluster's topic: read, and not written to."
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -94,6 +97,7 @@ class TopicConfig:
     unclean_leader_election_enable: bool
     leader_throttled_replicas: tuple[str, ...] = ()
     follower_throttled_replicas: tuple[str, ...] = ()
+    read_only: bool = False
 
     @classmethod
     def from_overrides(cls, overrides: Mapping[str, str], broker: BrokerConfig) -> Self:
@@ -129,6 +133,7 @@ class TopicConfig:
             unclean_leader_election_enable=value("unclean.leader.election.enable"),
             leader_throttled_replicas=value("leader.replication.throttled.replicas"),
             follower_throttled_replicas=value("follower.replication.throttled.replicas"),
+            read_only=value("understudy.read.only"),
         )
 
 

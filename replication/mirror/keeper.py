@@ -22,7 +22,7 @@ from replication.mirror.state import (
 from replication.net.seams import Seams
 from storage.filesystem import make_lasting_directory
 from storage.log_directory import partition_of
-from storage.types import TopicPartition
+from storage.types import TopicId, TopicPartition
 
 PAUSE_SECONDS: Final = 5.0
 
@@ -97,6 +97,11 @@ class StateKeeper:
                 )
         self._state = attrs.evolve(self._state, topics=topics, heard_ms=self.seams.clock.wall_ms())
         await self.write(progress)
+
+    def topic_ids(self) -> dict[str, TopicId]:
+        """Of all topics that this is a copy of, as far as was heard."""
+        assert self._state is not None, "begun first"
+        return {name: topic.topic_id for name, topic in self._state.topics.items()}
 
     async def run(self, progress: Callable[[], Sequence[PartitionProgress]]) -> None:
         while True:

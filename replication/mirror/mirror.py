@@ -304,9 +304,15 @@ class Mirror:
 
     def progress(self) -> list[PartitionProgress]:
         """Every partition of the copy, gone from the source or not, in order."""
-        if self.logs is None:
+        if self.logs is None or self._keeper is None:
             return []
-        logs = {log.topic_partition: log for log in self.logs.logs()}
+        # Who served the copy may have made logs of its own: those of its groups' offsets.
+        topics = self._keeper.topic_ids()
+        logs = {
+            log.topic_partition: log
+            for log in self.logs.logs()
+            if topics.get(log.topic_partition.topic) == log.topic_id
+        }
         return [self._progress(logs[each]) for each in sorted(logs)]
 
     def _progress(self, log: Log) -> PartitionProgress:

@@ -2,6 +2,7 @@
 
     DIR/mirror.json           whose copy it is, what the source had when it was last heard
     DIR/broker-1/log/         the copy: where broker 1 of a cluster of ours would have it
+    DIR/controller/log/       once it has been served, or promoted: what that cluster knows
 
 Rule 1: where to go on is in the logs alone. This is what a promotion needs when the source is
 gone: what the topics were set to, which epochs there had been, what had not been copied yet.
@@ -23,6 +24,7 @@ from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
 
 STATE_FILE = "mirror.json"
 LOG_DIRECTORY = "broker-1/log"
+CONTROLLER_DIRECTORY = "controller/log"
 _VERSION = 1
 
 

@@ -76,7 +76,10 @@ class Configuration:
                 partition = self.hosted.find(TopicPartition(name, number))
                 if partition is not None:
                     partition.log.config = config.log
-                    partition.configure(min_insync_replicas=config.min_insync_replicas)
+                    partition.configure(
+                        min_insync_replicas=config.min_insync_replicas,
+                        read_only=config.read_only,
+                    )
 
     def _throttle(self, topic: str, config: TopicConfig) -> None:
         for quota, replicas in (

@@ -299,6 +299,7 @@ class RoleChanges:
                     log=log,
                     around=self.around,
                     min_insync_replicas=configs[each.topic_partition.topic].min_insync_replicas,
+                    read_only=configs[each.topic_partition.topic].read_only,
                 )
             )
 

@@ -34,7 +34,7 @@ def listed(after: str) -> set[str]:
 
 
 def test_topic_keys_that_nothing_reads_are_listed() -> None:
-    known = {"min.insync.replicas", "unclean.leader.election.enable"}
+    known = {"min.insync.replicas", "unclean.leader.election.enable", "understudy.read.only"}
     known |= {f"{side}.replication.throttled.replicas" for side in ("leader", "follower")}
     unread = (LOG_KEYS - read_somewhere()) | (TOPIC_KEYS.keys() - LOG_KEYS - known)
     assert listed("Of topics, and of brokers under the broker's name:") >= unread

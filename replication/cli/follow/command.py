@@ -1,7 +1,6 @@
 """`understudy follow`: an exact copy of a cluster's topics, for as long as it runs."""
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -82,7 +81,7 @@ def command(
         fetchers_per_leader=fetchers,
         properties=dict(_key_and_value(each) for each in overrides),
     )
-    config = source_config(servers, command_config)
+    config = ClientConfig.from_properties(source_properties(servers, command_config))
     from replication.cli.follow.running import follow
 
     caught_up = follow(
@@ -95,20 +94,12 @@ def command(
     sys.exit(0 if caught_up or not until_caught_up else 1)
 
 
-def source_config(servers: str, command_config: Path | None) -> ClientConfig:
-    """How a source is connected to."""
-    given: Mapping[str, str] = {}
+def source_properties(servers: str, command_config: Path | None) -> dict[str, str]:
+    """How a source is connected to, and how often it is asked."""
+    given = {"client.id": "understudy-follow", "metadata.max.age.ms": METADATA_MAX_AGE_MS}
     if command_config is not None:
-        given = parse_properties(command_config.read_text(encoding="utf-8"))
-    own = {"bootstrap.servers": servers}
-    return ClientConfig.from_properties(
-        {
-            "client.id": "understudy-follow",
-            "metadata.max.age.ms": METADATA_MAX_AGE_MS,
-            **given,
-            **own,
-        }
-    )
+        given |= parse_properties(command_config.read_text(encoding="utf-8"))
+    return given | {"bootstrap.servers": servers}
 
 
 def _key_and_value(override: str) -> tuple[str, str]:

@@ -1,0 +1,165 @@
+"""`understudy promote`: a copy becomes a cluster of its own."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import attrs
+import click
+import trio
+
+from replication.cli.follow.command import source_properties
+from replication.cli.follow.served import state_of
+from replication.cluster.adoption import AdoptedTopic, adopt
+from replication.errors import UnderstudyError
+from replication.mirror.options import NODE_ID
+from replication.mirror.promotion import (
+    PromotedPartition,
+    abort_open_transactions,
+    configs_of,
+    next_producer_id,
+    promoted_partitions,
+)
+from replication.mirror.state import CONTROLLER_DIRECTORY, LOG_DIRECTORY, CopyState, write_state
+from replication.net import production_seams
+from storage.filesystem import OsFileSystem
+from storage.log_manager import LogManager
+from storage.standalone import open_log_directory
+from storage.types import Offset, TopicPartition
+
+SOURCE_TIMEOUT_MS = 5000
+HEADINGS = ("PARTITION", "COPIED-TO", "SOURCE-END", "NOT-COPIED", "EPOCH", "NEW-EPOCH", "OPEN-TXNS")
+
+
+@click.command(name="promote")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--execute/--dry-run", default=False, show_default="dry-run", help="Do it, or only show it."
+)
+@click.option(
+    "--bootstrap-server", "servers", metavar="HOST:PORT",
+    help="Where the source is asked what it has; by default where it was followed from.",
+)  # fmt: skip
+@click.option("--offline", is_flag=True, help="Do not ask the source.")
+@click.option(
+    "--command-config", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Keys of a Kafka client, a line each: how the source is connected to.",
+)  # fmt: skip
+@click.option("--output", type=click.Choice(["table", "json"]), default="table")
+def command(
+    directory: Path,
+    *,
+    execute: bool,
+    servers: str | None,
+    offline: bool,
+    command_config: Path | None,
+    output: str,
+) -> None:
+    """Make a cluster of its own of the copy in DIRECTORY, which nobody may follow or serve now.
+
+    Its topics can be written to from then on, in leader epochs above all of the source's, and are
+    set as they were at the source. What was not yet copied is said, as the source tells now, or
+    told last. `understudy up --data-dir DIRECTORY` runs it.
+    """
+    state = state_of(str(directory.resolve()))
+    ends: Mapping[TopicPartition, Offset] = {}
+    heard = f"as of {_when(state.heard_ms)}"
+    if not offline:
+        source = source_properties(servers or state.bootstrap_servers, command_config)
+        try:
+            ends, heard = trio.run(_source_ends, source, state), "just now"
+        except UnderstudyError as error:
+            heard += f"; it does not answer now ({error})"
+    with open_log_directory(directory / LOG_DIRECTORY) as logs:
+        found = list(promoted_partitions(state, logs, ends))
+        if execute:
+            _promote(str(directory.resolve()), state, logs, found)
+    _show(found, state, heard, output)
+    if not execute:
+        click.echo("Nothing was changed; --execute does it.", err=True)
+
+
+async def _source_ends(
+    properties: Mapping[str, str], state: CopyState
+) -> dict[TopicPartition, Offset]:
+    from replication.client.admin import Admin
+    from replication.wire.list_offsets import LATEST
+
+    given: dict[str, Any] = {key.replace(".", "_"): value for key, value in properties.items()}
+    given["default_api_timeout_ms"] = SOURCE_TIMEOUT_MS
+    async with Admin(**given) as admin:
+        listed = await admin.list_offsets(dict.fromkeys(state.partitions(), LATEST))
+    return {partition: each.offset for partition, each in listed.items()}
+
+
+def _promote(
+    directory: str, state: CopyState, logs: LogManager, found: Sequence[PromotedPartition]
+) -> None:
+    epochs = {each.topic_partition: each.new_epoch for each in found}
+    for partition, epoch in epochs.items():
+        log = logs.get(partition)
+        if log is not None and log.topic_id == state.topics[partition.topic].topic_id:
+            abort_open_transactions(log, leader_epoch=epoch, wall_ms=time.time_ns() // 1_000_000)
+    topics = []
+    for name, topic in state.topics.items():
+        configs, unknown = configs_of(topic)
+        if unknown:
+            click.echo(f"{name}: not known here, and left out: {', '.join(unknown)}", err=True)
+        own = {number: epochs[TopicPartition(name, number)] for number in topic.partitions}
+        topics.append(
+            AdoptedTopic(name=name, topic_id=topic.topic_id, configs=configs, leader_epochs=own)
+        )
+    trio.run(_adopt, directory, state, topics, next_producer_id(logs))
+    write_state(OsFileSystem(), directory, attrs.evolve(state, promoted=True))
+
+
+async def _adopt(
+    directory: str, state: CopyState, topics: Sequence[AdoptedTopic], producer_id: int
+) -> None:
+    await adopt(
+        production_seams(),
+        f"{directory}/{CONTROLLER_DIRECTORY}",
+        cluster_id=state.cluster_id,
+        broker_id=NODE_ID,
+        topics=topics,
+        next_producer_id=producer_id,
+    )
+
+
+def _when(wall_ms: int) -> str:
+    return datetime.fromtimestamp(wall_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def _show(found: Sequence[PromotedPartition], state: CopyState, heard: str, output: str) -> None:
+    if output == "json":
+        facts = [_facts(each) for each in found]
+        values = {"cluster_id": state.cluster_id, "source_asked": heard, "partitions": facts}
+        click.echo(json.dumps(values, indent=2))
+        return
+    rows = [
+        tuple("?" if cell is None else str(cell) for cell in _facts(each).values())
+        for each in found
+    ]
+    widths = [max(map(len, column)) for column in zip(HEADINGS, *rows, strict=True)]
+    for row in (HEADINGS, *rows):
+        click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)))
+    missing = sum(each.not_copied or 0 for each in found)
+    unknown = sum(each.not_copied is None for each in found)
+    click.echo(f"{missing} offsets of the source were not copied (source asked: {heard})")
+    if unknown:
+        click.echo(f"of {unknown} partitions the source has never said where they end")
+
+
+def _facts(each: PromotedPartition) -> Mapping[str, object]:
+    return {
+        "partition": str(each.topic_partition),
+        "copied_to": each.log_end_offset,
+        "source_end": each.source_end,
+        "not_copied": each.not_copied,
+        "epoch": each.leader_epoch,
+        "new_epoch": each.new_epoch,
+        "open_transactions": each.open_transactions,
+    }

@@ -1,0 +1,51 @@
+"""A copy under `understudy up`: read-only until it is promoted, then a cluster like any other."""
+
+import trio
+
+from replication.cluster.adoption import AdoptedTopic, adopt
+from replication.mirror.errors import MirrorError
+from replication.mirror.options import NODE_ID
+from replication.mirror.promotion import KEPT
+from replication.mirror.state import CONTROLLER_DIRECTORY, STATE_FILE, CopyState, read_state
+from replication.net import production_seams
+from storage.filesystem import OsFileSystem
+
+
+def state_of(directory: str) -> CopyState:
+    """MirrorError where it is no copy."""
+    state = read_state(OsFileSystem(), directory)
+    if state is None:
+        raise MirrorError(f"{directory} is no copy: there is no {STATE_FILE} in it")
+    if state.promoted:
+        raise MirrorError(f"{directory} was promoted already")
+    return state
+
+
+def prepare(directory: str) -> tuple[bool, dict[str, str]]:
+    """Whether it is only read, and the keys with which a cluster serves it."""
+    state = read_state(OsFileSystem(), directory)
+    assert state is not None, "there is a copy"
+    if not state.promoted:
+        trio.run(_adopt, directory, state)
+    return not state.promoted, {"cluster.id": state.cluster_id}
+
+
+async def _adopt(directory: str, state: CopyState) -> None:
+    topics = [
+        AdoptedTopic(
+            name=name,
+            topic_id=topic.topic_id,
+            configs=KEPT,
+            leader_epochs={
+                number: max(0, each.leader_epoch) for number, each in topic.partitions.items()
+            },
+        )
+        for name, topic in state.topics.items()
+    ]
+    await adopt(
+        production_seams(),
+        f"{directory}/{CONTROLLER_DIRECTORY}",
+        cluster_id=state.cluster_id,
+        broker_id=NODE_ID,
+        topics=topics,
+    )
