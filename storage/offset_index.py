@@ -13,7 +13,7 @@ begins.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Self
 
 import attrs
@@ -55,19 +55,31 @@ class OffsetIndex(SegmentIndex):
         return self._file.entry_count >= self._file.max_entries
 
     @property
+    def room(self) -> int:
+        """How many entries it takes before it is full."""
+        return self._file.max_entries - self._file.entry_count
+
+    @property
     def last_offset(self) -> Offset:
         """Of the last entry; the base offset where there is none."""
         return self._last_offset
 
     def append(self, offset: Offset, position: int) -> None:
-        relative = offset - self.base_offset
-        assert 0 <= relative <= MAX_RELATIVE_OFFSET, "a segment rolls before its offsets overflow"
-        if offset <= self._last_offset and self.entry_count:
+        self.extend([(offset, position)])
+
+    def extend(self, entries: Sequence[tuple[Offset, int]]) -> None:
+        """Append all of them, whose offsets rise, in one write."""
+        (first, _), (last, _) = entries[0], entries[-1]
+        base = self.base_offset
+        assert 0 <= first - base <= last - base <= MAX_RELATIVE_OFFSET, (
+            "a segment rolls before its offsets overflow"
+        )
+        if first <= self._last_offset and self.entry_count:
             raise CorruptIndexError(
-                f"{self.path}: offset {offset} after {self._last_offset}, its last"
+                f"{self.path}: offset {first} after {self._last_offset}, its last"
             )
-        self._file.append(relative, position)
-        self._last_offset = offset
+        self._file.extend(b"".join([LAYOUT.pack(at - base, position) for at, position in entries]))
+        self._last_offset = last
 
     def lookup(self, offset: Offset) -> OffsetPosition:
         """The greatest entry at or below `offset`; (base, 0) where there is none."""

@@ -13,7 +13,7 @@ one of the batch that holds the timestamp.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Self
 
 import attrs
@@ -57,6 +57,11 @@ class TimeIndex(SegmentIndex):
         return self._file.entry_count >= self._file.max_entries - 1
 
     @property
+    def room(self) -> int:
+        """How many entries it takes before it is full."""
+        return self._file.max_entries - 1 - self._file.entry_count
+
+    @property
     def last_entry(self) -> TimestampOffset:
         """(-1, base) where there is none."""
         return self._last
@@ -78,6 +83,20 @@ class TimeIndex(SegmentIndex):
             assert self.can_append_offset(offset), "a segment rolls before its offsets overflow"
             self._file.append(timestamp, offset - self.base_offset)
             self._last = TimestampOffset(timestamp, offset)
+
+    def extend(self, entries: Sequence[TimestampOffset]) -> None:
+        """`maybe_append` of each, where each is younger than the one before it."""
+        if not entries:
+            return
+        self.maybe_append(*entries[0])
+        assert len(entries) - 1 <= self.room, "a segment rolls before its time index is full"
+        base, last = self.base_offset, entries[-1]
+        assert self.can_append_offset(last.offset), "a segment rolls before its offsets overflow"
+        if len(entries) > 1:
+            self._file.extend(
+                b"".join([LAYOUT.pack(at, offset - base) for at, offset in entries[1:]])
+            )
+            self._last = last
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The greatest entry at or below `timestamp`; (-1, base) where there is none."""

@@ -3,9 +3,10 @@
 import random
 
 import pytest
+from hypothesis import given, strategies as st
 
 from storage.errors import CorruptRecordError, KafkaStorageError
-from storage.record_batch import read_header
+from storage.record_batch import read_header, walk
 from storage.segment import DELETED_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
 from storage.testing import FaultyFileSystem
 from storage.time_lookup import first_at_or_after, youngest
@@ -213,6 +214,40 @@ def test_locating_against_a_naive_walk() -> None:
 # Preallocation.
 
 ROOM = 1 << 20
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 9)), min_size=1, max_size=30),
+    st.lists(st.integers(1, 8), max_size=10),
+    st.integers(0, 300),
+    st.integers(24, 400),
+)
+def test_batches_that_come_together_are_indexed_as_those_that_come_alone(
+    shapes: list[tuple[int, int]], together: list[int], interval: int, room: int
+) -> None:
+    """Full indexes too, which take no entry within an append."""
+    alone, grouped = (
+        Segment.create(new_disk(), "/d", 40, max_index_bytes=room, index_interval_bytes=interval)
+        for _ in range(2)
+    )
+    at, batches = 40, []
+    for count, timestamp in shapes:
+        batches.append(bytes(batch(count, at=at, epoch=0, timestamp=timestamp)))
+        at += count
+    while batches:
+        size = together.pop() if together else len(batches)
+        taken, batches = batches[:size], batches[size:]
+        records = b"".join(taken)
+        grouped.append(records, list(walk(records)))
+        # One by one, a full index would have had the log roll; within an append it does not.
+        for each in taken:
+            position = alone.size
+            alone.pins.file.write(position, each)
+            alone.size += len(each)
+            alone.reindex(position, read_header(each))
+    assert list(grouped.offset_index.entries()) == list(alone.offset_index.entries())
+    assert list(grouped.time_index.entries()) == list(alone.time_index.entries())
+    assert grouped.max_timestamp == alone.max_timestamp
 
 
 def test_a_file_that_somebody_else_has_cut_ends_the_walk_with_an_error() -> None:
