@@ -3,7 +3,7 @@
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -16,8 +16,10 @@ from tests.bench.kafka import (
     idle,
     idle_partitions,
     latency,
+    mirror,
     start_up,
     throughput,
+    warm_up,
 )
 from tests.bench.kafka.asking import addresses, create_topic, write
 from tests.bench.kafka.comparison import KAFKA, OURS, Comparison
@@ -26,14 +28,15 @@ from tests.bench.kafka.report import line, table, write_page
 from tests.bench.kafka.sides import BROKERS, RivalCluster, Side, open_ours, start_ours
 from tests.bench.kafka.sizes import GIB, QUICK, Sizes
 
-Measure = Callable[[Mapping[str, RivalCluster], Sizes], Iterator[Comparison]]
+Measure = Callable[[Mapping[str, RivalCluster], Sizes], Iterable[Comparison]]
 
 TOGETHER: dict[str, Measure] = {
-    "idle": idle.run,
+    "idle": idle.run,  # before anything else has made them grow
     "latency": latency.run,
     "throughput": throughput.run,
     "idle_partitions": idle_partitions.run,
     "catch_up": catch_up.run,
+    "mirror": mirror.run,
 }
 """On clusters that live through all of them, in this order."""
 MEASURES = ["start_up", *TOGETHER, "failover"]
@@ -47,7 +50,7 @@ CONFIG = {
 @click.command()
 @click.argument("measures", nargs=-1, type=click.Choice(MEASURES))
 @click.option("--quick", is_flag=True, help="Smaller sizes, fewer rounds.")
-@click.option("--gib", type=float, help="What a replica catches up with.")
+@click.option("--gib", type=float, help="What a replica, or a mirror, catches up with.")
 @click.option("--rounds", type=int, help="That count, of most measures.")
 @click.option("--ours", "ours_alone", is_flag=True, help="Without Apache Kafka.")
 @click.option("--write", "write_docs", is_flag=True, help="The table and the plot into docs/.")
@@ -63,7 +66,8 @@ def main(
     """The same work on our brokers and on Apache Kafka's."""
     sizes = QUICK if quick else Sizes()
     if gib is not None:
-        sizes = attrs.evolve(sizes, catch_up_bytes=int(gib * GIB))
+        size = int(gib * GIB)
+        sizes = attrs.evolve(sizes, catch_up_bytes=size, mirrored_bytes=size)
     if rounds is not None:
         sizes = attrs.evolve(sizes, rounds=rounds, start_up_rounds=rounds, failover_rounds=rounds)
     found: list[Comparison] = []
@@ -112,6 +116,8 @@ def compare(
     if "start_up" in measures:
         yield from start_up.run(rivals, sizes)
     if wanted := [measure for name, measure in TOGETHER.items() if name in measures]:
+        if wanted[-1] is not idle.run:
+            wanted.insert(wanted[0] is idle.run, warm_up.run)
         yield from on_clusters(wanted, rivals, CONFIG, sizes, scratch / "together")
     if "failover" in measures:
         yield from on_clusters([failover.run], rivals, failover.CONFIG, sizes, scratch / "failover")
