@@ -11,11 +11,12 @@ where records are not alike (`alike_records`).
 """
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from storage.alike_records import LEAST, read_alike
 from storage.errors import CorruptRecordError
-from storage.varint import read_varint, read_varlong
+from storage.varint import ONE_BYTE, read_varint, read_varlong
 
 _FAR: Final = 1 << 62
 
@@ -39,10 +40,11 @@ def decode_plain(  # noqa: PLR0912, PLR0915 - one loop
     timestamps: list[int] = []
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
+    signed = ONE_BYTE
     position, size, stride = 0, len(data), 0
-    next_look, pause = 0, 1
+    done, next_look, pause = 0, 1, 1
     try:
-        while len(values) < count:
+        while done < count:
             begin = position
             byte = data[position]
             if byte < 0x80:
@@ -57,14 +59,14 @@ def decode_plain(  # noqa: PLR0912, PLR0915 - one loop
                 return None
             byte = data[position + 1]  # behind the attributes
             if byte < 0x80:
-                timestamp_delta, position = (byte >> 1) ^ -(byte & 1), position + 2
+                timestamp_delta, position = signed[byte], position + 2
             else:
                 timestamp_delta, position = read_varlong(data, position + 1)
                 if not -_FAR < timestamp_delta < _FAR:
                     return None
             byte = data[position]
             if byte < 0x80:
-                offset_delta, position = (byte >> 1) ^ -(byte & 1), position + 1
+                offset_delta, position = signed[byte], position + 1
             elif (second := data[position + 1]) < 0x80:
                 byte = byte & 0x7F | second << 7
                 offset_delta, position = (byte >> 1) ^ -(byte & 1), position + 2
@@ -72,15 +74,16 @@ def decode_plain(  # noqa: PLR0912, PLR0915 - one loop
                 offset_delta, position = read_varint(data, position)
             byte = data[position]
             if byte == 1:
-                key, position = None, position + 1
+                position += 1
             else:
                 if byte < 0x80:
-                    length, position = (byte >> 1) ^ -(byte & 1), position + 1
+                    length, position = signed[byte], position + 1
                 else:
                     length, position = read_varint(data, position)
                 if length < 0:
                     return None
-                key = data[position : position + length]
+                keys += repeat(None, done - len(keys))
+                keys.append(data[position : position + length])
                 position += length
             byte = data[position]
             if byte == 1:
@@ -100,13 +103,13 @@ def decode_plain(  # noqa: PLR0912, PLR0915 - one loop
             if position + 1 != end or data[position]:
                 return None
             position = end
+            done += 1
             offsets.append(base_offset + offset_delta)
             timestamps.append(base_timestamp + timestamp_delta)
-            keys.append(key)
             values.append(value)
             if end - begin != stride:
                 stride = end - begin
-            elif len(values) >= next_look and (left := count - len(values)) >= LEAST:
+            elif done >= next_look and (left := count - done) >= LEAST:
                 found = read_alike(
                     data,
                     begin,
@@ -117,17 +120,20 @@ def decode_plain(  # noqa: PLR0912, PLR0915 - one loop
                 )
                 if found is None:
                     # The rarer runs are, the more rarely they are looked for.
-                    next_look, pause = len(values) + pause, 2 * pause
+                    next_look, pause = done + pause, 2 * pause
                 else:
                     first = offsets[-1] + 1
                     offsets += range(first, first + len(found.values))
                     timestamps += found.timestamps
+                    keys += repeat(None, done - len(keys))
                     keys += found.keys
                     values += found.values
-                    position += len(found.values) * stride
+                    done = len(values)
+                    position = begin + stride * (1 + len(found.values))
                     pause = 1
     except (IndexError, CorruptRecordError):
         return None
     if position != size:
         return None
+    keys += repeat(None, done - len(keys))
     return PlainColumns(offsets, timestamps, keys, values)

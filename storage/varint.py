@@ -13,7 +13,7 @@ VARINTS: Final = (
     *(bytes((2 * n,)) for n in range(64)),
     *(bytes((2 * n & 0x7F | 0x80, n >> 6)) for n in range(64, 8192)),
 )
-_ONE_BYTE: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
+ONE_BYTE: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
 
 
 def varint(value: int) -> bytes:
@@ -33,7 +33,7 @@ def read_varint(data: Buffer, position: int) -> tuple[int, int]:
     """The 32-bit number at `position`, and the position after it; IndexError past the end."""
     byte = data[position]
     if byte < 0x80:
-        return _ONE_BYTE[byte], position + 1
+        return ONE_BYTE[byte], position + 1
     high = data[position + 1]
     if high < 0x80:
         value = byte & 0x7F | high << 7
@@ -45,7 +45,7 @@ def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
     """The 64-bit number at `position`, and the position after it; IndexError past the end."""
     byte = data[position]
     if byte < 0x80:
-        return _ONE_BYTE[byte], position + 1
+        return ONE_BYTE[byte], position + 1
     return _read_wide(data, position, bits=64)
 
 

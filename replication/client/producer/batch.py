@@ -100,7 +100,7 @@ def record_size(key: bytes | None, value: bytes | None, headers: tuple[Header, .
 
     (DefaultRecord.recordSizeUpperBound, which is 8 bytes more for a small one.)
     """
-    size = len(key or b"") + len(value or b"")
+    size = (len(key) if key else 0) + (len(value) if value else 0)
     size += _SMALL_OVERHEAD if size < _SMALL else _RECORD_OVERHEAD
     for name, header in headers:
         size += _HEADER_OVERHEAD + len(name.encode()) + (len(header) if header else 0)
@@ -172,7 +172,7 @@ class ProducerBatch:
 
     def resolve(self, outcome: Outcome) -> None:
         assert self.outcome is None, f"a batch of {self.partition} has one outcome"
-        self.outcome = outcome
+        self.outcome, self.is_closed = outcome, True
         self._encoded = None
         for tell in self.on_outcome:
             tell()

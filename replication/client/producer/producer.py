@@ -46,6 +46,7 @@ from replication.client.producer.delivery import (
     wait_until_settled,
 )
 from replication.client.producer.destinations import Destination, Destinations, Partitioner
+from replication.client.producer.filling import Filling
 from replication.client.producer.room import Room
 from replication.client.producer.run import Run
 from replication.client.producer.sender import Sender
@@ -98,12 +99,13 @@ class Producer(TransactionCalls, Generic[K, V]):
     _metadata: Metadata
     _sender: Sender
     _room: Room
+    _filling: Filling | None
     _transactions: Transactions | None
     _destinations: Destinations
     _opened: bool
     _closed: bool
     _largest: int
-    _sent_since_yield: int
+    _since_yield: int
 
     def __init__(
         self,
@@ -122,8 +124,9 @@ class Producer(TransactionCalls, Generic[K, V]):
         self._now, self._wall_ms = self._seams.clock.now, self._seams.clock.wall_ms
         self._opened = self._closed = False
         self._transactions = None
+        self._filling = None
         self._largest = min(self.config.max_request_size, self.config.buffer_memory)
-        self._sent_since_yield = 0
+        self._since_yield = 0
 
     # Opening and closing.
 
@@ -204,6 +207,8 @@ class Producer(TransactionCalls, Generic[K, V]):
         self._room.on_wait = self._sender.wake
         if config.transactional_id:
             self._take_up_transactions(config.transactional_id, network)
+        elif self._partitioner is None:
+            self._filling = Filling(self._accumulator, self._metadata.view, self._largest)
 
     def _take_up_transactions(self, transactional_id: str, network: NetworkClient) -> None:
         transactions = self._transactions = Transactions(
@@ -282,11 +287,19 @@ class Producer(TransactionCalls, Generic[K, V]):
         Cancelled, nothing was sent. It lets other tasks run now and then, not each time.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        self._check_may_send()
-        key_bytes = None if key is None else self._key_serializer(key)
         value_bytes = None if value is None else self._value_serializer(value)
         if timestamp_ms is None:
             timestamp_ms = self._wall_ms()
+        filling = self._filling
+        if filling is not None and key is None and partition is None and headers == ():
+            delivery = filling.append(topic, timestamp_ms, value_bytes)
+            if delivery is not None:
+                if filling.since_yield >= _YIELD_BYTES:
+                    filling.since_yield = 0
+                    await trio.lowlevel.cancel_shielded_checkpoint()
+                return delivery
+        self._check_may_send()
+        key_bytes = None if key is None else self._key_serializer(key)
         all_headers = tuple(headers)
         size = record_size(key_bytes, value_bytes, all_headers)
         if size > self._largest:
@@ -309,10 +322,9 @@ class Producer(TransactionCalls, Generic[K, V]):
             self._sender.wake()
         if sticky.partition == chosen.partition:
             sticky.appended(size, batch_is_full=batch.is_closed)
-        self._sent_since_yield += size
-        if self._sent_since_yield >= _YIELD_BYTES:
-            self._sent_since_yield = 0
-            await trio.lowlevel.cancel_shielded_checkpoint()
+            if filling is not None and key is None and partition is None:
+                filling.began(destination, batch)
+        await self._let_others_run(size)
         return Delivery(batch, index)
 
     async def send_many(
@@ -373,9 +385,13 @@ class Producer(TransactionCalls, Generic[K, V]):
         self._sender.wake()
         if destination.sticky.partition == batch.partition.partition:
             destination.sticky.appended(size, batch_is_full=batch.is_closed)
-        self._sent_since_yield += size
-        if self._sent_since_yield >= _YIELD_BYTES:
-            self._sent_since_yield = 0
+        await self._let_others_run(size)
+
+    async def _let_others_run(self, size: int) -> None:
+        """Now and then: `size` bytes were sent."""
+        self._since_yield += size
+        if self._since_yield >= _YIELD_BYTES:
+            self._since_yield = 0
             await trio.lowlevel.cancel_shielded_checkpoint()
 
     async def flush(self) -> None:
