@@ -64,7 +64,9 @@ class NetworkClient:
     _features: Features = attrs.field(init=False, factory=Features)
 
     def __attrs_post_init__(self) -> None:
-        self.transport = secured(self.transport, self.config.introduction)
+        self.transport = secured(
+            self.transport, self.config.introduction, clock=self.clock, chance=self.chance
+        )
 
     # -- asking
 

@@ -341,7 +341,9 @@ class Broker:
         with self._serving:
             async with trio.open_nursery() as nursery:
                 for listener, endpoint in zip(listeners, self.endpoints, strict=True):
-                    nursery.start_soon(partial(server.serve, listener, name=endpoint.name))
+                    gate = self._wiring.gate(endpoint.name, self.metadata)
+                    serve = partial(server.serve, listener, name=endpoint.name, gate=gate)
+                    nursery.start_soon(serve)
 
     # Stopping.
 

@@ -18,12 +18,14 @@ A log that cannot be written ends the controller: `run` raises KafkaStorageError
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import attrs
 import trio
 
 from replication.cluster import controller_log_service as log_service
+from replication.cluster.authentication import Gate, gate
 from replication.cluster.controller_brokers import fence_expired, heartbeat, register
 from replication.cluster.controller_configs import (
     alter_configs,
@@ -45,6 +47,7 @@ from replication.cluster.controller_reassignments import (
     alter_partition_reassignments,
     list_partition_reassignments,
 )
+from replication.cluster.controller_scram import alter_user_scram_credentials, first_credentials
 from replication.cluster.controller_sessions import BrokerSessions
 from replication.cluster.controller_topics import (
     allocate_producer_ids,
@@ -76,6 +79,10 @@ from replication.wire.alter_partition import AlterPartitionRequest, AlterPartiti
 from replication.wire.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+)
+from replication.wire.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
 )
 from replication.wire.apis import ApiKey
 from replication.wire.assign_replicas_to_dirs import (
@@ -114,6 +121,7 @@ from storage.errors import InconsistentMetadataError, KafkaStorageError
 from storage.types import Offset
 
 A = TypeVar("A")
+_SALT_BYTES = 20
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -177,7 +185,8 @@ class Controller:
                 nursery.start_soon(self._fence_silent_brokers)
                 if self.config.auto_leader_rebalance_enable:
                     nursery.start_soon(self._balance_leaders)
-                nursery.start_soon(lambda: server.serve(self._listening, name=where.name))
+                serve = partial(server.serve, self._listening, name=where.name, gate=self._gate())
+                nursery.start_soon(serve)
                 task_status.started(self)
         finally:
             if self.listener is not None:
@@ -188,6 +197,15 @@ class Controller:
     def _listening(self) -> Listener:
         assert self.listener is not None, "it listens before it serves"
         return self.listener
+
+    def _gate(self) -> Gate:
+        security = self.config.security_of(self._listener_config().name)
+        return gate(
+            security,
+            self.config,
+            seams=self.seams,
+            credential_of=lambda name, kind: self.image.security.credentials.get((name, kind)),
+        )
 
     def _listener_config(self) -> ListenerConfig:
         if self.config.controller_listeners:
@@ -216,6 +234,7 @@ class Controller:
             ApiKey.ELECT_LEADERS: of(self.elect_leaders),
             ApiKey.ALTER_PARTITION_REASSIGNMENTS: of(self.alter_partition_reassignments),
             ApiKey.LIST_PARTITION_REASSIGNMENTS: of(self.list_partition_reassignments),
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS: of(self.alter_user_scram_credentials),
             ApiKey.ALLOCATE_PRODUCER_IDS: of(self.allocate_producer_ids),
             ApiKey.ASSIGN_REPLICAS_TO_DIRS: of(self.assign_replicas),
             ApiKey.FETCH: of(self.fetch),
@@ -310,6 +329,11 @@ class Controller:
     ) -> ListPartitionReassignmentsResponse:
         return await self._carry_out(list_partition_reassignments(self.image, request))
 
+    async def alter_user_scram_credentials(
+        self, request: AlterUserScramCredentialsRequest
+    ) -> AlterUserScramCredentialsResponse:
+        return await self._carry_out(alter_user_scram_credentials(self.image, request))
+
     async def allocate_producer_ids(
         self, request: AllocateProducerIdsRequest
     ) -> AllocateProducerIdsResponse:
@@ -359,6 +383,8 @@ class Controller:
         known, wanted = self.image.cluster_id, self.config.cluster_id
         if known is None:
             records.append(ClusterRecord(wanted or uuid_text(self.seams.chance.randbytes(16))))
+            salts = iter(partial(self.seams.chance.randbytes, _SALT_BYTES), b"")
+            records += first_credentials(self.config.understudy_add_scram, salts)
         elif wanted not in (None, known):
             raise InconsistentMetadataError(
                 f"{self.config.metadata_directory} belongs to cluster {known}, not to {wanted}"

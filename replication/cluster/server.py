@@ -26,11 +26,18 @@ from typing import Any, TypeAlias, cast
 import attrs
 import trio
 
+from replication.cluster.authentication import Gate, Session
 from replication.cluster.request_metrics import RequestMetrics
-from replication.errors import ErrorCode, PeerUnavailableError, ProtocolError
+from replication.errors import (
+    AuthenticationError,
+    ErrorCode,
+    PeerUnavailableError,
+    ProtocolError,
+)
 from replication.events import ConnectionRefused, EventSink
 from replication.net.framing import DEFAULT_MAX_FRAME_BYTES, FrameReader, send_parts
 from replication.net.seams import Connection, Listener, NodeClock
+from replication.security.principal import ANONYMOUS
 from replication.wire.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -58,6 +65,9 @@ _CLIENT_SOFTWARE_SINCE = 3
 _LEVEL_0_SINCE = 4
 
 
+_ALWAYS_SERVED = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+
+
 @attrs.frozen
 class RequestContext:
     """What a handler may know of a request beside its body."""
@@ -67,6 +77,7 @@ class RequestContext:
     client_id: str | None
     peer: str
     listener: str
+    principal: str = ANONYMOUS
 
 
 @attrs.frozen(kw_only=True)
@@ -114,22 +125,27 @@ class Server:
     features: Callable[[], Features] = Features
     metrics: RequestMetrics = attrs.field(factory=RequestMetrics)
 
-    async def serve(self, listener: Listener, *, name: str) -> None:
-        """Accept until cancelled; then every connection is closed where it stands."""
+    async def serve(self, listener: Listener, *, name: str, gate: Gate | None = None) -> None:
+        """Accept until cancelled; then every connection is closed where it stands. Without a
+        `gate` everybody is let in.
+        """
+        gate = gate or Gate(clock=self.clock)
         async with trio.open_nursery() as nursery:
             try:
                 while True:
                     connection = await listener.accept()
-                    nursery.start_soon(self._serve_connection, connection, name)
+                    nursery.start_soon(self._serve_connection, connection, name, gate)
             except PeerUnavailableError:
                 pass  # somebody closed the listener; those who are connected stay
             finally:
                 listener.close()
 
-    async def _serve_connection(self, connection: Connection, listener: str) -> None:
+    async def _serve_connection(self, connection: Connection, listener: str, gate: Gate) -> None:
         self.metrics.connections += 1
         try:
-            await self._answer_requests(connection, listener)
+            await self._answer_requests(gate.session(connection), listener)
+        except AuthenticationError as error:
+            self.sink(ConnectionRefused(peer=connection.peer, cause=str(error)))
         except (PeerUnavailableError, RegionAbortedError):
             pass  # it left; or what it was being sent has been truncated, and it asks again
         except (ProtocolError, CloseConnectionError) as error:
@@ -141,21 +157,25 @@ class Server:
             self.metrics.connections -= 1
             connection.close()
 
-    async def _answer_requests(self, connection: Connection, listener: str) -> None:
+    async def _answer_requests(self, session: Session, listener: str) -> None:
+        connection = session.connection
         # A frame is read from until its answer is sent: by then its records are in the log.
         reader = FrameReader(connection, max_frame_bytes=self.max_request_bytes, reuse_buffer=True)
         while True:
+            reader.max_frame_bytes = session.most_bytes(self.max_request_bytes)
             with self.clock.move_on_after(self.max_idle_seconds) as idle:
                 frame = await reader.receive_frame()
             if idle.cancelled_caught or frame is None:
                 return
-            parts = await self._answer(frame, peer=connection.peer, listener=listener)
+            parts = await self._answer(frame, session, listener=listener)
             if parts is not None:
                 # The only regions that a handler of ours answers with are a log's.
                 await send_parts(connection, cast("Sequence[Buffer | FileRegion]", parts))
+            if session.failure is not None:
+                raise CloseConnectionError(session.failure)
 
     async def _answer(
-        self, frame: memoryview, *, peer: str, listener: str
+        self, frame: memoryview, session: Session, *, listener: str
     ) -> Sequence[Part] | None:
         try:
             header, request = decode_request(frame)
@@ -164,10 +184,19 @@ class Server:
                 raise
             return parts
         key = ApiKey(header.api_key)
-        context = RequestContext(key, header.api_version, header.client_id, peer, listener)
         self.metrics.add(header, request, frame_size=len(frame))
-        response: Any
-        if isinstance(request, ApiVersionsRequest):
+        response: Any = await session.admit(request)
+        context = RequestContext(
+            key,
+            header.api_version,
+            header.client_id,
+            session.connection.peer,
+            listener,
+            session.principal,
+        )
+        if response is not None:
+            pass
+        elif isinstance(request, ApiVersionsRequest):
             response = self.api_versions(request, version=header.api_version)
         elif (handler := self.handlers.get(key)) is not None:
             response = await handler(context, request)
@@ -191,7 +220,7 @@ class Server:
                     min_version=API[key].advertised_from,
                     max_version=API[key].max_version,
                 )
-                for key in sorted({ApiKey.API_VERSIONS, *self.handlers})
+                for key in sorted({*_ALWAYS_SERVED, *self.handlers})
             ]
         )
         self.features().told(response, version=version)

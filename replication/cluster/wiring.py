@@ -6,6 +6,7 @@ from functools import partial
 import attrs
 import trio
 
+from replication.cluster.authentication import Gate, gate
 from replication.cluster.controller_channel import ControllerCalls
 from replication.cluster.groups import GroupCoordinator, gauges
 from replication.cluster.handlers import BrokerNode, broker_handlers
@@ -30,6 +31,7 @@ from replication.metadata import FEATURES, TRANSACTION_VERSION
 from replication.metrics import MetricsRegistry
 from replication.net.seams import Seams
 from replication.replica_manager import LocalReplicas, ReplicaManager, TransactionVerification
+from replication.security.scram import ScramCredential
 from replication.transactions import EPOCH_BUMPING_VERSION
 from storage.log_manager import LogManager
 from storage.retention import DeletedSegments
@@ -118,6 +120,13 @@ class Wiring:
         )
         gauges.register(self.metrics, coordinator)
         return coordinator
+
+    def gate(self, listener: str, metadata: MetadataCache) -> Gate:
+        def credential_of(name: str, mechanism: str) -> ScramCredential | None:
+            return metadata.image.security.credentials.get((name, mechanism))
+
+        security = self.config.security_of(listener)
+        return gate(security, self.config, seams=self.seams, credential_of=credential_of)
 
     def producer_ids(self, controller: ControllerCalls) -> ProducerIds:
         return ProducerIds(

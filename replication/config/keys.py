@@ -231,16 +231,29 @@ def text(
 
 def secret(doc: str) -> Any:
     """A text that is shown to nobody, in DescribeConfigs or anywhere else."""
+    return _hidden(doc, parse=str, default=None)
+
+
+def secrets(doc: str) -> tuple[str, ...]:
+    """Several, parted by semicolons."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        return tuple(each.strip() for each in text.split(";") if each.strip())
+
+    return cast("tuple[str, ...]", _hidden(doc, parse=parse, default=()))
+
+
+def _hidden(doc: str, *, parse: Callable[[str], Any], default: Any) -> Any:
     spec = Spec(
         type=ConfigType.PASSWORD,
-        default=None,
-        parse=str,
+        default=default,
+        parse=parse,
         render=lambda _: None,
         allows=lambda _: True,
         expectation="a text",
         doc=doc,
     )
-    return attrs.field(default=None, metadata={_SPEC: spec}, repr=False)
+    return attrs.field(default=default, metadata={_SPEC: spec}, repr=False)
 
 
 def words(

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from replication.config.jaas import Jaas
-from replication.config.keys import long, text, whole, words
+from replication.config.keys import long, secrets, text, whole, words
 from replication.config.tls import TlsKeys, overridden
 from replication.errors import ConfigError
 
@@ -88,6 +88,10 @@ class SecurityKeys(ListenerKeys):
     )
     sasl_mechanism_controller_protocol: str = text(
         "GSSAPI", "How brokers log in to the controller.", choices=MECHANISMS
+    )
+    understudy_add_scram: tuple[str, ...] = secrets(
+        "The first users of a new cluster, as kafka-storage takes them with --add-scram; parted"
+        " by semicolons."
     )
     connection_failed_authentication_delay_ms: int = whole(
         100, "How long the answer to a failed login is held back.", at_least=0

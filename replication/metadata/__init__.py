@@ -48,13 +48,16 @@ from replication.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveScramCredentialRecord,
     RemoveTopicRecord,
     ReplicaDirectoryRecord,
+    ScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
     decode_record,
     encode_record,
 )
+from replication.metadata.security_image import SecurityImage
 from replication.metadata.snapshot import decode_snapshot, encode_snapshot, snapshot_id
 
 __all__ = [
@@ -83,9 +86,12 @@ __all__ = [
     "PartitionRegistration",
     "ProducerIdsRecord",
     "RegisterBrokerRecord",
+    "RemoveScramCredentialRecord",
     "RemoveTopicRecord",
     "RemovedPartition",
     "ReplicaDirectoryRecord",
+    "ScramCredentialRecord",
+    "SecurityImage",
     "TopicImage",
     "TopicRecord",
     "UnregisterBrokerRecord",

@@ -33,11 +33,14 @@ from replication.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveScramCredentialRecord,
     RemoveTopicRecord,
     ReplicaDirectoryRecord,
+    ScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
 )
+from replication.metadata.security_image import SecurityImage, SecurityRecord
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, TopicId, TopicPartition
 
 NO_LEADER = -1
@@ -156,6 +159,7 @@ class MetadataImage:
     """What was set at run time: for one broker, and under None for all of them."""
     feature_levels: Mapping[str, int] = attrs.Factory(dict)
     """Those that were set, where they are not the highest."""
+    security: SecurityImage = attrs.Factory(SecurityImage)
 
     def feature(self, name: str) -> int:
         """The level that the cluster has (KIP-584)."""
@@ -227,6 +231,7 @@ class _Draft:
         self._next_producer_id = base.next_producer_id
         self._broker_configs = base.broker_configs
         self._feature_levels = base.feature_levels
+        self._security = base.security
         self._brokers = dict(base.brokers)
         self._topics = dict(base.topics)
         self._names = dict(base.topic_names_by_id)
@@ -258,8 +263,13 @@ class _Draft:
                 self._set_partition(record)
             case ConfigRecord():
                 self._set_config(record)
-            case BrokerConfigRecord() | FeatureLevelRecord():
-                self._set_for_brokers(record)
+            case (
+                BrokerConfigRecord()
+                | FeatureLevelRecord()
+                | ScramCredentialRecord()
+                | RemoveScramCredentialRecord()
+            ):
+                self._set_for_all(record)
             case ProducerIdsRecord():
                 self._next_producer_id = record.next_producer_id
             case never:
@@ -280,13 +290,18 @@ class _Draft:
             next_producer_id=self._next_producer_id,
             broker_configs=self._broker_configs,
             feature_levels=self._feature_levels,
+            security=self._security,
         )
 
-    def _set_for_brokers(self, record: BrokerConfigRecord | FeatureLevelRecord) -> None:
+    def _set_for_all(
+        self, record: BrokerConfigRecord | FeatureLevelRecord | SecurityRecord
+    ) -> None:
         if isinstance(record, BrokerConfigRecord):
             self._set_broker_config(record)
-        else:
+        elif isinstance(record, FeatureLevelRecord):
             self._set_feature(record)
+        else:
+            self._security = self._security.after(record)
 
     def _set_feature(self, record: FeatureLevelRecord) -> None:
         if record.name not in FEATURES:

@@ -245,6 +245,30 @@ class FeatureLevelRecord:
     level: int
 
 
+@attrs.frozen
+class ScramCredentialRecord:
+    """Somebody may log in by SCRAM (UserScramCredentialRecord, KIP-554)."""
+
+    TYPE: ClassVar = "scram_credential"
+    VERSION: ClassVar = 1
+    name: str
+    mechanism: str
+    salt: bytes
+    stored_key: bytes = attrs.field(repr=False)
+    server_key: bytes = attrs.field(repr=False)
+    iterations: int
+
+
+@attrs.frozen
+class RemoveScramCredentialRecord:
+    """And no more."""
+
+    TYPE: ClassVar = "remove_scram_credential"
+    VERSION: ClassVar = 1
+    name: str
+    mechanism: str
+
+
 MetadataRecord: TypeAlias = (
     ClusterRecord
     | ControllerRecord
@@ -261,6 +285,8 @@ MetadataRecord: TypeAlias = (
     | BrokerConfigRecord
     | ProducerIdsRecord
     | FeatureLevelRecord
+    | ScramCredentialRecord
+    | RemoveScramCredentialRecord
 )
 
 _RECORD_TYPES: tuple[type[MetadataRecord], ...] = get_args(MetadataRecord)

@@ -68,6 +68,7 @@ def records_of(image: MetadataImage) -> Iterator[MetadataRecord]:
             yield BrokerConfigRecord(broker_id, key, value)
     for broker_id in sorted(image.brokers):
         yield from _records_of_broker(image.brokers[broker_id])
+    yield from image.security.records()
     for name in sorted(image.topics):
         yield from _records_of_topic(image.topics[name])
     # Who was handed the last block does not matter any more; where the next one begins does.

@@ -29,8 +29,10 @@ from replication.metadata import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemovedPartition,
+    RemoveScramCredentialRecord,
     RemoveTopicRecord,
     ReplicaDirectoryRecord,
+    ScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
     decode_record,
@@ -87,6 +89,15 @@ EXAMPLES: dict[str, MetadataRecord] = {
     "config-1": ConfigRecord(ORDERS, "min.insync.replicas", "2"),
     "broker_config-1": BrokerConfigRecord(None, "log.retention.ms", "1000"),
     "feature_level-1": FeatureLevelRecord("transaction.version", 1),
+    "scram_credential-1": ScramCredentialRecord(
+        name="alice",
+        mechanism="SCRAM-SHA-256",
+        salt=b"salt",
+        stored_key=b"\x01" * 32,
+        server_key=b"\x02" * 32,
+        iterations=4096,
+    ),
+    "remove_scram_credential-1": RemoveScramCredentialRecord("alice", "SCRAM-SHA-256"),
     "producer_ids-1": ProducerIdsRecord(broker_id=1, broker_epoch=7, next_producer_id=1000),
 }
 

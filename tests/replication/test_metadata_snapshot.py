@@ -25,8 +25,10 @@ from replication.metadata import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveScramCredentialRecord,
     RemoveTopicRecord,
     ReplicaDirectoryRecord,
+    ScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
     decode_snapshot,
@@ -100,6 +102,14 @@ BY_TYPE: dict[type, st.SearchStrategy[MetadataRecord]] = {
     BrokerConfigRecord: st.builds(BrokerConfigRecord, st.none() | BROKERS, KEYS, VALUES),
     FeatureLevelRecord: st.builds(
         FeatureLevelRecord, st.just("transaction.version"), st.integers(0, 3)
+    ),
+    ScramCredentialRecord: st.builds(
+        ScramCredentialRecord,
+        *(st.sampled_from(["alice", "bob"]), st.just("SCRAM-SHA-256")),
+        *(st.just(b"salt"), st.just(b"stored"), st.just(b"server"), st.integers(4096, 4098)),
+    ),
+    RemoveScramCredentialRecord: st.builds(
+        RemoveScramCredentialRecord, st.sampled_from(["alice", "bob"]), st.just("SCRAM-SHA-256")
     ),
     ProducerIdsRecord: st.builds(ProducerIdsRecord, BROKERS, EPOCHS, st.integers(0, 5000)),
 }

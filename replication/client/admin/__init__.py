@@ -2,13 +2,27 @@
 
 admin       what programs see
 calls       whom to ask, how often, for how long
-topics  offsets  brokers  groups     what is asked
+topics  offsets  brokers  groups  scram     what is asked
 values      what is given and got back
 """
 
 from replication.client.admin.admin import ALL_BROKERS, Admin
 from replication.client.admin.calls import SomeFailedError
+from replication.client.admin.scram import (
+    ScramCredentialInfo,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 from replication.client.admin.values import NewTopic
 from replication.client.offsets import OffsetAndMetadata
 
-__all__ = ["ALL_BROKERS", "Admin", "NewTopic", "OffsetAndMetadata", "SomeFailedError"]
+__all__ = [
+    "ALL_BROKERS",
+    "Admin",
+    "NewTopic",
+    "OffsetAndMetadata",
+    "ScramCredentialInfo",
+    "SomeFailedError",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
+]

@@ -16,8 +16,9 @@ from typing import Any, Self
 import attrs
 import trio
 
-from replication.client.admin import brokers, groups, offsets, topics
+from replication.client.admin import brokers, groups, offsets, scram, topics
 from replication.client.admin.calls import Calls
+from replication.client.admin.scram import ScramCredentialInfo, UserScramCredentialAlteration
 from replication.client.admin.values import (
     ClusterDescription,
     ConfigValue,
@@ -268,3 +269,16 @@ class Admin:
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> None:
         await groups.delete_group_offsets(self._calls, group_id, list(partitions))
+
+    # Who may log in.
+
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None
+    ) -> dict[str, tuple[ScramCredentialInfo, ...]]:
+        """Of these users, or of all."""
+        return await scram.describe(self._calls, None if users is None else list(users))
+
+    async def alter_user_scram_credentials(
+        self, alterations: Iterable[UserScramCredentialAlteration]
+    ) -> None:
+        await scram.alter(self._calls, alterations, self._seams.chance)

@@ -121,6 +121,7 @@ class PollLoop:
 
     async def update_positions(self) -> None:
         """The group, and where to read; what earlier attempts have met is raised here."""
+        self.metadata.raise_if_refused()
         await self.coordinator.poll()
         if self._raised_version != self.metadata.view.version:
             self._raised_version = self.metadata.view.version

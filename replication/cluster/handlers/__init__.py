@@ -51,6 +51,10 @@ from replication.cluster.handlers.partitions import (
 )
 from replication.cluster.handlers.produce import produce
 from replication.cluster.handlers.records import delete_records
+from replication.cluster.handlers.scram import (
+    alter_user_scram_credentials,
+    describe_user_scram_credentials,
+)
 from replication.cluster.handlers.topic_partitions import describe_topic_partitions
 from replication.cluster.handlers.topics import create_topics, delete_topics
 from replication.cluster.handlers.transactional_offsets import txn_offset_commit
@@ -108,6 +112,8 @@ def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
         ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(incremental_alter_configs, node),
         ApiKey.DESCRIBE_LOG_DIRS: partial(describe_log_dirs, node),
         ApiKey.DESCRIBE_CLUSTER: partial(describe_cluster, node),
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(describe_user_scram_credentials, node),
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(alter_user_scram_credentials, node),
     }
 
 

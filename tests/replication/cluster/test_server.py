@@ -128,7 +128,9 @@ async def test_what_is_served_is_advertised_and_produce_from_version_0() -> None
         request = ApiVersionsRequest(client_software_name="x", client_software_version="1.0")
         answer = await ask(stream, request, ApiKey.API_VERSIONS, version=3)
     served = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
-    assert list(served) == [ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.API_VERSIONS]
+    logins = [ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE]
+    expected = [ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.API_VERSIONS, *logins]
+    assert list(served) == sorted(expected)
     assert served[ApiKey.PRODUCE] == (0, 12)
 
 
