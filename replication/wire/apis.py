@@ -121,7 +121,7 @@ NEVER = 2**15
 # The numbers are the first and the last version, and the first flexible one.
 _APIS = (
     Api(ApiKey.PRODUCE, 3, 12, 9, advertised_from=0),
-    Api(ApiKey.FETCH, 4, 17, 12),
+    Api(ApiKey.FETCH, 4, 18, 12),
     Api(ApiKey.LIST_OFFSETS, 0, 9, 6),
     Api(ApiKey.METADATA, 0, 13, 9),
     Api(ApiKey.OFFSET_COMMIT, 2, 9, 8),

@@ -1,4 +1,4 @@
-"""Fetch (KIP-74, 227, 392, 516, 595, 903, 951): what replication is made of.
+"""Fetch (KIP-74, 227, 392, 516, 595, 903, 951, 1166): what replication is made of.
 
 version   what it brought
 5         log_start_offset, so that deletion reaches followers (KIP-107)
@@ -10,6 +10,7 @@ version   what it brought
 15        replica_state in the tagged section instead of replica_id (KIP-903)
 16        where the new leaders are (KIP-951)
 17        the follower's directory id (KIP-853)
+18        the follower's high watermark, in the quorum (KIP-1166); nobody here sends or needs it
 """
 
 import attrs
@@ -49,6 +50,7 @@ class FetchPartition:
     log_start_offset: int = int64("5+", default=-1)
     partition_max_bytes: int = int32()
     replica_directory_id: bytes = uuid("17+", tag=0)
+    high_watermark: int = int64("18+", default=2**63 - 1, tag=1)
 
 
 @attrs.define(kw_only=True)

@@ -107,7 +107,6 @@ def test_only_the_versions_we_chose_to_leave_out_are_missing(api: Api) -> None:
     later = {
         ApiKey.SASL_HANDSHAKE: {0},  # tokens outside of messages: KIP-152 ended that
         ApiKey.PRODUCE: {13},
-        ApiKey.FETCH: {18},
         ApiKey.LIST_OFFSETS: {10, 11},
         ApiKey.OFFSET_COMMIT: {10},
         ApiKey.OFFSET_FETCH: {10},

@@ -1,0 +1,287 @@
+"""Apache Kafka's own tools and clients against our brokers, as processes of their own.
+
+    tool  ── Kafka's protocol, in the newest versions that we serve ──>  three brokers of ours
+
+Those that ask for what we do not have are named at the end, with what they are told.
+"""
+
+import json
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replication.cli.isolated import IsolatedCluster
+from tests.clients.sample import CODECS
+from tests.interop import tools
+
+pytestmark = pytest.mark.interop
+
+# Others leave time for these only where nobody waits for the answer.
+slow = pytest.mark.slow
+
+KAFKA = "org.apache.kafka.tools"
+PRODUCER_PERFORMANCE = f"{KAFKA}.ProducerPerformance"
+TRANSACTIONS = f"{KAFKA}.TransactionsCommand"
+REASSIGN = f"{KAFKA}.reassign.ReassignPartitionsCommand"
+ELECTION = f"{KAFKA}.LeaderElectionCommand"
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IsolatedCluster]:
+    """Three brokers of ours; topics and groups have names of their own."""
+    config = {
+        "offsets.topic.num.partitions": "3",
+        "transaction.state.log.num.partitions": "3",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    with IsolatedCluster(tmp_path_factory.mktemp("ours"), brokers=3, config=config) as cluster:
+        cluster.wait_until_ready()
+        yield cluster
+
+
+def ask(ours: IsolatedCluster, main_class: str, *arguments: str, stdin: str = "") -> str:
+    """What Kafka's tool says of our brokers."""
+    servers = ("--bootstrap-server", ours.bootstrap_servers)
+    return tools.run_tool(main_class, *servers, *arguments, stdin=stdin)
+
+
+def make_topic(ours: IsolatedCluster, name: str, *arguments: str) -> None:
+    ask(ours, tools.TOPICS, "--create", "--topic", name, *(arguments or ("--partitions=1",)))
+
+
+def produce(ours: IsolatedCluster, topic: str, *lines: str) -> None:
+    ask(
+        ours, tools.CONSOLE_PRODUCER, "--topic", topic, stdin="".join(f"{each}\n" for each in lines)
+    )
+
+
+def consume(ours: IsolatedCluster, topic: str, count: int, *arguments: str) -> list[str]:
+    reading = ["--topic", topic, "--from-beginning", f"--max-messages={count}", *arguments]
+    return ask(ours, tools.CONSOLE_CONSUMER, *reading, "--timeout-ms=60000").splitlines()
+
+
+def rows(said: str) -> list[list[str]]:
+    return [line.split() for line in said.splitlines() if line.strip()]
+
+
+def events(said: str, name: str) -> list[dict[str, Any]]:
+    """What a verifiable client says happened, one JSON object a line."""
+    told = [json.loads(line) for line in said.splitlines()]
+    return [each for each in told if each.get("name") == name]
+
+
+def test_topics_are_made_described_altered_and_deleted(ours: IsolatedCluster) -> None:
+    sizes = ["--partitions=2", "--replication-factor=3", "--config=retention.ms=100000"]
+    make_topic(ours, "made", *sizes)
+    ask(ours, tools.TOPICS, "--alter", "--topic", "made", "--partitions", "3")
+    head, *partitions = ask(ours, tools.TOPICS, "--describe", "--topic", "made").splitlines()
+    assert "PartitionCount: 3\tReplicationFactor: 3" in head
+    assert "retention.ms=100000" in head
+    assert len(partitions) == 3
+    ask(ours, tools.TOPICS, "--delete", "--topic", "made")
+    assert "made" not in ask(ours, tools.TOPICS, "--list")
+
+
+def test_console_producer_and_consumer(ours: IsolatedCluster) -> None:
+    make_topic(ours, "lines", "--partitions=2")
+    given = ["parse.key=true", "parse.headers=true", "key.separator=:"]
+    properties = [f"--property={each}" for each in given]
+    line = "a:1,b:2\tkey:value\n"
+    ask(ours, tools.CONSOLE_PRODUCER, "--topic", "lines", *properties, stdin=line)
+    shown = [f"--property=print.{each}=true" for each in ("key", "headers", "offset")]
+    assert consume(ours, "lines", 1, "--group=readers", *shown) == ["Offset:0\ta:1,b:2\tkey\tvalue"]
+
+
+def test_groups_are_described_reset_and_deleted(ours: IsolatedCluster) -> None:
+    make_topic(ours, "grouped")
+    produce(ours, "grouped", "1", "2", "3")
+    consume(ours, "grouped", 2, "--group=told")
+    told = rows(ask(ours, tools.CONSUMER_GROUPS, "--describe", "--group=told"))
+    assert told[1][:6] == ["told", "grouped", "0", "2", "3", "1"]
+    moving = ["--group=told", "--reset-offsets", "--to-earliest", "--topic=grouped", "--execute"]
+    assert ["told", "grouped", "0", "0"] in rows(ask(ours, tools.CONSUMER_GROUPS, *moving))
+    assert "successful" in ask(ours, tools.CONSUMER_GROUPS, "--group=told", "--delete")
+
+
+@slow
+def test_perf_producer_with_each_codec_and_perf_consumer(ours: IsolatedCluster) -> None:
+    make_topic(ours, "perf", "--partitions=2", "--replication-factor=3")
+    sizes = ["--num-records=1000", "--record-size=100", "--throughput=-1"]
+    servers = f"bootstrap.servers={ours.bootstrap_servers}"
+    for codec in CODECS:
+        properties = ["--producer-props", servers, f"compression.type={codec}"]
+        sent = tools.run_tool(PRODUCER_PERFORMANCE, "--topic=perf", *sizes, *properties)
+        assert "1000 records sent" in sent
+    said = ask(ours, f"{KAFKA}.ConsumerPerformance", "--topic=perf", "--messages=5000")
+    assert said.splitlines()[-1].split(", ")[4] == "5000"
+
+
+@slow
+def test_verifiable_producer_and_consumer(ours: IsolatedCluster) -> None:
+    make_topic(ours, "verified")
+    sending = ["--topic=verified", "--max-messages=50", "--acks=-1"]
+    sent = events(ask(ours, f"{KAFKA}.VerifiableProducer", *sending), "producer_send_success")
+    assert [each["offset"] for each in sent] == list(range(50))
+    reading = ["--topic=verified", "--group-id=verifiers", "--max-messages=50", "--verbose"]
+    said = ask(ours, f"{KAFKA}.VerifiableConsumer", *reading, "--reset-policy=earliest")
+    assert [each["value"] for each in events(said, "record_data")] == [str(n) for n in range(50)]
+    assert all(each["success"] for each in events(said, "offsets_committed"))
+
+
+@slow
+def test_transactional_message_copier(ours: IsolatedCluster) -> None:
+    """Five transactions, of two records each."""
+    make_topic(ours, "copied-from")
+    make_topic(ours, "copied-to")
+    produce(ours, "copied-from", *map(str, range(10)))
+    copying = ["--input-topic=copied-from", "--input-partition=0", "--output-topic=copied-to"]
+    ids = ["--transactional-id=copier", "--consumer-group=copiers"]
+    sizes = ["--max-messages=10", "--transaction-size=2"]
+    brokers = f"--broker-list={ours.bootstrap_servers}"
+    said = tools.run_tool(f"{KAFKA}.TransactionalMessageCopier", brokers, *copying, *ids, *sizes)
+    assert json.loads(said.splitlines()[-1])["totalProcessed"] == 10
+    read = consume(ours, "copied-to", 10, "--isolation-level=read_committed")
+    assert sorted(map(int, read)) == list(range(10))
+    described = rows(ask(ours, TRANSACTIONS, "describe", "--transactional-id=copier"))
+    assert described[1][4] == "CompleteCommit"
+    assert "copier" in ask(ours, TRANSACTIONS, "list")
+
+
+@slow
+def test_configs_of_topics_and_brokers(ours: IsolatedCluster) -> None:
+    make_topic(ours, "configured")
+    topic = ["--entity-type=topics", "--entity-name=configured"]
+    ask(ours, tools.CONFIGS, "--alter", *topic, "--add-config=retention.ms=5000")
+    assert "retention.ms=5000" in ask(ours, tools.CONFIGS, "--describe", *topic)
+    ask(ours, tools.CONFIGS, "--alter", *topic, "--delete-config=retention.ms")
+    assert "retention.ms" not in ask(ours, tools.CONFIGS, "--describe", *topic)
+    brokers = ["--entity-type=brokers", "--entity-default"]
+    ask(ours, tools.CONFIGS, "--alter", *brokers, "--add-config=log.cleaner.threads=2")
+    assert "log.cleaner.threads=2" in ask(ours, tools.CONFIGS, "--describe", *brokers)
+
+
+@slow
+def test_partitions_are_reassigned_and_led_by_whom_they_prefer(
+    ours: IsolatedCluster, tmp_path: Path
+) -> None:
+    make_topic(ours, "moved", "--replica-assignment=1:2")
+    plan = tmp_path / "plan.json"
+    moved = {"topic": "moved", "partition": 0, "replicas": [3, 1]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [moved]}))
+    moving = ["--reassignment-json-file", str(plan)]
+    ask(ours, REASSIGN, "--execute", *moving, "--throttle=1000000")
+    said = ask(ours, REASSIGN, "--verify", *moving)
+    for _ in range(10):
+        if "is completed" in said:
+            break
+        said = ask(ours, REASSIGN, "--verify", *moving)
+    assert "Reassignment of partition moved-0 is completed" in said
+    assert "Clearing topic-level throttles on topic moved" in said
+    said = ask(ours, ELECTION, "--election-type=preferred", "--topic=moved", "--partition=0")
+    assert "for partitions moved-0" in said
+    described = ask(ours, tools.TOPICS, "--describe", "--topic=moved")
+    assert "Leader: 3\tReplicas: 3,1" in described
+
+
+@slow
+def test_records_are_deleted_and_offsets_and_sizes_told(
+    ours: IsolatedCluster, tmp_path: Path
+) -> None:
+    make_topic(ours, "cut", "--replication-factor=3")
+    produce(ours, "cut", "1", "2", "3")
+    wanted = tmp_path / "wanted.json"
+    before = {"topic": "cut", "partition": 0, "offset": 2}
+    wanted.write_text(json.dumps({"version": 1, "partitions": [before]}))
+    said = ask(ours, f"{KAFKA}.DeleteRecordsCommand", "--offset-json-file", str(wanted))
+    assert "partition: cut-0\tlow_watermark: 2" in said
+    for time, offset in (("earliest", 2), ("latest", 3)):
+        said = ask(ours, f"{KAFKA}.GetOffsetShell", "--topic=cut", "--time", time)
+        assert said == f"cut:0:{offset}\n"
+    said = ask(ours, f"{KAFKA}.LogDirsCommand", "--describe", "--topic-list=cut")
+    brokers = json.loads(said.splitlines()[-1])["brokers"]
+    sizes = [each["logDirs"][0]["partitions"][0]["size"] for each in brokers]
+    assert len(sizes) == 3
+    assert min(sizes) > 0
+
+
+@slow
+def test_the_compatibility_test_of_kafkas_clients_passes(ours: IsolatedCluster) -> None:
+    make_topic(ours, "compatible", "--config=max.message.bytes=2000000")
+    has = ["offsets-for-times", "cluster-id", "create-topics", "describe-configs"]
+    supported = [f"--{each}-supported=true" for each in [*has, "idempotent-producer"]]
+    rest = ["--describe-acls-supported=false", "--expect-record-too-large-exception=false"]
+    ask(
+        ours,
+        f"{KAFKA}.ClientCompatibilityTest",
+        "--topic=compatible",
+        "--num-cluster-nodes=3",
+        *supported,
+        *rest,
+    )
+
+
+@slow
+def test_end_to_end_latency_and_the_versions_of_each_broker(ours: IsolatedCluster) -> None:
+    make_topic(ours, "latency", "--replication-factor=3")
+    said = tools.run_tool(
+        f"{KAFKA}.EndToEndLatency", ours.bootstrap_servers, "latency", "50", "all", "100"
+    )
+    assert "Percentiles" in said
+    versions = ask(ours, f"{KAFKA}.BrokerApiVersionsCommand")
+    assert "ERROR" not in versions
+    assert versions.count("Produce(0): 0 to 12 [usable: 12]") == 3
+
+
+@slow
+def test_replica_verification_finds_no_lag(ours: IsolatedCluster) -> None:
+    """It asks in the newest version of Fetch that it knows, whatever a broker says it speaks."""
+    make_topic(ours, "verified-replicas", "--replication-factor=3")
+    produce(ours, "verified-replicas", "1", "2")
+    wanted = ["--topics-include=verified-replicas", "--report-interval-ms=500"]
+    command = tools.java_command(
+        f"{KAFKA}.ReplicaVerificationTool", "--broker-list", ours.bootstrap_servers, *wanted
+    )
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as tool:
+        late = threading.Timer(tools.TIMEOUT, tool.kill)  # it goes on for ever
+        late.start()
+        try:
+            assert tool.stdout is not None
+            said = "max lag is 0 for partition verified-replicas-0 at offset 2 among 1 partitions"
+            assert any(said in line for line in tool.stdout)
+        finally:
+            late.cancel()
+            tool.kill()
+
+
+UNSUPPORTED = {
+    "KRaft quorum": (f"{KAFKA}.MetadataQuorumCommand", "DESCRIBE_QUORUM", "describe --status"),
+    "feature upgrades": (
+        f"{KAFKA}.FeatureCommand",
+        "UPDATE_FEATURES",
+        "upgrade --feature transaction.version=2",
+    ),
+    "client quotas": (
+        tools.CONFIGS,
+        "DESCRIBE_CLIENT_QUOTAS",
+        "--alter --entity-type clients --entity-name a --add-config producer_byte_rate=1000",
+    ),
+    "client metrics": (f"{KAFKA}.ClientMetricsCommand", "LIST_CONFIG_RESOURCES", "--list"),
+    "groups of KIP-848": (
+        tools.CONSOLE_CONSUMER,
+        "CONSUMER_GROUP_HEARTBEAT",
+        "--topic lines --consumer-property group.protocol=consumer --timeout-ms 5000",
+    ),
+}
+
+
+@slow
+@pytest.mark.parametrize("what", UNSUPPORTED)
+def test_what_is_not_supported_is_told_by_name(ours: IsolatedCluster, what: str) -> None:
+    main_class, api, arguments = UNSUPPORTED[what]
+    servers = ("--bootstrap-server", ours.bootstrap_servers)
+    done = tools.try_tool(main_class, *servers, *arguments.split())
+    assert f"does not support {api}" in done.output + done.errors
