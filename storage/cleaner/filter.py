@@ -162,7 +162,11 @@ class BatchFilter:
             needs_horizon = not has_horizon and not all(has_value for *_, has_value in kept)
         self.stats.records_kept += len(kept)
         if not kept:
-            return _emptied(header) if is_last or self._is_last_of_producer(header) else None
+            if self._is_last_of_producer(header):
+                return _emptied(header)
+            # It says where the segment ends, and is of no time: kafka-dump-log finds no record
+            # for an entry of the time index that names it.
+            return _emptied(header._replace(max_timestamp=NO_TIMESTAMP)) if is_last else None
         if needs_horizon:
             horizon = self.wall_ms + self.delete_retention_ms
             return _rewritten(header, _restamped(header, data, kept, horizon), kept, horizon)

@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
+import trio
 
 from tests.interop.jars import KafkaNotFoundError, class_path, java
 from tests.interop.kafka import Kafka
+from tests.interop.written import Written, write_ours
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -22,3 +24,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """One node that all tests share: topics and groups have names of their own, nobody kills."""
     with Kafka(data_dir=tmp_path_factory.mktemp("kafka")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """A log directory of ours, to be read and copied only."""
+    return trio.run(write_ours, tmp_path_factory.mktemp("ours"))

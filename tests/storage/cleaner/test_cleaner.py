@@ -643,3 +643,16 @@ def test_a_cut_that_takes_the_file_from_under_the_reader_ends_the_round() -> Non
     log.file_system = Cut(disk.disk.chance, disk=disk.disk)
     with pytest.raises(CleaningAbortedError, match="has changed"):
         finish(cleaning)
+
+
+def test_a_header_that_only_marks_an_end_is_of_no_time() -> None:
+    """kafka-dump-log looks for a record behind each entry of the time index."""
+    log = fresh()
+    for _ in range(2):
+        put(log, (A, bytes(900)))
+        roll(log)
+    clean(log)
+    marking, *_ = headers(log)
+    assert (marking.record_count, marking.last_offset) == (0, 0)
+    assert marking.max_timestamp == NO_TIMESTAMP
+    assert log.segments[0].max_timestamp.timestamp == NO_TIMESTAMP
