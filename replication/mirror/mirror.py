@@ -47,12 +47,13 @@ from replication.mirror.state import LOG_DIRECTORY
 from replication.mirror.tails import Tail, TailCheck
 from replication.net.raising import raising_only_one
 from replication.net.seams import Seams
+from replication.net.secure import introduced
 from replication.replica_manager import LocalReplicas, ReplicaManager
 from replication.replica_manager.log_loading import load_logs
 from storage.errors import KafkaStorageError
 from storage.log import Log
 from storage.log_manager import LogManager
-from storage.types import TopicId, TopicPartition
+from storage.types import NO_TOPIC_ID, TopicId, TopicPartition
 
 CONSUMER = -1
 
@@ -189,7 +190,7 @@ class Mirror:
                 partition_max_bytes=config.replica_fetch_max_bytes,
                 backoff_ms=config.replica_fetch_backoff_ms,
             ),
-            transport=self.seams.transport,
+            transport=introduced(self.seams, self.source_config.introduction).transport,
             clock=self.seams.clock,
             metrics=self.metrics,
             on_bug=self.on_bug,
@@ -236,6 +237,9 @@ class Mirror:
                 f"the source is cluster {source.view.cluster_id} now; {self.directory} holds"
                 f" a copy of cluster {self.logs.cluster_id}"
             )
+        nameless = [topic.name for topic in source.followed if topic.topic_id == NO_TOPIC_ID]
+        if nameless:
+            raise MirrorError(f"topic {nameless[0]} has no id: the source is older than Kafka 2.8")
         await source.reach()
         before = self._image
         image = image_of(source.view, before, self.options, source.reachable)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import attrs
 import trio
 
-from replication.client.cluster_view import ClusterView
+from replication.client.cluster_view import ClusterView, TopicView
 from replication.client.config import ClientConfig
 from replication.client.connection import Versions
 from replication.client.errors import NO_ANSWER, UnsupportedVersionError
@@ -67,6 +67,15 @@ class Source:
         return self.metadata.view
 
     @property
+    def followed(self) -> list[TopicView]:
+        """What there is of the topics that are wanted."""
+        return [
+            topic
+            for topic in self.view.topics.values()
+            if topic.error is ErrorCode.NONE and self.options.follows(topic)
+        ]
+
+    @property
     def trouble(self) -> str | None:
         """Why there is no news of it; None where there is."""
         error = self.metadata.last_error
@@ -82,10 +91,7 @@ class Source:
     async def reach(self) -> None:
         """Ask every leader of what is followed what it speaks, unless it has said so before."""
         leaders = {
-            partition.leader
-            for topic in self.view.topics.values()
-            if self.options.follows(topic)
-            for partition in topic.partitions.values()
+            partition.leader for topic in self.followed for partition in topic.partitions.values()
         }
         unknown = [node for node in self.view.nodes.values() if node.id in leaders - self.reachable]
         async with trio.open_nursery() as nursery:

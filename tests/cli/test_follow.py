@@ -1,0 +1,105 @@
+"""`understudy follow` as a process, killed at any moment; and the end of a copy as one."""
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+from click.testing import CliRunner
+from confluent_kafka import Producer
+
+from replication.cli import group
+from replication.cli.isolated import IsolatedCluster
+from replication.client.admin import Admin, NewTopic
+from replication.verify import verify_directories
+from storage.filesystem import OsFileSystem
+
+pytestmark = [pytest.mark.slow, pytest.mark.client]
+
+SECONDS = 60.0
+KILLS = 3
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IsolatedCluster]:
+    """One broker with a topic of two partitions."""
+    with IsolatedCluster(tmp_path_factory.mktemp("source"), brokers=1) as cluster:
+        cluster.wait_until_ready()
+        trio.run(make_topic, cluster.bootstrap_servers)
+        yield cluster
+
+
+async def make_topic(servers: str) -> None:
+    async with Admin(servers) as admin:
+        await admin.create_topics([NewTopic(name="t", partitions=2)])
+
+
+def follow(source: IsolatedCluster, copy: Path, *arguments: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "replication.cli", "follow", "--topic", "t"]
+    command += ["--bootstrap-server", source.bootstrap_servers, "--to", str(copy), *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def produce(source: IsolatedCluster, count: int) -> None:
+    producer = Producer({"bootstrap.servers": source.bootstrap_servers, "linger.ms": "1"})
+    for number in range(count):
+        producer.produce("t", b"%d " % number * 50, partition=number % 2)
+        producer.poll(0)
+    assert producer.flush(SECONDS) == 0
+
+
+def bytes_in(copy: Path) -> int:
+    return sum(path.stat().st_size for path in copy.glob("broker-1/log/t-*/*.log"))
+
+
+def wait_for_more(copy: Path, than: int) -> None:
+    deadline = time.monotonic() + SECONDS
+    while bytes_in(copy) <= than:
+        assert time.monotonic() < deadline, "nothing was copied"
+        time.sleep(0.01)
+
+
+def assert_same(source: IsolatedCluster, copy: Path) -> None:
+    directories = [str(source.log_dir(1)), str(copy / "broker-1/log")]
+    compared = verify_directories(OsFileSystem(), directories)
+    results = [str(each) for each in compared.partitions if each.partition.topic == "t"]
+    assert len(results) == 2
+    assert all(": same in 2 copies" in each for each in results), results
+
+
+def test_killed_at_any_moment_it_goes_on_where_its_log_ends(
+    source: IsolatedCluster, tmp_path: Path
+) -> None:
+    copy, chance = tmp_path / "copy", random.Random(7)
+    for _ in range(KILLS):
+        produce(source, 2000)
+        before = bytes_in(copy)
+        follower = follow(source, copy)
+        try:
+            wait_for_more(copy, before)
+            time.sleep(chance.uniform(0, 0.05))  # any moment at which it writes
+        finally:
+            follower.kill()
+            follower.communicate()
+    said, _ = (last := follow(source, copy, "--until-caught-up")).communicate(timeout=SECONDS)
+    assert last.returncode == 0, said.decode()
+    assert_same(source, copy)
+    shown = CliRunner().invoke(group, ["promote", str(copy), "--output", "json"])
+    assert shown.exit_code == 0, shown.output
+    facts = json.loads(shown.stdout)["partitions"]
+    assert [(each["not_copied"], each["new_epoch"]) for each in facts] == [(0, 100), (0, 100)]
+    done = CliRunner().invoke(group, ["promote", str(copy), "--offline", "--execute"])
+    assert done.exit_code == 0, done.output
+    again = follow(source, copy)
+    said, _ = again.communicate(timeout=SECONDS)
+    assert again.returncode == 1
+    assert (
+        said.decode()
+        .splitlines()[-1]
+        .endswith("was promoted: it is a cluster of its own, and follows nobody")
+    )
