@@ -5,7 +5,8 @@ of each stands. An absolute number is shown beside the ratio, never instead of i
 """
 
 import statistics
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -41,3 +42,17 @@ def interleaved(
         statistics.median(one for one, _ in measured),
         statistics.median(other for _, other in measured),
     )
+
+
+def in_turn(
+    works: Mapping[str, Callable[[], float]], *, rounds: int, seconds: float
+) -> dict[str, float]:
+    """The median of each, all of them once a round; after `seconds` no other round begins."""
+    measured: dict[str, list[float]] = {name: [] for name in works}
+    began = time.monotonic()
+    for number in range(rounds):
+        if number and time.monotonic() - began > seconds:
+            break
+        for name, work in works.items():
+            measured[name].append(work())
+    return {name: statistics.median(each) for name, each in measured.items()}
