@@ -38,7 +38,7 @@ BATCHES = """
 """
 REPLICAS = """
     replica string, topic string, partition int, directory string, topic_id string,
-    log_start_offset bigint, segments array<bigint>
+    log_start_offset bigint, segments array<bigint>, cleaned_before bigint, reached bigint
 """
 
 

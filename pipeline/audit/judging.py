@@ -8,21 +8,25 @@ Rule 1: the answer is that of `understudy verify` on the same directories: the w
 same code, over rows instead of files.
 
 Rule 2: what rows cannot say, whose CRC-32C is wrong where two batches differ, is read from
-the files: only those batches, and only where the files can be reached.
+the files: only those batches, and only where the files can be reached (`depth.py`).
 
-Rule 3: beyond the first parting, each replica is told what it lacks and what of it differs,
+Rule 3: where a cleaner has been at work, replicas differ in batches and may agree in what they
+hold of each key. Records alone tell; where they cannot be reached, batches are to be equal.
+
+Rule 4: beyond the first parting, each replica is told what it lacks and what of it differs,
 as ranges of offsets; and every damage, with its place.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import combinations
 from typing import TypeAlias
 
 import attrs
-import crc32c
 
-from pipeline.audit.header_stream import FINGERPRINT, Columns, HeaderStream, equal_rows
+from pipeline.audit.copies import Copy
+from pipeline.audit.depth import CheckBatch, CompareRecords
+from pipeline.audit.header_stream import FINGERPRINT, HeaderStream, equal_rows
 from pipeline.audit.headers import OVERLAP
 from replication.verify.lock_step import LockStep
 from replication.verify.results import (
@@ -34,31 +38,8 @@ from replication.verify.results import (
     PartitionResult,
     Same,
 )
-from storage.filesystem import FileSystem
-from storage.record_batch import CRC_COVERS_FROM, BatchHeader
+from storage.record_batch import BatchHeader
 from storage.types import Offset, TopicPartition
-
-# Whether the batch of `size` bytes at `position` of a file has the CRC-32C that it says.
-CheckBatch: TypeAlias = Callable[[str, int, int], bool | None]
-
-
-@attrs.frozen(kw_only=True)
-class Copy:
-    """One replica of the partition: its row, and those of its batches."""
-
-    replica: str
-    directory: str | None
-    topic_id: str | None
-    log_start_offset: Offset
-    segments: tuple[Offset, ...]
-    rows: Columns
-
-    def stream(self) -> HeaderStream:
-        return HeaderStream(self.replica, self.directory, list(self.segments), self.rows)
-
-    @property
-    def start_offset(self) -> Offset:
-        return max(self.log_start_offset, self.segments[0] if self.segments else 0)
 
 
 @attrs.frozen(kw_only=True)
@@ -66,7 +47,7 @@ class Finding:
     """What is wrong with one replica: offsets [first_offset, end_offset) of it."""
 
     replica: str
-    kind: str  # "gap", "missing tail", "differs" or "corrupt"
+    kind: str  # "gap", "missing tail", "differs", "lost key" or "corrupt"
     first_offset: Offset
     end_offset: Offset
     segment: str | None = None
@@ -114,15 +95,30 @@ def judge(
     *,
     expected_copies: int | None = None,
     check_batch: CheckBatch = lambda _path, _position, _size: None,
+    compare_records: CompareRecords = lambda _partition, _copies, _expected: None,
 ) -> Judgement:
     """Compare the copies of one partition, all at once and in pairs."""
-    result = compare(partition, copies, expected_copies, check_batch)
+
+    def by_records(some: Sequence[Copy], expected: int | None) -> PartitionResult | None:
+        is_cleaned = _cleaned_before(some) > max(copy.start_offset for copy in some)
+        return compare_records(partition, some, expected) if is_cleaned else None
+
+    def of_two(two: Sequence[Copy]) -> PartitionResult:
+        return by_records(two, None) or compare(partition, two, None, check_batch)
+
+    read = by_records(copies, expected_copies)
+    result = read or compare(partition, copies, expected_copies, check_batch)
     if not isinstance(result, Different):
         return Judgement(result)
-    pairs = tuple(
-        _pair(compare(partition, two, None, check_batch), two) for two in combinations(copies, 2)
-    )
-    return Judgement(result, pairs, tuple(find(copies, result)))
+    pairs = tuple(_pair(of_two(two), two) for two in combinations(copies, 2))
+    start = result.compared.start_offset
+    if read is not None:  # what is not there below may have been cleaned
+        start = max(start, _cleaned_before(copies))
+    return Judgement(result, pairs, tuple(find(copies, result, start)))
+
+
+def _cleaned_before(copies: Sequence[Copy]) -> Offset:
+    return max(copy.past.cleaned_before for copy in copies)
 
 
 def compare(
@@ -136,7 +132,8 @@ def compare(
     streams = [copy.stream() for copy in copies]
     start = max(copy.start_offset for copy in copies)
     compare_heads = partial(_compare_heads, streams, check_batch)
-    walk = _Walk(names, streams, start, compare_heads, rows=streams)
+    pasts = [copy.past for copy in copies]
+    walk = _Walk(names, streams, start, compare_heads, pasts=pasts, rows=streams)
 
     def different(difference: Difference, offset: Offset, views: Sequence[CopyAt]) -> Different:
         return Different(
@@ -184,9 +181,10 @@ class _Walk(LockStep):
             stream.skip(count)
 
 
-def find(copies: Sequence[Copy], result: Different) -> Iterator[Finding]:
-    """What each copy lacks, where it differs, and where it is damaged, from the start on."""
-    start = result.compared.start_offset
+def find(copies: Sequence[Copy], result: Different, start: Offset) -> Iterator[Finding]:
+    """What each copy lacks, where it differs, and where it is damaged, from `start` on."""
+    if result.difference is Difference.LOST_KEY:
+        yield from _lost(result)
     held = {copy.replica: _held(copy, start) for copy in copies}
     everything = merged([span for spans in held.values() for span in spans])
     damages = [finding for copy in copies for finding in _damages(copy)]
@@ -199,6 +197,15 @@ def find(copies: Sequence[Copy], result: Different) -> Iterator[Finding]:
     yield from _differing(copies, start)
     yield from damages
     yield from _read_in_depth(result, damages)
+
+
+def _lost(result: Different) -> Iterator[Finding]:
+    first, end = result.offset, result.offset + 1
+    for copy in result.copies:
+        if copy.base_offset is None:
+            yield Finding(
+                replica=copy.directory, kind="lost key", first_offset=first, end_offset=end
+            )
 
 
 Span: TypeAlias = tuple[Offset, Offset]
@@ -337,23 +344,3 @@ def _pair(result: PartitionResult, copies: Sequence[Copy]) -> Pair:
 
 def _shown(epoch: int | None) -> str:
     return "none" if epoch is None else str(epoch)
-
-
-def check_on(files: FileSystem) -> CheckBatch:
-    """Reads a batch again; None where its file is not to be reached from here."""
-
-    def check(path: str, position: int, size: int) -> bool | None:
-        try:
-            file = files.open_for_reading(path)
-        except OSError:
-            return None
-        try:
-            data = file.read(position, size)
-        finally:
-            file.close()
-        if len(data) < size:
-            return None  # cut off meanwhile, as retention and truncation do to a live log
-        stored = int.from_bytes(data[CRC_COVERS_FROM - 4 : CRC_COVERS_FROM], "big")
-        return int(crc32c.crc32c(memoryview(data)[CRC_COVERS_FROM:])) == stored
-
-    return check

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from pipeline.audit.headers import Segment
 from replication.errors import UnderstudyError
-from replication.verify.directories import IGNORED_TOPICS, topic_id_in
+from replication.verify.directories import IGNORED_TOPICS, Pasts, topic_id_in
+from replication.verify.lock_step import Past
 from storage.batch_stream import log_start_offsets, partitions_in
 from storage.filesystem import FileSystem
 from storage.spare_room import LOG_FILE
@@ -36,6 +37,8 @@ SCHEMA: Final = pa.schema(
         ("topic_id", pa.string()),
         ("log_start_offset", pa.int64()),  # as checkpointed
         ("segments", pa.list_(pa.int64())),
+        ("cleaned_before", pa.int64()),  # below this a cleaner has been at work
+        ("reached", pa.int64()),  # the furthest end that its checkpoints tell of
     ]
 )
 
@@ -54,11 +57,13 @@ class Replica:
     topic_id: str | None
     log_start_offset: Offset
     segments: tuple[Offset, ...]
+    past: Past = attrs.field(factory=Past)
 
     def to_row(self) -> dict[str, Any]:
         row = attrs.asdict(self, recurse=False)
-        tp = row.pop("topic_partition")
-        return row | {"topic": tp.topic, "partition": tp.partition, "segments": list(self.segments)}
+        tp, past = row.pop("topic_partition"), row.pop("past")
+        row |= {"topic": tp.topic, "partition": tp.partition, "segments": list(self.segments)}
+        return row | attrs.asdict(past)
 
 
 def find_replicas(
@@ -69,7 +74,7 @@ def find_replicas(
     """Every replica in the log directories, by the replicas' names; of `only` these partitions."""
     check_directories(files, directories.values())
     for name, directory in directories.items():
-        starts = log_start_offsets(files, directory)
+        starts, pasts = log_start_offsets(files, directory), Pasts.at(files, directory)
         for tp, path in sorted(partitions_in(files, directory).items()):
             if tp.topic in IGNORED_TOPICS or (only is not None and tp not in only):
                 continue
@@ -81,6 +86,7 @@ def find_replicas(
                 topic_id=topic_id_in(files, path),
                 log_start_offset=starts.get(tp, 0),
                 segments=tuple(sorted(int(found[1]) for found in logs if found)),
+                past=pasts.of(tp, path),
             )
 
 

@@ -28,7 +28,7 @@ from storage.types import TopicPartition
 RESULT_TYPE: Final = """struct<
     topic: string, partition: int, replicas: array<string>, result: string,
     difference: string, offset: bigint, start_offset: bigint, end_offset: bigint,
-    batches: bigint, records: bigint, size: bigint, last_epoch: int,
+    batches: bigint, records: bigint, size: bigint, last_epoch: int, keys: bigint,
     copies: array<struct<directory: string, leader_epoch: int, base_offset: bigint,
         last_offset: bigint, file: string, position: bigint, damage: string, topic_id: string,
         crc: bigint, reached: bigint, cleaned_before: bigint>>,
@@ -54,6 +54,7 @@ class PartitionAudit:
     records: int = 0
     size: int = 0
     last_epoch: int | None = None
+    keys: int | None = None
     copies: tuple[CopyAt, ...] = ()
     pairs: tuple[Pair, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -83,7 +84,7 @@ class PartitionAudit:
             last_epoch=self.last_epoch,
         )
         if self.result == "same":
-            return Same(partition=where, directories=replicas, compared=compared)
+            return Same(partition=where, directories=replicas, compared=compared, keys=self.keys)
         assert self.offset is not None, "what differs does so at an offset"
         return Different(
             partition=where,
@@ -104,6 +105,8 @@ def from_judgement(judgement: Judgement) -> PartitionAudit:
     if isinstance(result, Different):
         told |= {"difference": result.difference.value, "offset": result.offset}
         told |= {"copies": result.copies}
+    if isinstance(result, Same):
+        told |= {"keys": result.keys}
     return PartitionAudit(
         topic=result.partition.topic,
         partition=result.partition.partition,
@@ -173,7 +176,7 @@ def _schema() -> pa.Schema:
     fields = [("topic", string), ("partition", integer), ("replicas", pa.list_(string))]
     fields += [("result", string), ("difference", string), ("offset", long)]
     fields += [("start_offset", long), ("end_offset", long), ("batches", long)]
-    fields += [("records", long), ("size", long), ("last_epoch", integer)]
+    fields += [("records", long), ("size", long), ("last_epoch", integer), ("keys", long)]
     fields += [("copies", pa.list_(pa.struct(copy))), ("pairs", pa.list_(pa.struct(pair)))]
     fields += [("findings", pa.list_(pa.struct(finding)))]
     return pa.schema(fields)

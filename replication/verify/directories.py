@@ -97,8 +97,7 @@ class LogDirectory:
     partitions: Mapping[TopicPartition, str]
     _file_system: FileSystem
     _starts: Mapping[TopicPartition, Offset]
-    _cleaned: Mapping[TopicPartition, Offset]
-    _reached: Sequence[Mapping[TopicPartition, Offset]]
+    _pasts: "Pasts"
 
     @classmethod
     def at(cls, file_system: FileSystem, directory: str) -> "LogDirectory":
@@ -114,11 +113,7 @@ class LogDirectory:
             },
             file_system=file_system,
             starts=log_start_offsets(file_system, directory),
-            cleaned=checkpointed(file_system, directory, CLEANER_CHECKPOINT),
-            reached=[
-                checkpointed(file_system, directory, name)
-                for name in (HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
-            ],
+            pasts=Pasts.at(file_system, directory),
         )
 
     def copies_of(self, partition: TopicPartition) -> list[Copy]:
@@ -127,17 +122,13 @@ class LogDirectory:
         if path is None:
             return []
         stream = BatchStream(self._file_system, path)
-        reached = [each.get(partition, 0) for each in self._reached]
         return [
             Copy(
                 name=self.name,
                 stream=stream,
                 start_offset=max(self._starts.get(partition, 0), stream.next_offset),
                 topic_id=topic_id_in(self._file_system, path),
-                past=Past(
-                    cleaned_before=self._cleaned.get(partition, 0),
-                    reached=max(*reached, reached_in(self._file_system, path)),
-                ),
+                past=self._pasts.of(partition, path),
             )
         ]
 
@@ -156,6 +147,34 @@ class LogDirectory:
             except DamagedLogError:
                 pass  # which is told when it is compared
             return stream.next_offset
+
+
+@attrs.frozen(kw_only=True)
+class Pasts:
+    """What is known of the replicas of a log directory beside their batches."""
+
+    _file_system: FileSystem
+    _cleaned: Mapping[TopicPartition, Offset]
+    _reached: Sequence[Mapping[TopicPartition, Offset]]
+
+    @classmethod
+    def at(cls, file_system: FileSystem, directory: str) -> "Pasts":
+        return cls(
+            file_system=file_system,
+            cleaned=checkpointed(file_system, directory, CLEANER_CHECKPOINT),
+            reached=[
+                checkpointed(file_system, directory, name)
+                for name in (HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
+            ],
+        )
+
+    def of(self, partition: TopicPartition, path: str) -> Past:
+        """Of the replica in `path`."""
+        reached = [each.get(partition, 0) for each in self._reached]
+        return Past(
+            cleaned_before=self._cleaned.get(partition, 0),
+            reached=max(*reached, reached_in(self._file_system, path)),
+        )
 
 
 def topic_id_in(file_system: FileSystem, path: str) -> str | None:

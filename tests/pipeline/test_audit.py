@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
-from replication.verify import verify_directories
+from replication.verify import Same, verify_directories
+from storage.checkpoint import CLEANER_CHECKPOINT, OffsetCheckpoint
 from storage.filesystem import OsFileSystem
 from storage.record_batch import walk
+from storage.records import Record, encode_batch
+from storage.types import TopicPartition
 from tests.pipeline.failover_run import PARTITIONS, TOPIC, FailoverRun
 from tests.pipeline.replicas import batch, write_replica, write_segment
 
@@ -32,7 +36,15 @@ def audited(spark: Any, paths: Sequence[str], **options: Any) -> dict[str, Any]:
     source = of_directories(spark, {path: path for path in paths}, **options)
     found = audit(source, expected_copies=copies)
     theirs = verify_directories(DISK, list(paths), copies=copies)
-    assert comparison(found).partitions == theirs.partitions
+    # What is alike by its headers is not read, so that nobody counts its keys.
+    unread = {one.topic_partition for one in found if one.keys is None}
+    wanted = [
+        attrs.evolve(each, keys=None)
+        if isinstance(each, Same) and each.partition in unread
+        else each
+        for each in theirs.partitions
+    ]
+    assert list(comparison(found).partitions) == wanted
     return {str(one.topic_partition): one for one in found}
 
 
@@ -92,11 +104,23 @@ def test_segments_retention_and_overlaps_are_each_copys_own(spark: Any, tmp_path
         write_segment(tmp_path / name, "rolled-0", 0, *batches)
     write_segment(tmp_path / "a", "before-0", 2, batches[2])
     write_segment(tmp_path / "b", "before-0", 5)
+    of_one_key = [
+        encode_batch([Record(timestamp=1000, key=b"k", value=b"v")], base_offset=offset)
+        for offset in range(4)
+    ]
+    for partition, kept in (("cleaned", of_one_key[2:]), ("overdone", of_one_key[:2])):
+        write_replica(tmp_path / "a", f"{partition}-0", *of_one_key)
+        write_replica(tmp_path / "b", f"{partition}-0", *kept)
+    OffsetCheckpoint(DISK, str(tmp_path / "b" / CLEANER_CHECKPOINT)).write(
+        {TopicPartition("cleaned", 0): 3, TopicPartition("overdone", 0): 4}
+    )
     found = audited(spark, directories(tmp_path))
     assert (found["kept-0"].same, found["kept-0"].start_offset) == (True, 3)
     assert found["kept-0"].batches == 3
     assert [one.kind for one in found["overlap-0"].findings] == ["corrupt"] * 3
     assert found["before-0"].difference == "missing tail"
+    assert (found["cleaned-0"].same, found["cleaned-0"].keys) == (True, 1)
+    assert found["overdone-0"].difference == "missing tail"
 
 
 def test_bit_rot_shows_where_every_byte_is_read(spark: Any, tmp_path: Path) -> None:

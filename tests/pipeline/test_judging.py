@@ -5,21 +5,30 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 pytest.importorskip("pyarrow", reason="the Arrow extra is not installed: understudy[arrow]")
 
 import pyarrow as pa
 
+from pipeline.audit.copies import Copy
+from pipeline.audit.depth import check_on, compare_on
 from pipeline.audit.headers import SCHEMA, rows_of
-from pipeline.audit.judging import Copy, Judgement, check_on, judge, merged, without
+from pipeline.audit.judging import Judgement, judge, merged, without
 from pipeline.audit.replicas import Replica, find_replicas, segments_of
 from pipeline.audit.results import comparison, from_judgement
-from replication.verify import verify_directories
-from storage.checkpoint import OffsetCheckpoint, write_partition_metadata
+from replication.verify import Cause, Different, Same, verify_directories
+from storage.checkpoint import (
+    CLEANER_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    OffsetCheckpoint,
+    write_partition_metadata,
+)
 from storage.filesystem import OsFileSystem
 from storage.types import TopicPartition
 from tests.pipeline.replicas import batch, write_segment
+from tests.replication.test_verify_compacted import Pairs, compact, history, steps
+from tests.storage.logs import WALL_MS
 
 DISK = OsFileSystem()
 T = TopicPartition("t", 0)
@@ -36,6 +45,7 @@ def copy_of(replica: Replica, *, check_crcs: bool) -> Copy:
         topic_id=replica.topic_id,
         log_start_offset=replica.log_start_offset,
         segments=replica.segments,
+        past=replica.past,
         rows={name: rows[name].to_numpy() for name in rows.column_names},
     )
 
@@ -46,7 +56,13 @@ def judged(*directories: str, copies: int | None = None, check_crcs: bool = True
         copy_of(replica, check_crcs=check_crcs)
         for replica in find_replicas(DISK, {name: name for name in directories})
     ]
-    judgement = judge(T, found, expected_copies=copies, check_batch=check_on(DISK))
+    judgement = judge(
+        T,
+        found,
+        expected_copies=copies,
+        check_batch=check_on(DISK),
+        compare_records=compare_on(DISK),
+    )
     ours = comparison([from_judgement(judgement)])
     theirs = verify_directories(DISK, sorted(directories), copies=copies)
     assert ours.partitions == theirs.partitions
@@ -263,3 +279,38 @@ def test_a_long_log_that_is_alike_is_passed_in_one_go(tmp_path: Path) -> None:
     b = lay(tmp_path / "b", {0: batches[:120], 120: [*batches[120:-1], late]})
     found = judged(a, b)
     assert [str(each).rpartition(": ")[2] for each in found.findings] == ["differs [299, 300)"] * 2
+
+
+def checkpoint(log_dir: Path, name: str, offset: int) -> None:
+    OffsetCheckpoint(DISK, str(log_dir / name)).write({T: offset})
+
+
+def test_a_replica_that_once_reached_further_was_cut(tmp_path: Path) -> None:
+    ours, theirs = lay(tmp_path / "a", {0: [A, B, C]}), lay(tmp_path / "b", {0: [A, B]})
+    checkpoint(tmp_path / "b", RECOVERY_POINT_CHECKPOINT, 3)
+    result = judged(ours, theirs).result
+    assert isinstance(result, Different)
+    assert (result.cause, result.copies[1].reached) == (Cause.TRUNCATION, 3)
+
+
+@settings(max_examples=15, deadline=None)
+@given(steps=steps, lost=st.none() | st.integers(0, 40))
+def test_what_a_cleaner_took_is_judged_as_by_verify(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, Pairs]], lost: int | None
+) -> None:
+    """Records, tombstones and transactions, committed and aborted; perhaps a batch that is gone."""
+    whole = history(steps)
+    once, end = compact(whole, WALL_MS)
+    again, _ = compact(whole, WALL_MS, rounds=2)
+    if lost is not None and again:
+        del again[lost % len(again)]
+    directory = tmp_path_factory.mktemp("logs")
+    names = []
+    for name, batches, cleaned_before in (("a", whole, 0), ("b", once, end), ("c", again, end)):
+        names.append(lay(directory / name, {0: batches}))
+        checkpoint(directory / name, CLEANER_CHECKPOINT, cleaned_before)
+    found = judged(*names)
+    if lost is None:
+        assert isinstance(found.result, Same)
+    below = [each for each in found.findings if each.kind in ("gap", "differs")]
+    assert all(each.first_offset >= end for each in below), "a cleaner may have done that"

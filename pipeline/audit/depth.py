@@ -1,0 +1,78 @@
+"""What header rows cannot say, read from the files: where those can be reached.
+
+    one batch            is its CRC-32C that which it says?       where two batches differ
+    all of a partition   which record is the last of each key?    where a cleaner has been at work
+
+Rule: the second is `understudy verify` itself, over the replicas of one partition.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import crc32c
+
+from pipeline.audit.copies import Copy
+from replication.verify import comparing
+from replication.verify.directories import closing
+from replication.verify.results import PartitionResult
+from storage.batch_stream import BatchStream
+from storage.filesystem import FileSystem
+from storage.record_batch import CRC_COVERS_FROM
+from storage.types import TopicPartition
+
+# Whether the batch of `size` bytes at `position` of a file has the CRC-32C that it says.
+CheckBatch: TypeAlias = Callable[[str, int, int], bool | None]
+# What `verify` says of these replicas, of which there should be so many.
+CompareRecords: TypeAlias = Callable[
+    [TopicPartition, Sequence[Copy], int | None], PartitionResult | None
+]
+
+
+def check_on(files: FileSystem) -> CheckBatch:
+    """Reads a batch again; None where its file is not to be reached from here."""
+
+    def check(path: str, position: int, size: int) -> bool | None:
+        try:
+            file = files.open_for_reading(path)
+        except OSError:
+            return None
+        try:
+            data = file.read(position, size)
+        finally:
+            file.close()
+        if len(data) < size:
+            return None  # cut off meanwhile, as retention and truncation do to a live log
+        stored = int.from_bytes(data[CRC_COVERS_FROM - 4 : CRC_COVERS_FROM], "big")
+        return int(crc32c.crc32c(memoryview(data)[CRC_COVERS_FROM:])) == stored
+
+    return check
+
+
+def compare_on(files: FileSystem) -> CompareRecords:
+    """Reads all that the replicas hold; None where one is not to be reached from here."""
+
+    def compare(
+        partition: TopicPartition, copies: Sequence[Copy], expected: int | None
+    ) -> PartitionResult | None:
+        directories = [copy.directory for copy in copies if copy.directory is not None]
+        if len(directories) < len(copies) or not all(map(files.is_directory, directories)):
+            return None
+        streams = [BatchStream(files, directory) for directory in directories]
+        held = [
+            comparing.Copy(
+                name=copy.replica,
+                stream=stream,
+                start_offset=copy.start_offset,
+                topic_id=copy.topic_id,
+                past=copy.past,
+            )
+            for copy, stream in zip(copies, streams, strict=True)
+        ]
+        with closing(held):
+            walk = comparing.Comparing(partition, held, comparing.Rules(copies=expected))
+            try:
+                return walk.run()
+            finally:
+                walk.close()
+
+    return compare
