@@ -20,7 +20,7 @@ RECORDS = 600
 # Some segments of the least size to each partition.
 VALUE_BYTES = 12 * 1024
 SEGMENT_BYTES = 1024 * 1024
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 
 
 @attrs.frozen
@@ -40,7 +40,7 @@ def run(data_dir: Path) -> FailoverRun:
     """Three brokers, one topic on all of them; the cluster is stopped when this returns."""
     config = CONFIG | {"log.segment.bytes": str(SEGMENT_BYTES)}
     with IsolatedCluster(data_dir, BROKERS, config=config) as cluster:
-        cluster.wait_until_ready()
+        cluster.wait_until_ready(PATIENCE_SECONDS)
         servers = cluster.bootstrap_servers
         create_topic(servers, TOPIC, partitions=PARTITIONS, replication_factor=BROKERS)
         victim = _wait(cluster)[0].leader_id

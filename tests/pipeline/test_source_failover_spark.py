@@ -38,7 +38,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IsolatedCluste
     }
     directory = tmp_path_factory.mktemp("cluster")
     with IsolatedCluster(directory, brokers=3, config=settings) as made:
-        made.wait_until_ready()
+        made.wait_until_ready(PATIENCE_SECONDS)
         yield made
 
 
