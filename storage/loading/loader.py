@@ -178,6 +178,7 @@ class Loader:
                 segment.offset_index.flush()
                 segment.time_index.flush()
         self._end_before_gaps(loaded)
+        self._forget_times_behind_the_end(loaded)
         self.epochs.flush()
 
     def _end_before_gaps(self, loaded: LoadedSegments) -> None:
@@ -190,6 +191,13 @@ class Loader:
                 self._drop_from(loaded, behind.index(True), "nothing follows the gap", keep=False)
                 loaded.next_offset = end
                 self._bring_producers_to(end, loaded.segments)
+
+    def _forget_times_behind_the_end(self, loaded: LoadedSegments) -> None:
+        """Of a segment that is the last one now: only of the one that was are times checked, and a
+        disk that lied about records may have kept theirs.
+        """
+        if loaded.segments and not loaded.clean:
+            loaded.segments[-1].time_index.truncate_to(loaded.next_offset)
 
     def _first_to_read_again(self, segments: list[Segment]) -> int:
         """The index of the segment that the recovery point lies in, or at the end of."""

@@ -74,6 +74,10 @@ def times_outlive_their_records(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(tail, "_check_times", lambda *_: None)
 
 
+def times_outlive_their_records_before_a_gap(planting: pytest.MonkeyPatch) -> None:
+    planting.setattr(Loader, "_forget_times_behind_the_end", lambda *_: None)
+
+
 def only_partitions_of_which_one_has_heard_are_there(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(destinations, "_lacks", lambda *_: False)
 
@@ -116,6 +120,11 @@ TOLD: list[Told] = [
         what_follows_a_gap_stays_though_nothing_is_left_of_it,
     ),
     ("S51", "times-of-records-that-are-not-there", times_outlive_their_records),
+    (
+        "S51",
+        "times-of-records-that-are-not-there-before-a-gap",
+        times_outlive_their_records_before_a_gap,
+    ),
     (
         "S99",
         "a-partition-of-which-a-producer-has-not-heard",
