@@ -12,7 +12,7 @@ runs are what they would be without.
 """
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -22,6 +22,7 @@ from scenarios.simulation.clients.reading import Reader
 from scenarios.simulation.clients.sending import Sender
 from scenarios.simulation.clients.witness import Given
 from scenarios.stage import Stage
+from scenarios.takeover import Takeover
 from scenarios.truth import OFFSETS, TRANSACTIONS
 from scenarios.workload import KEYS
 from storage.types import TopicPartition
@@ -94,6 +95,7 @@ class Company:
     chance: random.Random
     kinds: tuple[str, ...]
     compacted: bool
+    takeover: Takeover
     _strategy: str
     _isolation: str
     _auto_commit: str
@@ -115,6 +117,7 @@ class Company:
             chance=clients,
             kinds=kinds,
             compacted=compacted,
+            takeover=Takeover(chance("takeover"), stage),
             strategy=clients.choice(STRATEGIES),
             isolation=clients.choice(ISOLATION),
             auto_commit=clients.choice(("true", "false")),
@@ -302,6 +305,14 @@ class Company:
             yield f"kill {leader}"
 
     # How it ends.
+
+    def taking_over(self, produced: Iterable[str]) -> Iterator[str]:
+        """Everything is whole, and some of the lines `produced` make something to be copied."""
+        if "copier" in self.kinds and self.takeover.happens:
+            for line in self.takeover.beginning("h", "t", TopicPartition(COPY, 0)):
+                self._lines[line.split()[1]] = line
+                yield line
+            yield from self.takeover.lines(produced)
 
     def ending(self) -> Iterator[str]:
         """Nobody sends any more: what there is to read and to copy is there."""

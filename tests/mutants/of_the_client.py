@@ -196,6 +196,8 @@ MUTANTS = (
         ),
         without_it="a member begins at what was committed before somebody else had its partition",
         source="ConsumerCoordinator.initWithCommittedOffsetsIfNeeded",
+        covered="the answer comes on the connection on which the next assignment is heard of,"
+        " and before it",
     ),
     Mutant(
         "positions are validated where the leader has changed",

@@ -196,3 +196,6 @@ def test_a_run_with_all_of_our_clients() -> None:
     assert not run.wrong, run.traceback
     verbs = {line.split()[0] for line in run.lines}
     assert {"send", "transact", "member", "copier", "drain", "judge-clients"} <= verbs
+    at = {line: number for number, line in enumerate(run.lines)}
+    held = max(at[line] for line in at if line.startswith("hold w"))
+    assert held < at["pause w8"] < at["resume w8"], "it is replaced with a transaction open"

@@ -42,6 +42,8 @@ class Copier(Program):
     target: TopicPartition
     committed: int = attrs.field(default=0, init=False)
     """Transactions."""
+    copying: bool = attrs.field(default=False, init=False)
+    """It has a transaction open."""
 
     async def work(self, seams: Seams) -> None:
         producer: Producer[bytes, bytes] = Producer(
@@ -67,7 +69,9 @@ class Copier(Program):
                     await seams.clock.sleep(RETRY_SECONDS)
                     continue
                 if records:
+                    self.copying = True
                     await self._copy(producer, consumer, records)
+                    self.copying = False
 
     async def _copy(
         self, producer: Producer[bytes, bytes], consumer: Consumer, records: ConsumerRecords
