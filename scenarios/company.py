@@ -96,9 +96,12 @@ class Company:
     kinds: tuple[str, ...]
     compacted: bool
     takeover: Takeover
+    _places: random.Random
     _strategy: str
     _isolation: str
     _auto_commit: str
+    racks: tuple[str, ...] = attrs.field(default=(), init=False)
+    """Where consumers may stand."""
     _values: int = attrs.field(default=0, init=False)
     _lines: dict[str, str] = attrs.field(factory=dict, init=False)
     """How each was started."""
@@ -117,6 +120,7 @@ class Company:
             chance=clients,
             kinds=kinds,
             compacted=compacted,
+            places=chance("racks of clients"),
             takeover=Takeover(chance("takeover"), stage),
             strategy=clients.choice(STRATEGIES),
             isolation=clients.choice(ISOLATION),
@@ -160,9 +164,10 @@ class Company:
                 line = f"producer {who} transactional.id={who} {drawn}"
             case "reader":
                 isolation = self.chance.choice(ISOLATION)
-                line = f"reader {who} t-0 isolation.level={isolation} {self._drawn(OF_READERS)}"
+                drawn = self._drawn(OF_READERS) + self._rack()
+                line = f"reader {who} t-0 isolation.level={isolation} {drawn}"
             case "member":
-                line = f"member {who} g t {self._member()}"
+                line = f"member {who} g t {self._member()}{self._rack()}"
             case _:
                 drawn = self._drawn({**OF_PRODUCERS, **OF_TRANSACTIONS})
                 line = f"copier {who} h t {COPY}-0 {COPIERS} {drawn}"
@@ -175,6 +180,9 @@ class Company:
             f"enable.auto.commit={self._auto_commit} isolation.level={self._isolation}"
             f" partition.assignment.strategy={self._strategy} {drawn}"
         )
+
+    def _rack(self) -> str:
+        return f" client.rack={self._places.choice(self.racks)}" if self.racks else ""
 
     def _drawn(self, choices: Mapping[str, Sequence[object]]) -> str:
         return options({key: self.chance.choice(values) for key, values in choices.items()})

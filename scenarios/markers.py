@@ -48,6 +48,7 @@ from scenarios.simulation.trace import (
     NodeStarted,
     NodeStopped,
     PowerCut,
+    ReadFromFollower,
     TopicMadeAgain,
     TraceEntry,
 )
@@ -91,6 +92,7 @@ MARKERS = (
     "a log was cut where it had rotten",
     "a topic was made again",
     "a topic was made again while a broker was down",
+    "a consumer of ours read from a follower",
 )
 SELDOM = (
     "a log was cut in two rounds",
@@ -166,6 +168,8 @@ class _Reading:
                 yield "a disk was replaced"
             case PartitionStopped(deleted=True):
                 yield "a replica was taken away"
+            case ReadFromFollower():
+                yield "a consumer of ours read from a follower"
             case _:
                 pass
 

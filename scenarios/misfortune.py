@@ -113,7 +113,7 @@ class Misfortune:
         own = self.workload.settings | self.operations.settings | self.harm.settings
         own |= self.company.settings(drawn.brokers, drawn.min_insync_replicas)
         yield drawn.cluster({**own, **self.further_settings})
-        self.workload.racks = drawn.racks
+        self.workload.racks = self.company.racks = drawn.racks
         names = self.stage.cluster.broker_names
         self._victims = names + [CONTROLLER] * (self.chance.random() < CONTROLLER_TOO)
         assigned = [self.chance.sample(names, drawn.copies) for _ in range(drawn.partitions)]

@@ -98,6 +98,15 @@ class TopicMadeAgain(Event):
 
 
 @attrs.frozen(kw_only=True)
+class ReadFromFollower(Event):
+    """A consumer of ours was handed records by the replica nearest to it, which does not lead."""
+
+    name: ClassVar[str] = "read_from_follower"
+    partition: TopicPartition
+    replica: int
+
+
+@attrs.frozen(kw_only=True)
 class NodePaused(Event):
     name: ClassVar[str] = "node_paused"
     node: str

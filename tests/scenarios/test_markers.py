@@ -36,6 +36,7 @@ from scenarios.simulation.trace import (
     NodeStarted,
     NodeStopped,
     PowerCut,
+    ReadFromFollower,
     TopicMadeAgain,
     TraceEntry,
 )
@@ -170,6 +171,10 @@ def cut(start: int, *, end: int = 9, epoch: int = 4) -> LogTruncated:
         (
             [attrs.evolve(TOO_EARLY, error="CORRUPT_MESSAGE")],
             ["a follower was given a batch that had rotten"],
+        ),
+        (
+            [ReadFromFollower(partition=PARTITION, replica=2)],
+            ["a consumer of ours read from a follower"],
         ),
         ([B1_KILLED, B1_STARTS, MADE_AGAIN], ["a topic was made again"]),
         (

@@ -8,6 +8,9 @@ note, and polls again. A real program would do no better.
 
 Rule 2: where it does not commit by itself (`enable.auto.commit=false`), it commits after some
 polls what it was handed until then.
+
+Rule 3: where it stands in a rack (`client.rack`), it tells who else than a leader has handed it
+something.
 """
 
 import random
@@ -26,11 +29,14 @@ from replication.errors import KafkaError
 from replication.net.seams import Seams
 from scenarios.simulation.clients.machine import RETRY_SECONDS, Program
 from scenarios.simulation.clients.witness import Began, Committed, Given, Lost, Witness
+from scenarios.simulation.trace import ReadFromFollower
 from storage.types import Offset, TopicPartition
 
 POLL_MS = 1_000
 IDLES, IDLE_SECONDS = 0.2, (0.05, 0.5, 2.0)
 COMMITS = 0.5
+LEADER = -1
+"""Of whom nobody says that it is nearer than the leader."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -116,7 +122,10 @@ class Reader(Program):
             partition, offset = self._seeks.pop(0)
             consumer.seek(partition, offset)
             self.begins(partition, offset)
-        self._given(await consumer.poll(POLL_MS))
+        records = await consumer.poll(POLL_MS)
+        self._given(records)
+        if records and "client.rack" in self.config:
+            self._tell_of_followers(consumer, records)
         if self._commits and self.chance.random() < COMMITS:
             await consumer.commit(timeout_ms=5_000)
 
@@ -126,6 +135,16 @@ class Reader(Program):
                 reader=self.name, offset=record.offset, value=(record.value or b"").decode()
             )
             self.witness.note(record.topic_partition, given)
+
+    def _tell_of_followers(self, consumer: Consumer, records: ConsumerRecords) -> None:
+        preferred = {
+            TopicPartition(tags["topic"], int(tags["partition"])): int(value)
+            for name, value in consumer.metrics().items()
+            if name.name == "preferred-read-replica" and (tags := dict(name.tags))
+        }
+        for partition in records.partitions:
+            if (replica := preferred.get(partition, LEADER)) != LEADER:
+                self.world.sink(self.name)(ReadFromFollower(partition=partition, replica=replica))
 
     async def _idle(self, seams: Seams) -> None:
         if not self.ending and self.chance.random() < IDLES:
