@@ -67,10 +67,12 @@ __all__ = [
     "Headers",
     "Keep",
     "Mask",
+    "all_but",
     "decode",
     "plain",
     "read",
     "schema_of",
+    "table",
     "whole_size",
 ]
 
@@ -170,6 +172,17 @@ def decode(
     )
     for positions in _chunks(view):
         yield from _decode_chunk(view, positions, wanted)
+
+
+def all_but(base_offsets: Sequence[Offset]) -> Keep:
+    """To decode every batch but those that begin there."""
+    left_out = np.array(base_offsets, np.int64)
+    return lambda headers: ~np.isin(headers["base_offset"], left_out)
+
+
+def table(batches: Sequence[pa.RecordBatch], columns: Sequence[str] = COLUMNS) -> pa.Table:
+    """One after the other; nothing is copied."""
+    return pa.Table.from_batches(batches, schema_of(columns))
 
 
 def read(

@@ -49,6 +49,7 @@ class Understudy:
             "produce": self.produce,
             "produce_many": self.produce_many,
             "consume": self.consume,
+            "consume_columns": self.consume_columns,
             "send": self.send,
             "first": self.first,
             "assigned": self.assigned,
@@ -92,6 +93,17 @@ class Understudy:
                 read += len(await consumer.poll(timeout_ms=1000))
             return stopwatch.read()
 
+    async def consume_columns(self, servers: str, topic: str, count: int) -> object:
+        from replication.client import Consumer
+
+        async with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+            consumer.assign([(topic, 0)])
+            read = sum(map(len, (await consumer.poll_arrow(timeout_ms=10_000)).values()))
+            stopwatch = Stopwatch()
+            while read < count:
+                read += sum(map(len, (await consumer.poll_arrow(timeout_ms=1000)).values()))
+            return stopwatch.read()
+
     async def send(self, servers: str, topic: str, count: int) -> list[float]:
         from replication.client import Producer
 
@@ -131,6 +143,7 @@ class Aiokafka:
             "produce": self.produce,
             "produce_many": self.produce_many,
             "consume": self.consume,
+            "consume_columns": self.consume,  # it knows records only
             "send": self.send,
             "first": self.first,
             "assigned": self.assigned,

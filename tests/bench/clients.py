@@ -3,6 +3,7 @@
     produce         so many records, acks=all, as fast as the client takes them, until all are acked
     produce_many    the same, as many at once as the client's own call for that takes
     consume         the records of `produce`, from the first to the last
+    consume_columns the same as Arrow columns (`poll_arrow`); aiokafka's as records, as before
     send            one record at a time, each acked before the next is sent, no linger: p50, p99
     start           from the start of a process to its first record
     memory          a consumer that is assigned 1,000 partitions
@@ -36,11 +37,12 @@ SENDS, SEND_ROUNDS = 400, 5
 PARTITIONS = 1000
 GOALS = {AIOKAFKA: 2.0, KAFKA_PYTHON: 5.0}
 MANY = "many"
-# kafka-python has no way to send many at once.
+# kafka-python has no way to send many at once, and columns are ours alone.
 WORK = {
     "produce": CLIENTS,
     "produce_many": (OURS, AIOKAFKA),
     "consume": CLIENTS,
+    "consume_columns": (OURS, AIOKAFKA),
 }
 
 
@@ -94,7 +96,7 @@ def throughput(servers: str, size: str, count: int) -> Iterator[Figure]:
         )
         label = f"{what} {size} B".replace("varied B", "20-180 B")
         for name in clients[1:]:
-            goal = GOALS[name] if what != "produce_many" else None
+            goal = GOALS[name] if what in ("produce", "consume") else None
             yield Figure(
                 f"{label} beside {name}", count / wall[OURS], count / wall[name], "rec/s", goal
             )

@@ -22,7 +22,7 @@ again and again, until the program seeks elsewhere.
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import cast
+from typing import Any, cast
 
 import attrs
 
@@ -110,6 +110,68 @@ class CompletedFetch:
             self.on_drained(self)
 
     # -- taking records
+
+    def take_columns(self, columns: Sequence[str]) -> list[Any]:
+        """All that is left, as Arrow record batches over the bytes that were received.
+
+        Raises as `take` does. Deserialisers are not asked: columns are of bytes.
+        """
+        # numpy and pyarrow, which are an extra.
+        from storage.columnar import CorruptBatchError, all_but, decode  # noqa: PLC0415
+
+        if self._corrupt is not None:
+            raise CorruptRecordsError(self.partition, self.next_fetch_offset, self._corrupt)
+        begin, view = self.next_fetch_offset, self._view[self._rest_from :]
+        batches, aborted = self._look_ahead(view)
+        taken: list[Any] = []
+        try:
+            for each in decode(
+                view,
+                columns=columns,
+                check_crcs=self.settings.check_crcs,
+                start_offset=begin,
+                keep=all_but(aborted) if aborted else None,
+            ):
+                taken.append(each)  # noqa: PERF402 - what came before damage is kept
+        except CorruptBatchError as error:
+            self._corrupt = error.reason
+            batches = [(at, header) for at, header in batches if at < error.position]
+        self._took_columns(batches, sum(each.num_rows for each in taken))
+        if self._corrupt is None:
+            self.drain()
+        elif self.next_fetch_offset == begin:
+            raise CorruptRecordsError(self.partition, begin, self._corrupt)
+        return taken
+
+    @property
+    def _rest_from(self) -> int:
+        """Where the first batch begins of which not all has been taken."""
+        is_open = self._batch is not None and self._index < len(self._records)
+        return self._batch_end - self._batch.size if self._batch and is_open else self._batch_end
+
+    def _look_ahead(self, view: memoryview) -> tuple[list[tuple[int, BatchHeader]], list[Offset]]:
+        """The whole batches of `view`, and the base offsets of those that were aborted."""
+        batches: list[tuple[int, BatchHeader]] = []
+        aborted: list[Offset] = []
+        judged = self._batch.next_offset if self._batch is not None else self.fetch_offset
+        try:
+            for at, header in walk(view):
+                batches.append((at, header))
+                batch = view[at : at + header.size]
+                is_new = header.last_offset >= judged
+                if self.settings.read_committed and header.has_producer and is_new:
+                    aborted += [header.base_offset] * self._aborts(header, batch)
+        except CorruptRecordError:
+            pass  # who decodes it says so
+        return batches, aborted
+
+    def _took_columns(self, batches: Sequence[tuple[int, BatchHeader]], count: int) -> None:
+        self._records, self._index = [], 0
+        self.records_read += count
+        for _, header in batches:
+            self.bytes_read += header.size
+            self.next_fetch_offset = max(self.next_fetch_offset, header.next_offset)
+            self.last_epoch = header.leader_epoch
 
     def take(self, most: int) -> list[ConsumerRecord]:
         """Up to `most`, in order; RecordDeserializationError or CorruptRecordsError where there

@@ -19,6 +19,7 @@ Rule 4: a consumer without topics waits for `subscribe` or `assign`.
 """
 
 import re
+import sys
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
@@ -258,6 +259,29 @@ class Consumer(GroupCalls, LogLookups):
         with self._reads() as loop:
             collected = await loop.collect(timeout_ms=timeout_ms, most=max_records, only=only)
             return self._interceptors.on_consume(collected.handed_over()).by_partition
+
+    async def poll_arrow(
+        self, timeout_ms: float = 0, *, columns: Sequence[str] | None = None
+    ) -> Mapping[TopicPartition, Any]:
+        """All that has been fetched, or comes within `timeout_ms`, as a `pyarrow.Table` of each
+        partition: for who reads more records than Python makes objects of.
+
+        `storage.columnar` says which columns there are. Keys and values are bytes, which no
+        deserialiser has seen, nor an interceptor; they point into what was received. Needs the
+        `arrow` extra. Raises as `poll` does, and KeyError where there is no such column;
+        positions and commits are the same.
+        """
+        from storage.columnar import COLUMNS, schema_of, table  # noqa: PLC0415 - numpy, pyarrow
+
+        wanted = COLUMNS if columns is None else columns
+        schema_of(wanted)  # before anything is taken
+        with self._reads() as loop:
+            collected = await loop.collect(
+                timeout_ms=timeout_ms,
+                most=sys.maxsize,
+                take=lambda fetch, _: fetch.take_columns(wanted),
+            )
+        return {tp: table(batches, wanted) for tp, batches in collected.records.items()}
 
     async def getone(self, *partitions: AnyPartition) -> ConsumerRecord:
         """The next record, however long it takes to come."""

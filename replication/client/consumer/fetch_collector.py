@@ -27,6 +27,7 @@ has sought elsewhere meanwhile, or lost the partition and got it back.
 """
 
 from collections.abc import Callable, Container
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -35,7 +36,7 @@ from replication.client.consumer.errors import CorruptRecordsError, OffsetOutOfR
 from replication.client.consumer.fetch_buffer import FetchBuffer
 from replication.client.consumer.metrics import FetchMetrics
 from replication.client.consumer.position import FetchPosition
-from replication.client.consumer.records import ConsumerRecord, ConsumerRecords, OffsetAndMetadata
+from replication.client.consumer.records import ConsumerRecords, OffsetAndMetadata
 from replication.client.consumer.subscription import SubscriptionState
 from replication.client.errors import TopicAuthorizationFailedError
 from replication.errors import ErrorCode, KafkaError
@@ -53,6 +54,8 @@ _STALE_METADATA = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
+Take: TypeAlias = Callable[[CompletedFetch, int], list[Any]]
+
 _FETCHED_AGAIN = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR})
 
 
@@ -60,7 +63,8 @@ _FETCHED_AGAIN = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SE
 class Collected:
     """What one pass gathered; not empty also where a position moved and no record came."""
 
-    records: dict[TopicPartition, list[ConsumerRecord]] = attrs.field(factory=dict)
+    records: dict[TopicPartition, list[Any]] = attrs.field(factory=dict)
+    """Of whatever kind they were taken as."""
     next_offsets: dict[TopicPartition, OffsetAndMetadata] = attrs.field(factory=dict)
     position_advanced: bool = False
     count: int = 0
@@ -72,7 +76,7 @@ class Collected:
     def add(
         self,
         tp: TopicPartition,
-        records: list[ConsumerRecord],
+        records: list[Any],
         position: FetchPosition,
         *,
         advanced: bool,
@@ -104,11 +108,15 @@ class FetchCollector:
     metrics: FetchMetrics
 
     def collect(
-        self, most: int | None = None, only: Container[TopicPartition] | None = None
+        self,
+        most: int | None = None,
+        only: Container[TopicPartition] | None = None,
+        take: Take = CompletedFetch.take,
     ) -> Collected:
         """Everything up to `most` (max.poll.records) that may be handed over now.
 
-        With `only`, what is buffered of other partitions is left as it is.
+        With `only`, what is buffered of other partitions is left as it is. `take`: how records
+        are taken out of what was fetched.
         """
         collected = Collected()
         remaining = self.max_poll_records if most is None else most
@@ -125,7 +133,7 @@ class FetchCollector:
                     left.append(fetch)
                     self.buffer.next_in_line = None
                 else:
-                    self._take(fetch, collected, remaining - collected.count)
+                    self._take(fetch, collected, remaining - collected.count, take)
         except KafkaError:
             if collected.is_empty:
                 raise
@@ -152,14 +160,14 @@ class FetchCollector:
         self.buffer.pop()
         return True
 
-    def _take(self, fetch: CompletedFetch, collected: Collected, most: int) -> None:
+    def _take(self, fetch: CompletedFetch, collected: Collected, most: int, take: Take) -> None:
         tp = fetch.partition
         position = self.subscriptions.valid_position(tp)
         current = self.subscriptions.is_fetchable(tp) and position is not None
         if not current or position is None or fetch.next_fetch_offset != position.offset:
             fetch.drain()
             return
-        records = fetch.take(most)
+        records = take(fetch, most)
         advanced = fetch.next_fetch_offset > position.offset
         if advanced:
             position = FetchPosition(fetch.next_fetch_offset, fetch.last_epoch, position.leader)

@@ -22,8 +22,9 @@ from typing import Protocol
 import attrs
 import trio
 
+from replication.client.consumer.completed_fetch import CompletedFetch
 from replication.client.consumer.config import ConsumerConfig
-from replication.client.consumer.fetch_collector import Collected, FetchCollector
+from replication.client.consumer.fetch_collector import Collected, FetchCollector, Take
 from replication.client.consumer.fetcher import Fetcher
 from replication.client.consumer.offset_fetcher import OffsetFetcher
 from replication.client.consumer.subscription import SubscriptionState
@@ -84,6 +85,7 @@ class PollLoop:
         timeout_ms: float | None,
         most: int | None = None,
         only: Container[TopicPartition] | None = None,
+        take: Take = CompletedFetch.take,
     ) -> Collected:
         """What there is within `timeout_ms` (None: for as long as it takes), or nothing."""
         await trio.lowlevel.checkpoint()
@@ -91,7 +93,7 @@ class PollLoop:
         while True:
             changed = self._begin_pass()
             await self.update_positions()
-            collected = self.collect_nowait(most=most, only=only)
+            collected = self.collect_nowait(most=most, only=only, take=take)
             if not collected.is_empty:
                 return collected
             self.fetcher.send()
@@ -100,10 +102,14 @@ class PollLoop:
             await self._wait(changed, deadline)
 
     def collect_nowait(
-        self, *, most: int | None = None, only: Container[TopicPartition] | None = None
+        self,
+        *,
+        most: int | None = None,
+        only: Container[TopicPartition] | None = None,
+        take: Take = CompletedFetch.take,
     ) -> Collected:
         """What the buffer holds; the next fetches are under way before it is handed over."""
-        collected = self.collector.collect(most, only)
+        collected = self.collector.collect(most, only, take)
         if not collected.is_empty:
             self.fetcher.send()
         return collected

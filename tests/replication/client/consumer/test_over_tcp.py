@@ -41,3 +41,22 @@ async def test_every_codec_and_a_killed_leader_over_tcp() -> None:
             assert [record.key for record in read[:100:20]] == [each.encode() for each in CODECS]
             assert read[-1].value == b"after"
             assert await consumer.end_offsets([T0]) == {T0: 101}
+            await the_same_as_columns(consumer, [record.value for record in read])
+
+
+async def the_same_as_columns(consumer: Consumer, expected: list[bytes]) -> None:
+    consumer.seek(T0, 0)
+    with pytest.raises(KeyError, match="no column 'valeu'"):
+        await consumer.poll_arrow(columns=["offset", "valeu"])
+    offsets: list[int] = []
+    found: list[bytes] = []
+    with TrioClock().move_on_after(60):
+        while len(found) < len(expected):
+            for tp, table in (await consumer.poll_arrow(1000, columns=["offset", "value"])).items():
+                assert tp == T0
+                assert table.column_names == ["offset", "value"]
+                offsets += table["offset"].to_pylist()
+                found += table["value"].to_pylist()
+    assert found == expected
+    assert offsets == list(range(len(expected)))
+    assert await consumer.position(T0) == len(expected)
