@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import confluent_kafka
 import kafka
@@ -60,6 +61,15 @@ def poll_kafka_python(bootstrap_servers: str, stop: threading.Event, read: set[b
     return most
 
 
+@contextmanager
+def telling(stop: threading.Event) -> Iterator[None]:
+    """Whatever becomes of the block: a thread that nobody tells is waited for without an end."""
+    try:
+        yield
+    finally:
+        stop.set()
+
+
 @pytest.mark.parametrize("poll", [poll_confluent, poll_kafka_python])
 async def test_ours_and_theirs_share_a_group(
     poll: Callable[[str, threading.Event, set[bytes]], int],
@@ -87,18 +97,19 @@ async def test_ours_and_theirs_share_a_group(
                 heartbeat_interval_ms=500,
                 session_timeout_ms=10_000,
             )
-            async with consumer, cluster.producer() as producer:
-                deadline = time.monotonic() + 60
-                sent = 0
-                while not (theirs and ours and sent >= COUNT and len(ours | theirs) == sent):
-                    assert time.monotonic() < deadline, (len(ours), len(theirs), sent)
-                    if sent < COUNT or not (ours and theirs):
-                        await producer.send(TOPIC, b"%d" % sent, partition=sent % PARTITIONS)
-                        sent += 1
-                    for record in await consumer.poll(timeout_ms=100):
-                        ours.add(record.value)
-                assert 0 < len(consumer.assignment()) < PARTITIONS
-                stop.set()
+            with telling(stop):
+                async with consumer, cluster.producer() as producer:
+                    deadline = time.monotonic() + 60
+                    sent = 0
+                    while not (theirs and ours and sent >= COUNT and len(ours | theirs) == sent):
+                        assert time.monotonic() < deadline, (len(ours), len(theirs), sent)
+                        if sent < COUNT or not (ours and theirs):
+                            await producer.send(TOPIC, b"%d" % sent, partition=sent % PARTITIONS)
+                            sent += 1
+                        for record in await consumer.poll(timeout_ms=100):
+                            ours.add(record.value)
+                    assert 0 < len(consumer.assignment()) < PARTITIONS
+                    stop.set()
         assert len(ours | theirs) == sent
         # What both have committed is where anybody goes on.
         async with cluster.consumer(group_id=GROUP) as after:
