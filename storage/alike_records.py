@@ -16,6 +16,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
+from storage.types import Buffer
 from storage.varint import VARINTS, read_varint, read_varlong
 
 LEAST: Final = 16
@@ -63,6 +64,26 @@ class _Layout(NamedTuple):
             *range(self.value_length_at, self.value_at),
             self.size - 1,
         ]
+
+
+def run_of_one_size(data: Buffer, position: int, most: int) -> tuple[int, int]:
+    """How many records from `position` on, up to `most`, are of the first one's length, and how
+    many bytes each takes with it; (0, 0) where none is whole. Nothing but lengths is looked at.
+    """
+    try:
+        length, begin = read_varint(data, position)
+    except IndexError:
+        return 0, 0
+    if length < 1:
+        return 0, 0
+    size = begin - position + length
+    count = min(most, (len(data) - position) // size)
+    if count > LEAST and data[position] != data[position + (LEAST - 1) * size]:
+        count = LEAST  # most often there is none, and many need not be looked at
+    for at in range(position, begin):
+        column = bytes(data[at : position + count * size : size])
+        count -= len(column.lstrip(column[:1]))
+    return count, size
 
 
 def read_alike(

@@ -18,12 +18,13 @@ there. What does not fit is a CorruptRecordError.
 import enum
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from itertools import islice, repeat
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 
+from storage.alike_records import LEAST, run_of_one_size
 from storage.checksum import crc32c
 from storage.compression import Codec, compress, decompress
 from storage.errors import CorruptRecordError
@@ -281,7 +282,18 @@ def check_framing(batch: Batch, *, max_size: int = MAX_DECOMPRESSED_SIZE) -> Non
     The least that a leader must know about records it will never decode.
     """
     header = read_header(batch)
-    for _ in _record_bounds(header, _records_of(header, batch, max_size)):
+    data = _records_of(header, batch, max_size)
+    position, passed, patience = 0, 0, LEAST
+    while (left := header.record_count - passed) >= LEAST:
+        count, size = run_of_one_size(data, position, left)
+        if count >= LEAST:
+            position, patience = position + count * size, LEAST
+        else:  # records of many sizes: one by one, and ever fewer looks at whether they still are
+            count = min(left, patience)
+            *_, (_, position) = islice(_record_bounds(header, data, position, passed), count)
+            patience *= 2
+        passed += count
+    for _ in _record_bounds(header, data, position, passed):
         pass
 
 
@@ -294,10 +306,14 @@ def _records_of(header: BatchHeader, batch: Batch, max_size: int) -> Buffer:
     return decompress(header.codec, view[HEADER_SIZE : header.size], max_size=max_size)
 
 
-def _record_bounds(header: BatchHeader, data: Buffer) -> Iterator[tuple[int, int]]:
-    """Where each record begins after its length, and ends; all of `data` must be used up."""
-    position, end = 0, len(data)
-    for _ in range(header.record_count):
+def _record_bounds(
+    header: BatchHeader, data: Buffer, position: int = 0, passed: int = 0
+) -> Iterator[tuple[int, int]]:
+    """Where each record begins after its length, and ends; all of `data` must be used up. From
+    `position` on, which so many have `passed`.
+    """
+    end = len(data)
+    for _ in range(passed, header.record_count):
         try:
             length, position = read_varint(data, position)
         except IndexError:

@@ -19,6 +19,7 @@ from storage.records import (
     EndTransactionMarker,
     Header,
     Record,
+    check_framing,
     decode_batch,
     decode_control_record,
     encode_batch,
@@ -26,7 +27,7 @@ from storage.records import (
     outline_batch,
     read_marker,
 )
-from storage.varint import varint
+from storage.varint import read_varint, varint
 
 maybe_bytes = st.none() | st.binary(max_size=200)
 headers = st.lists(st.tuples(st.text(max_size=10), maybe_bytes), max_size=3).map(tuple)
@@ -252,3 +253,47 @@ def test_a_control_record_of_a_newer_type_says_nothing() -> None:
 def test_a_malformed_control_record_is_corrupt(record: Record) -> None:
     with pytest.raises(CorruptRecordError):
         decode_control_record(record)
+
+
+def frames_one_by_one(batch: bytes) -> bool:
+    """The naive twin of `check_framing`, without its runs."""
+    data, position = batch[HEADER_SIZE:], 0
+    for _ in range(read_header(batch).record_count):
+        try:
+            length, position = read_varint(data, position)
+        except (IndexError, CorruptRecordError):
+            return False
+        position += length
+        if length < 1 or position > len(data):
+            return False
+    return position == len(data)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 40), st.sampled_from([0, 1, 50, 60, 200])), min_size=1, max_size=6
+    ),
+    st.integers(-2, 2),
+    st.none() | st.tuples(st.integers(0, 10_000), st.integers(0, 255)),
+    st.integers(0, 3),
+)
+def test_framing_is_as_records_looked_at_one_by_one_say(
+    runs: list[tuple[int, int]], miscounted: int, broken: tuple[int, int] | None, cut: int
+) -> None:
+    """Runs of one size, among others, with a byte changed, some cut off, or a wrong count."""
+    values = [bytes(size) for count, size in runs for _ in range(count)]
+    batch = bytearray(encode_batch([Record(timestamp=0, value=value) for value in values or [b""]]))
+    if broken is not None:
+        at, byte = broken
+        batch[HEADER_SIZE + at % (len(batch) - HEADER_SIZE)] = byte
+    del batch[len(batch) - cut :]
+    fields = list(HEADER.unpack_from(batch))
+    fields[1] -= cut
+    fields[-1] = max(0, fields[-1] + miscounted)
+    HEADER.pack_into(batch, 0, *fields)
+    sound = True
+    try:
+        check_framing(batch)
+    except CorruptRecordError:
+        sound = False
+    assert sound is frames_one_by_one(bytes(batch))
