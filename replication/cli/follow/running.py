@@ -113,6 +113,7 @@ class Watch:
                     self.console.print(moment.line(), highlight=False, soft_wrap=True)
                 if self.until_caught_up and moment.caught_up:
                     self.mirror.stop()
+                    return  # while it stops it follows less and less: that is not news
                 await trio.sleep(LOOK_SECONDS)
 
     def _look(self) -> Moment:
