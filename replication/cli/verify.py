@@ -96,6 +96,7 @@ def key_values(_: click.Context, option: click.Parameter, value: tuple[str, ...]
 )
 @click.option("--copies", type=click.IntRange(min=1), help="How many of each there must be.")
 @click.option("--exact", is_flag=True, help="Byte for byte, also what was compacted.")
+@click.option("--compacted", is_flag=True, help="By keys, whatever tells of a cleaner.")
 @click.option(
     "--command-config", type=click.Path(exists=True, dir_okay=False), help="A client's properties."
 )
@@ -115,6 +116,7 @@ def command(
     report_interval_ms: int,
     copies: int | None,
     exact: bool,
+    compacted: bool,
     command_config: str | None,
     properties: dict[str, str],
     output: str,
@@ -129,6 +131,8 @@ def command(
     clusters += servers
     if len(directories) + len(clusters) < 2 and not clusters:
         raise click.UsageError("give two log directories or clusters, or one cluster")
+    if exact and compacted:
+        raise click.UsageError("--exact and --compacted ask for two things")
     is_json = output == "json"
     listener = Listener(
         on_partition=show if not is_json else _nothing,
@@ -139,7 +143,7 @@ def command(
         directories=directories,
         bootstrap_servers=clusters,
         selection=Selection(topics=topics_include, partitions=partitions, timestamp=timestamp),
-        rules=Rules(copies=copies, exact=exact),
+        rules=Rules(copies=copies, exact=exact, compacted=compacted),
         fetching=FetchOptions(fetch_size=fetch_size, max_wait_ms=max_wait_ms),
         client_config=client_config(command_config, properties),
         listener=listener,

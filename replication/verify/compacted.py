@@ -8,9 +8,10 @@ Rule 1: whatever two copies both have is equal: a batch's epoch, its producer an
 records, a record's key, value, timestamp and headers. Compaction changes none of it, nor any
 offset, and never joins two batches into one (`storage.cleaner.filter`).
 
-Rule 2: what one lacks may be lacking only below the end of its cleaner's work
-(`Past.cleaned_before`), and only if `key_ledger` lets it off. A record without a key, a marker, and
-what an aborted transaction wrote have no last of a key: a cleaner may drop them.
+Rule 2: what one lacks may be lacking only below the furthest end of any cleaner's work
+(`Past.cleaned_before`: a replica that was fetched from a cleaned one has its gaps, and no
+checkpoint of its own), and only if `key_ledger` lets it off. A record without a key, a marker,
+and what an aborted transaction wrote have no last of a key: a cleaner may drop them.
 
 Rule 3: beyond all cleaners the batches are equal byte for byte.
 
@@ -77,9 +78,9 @@ def identity(header: BatchHeader) -> tuple[int, ...]:
 
 
 def records_part(
-    forms: Mapping[int, Sequence[Record]], cleaned_before: Sequence[Offset], start_offset: Offset
+    forms: Mapping[int, Sequence[Record]], cleaned_before: Offset, start_offset: Offset
 ) -> tuple[Difference, Offset] | None:
-    """Where forms of one batch part, by copy, but for what a copy's cleaner may have dropped."""
+    """Where forms of one batch part, by copy, but for what cleaners may have dropped."""
     by_offset: dict[Offset, dict[int, Record]] = {}
     for copy, records in forms.items():
         for record in records:
@@ -90,7 +91,7 @@ def records_part(
         first, *others = held.values()
         if any(record != first for record in others):
             return Difference.BYTES, offset
-        if any(offset >= cleaned_before[copy] for copy in forms.keys() - held.keys()):
+        if offset >= cleaned_before and len(held) < len(forms):
             return Difference.GAP, offset
     return None
 
@@ -101,7 +102,7 @@ class CompactedLockStep(LockStep):
 
     readable: Sequence[Readable] = attrs.field(kw_only=True)  # the streams, by their own type
     ledger: KeyLedger = attrs.field(kw_only=True)
-    _cleaned: list[Offset] = attrs.field(init=False)
+    _cleaned: Offset = attrs.field(init=False)
     # What transactions that are under way have written, by copy and producer.
     _open: dict[tuple[int, int], list[Note]] = attrs.field(init=False, factory=dict)
     _found: Parting | None = attrs.field(init=False, default=None)
@@ -109,7 +110,7 @@ class CompactedLockStep(LockStep):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        self._cleaned = [past.cleaned_before for past in self.pasts]
+        self._cleaned = max(past.cleaned_before for past in self.pasts)
 
     def step(self) -> bool:
         if self._found is not None:
@@ -158,7 +159,7 @@ class CompactedLockStep(LockStep):
                 directory=name,
                 base_offset=None if copy in lost.lacking else lost.offset,
                 last_offset=None if copy in lost.lacking else lost.offset,
-                cleaned_before=self._cleaned[copy] or None,
+                cleaned_before=self.pasts[copy].cleaned_before or None,
             )
             for copy, name in enumerate(self.directories)
         ]
@@ -177,7 +178,7 @@ class CompactedLockStep(LockStep):
             for copy in without
         ):
             return Difference.MISSING_TAIL
-        return Difference.GAP if any(base >= self._cleaned[copy] for copy in without) else None
+        return Difference.GAP if without and base >= self._cleaned else None
 
     def _compare(
         self, held: Mapping[int, BatchHeader], heads: Sequence[BatchHeader | None]
@@ -216,7 +217,7 @@ class CompactedLockStep(LockStep):
         if len(set(batches.values())) == 1:
             return None
         same_batch = len({identity(header) for header in held.values()}) == 1
-        if not same_batch or offset >= max(self._cleaned):
+        if not same_batch or offset >= self._cleaned:
             return Difference.BYTES, offset
         return records_part(forms, self._cleaned, self.start_offset)
 

@@ -13,6 +13,7 @@ for those who need not.
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Final
 
 import attrs
 import crc32c
@@ -31,6 +32,8 @@ from replication.verify.results import (
 )
 from storage.record_batch import CRC_COVERS_FROM, HEADER_SIZE, BatchHeader
 from storage.types import Offset, TopicPartition
+
+_ALL: Final = 2**63 - 1
 
 
 @attrs.frozen(kw_only=True)
@@ -52,6 +55,8 @@ class Rules:
     """How many of each there must be, where that is known; fewer is a difference."""
     exact: bool = False
     """Byte for byte, whatever a cleaner has done."""
+    compacted: bool = False
+    """By keys, whether or not anything tells of a cleaner."""
     start_offset: Offset = 0
     """What lies below is not compared."""
 
@@ -69,7 +74,10 @@ class Comparing:
 
     def __attrs_post_init__(self) -> None:
         start = max(self.rules.start_offset, *(copy.start_offset for copy in self.copies))
-        pasts = [copy.past for copy in self.copies]
+        pasts = [
+            attrs.evolve(copy.past, cleaned_before=_ALL) if self.rules.compacted else copy.past
+            for copy in self.copies
+        ]
         streams = [copy.stream for copy in self.copies]
         compare_batches = partial(compare_bytes, streams)
         if self.rules.exact or all(past.cleaned_before <= start for past in pasts):

@@ -177,10 +177,7 @@ def cause_of(difference: Difference, offset: Offset, copies: Sequence[CopyAt]) -
             cut = any(copy.reached is not None for copy in lacking)
             return Cause.TRUNCATION if cut else Cause.LAG
         case Difference.GAP:
-            lacking = [
-                copy for copy in copies if copy.base_offset is None or copy.base_offset > offset
-            ]
-            cleaned = all((copy.cleaned_before or 0) > offset for copy in lacking)
+            cleaned = any((copy.cleaned_before or 0) > offset for copy in copies)
             return Cause.COMPACTION if cleaned else Cause.GAP
         case Difference.LOST_KEY:
             return Cause.COMPACTION

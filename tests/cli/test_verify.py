@@ -73,6 +73,25 @@ def test_json_has_all_of_it(pair: tuple[str, str]) -> None:
     assert len({copy["crc"] for copy in parted["copies"]}) == 2
 
 
+def test_compacted_copies_without_checkpoints_are_compared_on_demand(tmp_path: Path) -> None:
+    def keyed(*offsets: int) -> bytes:
+        return b"".join(
+            encode_batch([Record(timestamp=1, key=b"k", value=b"%d" % n)], base_offset=n)
+            for n in offsets
+        )
+
+    for name, data in (("a", keyed(0, 1, 2)), ("b", keyed(0, 2))):
+        folder = tmp_path / name / "t-0"
+        folder.mkdir(parents=True)
+        (folder / f"{0:020d}.log").write_bytes(data)
+    pair = str(tmp_path / "a"), str(tmp_path / "b")
+    assert "(gap)" in verify(*pair).stdout
+    result = verify(*pair, "--compacted")
+    assert result.exit_code == 0
+    assert "2 batches, 2 records, 1 keys" in result.stdout
+    assert verify(*pair, "--compacted", "--exact").exit_code == 2
+
+
 def test_copies_may_be_counted(pair: tuple[str, str], tmp_path: Path) -> None:
     result = verify(*pair, str(tmp_path / "a"), "--copies", "3", "--topics-include", "other")
     assert result.exit_code == 0
