@@ -6,7 +6,8 @@ found, and at once when a leader refuses or is lost.
 Rule 2: a broker counts as reachable once it has said which versions it speaks. Whom we cannot
 reach is not fetched from; the next news try it again.
 
-Rule 3: a source that is away is waited for, however long that is. Nothing here gives up.
+Rule 3: a source that is away is waited for, however long that is. Only one that refuses our login
+before it has told anything is given up: nobody has put that right yet.
 """
 
 from collections.abc import Sequence
@@ -82,9 +83,14 @@ class Source:
         return None if error is None else str(error)
 
     async def next_news(self, seen: int) -> int:
-        """Until the view is newer than its version `seen`, however long that takes; which it is."""
+        """Until the view is newer than its version `seen`, however long that takes; which it is.
+
+        AuthenticationError where the source refuses us before it has told anything.
+        """
         while self.view.version == seen:
             await self.metadata.wait_for_news()
+            if seen == 0:
+                self.metadata.raise_if_refused()
         await trio.lowlevel.checkpoint()
         return self.view.version
 

@@ -1,0 +1,47 @@
+"""A source that is spoken to over TLS, and asks who we are."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from replication.client import Admin, Producer
+from replication.client.admin import NewTopic
+from replication.client.config import ClientConfig
+from replication.errors import AuthenticationError
+from replication.mirror import Mirror, MirrorOptions
+from replication.net import production_seams
+from replication.net.raising import raising_only_one
+from tests.replication.cluster.test_logins import guarded_cluster, outside
+
+
+async def test_a_source_is_followed_over_tls_and_a_login_and_a_wrong_password_is_refused(
+    tmp_path: Path,
+) -> None:
+    async with guarded_cluster() as cluster:
+        alice = outside(cluster, "PLAIN", "alice", "sesame")
+        async with Admin(**alice) as admin:
+            await admin.create_topics([NewTopic(name="t")])
+        await cluster.until(lambda: cluster.leader("t", 0) is not None)
+        async with Producer(**alice) as producer:
+            await producer.send("t", b"sealed")
+
+        def mirror_of(mechanism: str, user: str, password: str) -> Mirror:
+            return Mirror(
+                source_config=ClientConfig.of(**outside(cluster, mechanism, user, password)),
+                options=MirrorOptions(topics=("t",)),
+                directory=str(tmp_path / "copy"),
+                seams=production_seams(),
+            )
+
+        with pytest.raises(AuthenticationError, match="Invalid username or password") as refused:
+            await mirror_of("PLAIN", "alice", "wrong").run()
+        assert "\n" not in str(refused.value)
+        mirror = mirror_of("SCRAM-SHA-256", "admin", "top")
+        with raising_only_one():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(mirror.run)
+                await cluster.until(
+                    lambda: [each.log_end_offset for each in mirror.progress()] == [1]
+                )
+                mirror.stop()
