@@ -26,6 +26,7 @@ import trio
 
 from replication.cluster import controller_log_service as log_service
 from replication.cluster.authentication import Gate, gate
+from replication.cluster.controller_acls import create_acls, delete_acls
 from replication.cluster.controller_brokers import fence_expired, heartbeat, register
 from replication.cluster.controller_configs import (
     alter_configs,
@@ -54,6 +55,7 @@ from replication.cluster.controller_topics import (
     create_topics,
     delete_topics,
 )
+from replication.cluster.guards import for_brokers
 from replication.cluster.metadata_log import MetadataLog
 from replication.cluster.node_scope import listen
 from replication.cluster.server import Handler, OnBug, RequestContext, Server
@@ -70,6 +72,7 @@ from replication.metadata import (
     TopicImage,
 )
 from replication.net.seams import Listener, Seams
+from replication.security.acls import Authorizer
 from replication.wire.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -94,11 +97,13 @@ from replication.wire.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from replication.wire.create_acls import CreateAclsRequest, CreateAclsResponse
 from replication.wire.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
 )
 from replication.wire.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from replication.wire.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from replication.wire.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from replication.wire.fetch import FetchRequest, FetchResponse
@@ -172,7 +177,7 @@ class Controller:
             where = self._listener_config()
             self.listener = await listen(self.seams.transport, where, self.config)
             server = Server(
-                handlers=self.handlers(),
+                handlers=self._for_brokers_alone(self.handlers()),
                 clock=self.seams.clock,
                 sink=self.sink,
                 on_bug=self.on_bug,
@@ -197,6 +202,11 @@ class Controller:
     def _listening(self) -> Listener:
         assert self.listener is not None, "it listens before it serves"
         return self.listener
+
+    def _for_brokers_alone(self, handlers: dict[ApiKey, Handler]) -> dict[ApiKey, Handler]:
+        if (authorizer := self.config.authorizer) is None:
+            return handlers
+        return for_brokers(handlers, Authorizer(*authorizer), lambda: self.image)
 
     def _gate(self) -> Gate:
         security = self.config.security_of(self._listener_config().name)
@@ -234,6 +244,8 @@ class Controller:
             ApiKey.ELECT_LEADERS: of(self.elect_leaders),
             ApiKey.ALTER_PARTITION_REASSIGNMENTS: of(self.alter_partition_reassignments),
             ApiKey.LIST_PARTITION_REASSIGNMENTS: of(self.list_partition_reassignments),
+            ApiKey.CREATE_ACLS: of(self.create_acls),
+            ApiKey.DELETE_ACLS: of(self.delete_acls),
             ApiKey.ALTER_USER_SCRAM_CREDENTIALS: of(self.alter_user_scram_credentials),
             ApiKey.ALLOCATE_PRODUCER_IDS: of(self.allocate_producer_ids),
             ApiKey.ASSIGN_REPLICAS_TO_DIRS: of(self.assign_replicas),
@@ -328,6 +340,13 @@ class Controller:
         self, request: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
         return await self._carry_out(list_partition_reassignments(self.image, request))
+
+    async def create_acls(self, request: CreateAclsRequest) -> CreateAclsResponse:
+        new_id = partial(self.seams.chance.randbytes, 16)
+        return await self._carry_out(create_acls(self.image, request, new_id))
+
+    async def delete_acls(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
+        return await self._carry_out(delete_acls(self.image, request))
 
     async def alter_user_scram_credentials(
         self, request: AlterUserScramCredentialsRequest

@@ -9,11 +9,12 @@ import trio
 from replication.cluster.authentication import Gate, gate
 from replication.cluster.controller_channel import ControllerCalls
 from replication.cluster.groups import GroupCoordinator, gauges
+from replication.cluster.guards import guarded
 from replication.cluster.handlers import BrokerNode, broker_handlers
 from replication.cluster.metadata_cache import MetadataCache
 from replication.cluster.producer_ids import ProducerIds
 from replication.cluster.request_metrics import RequestMetrics
-from replication.cluster.server import Features, OnBug, Server
+from replication.cluster.server import Features, Handler, OnBug, Server
 from replication.cluster.transactions import (
     CoordinatorQuestions,
     MarkerSender,
@@ -31,8 +32,10 @@ from replication.metadata import FEATURES, TRANSACTION_VERSION
 from replication.metrics import MetricsRegistry
 from replication.net.seams import Seams
 from replication.replica_manager import LocalReplicas, ReplicaManager, TransactionVerification
+from replication.security.acls import Authorizer
 from replication.security.scram import ScramCredential
 from replication.transactions import EPOCH_BUMPING_VERSION
+from replication.wire.apis import ApiKey
 from storage.log_manager import LogManager
 from storage.retention import DeletedSegments
 from storage.types import TopicPartition
@@ -120,6 +123,12 @@ class Wiring:
         )
         gauges.register(self.metrics, coordinator)
         return coordinator
+
+    def _handlers(self, node: BrokerNode, metadata: MetadataCache) -> dict[ApiKey, Handler]:
+        handlers = broker_handlers(node)
+        if (authorizer := self.config.authorizer) is None:
+            return handlers
+        return guarded(handlers, Authorizer(*authorizer), lambda: metadata.image)
 
     def gate(self, listener: str, metadata: MetadataCache) -> Gate:
         def credential_of(name: str, mechanism: str) -> ScramCredential | None:
@@ -237,7 +246,7 @@ class Wiring:
             broker_epoch=self.broker_epoch,
         )
         return Server(
-            handlers=broker_handlers(node),
+            handlers=self._handlers(node, metadata),
             clock=self.seams.clock,
             sink=self.sink,
             on_bug=self.on_bug,

@@ -512,6 +512,14 @@ class BrokerConfig(SecurityKeys):
         )
 
     @property
+    def authorizer(self) -> tuple[frozenset[str], bool] | None:
+        """The super users, and whether what no ACL speaks of is everybody's; None without one."""
+        if not self.authorizer_class_name:
+            return None
+        users = frozenset(each.strip() for each in self.super_users.split(";") if each.strip())
+        return users, self.allow_everyone_if_no_acl_found
+
+    @property
     def inter_broker_introduction(self) -> Introduction:
         """How brokers connect to each other."""
         return self.security_of(self.inter_broker_listener).introduction(

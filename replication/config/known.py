@@ -76,8 +76,6 @@ _ALL_CIPHERS = "TLS here speaks what OpenSSL holds to be safe, and no less can b
 
 REFUSED = {
     "ssl.cipher.suites": _ALL_CIPHERS,
-    "authorizer.class.name": "there is no authorizer here: every client may do everything",
-    "super.users": "there is no authorizer here: every client may do everything",
 }
 
 

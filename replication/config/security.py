@@ -17,13 +17,14 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from replication.config.jaas import Jaas
-from replication.config.keys import long, secrets, text, whole, words
+from replication.config.keys import flag, long, secrets, text, whole, words
 from replication.config.tls import TlsKeys, overridden
 from replication.errors import ConfigError
 
 PLAINTEXT = "PLAINTEXT"
 PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _PREFIX = "listener.name."
 _JAAS = "sasl.jaas.config"
 
@@ -88,6 +89,13 @@ class SecurityKeys(ListenerKeys):
     )
     sasl_mechanism_controller_protocol: str = text(
         "GSSAPI", "How brokers log in to the controller.", choices=MECHANISMS
+    )
+    authorizer_class_name: str = text(
+        "", "What decides who may do what; none: everybody may.", choices=[STANDARD_AUTHORIZER, ""]
+    )
+    super_users: str = text("", "Who may do everything: User:name, parted by semicolons.")
+    allow_everyone_if_no_acl_found: bool = flag(
+        False, "Whether what no ACL speaks of is everybody's."
     )
     understudy_add_scram: tuple[str, ...] = secrets(
         "The first users of a new cluster, as kafka-storage takes them with --add-scram; parted"

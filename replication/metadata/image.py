@@ -19,6 +19,7 @@ import attrs
 
 from replication.errors import MetadataError
 from replication.metadata.records import (
+    AclRecord,
     BrokerConfigRecord,
     BrokerDirectoriesRecord,
     BrokerRegistrationChangeRecord,
@@ -33,6 +34,7 @@ from replication.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveAclRecord,
     RemoveScramCredentialRecord,
     RemoveTopicRecord,
     ReplicaDirectoryRecord,
@@ -268,6 +270,8 @@ class _Draft:
                 | FeatureLevelRecord()
                 | ScramCredentialRecord()
                 | RemoveScramCredentialRecord()
+                | AclRecord()
+                | RemoveAclRecord()
             ):
                 self._set_for_all(record)
             case ProducerIdsRecord():

@@ -21,6 +21,7 @@ import attrs
 import msgpack
 
 from replication.errors import MetadataError
+from replication.security.acls import Acl
 from storage.types import Buffer, LeaderEpoch, Offset, TopicId, TopicPartition
 
 METADATA_TOPIC = "__understudy_metadata"
@@ -269,6 +270,44 @@ class RemoveScramCredentialRecord:
     mechanism: str
 
 
+@attrs.frozen
+class AclRecord:
+    """Somebody may, or may not, do something (AccessControlEntryRecord)."""
+
+    TYPE: ClassVar = "acl"
+    VERSION: ClassVar = 1
+    acl_id: bytes
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+    @classmethod
+    def of(cls, acl_id: bytes, acl: Acl) -> "AclRecord":
+        return cls(
+            acl_id=acl_id,
+            resource_type=int(acl.resource_type),
+            resource_name=acl.resource_name,
+            pattern_type=int(acl.pattern_type),
+            principal=acl.principal,
+            host=acl.host,
+            operation=int(acl.operation),
+            permission=int(acl.permission),
+        )
+
+
+@attrs.frozen
+class RemoveAclRecord:
+    """And no more."""
+
+    TYPE: ClassVar = "remove_acl"
+    VERSION: ClassVar = 1
+    acl_id: bytes
+
+
 MetadataRecord: TypeAlias = (
     ClusterRecord
     | ControllerRecord
@@ -287,6 +326,8 @@ MetadataRecord: TypeAlias = (
     | FeatureLevelRecord
     | ScramCredentialRecord
     | RemoveScramCredentialRecord
+    | AclRecord
+    | RemoveAclRecord
 )
 
 _RECORD_TYPES: tuple[type[MetadataRecord], ...] = get_args(MetadataRecord)

@@ -175,7 +175,7 @@ def test_values_and_other_names(text: str, name: str, value: object) -> None:
         ("broker.heartbeat.interval.ms=9000", "expected less than broker.session.timeout.ms"),
         ("log.dirs=,", "log.dirs is empty"),
         ("process.roles=", "process.roles"),
-        ("authorizer.class.name=x", "there is no authorizer here"),
+        ("authorizer.class.name=x", "x: expected one of , org.apache.kafka.metadata.authorizer"),
         ("log.cleaner.min.cleanable.ratio=1.5", "expected a number from 0.0 to 1.0"),
         ("log.cleaner.min.cleanable.ratio=nan", "expected a number from 0.0 to 1.0"),
     ],

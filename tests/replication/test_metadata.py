@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 from replication.errors import MetadataError
 from replication.metadata import (
     METADATA_TOPIC_ID,
+    AclRecord,
     BrokerConfigRecord,
     BrokerDirectoriesRecord,
     BrokerRegistration,
@@ -28,6 +29,7 @@ from replication.metadata import (
     PartitionRegistration,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveAclRecord,
     RemovedPartition,
     RemoveScramCredentialRecord,
     RemoveTopicRecord,
@@ -98,6 +100,17 @@ EXAMPLES: dict[str, MetadataRecord] = {
         iterations=4096,
     ),
     "remove_scram_credential-1": RemoveScramCredentialRecord("alice", "SCRAM-SHA-256"),
+    "acl-1": AclRecord(
+        acl_id=b"\xee" * 16,
+        resource_type=2,
+        resource_name="orders",
+        pattern_type=3,
+        principal="User:alice",
+        host="*",
+        operation=3,
+        permission=3,
+    ),
+    "remove_acl-1": RemoveAclRecord(b"\xee" * 16),
     "producer_ids-1": ProducerIdsRecord(broker_id=1, broker_epoch=7, next_producer_id=1000),
 }
 
@@ -193,7 +206,7 @@ def test_another_minimum_of_replicas_in_sync_forgets_who_was_eligible(
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        pytest.param(msgpack.packb(["acl", 1, "x"]), "unknown metadata record 'acl'", id="type"),
+        pytest.param(msgpack.packb(["acls", 1, "x"]), "unknown metadata record 'acls'", id="type"),
         pytest.param(msgpack.packb(["topic", 9, "x"]), "'topic' of version 9", id="version"),
         pytest.param(msgpack.packb(["topic", 1, "x"]), "'topic' version 1: 1 fields", id="fields"),
         pytest.param(msgpack.packb([[1], 1, "x"]), r"unknown metadata record \[1\]", id="list"),

@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 
 from replication.errors import MetadataError
 from replication.metadata import (
+    AclRecord,
     BrokerConfigRecord,
     BrokerDirectoriesRecord,
     BrokerRegistrationChangeRecord,
@@ -25,6 +26,7 @@ from replication.metadata import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveAclRecord,
     RemoveScramCredentialRecord,
     RemoveTopicRecord,
     ReplicaDirectoryRecord,
@@ -111,6 +113,12 @@ BY_TYPE: dict[type, st.SearchStrategy[MetadataRecord]] = {
     RemoveScramCredentialRecord: st.builds(
         RemoveScramCredentialRecord, st.sampled_from(["alice", "bob"]), st.just("SCRAM-SHA-256")
     ),
+    AclRecord: st.builds(
+        AclRecord,
+        *(st.sampled_from([b"\x01" * 16, b"\x02" * 16]), st.just(2), st.just("t"), st.just(3)),
+        *(st.just("User:alice"), st.just("*"), st.integers(3, 4), st.just(3)),
+    ),
+    RemoveAclRecord: st.builds(RemoveAclRecord, st.sampled_from([b"\x01" * 16, b"\x02" * 16])),
     ProducerIdsRecord: st.builds(ProducerIdsRecord, BROKERS, EPOCHS, st.integers(0, 5000)),
 }
 RECORDS = st.one_of(*BY_TYPE.values())
@@ -194,9 +202,9 @@ def with_crc(body: bytes) -> bytes:
         ),
         pytest.param(
             with_crc(
-                msgpack.packb(["metadata_snapshot", 1, 9, 0, [msgpack.packb(["acl", 1, "x"])]])
+                msgpack.packb(["metadata_snapshot", 1, 9, 0, [msgpack.packb(["acls", 1, "x"])]])
             ),
-            "unknown metadata record 'acl'",
+            "unknown metadata record 'acls'",
             id="record",
         ),
     ],

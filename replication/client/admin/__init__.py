@@ -2,7 +2,7 @@
 
 admin       what programs see
 calls       whom to ask, how often, for how long
-topics  offsets  brokers  groups  scram     what is asked
+topics  offsets  brokers  groups  scram  acls     what is asked
 values      what is given and got back
 """
 
@@ -15,12 +15,26 @@ from replication.client.admin.scram import (
 )
 from replication.client.admin.values import NewTopic
 from replication.client.offsets import OffsetAndMetadata
+from replication.security.acls import (
+    Acl,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 
 __all__ = [
     "ALL_BROKERS",
+    "Acl",
+    "AclFilter",
     "Admin",
     "NewTopic",
     "OffsetAndMetadata",
+    "Operation",
+    "PatternType",
+    "Permission",
+    "ResourceType",
     "ScramCredentialInfo",
     "SomeFailedError",
     "UserScramCredentialDeletion",

@@ -16,7 +16,7 @@ from typing import Any, Self
 import attrs
 import trio
 
-from replication.client.admin import brokers, groups, offsets, scram, topics
+from replication.client.admin import acls, brokers, groups, offsets, scram, topics
 from replication.client.admin.calls import Calls
 from replication.client.admin.scram import ScramCredentialInfo, UserScramCredentialAlteration
 from replication.client.admin.values import (
@@ -37,6 +37,7 @@ from replication.client.network_client import NetworkClient
 from replication.client.offsets import OffsetAndMetadata
 from replication.net import production_seams
 from replication.net.seams import Seams
+from replication.security.acls import Acl, AclFilter
 from replication.wire.describe_configs import ResourceType
 from storage.types import Offset, TopicId, TopicPartition
 
@@ -282,3 +283,17 @@ class Admin:
         self, alterations: Iterable[UserScramCredentialAlteration]
     ) -> None:
         await scram.alter(self._calls, alterations, self._seams.chance)
+
+    # Who may do what.
+
+    async def describe_acls(self, acl_filter: AclFilter | None = None) -> list[Acl]:
+        """Those that the filter lets through, or all."""
+        return await acls.describe(self._calls, acl_filter or AclFilter())
+
+    async def create_acls(self, new_acls: Iterable[Acl]) -> None:
+        """Those that are there already stay as they are."""
+        await acls.create(self._calls, list(new_acls))
+
+    async def delete_acls(self, filters: Iterable[AclFilter]) -> list[Acl]:
+        """Those that any of the filters lets through; they are returned."""
+        return await acls.delete(self._calls, list(filters))

@@ -25,6 +25,7 @@ the node, and what is wrong with one partition or topic is told beside the other
 
 from functools import partial
 
+from replication.cluster.handlers.acls import create_acls, delete_acls, describe_acls
 from replication.cluster.handlers.configs import (
     alter_configs,
     describe_configs,
@@ -112,6 +113,9 @@ def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
         ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(incremental_alter_configs, node),
         ApiKey.DESCRIBE_LOG_DIRS: partial(describe_log_dirs, node),
         ApiKey.DESCRIBE_CLUSTER: partial(describe_cluster, node),
+        ApiKey.DESCRIBE_ACLS: partial(describe_acls, node),
+        ApiKey.CREATE_ACLS: partial(create_acls, node),
+        ApiKey.DELETE_ACLS: partial(delete_acls, node),
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(describe_user_scram_credentials, node),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(alter_user_scram_credentials, node),
     }

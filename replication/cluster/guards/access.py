@@ -1,0 +1,61 @@
+"""What one request asks of the authorizer."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import attrs
+
+from replication.cluster.server import Handler, RequestContext
+from replication.metadata import MetadataImage
+from replication.security.acls import CLUSTER_NAME, Authorizer, Operation, ResourceType
+
+
+@attrs.frozen
+class Access:
+    """Who asks, and what the cluster's ACLs say of them."""
+
+    authorizer: Authorizer
+    image: MetadataImage
+    context: RequestContext
+
+    def may(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        return self.authorizer.may(
+            self.image.security.index,
+            operation,
+            kind,
+            name,
+            principal=self.context.principal,
+            host=self._host,
+        )
+
+    def may_some(self, operation: Operation, kind: ResourceType) -> bool:
+        return self.authorizer.may_some(
+            self.image.security.index,
+            operation,
+            kind,
+            principal=self.context.principal,
+            host=self._host,
+        )
+
+    def cluster(self, operation: Operation) -> bool:
+        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def topic(self, operation: Operation, name: str) -> bool:
+        return self.may(operation, ResourceType.TOPIC, name)
+
+    def name_of(self, item: Any) -> str | None:
+        """The topic that a part of a request is about; None for an id that no topic has."""
+        if isinstance(item, str):
+            return item
+        name: str | None = getattr(item, "name", None) or getattr(item, "topic", None)
+        if name:
+            return name
+        topic_id = getattr(item, "topic_id", None)
+        return None if topic_id is None else self.image.topic_names_by_id.get(topic_id)
+
+    @property
+    def _host(self) -> str:
+        return self.context.peer.rpartition(":")[0]
+
+
+Guard: TypeAlias = Callable[[Access, Any, Handler], Awaitable[Any]]

@@ -1,0 +1,83 @@
+"""DescribeAcls from the metadata; CreateAcls and DeleteAcls by the controller."""
+
+from replication.cluster.controller_acls import filter_of
+from replication.cluster.handlers.node import BrokerNode
+from replication.cluster.server import RequestContext
+from replication.errors import ErrorCode, PeerUnavailableError
+from replication.wire.create_acls import (
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from replication.wire.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from replication.wire.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+
+_DISABLED = "No Authorizer is configured."
+
+
+async def describe_acls(
+    node: BrokerNode, _: RequestContext, request: DescribeAclsRequest
+) -> DescribeAclsResponse:
+    if node.config.authorizer is None:
+        return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_DISABLED)
+    wanted = filter_of(request)
+    found: dict[tuple[int, str, int], list[AclDescription]] = {}
+    for acl in node.metadata.image.security.acls.values():
+        if wanted.matches(acl):
+            told = AclDescription(
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission_type=acl.permission,
+            )
+            key = (acl.resource_type, acl.resource_name, acl.pattern_type)
+            found.setdefault(key, []).append(told)
+    return DescribeAclsResponse(
+        resources=[
+            DescribeAclsResource(
+                resource_type=kind, resource_name=name, pattern_type=pattern, acls=acls
+            )
+            for (kind, name, pattern), acls in found.items()
+        ]
+    )
+
+
+async def create_acls(
+    node: BrokerNode, _: RequestContext, request: CreateAclsRequest
+) -> CreateAclsResponse:
+    error, why = ErrorCode.SECURITY_DISABLED, _DISABLED
+    if node.config.authorizer is not None:
+        try:
+            response = await node.forward(request, timeout_ms=node.config.request_timeout_ms)
+        except PeerUnavailableError as unavailable:
+            error, why = ErrorCode.REQUEST_TIMED_OUT, str(unavailable)
+        else:
+            assert isinstance(response, CreateAclsResponse), "an answer decodes as asked"
+            return response
+    result = AclCreationResult(error_code=error, error_message=why)
+    return CreateAclsResponse(results=[result] * len(request.creations))
+
+
+async def delete_acls(
+    node: BrokerNode, _: RequestContext, request: DeleteAclsRequest
+) -> DeleteAclsResponse:
+    error, why = ErrorCode.SECURITY_DISABLED, _DISABLED
+    if node.config.authorizer is not None:
+        try:
+            response = await node.forward(request, timeout_ms=node.config.request_timeout_ms)
+        except PeerUnavailableError as unavailable:
+            error, why = ErrorCode.REQUEST_TIMED_OUT, str(unavailable)
+        else:
+            assert isinstance(response, DeleteAclsResponse), "an answer decodes as asked"
+            return response
+    result = DeleteAclsFilterResult(error_code=error, error_message=why)
+    return DeleteAclsResponse(filter_results=[result] * len(request.filters))

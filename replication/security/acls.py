@@ -1,0 +1,261 @@
+"""Who may do what: access control lists, and what they add up to (StandardAuthorizer, KIP-801).
+
+    resource        by a literal name, by a prefix of it, or "*" for all of a type
+    super user      may do everything
+    a matching deny                     -> no
+    else a matching allow               -> yes
+    else no ACL speaks of the resource  -> allow.everyone.if.no.acl.found
+    else                                -> no
+
+Rule 1: an ACL matches a principal by name or as `User:*`, a host by address or as `*`, an
+operation by itself or as ALL; to be allowed to READ, WRITE, DELETE or ALTER is to be allowed
+to DESCRIBE, and ALTER_CONFIGS to DESCRIBE_CONFIGS. A deny implies nothing but itself.
+
+Rule 2: whoever asks whether something may be done with *some* resource of a type (KIP-679)
+hears yes where an allow is not covered by a deny.
+"""
+
+import enum
+from collections.abc import Iterator
+from functools import cached_property
+
+import attrs
+
+
+class ResourceType(enum.IntEnum):
+    """org.apache.kafka.common.resource.ResourceType."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(enum.IntEnum):
+    """org.apache.kafka.common.resource.PatternType (KIP-290)."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class Operation(enum.IntEnum):
+    """org.apache.kafka.common.acl.AclOperation."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class Permission(enum.IntEnum):
+    """org.apache.kafka.common.acl.AclPermissionType."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+WILDCARD = "*"
+ANYBODY = "User:*"
+CLUSTER_NAME = "kafka-cluster"
+_IMPLIED_BY = {
+    Operation.DESCRIBE: frozenset(
+        {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
+    ),
+    Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
+}
+
+
+@attrs.frozen(kw_only=True)
+class Acl:
+    """One binding. The numbers are those of messages and of the metadata log."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int = PatternType.LITERAL
+    principal: str
+    host: str = WILDCARD
+    operation: int
+    permission: int
+
+    def speaks_of(self, name: str) -> bool:
+        if self.pattern_type == PatternType.PREFIXED:
+            return name.startswith(self.resource_name)
+        return self.resource_name in (name, WILDCARD)
+
+    def applies_to(self, principal: str, host: str) -> bool:
+        return self.principal in (principal, ANYBODY) and self.host in (host, WILDCARD)
+
+    def denies(self, operation: Operation) -> bool:
+        return self.permission == Permission.DENY and self.operation in (operation, Operation.ALL)
+
+    def allows(self, operation: Operation) -> bool:
+        implied = _IMPLIED_BY.get(operation, frozenset())
+        return self.permission == Permission.ALLOW and (
+            self.operation in (operation, Operation.ALL) or self.operation in implied
+        )
+
+
+@attrs.frozen
+class AclIndex:
+    """All ACLs of an image, found by what they speak of."""
+
+    acls: tuple[Acl, ...] = ()
+
+    @cached_property
+    def _literal(self) -> dict[tuple[int, str], list[Acl]]:
+        found: dict[tuple[int, str], list[Acl]] = {}
+        for acl in self.acls:
+            if acl.pattern_type == PatternType.LITERAL:
+                found.setdefault((acl.resource_type, acl.resource_name), []).append(acl)
+        return found
+
+    @cached_property
+    def _prefixed(self) -> tuple[Acl, ...]:
+        return tuple(each for each in self.acls if each.pattern_type == PatternType.PREFIXED)
+
+    def of(self, kind: ResourceType, name: str) -> Iterator[Acl]:
+        """Those that speak of a resource."""
+        yield from self._literal.get((kind, name), ())
+        if name != WILDCARD:
+            yield from self._literal.get((kind, WILDCARD), ())
+        for acl in self._prefixed:
+            if acl.resource_type == kind and acl.speaks_of(name):
+                yield acl
+
+
+@attrs.frozen
+class Authorizer:
+    """What does not depend on the ACLs: the configuration."""
+
+    super_users: frozenset[str] = frozenset()
+    allow_if_no_acl: bool = False
+
+    def may(
+        self,
+        acls: AclIndex,
+        operation: Operation,
+        kind: ResourceType,
+        name: str,
+        *,
+        principal: str,
+        host: str,
+    ) -> bool:
+        if principal in self.super_users:
+            return True
+        spoken_of = allowed = False
+        for acl in acls.of(kind, name):
+            spoken_of = True
+            if acl.applies_to(principal, host):
+                if acl.denies(operation):
+                    return False
+                allowed = allowed or acl.allows(operation)
+        return allowed or (self.allow_if_no_acl and not spoken_of)
+
+    def may_some(
+        self, acls: AclIndex, operation: Operation, kind: ResourceType, *, principal: str, host: str
+    ) -> bool:
+        """Whether some resource of `kind` can be named with which it may be done."""
+        if principal in self.super_users:
+            return True
+        mine = [
+            each
+            for each in acls.acls
+            if each.resource_type == kind and each.applies_to(principal, host)
+        ]
+        denied = [each for each in mine if each.denies(operation)]
+        if self.allow_if_no_acl:
+            return not any(_is_everything(each) for each in denied)
+        return any(
+            each.allows(operation) and not any(_covers(other, each) for other in denied)
+            for each in mine
+        )
+
+
+def _is_everything(acl: Acl) -> bool:
+    return acl.pattern_type == PatternType.LITERAL and acl.resource_name == WILDCARD
+
+
+def _covers(denied: Acl, allowed: Acl) -> bool:
+    """Whether whatever `allowed` speaks of is spoken of by `denied`."""
+    if _is_everything(denied):
+        return True
+    if denied.pattern_type == PatternType.PREFIXED:
+        return not _is_everything(allowed) and allowed.resource_name.startswith(
+            denied.resource_name
+        )
+    return (
+        allowed.pattern_type == PatternType.LITERAL
+        and allowed.resource_name == denied.resource_name
+    )
+
+
+@attrs.frozen(kw_only=True)
+class AclFilter:
+    """Which ACLs somebody means; None and ANY stand for every one (AclBindingFilter)."""
+
+    resource_type: int = ResourceType.ANY
+    resource_name: str | None = None
+    pattern_type: int = PatternType.ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: int = Operation.ANY
+    permission: int = Permission.ANY
+
+    def matches(self, acl: Acl) -> bool:
+        return (
+            self.resource_type in (ResourceType.ANY, acl.resource_type)
+            and self._matches_name(acl)
+            and self.principal in (None, acl.principal)
+            and self.host in (None, acl.host)
+            and self.operation in (Operation.ANY, acl.operation)
+            and self.permission in (Permission.ANY, acl.permission)
+        )
+
+    def _matches_name(self, acl: Acl) -> bool:
+        if self.pattern_type not in (PatternType.ANY, PatternType.MATCH, acl.pattern_type):
+            return False
+        if self.resource_name is None:
+            return True
+        if self.pattern_type == PatternType.MATCH:
+            return acl.speaks_of(self.resource_name)
+        return acl.resource_name == self.resource_name
+
+
+def fault_of(acl: Acl) -> str | None:
+    """Why `acl` cannot be created; None where it can."""
+    if acl.resource_type not in set(ResourceType) - {ResourceType.UNKNOWN, ResourceType.ANY}:
+        return f"resource type {acl.resource_type} is none that an ACL can speak of"
+    if acl.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        return f"pattern type {acl.pattern_type}: expected literal or prefixed"
+    if acl.operation not in set(Operation) - {Operation.UNKNOWN, Operation.ANY}:
+        return f"operation {acl.operation} is none that an ACL can speak of"
+    if acl.permission not in (Permission.ALLOW, Permission.DENY):
+        return f"permission {acl.permission}: expected allow or deny"
+    if not acl.resource_name:
+        return "the name of a resource is empty"
+    if acl.resource_type == ResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
+        return f"the cluster is called {CLUSTER_NAME}"
+    if ":" not in acl.principal:
+        return f"principal {acl.principal!r}: expected Type:name, such as User:alice"
+    return None

@@ -1,0 +1,34 @@
+"""CreateAcls (KIP-140, 290): who may, or may not, do what to what."""
+
+import attrs
+
+from replication.wire.describe_acls import LITERAL
+from replication.wire.schema import array, int8, int16, int32, string
+
+
+@attrs.define(kw_only=True)
+class AclCreation:
+    resource_type: int = int8()
+    resource_name: str = string()
+    resource_pattern_type: int = int8(default=LITERAL)
+    principal: str = string()
+    host: str = string()
+    operation: int = int8()
+    permission_type: int = int8()
+
+
+@attrs.define(kw_only=True)
+class CreateAclsRequest:
+    creations: list[AclCreation] = array(AclCreation)
+
+
+@attrs.define(kw_only=True)
+class AclCreationResult:
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+
+
+@attrs.define(kw_only=True)
+class CreateAclsResponse:
+    throttle_time_ms: int = int32()
+    results: list[AclCreationResult] = array(AclCreationResult)

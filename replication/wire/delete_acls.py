@@ -1,0 +1,48 @@
+"""DeleteAcls (KIP-140, 290): the bindings that filters let through are gone."""
+
+import attrs
+
+from replication.wire.describe_acls import LITERAL
+from replication.wire.schema import array, int8, int16, int32, string
+
+
+@attrs.define(kw_only=True)
+class DeleteAclsFilter:
+    resource_type_filter: int = int8()
+    resource_name_filter: str | None = string(nullable="0+")
+    pattern_type_filter: int = int8(default=LITERAL)
+    principal_filter: str | None = string(nullable="0+")
+    host_filter: str | None = string(nullable="0+")
+    operation: int = int8()
+    permission_type: int = int8()
+
+
+@attrs.define(kw_only=True)
+class DeleteAclsRequest:
+    filters: list[DeleteAclsFilter] = array(DeleteAclsFilter)
+
+
+@attrs.define(kw_only=True)
+class DeleteAclsMatchingAcl:
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+    resource_type: int = int8()
+    resource_name: str = string()
+    pattern_type: int = int8(default=LITERAL)
+    principal: str = string()
+    host: str = string()
+    operation: int = int8()
+    permission_type: int = int8()
+
+
+@attrs.define(kw_only=True)
+class DeleteAclsFilterResult:
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+    matching_acls: list[DeleteAclsMatchingAcl] = array(DeleteAclsMatchingAcl)
+
+
+@attrs.define(kw_only=True)
+class DeleteAclsResponse:
+    throttle_time_ms: int = int32()
+    filter_results: list[DeleteAclsFilterResult] = array(DeleteAclsFilterResult)

@@ -1,0 +1,43 @@
+"""DescribeAcls (KIP-140, 290): the bindings that a filter lets through."""
+
+import attrs
+
+from replication.wire.schema import array, int8, int16, int32, string
+
+ANY = 1
+LITERAL = 3
+
+
+@attrs.define(kw_only=True)
+class DescribeAclsRequest:
+    resource_type_filter: int = int8()
+    resource_name_filter: str | None = string(nullable="0+")
+    pattern_type_filter: int = int8(default=LITERAL)
+    principal_filter: str | None = string(nullable="0+")
+    host_filter: str | None = string(nullable="0+")
+    operation: int = int8()
+    permission_type: int = int8()
+
+
+@attrs.define(kw_only=True)
+class AclDescription:
+    principal: str = string()
+    host: str = string()
+    operation: int = int8()
+    permission_type: int = int8()
+
+
+@attrs.define(kw_only=True)
+class DescribeAclsResource:
+    resource_type: int = int8()
+    resource_name: str = string()
+    pattern_type: int = int8(default=LITERAL)
+    acls: list[AclDescription] = array(AclDescription)
+
+
+@attrs.define(kw_only=True)
+class DescribeAclsResponse:
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+    resources: list[DescribeAclsResource] = array(DescribeAclsResource)
