@@ -23,11 +23,12 @@ more forms of one batch, and all of `key_ledger`, whose notes may be made anywhe
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Protocol, TypeAlias
+from itertools import tee
+from typing import Final, Protocol
 
 import attrs
 
-from replication.verify.key_ledger import KeyLedger, digest
+from replication.verify.key_ledger import KeyLedger, Note, digest
 from replication.verify.lock_step import Batches, LockStep, Parting, unsound
 from replication.verify.results import CopyAt, Difference
 from storage.batch_stream import DamagedLogError
@@ -48,8 +49,6 @@ class Readable(Batches, Protocol):
     def close(self) -> None: ...
 
 
-# A key's digest, an offset, whether it is a tombstone, whether it is beyond what is compared.
-Note: TypeAlias = tuple[bytes, Offset, bool, bool]
 _OPEN_END: Final = 2**63 - 1
 
 # What no compaction changes in a batch's header; its codec and its timestamps it may.
@@ -132,10 +131,9 @@ class CompactedLockStep(LockStep):
             views = [self._view(copy, header) for copy, header in enumerate(heads)]
             return self.end(Parting(difference, max(base, self.start_offset), views))
         parting = self._compare(held, heads)
-        if parting is not None:
-            return self.end(parting)
-        self._pass(held)
-        return True
+        for copy, header in held.items():
+            self.streams[copy].passed(header)
+        return True if parting is None else self.end(parting)
 
     def end(self, parting: Parting | None) -> bool:
         """The answer, unless a key is lost before it; which what is left to read may tell."""
@@ -147,7 +145,7 @@ class CompactedLockStep(LockStep):
 
     def _judge(self, parting: Parting | None) -> bool:
         for (copy, _), notes in self._open.items():
-            self._write(copy, notes)  # what is still under way has not been aborted
+            self.ledger.note([copy], notes)  # what is still under way has not been aborted
         return super().end(self._lost(parting))
 
     def _lost(self, parting: Parting | None) -> Parting | None:
@@ -186,87 +184,54 @@ class CompactedLockStep(LockStep):
         """Take the batch of all who hold it, and note its keys."""
         views = [self._view(copy, header) for copy, header in enumerate(heads)]
         batches = {copy: taken(self.readable[copy], header.size) for copy, header in held.items()}
-        first = next(iter(held.values()))
-        offset = max(first.base_offset, self.start_offset)
         sound = [copy not in batches or check_crc(batches[copy]) for copy in range(len(heads))]
+        base_offset = next(iter(held.values())).base_offset
         if not all(sound):
-            return unsound(offset, views, sound)
+            return unsound(max(base_offset, self.start_offset), views, sound)
         try:
-            forms = decoded(batches)
+            group = Group(held, batches, decoded(batches))
         except StorageError as error:
             told = [attrs.evolve(view, damage=str(error)) for view in views]
-            return Parting(Difference.CORRUPT, offset, told)
-        part = self._forms_part(held, batches, forms, offset)
-        for copy, header in held.items():
-            beyond = _OPEN_END if part is None else part[1]
-            self._note(copy, header, batches[copy], forms[copy], beyond)
+            return Parting(Difference.CORRUPT, max(base_offset, self.start_offset), told)
+        part = group.parting(self._cleaned, self.start_offset)
+        for copies in [[*held]] if group.is_alike else [[copy] for copy in held]:
+            self._note(copies, group, _OPEN_END if part is None else part[1])
         if part is not None:
             return Parting(*part, views)
-        self._count(forms)
+        self._count(group)
         return None
 
-    def _forms_part(
-        self,
-        held: Mapping[int, BatchHeader],
-        batches: Mapping[int, bytes],
-        forms: Mapping[int, Sequence[Record]],
-        offset: Offset,
-    ) -> tuple[Difference, Offset] | None:
-        if len({header.leader_epoch for header in held.values()}) > 1:
-            return Difference.EPOCH, offset
-        if len(set(batches.values())) == 1:
-            return None
-        same_batch = len({identity(header) for header in held.values()}) == 1
-        if not same_batch or offset >= self._cleaned:
-            return Difference.BYTES, offset
-        return records_part(forms, self._cleaned, self.start_offset)
-
-    def _pass(self, held: Mapping[int, BatchHeader]) -> None:
-        for copy, header in held.items():
-            self.streams[copy].passed(header)
-        header = next(iter(held.values()))
-        everywhere = len(held) == len(self.streams)
+    def _count(self, group: "Group") -> None:
+        header = next(iter(group.headers.values()))
+        everywhere = len(group.headers) == len(self.streams)
         self.compared = attrs.evolve(
             self.compared,
             end_offset=header.next_offset,
             batches=self.compared.batches + everywhere,
-            size=self.compared.size + everywhere * header.size,
+            records=self.compared.records + (group.shared if everywhere else 0),
+            size=self.compared.size + (header.size if everywhere else 0),
             last_epoch=header.leader_epoch,
         )
 
-    def _count(self, forms: Mapping[int, Sequence[Record]]) -> None:
-        """The records that all copies have."""
-        if len(forms) == len(self.streams):
-            shared = set.intersection(*({each.offset for each in form} for form in forms.values()))
-            records = self.compared.records + len(shared)
-            self.compared = attrs.evolve(self.compared, records=records)
-
-    def _note(
-        self,
-        copy: int,
-        header: BatchHeader,
-        batch: bytes,
-        records: Sequence[Record],
-        beyond: Offset,
-    ) -> None:
+    def _note(self, copies: Sequence[int], group: "Group", beyond: Offset) -> None:
+        """All of `copies` hold the same form of the batch."""
+        header, records = group.headers[copies[0]], group.forms[copies[0]]
         if header.is_control:
-            self._end_transaction(copy, header, batch)
+            self._end_transaction(copies, header, group.batches[copies[0]])
             return
-        notes = list(notes_of(records, self.start_offset, beyond))
-        if header.is_transactional:
-            self._open.setdefault((copy, header.producer_id), []).extend(notes)
-        else:
-            self._write(copy, notes)
+        notes = notes_of(records, self.start_offset, beyond)
+        if not header.is_transactional:
+            self.ledger.note(copies, notes)
+            return
+        for copy, each in zip(copies, tee(notes, len(copies)), strict=True):
+            self._open.setdefault((copy, header.producer_id), []).extend(each)
 
-    def _end_transaction(self, copy: int, header: BatchHeader, batch: bytes) -> None:
+    def _end_transaction(self, copies: Sequence[int], header: BatchHeader, batch: bytes) -> None:
         marker = read_marker(batch)
-        notes = self._open.pop((copy, header.producer_id), [])
-        if marker is None or marker.type is not ControlRecordType.ABORT:
-            self._write(copy, notes)
-
-    def _write(self, copy: int, notes: Sequence[Note]) -> None:
-        for key, offset, is_tombstone, later in notes:
-            self.ledger.note(copy, key, offset, is_tombstone=is_tombstone, later=later)
+        for copy in copies:
+            notes = self._open.pop((copy, header.producer_id), [])
+            if marker is None or marker.type is not ControlRecordType.ABORT:
+                self.ledger.note([copy], notes)
 
     def _drain(self) -> bool:
         """Read on in one copy, for the keys alone."""
@@ -277,12 +242,52 @@ class CompactedLockStep(LockStep):
             if header is not None:
                 batch = taken(stream, header.size)
                 stream.passed(header)
-                self._note(copy, header, batch, decode_batch(batch), self.start_offset)
+                if check_crc(batch):
+                    group = Group({copy: header}, {copy: batch}, decoded({copy: batch}))
+                    self._note([copy], group, self.start_offset)
                 return True
         except StorageError:
             pass  # what is behind damage replaces nothing
         self._left.pop(0)
         return True if self._left else self._judge(self._found)
+
+
+@attrs.frozen
+class Group:
+    """Those who hold the batch at one offset, by number: its header, its bytes, its records."""
+
+    headers: Mapping[int, BatchHeader]
+    batches: Mapping[int, bytes]
+    forms: Mapping[int, Sequence[Record]]
+
+    @property
+    def is_alike(self) -> bool:
+        """All have the same bytes."""
+        return len(set(self.batches.values())) == 1
+
+    @property
+    def shared(self) -> int:
+        """How many records all have."""
+        first, *others = self.forms.values()
+        if self.is_alike:
+            return len(first)
+        offsets = [{record.offset for record in form} for form in others]
+        return sum(all(record.offset in each for each in offsets) for record in first)
+
+    def parting(
+        self, cleaned_before: Offset, start_offset: Offset
+    ) -> tuple[Difference, Offset] | None:
+        """Where they part, in what is not a cleaner's doing."""
+        headers = list(self.headers.values())
+        offset = max(headers[0].base_offset, start_offset)
+        if len({header.leader_epoch for header in headers}) > 1:
+            return Difference.EPOCH, offset
+        if self.is_alike:
+            return None
+        same_batch = len(set(map(identity, headers))) == 1
+        if not same_batch or offset >= cleaned_before:
+            return Difference.BYTES, offset
+        return records_part(self.forms, cleaned_before, start_offset)
 
 
 def decoded(batches: Mapping[int, bytes]) -> dict[int, list[Record]]:

@@ -73,7 +73,7 @@ class Comparing:
     _ledger: KeyLedger | None = attrs.field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
-        start = max(self.rules.start_offset, *(copy.start_offset for copy in self.copies))
+        start = max([self.rules.start_offset, *(copy.start_offset for copy in self.copies)])
         pasts = [
             attrs.evolve(copy.past, cleaned_before=_ALL) if self.rules.compacted else copy.past
             for copy in self.copies

@@ -20,7 +20,7 @@ ledger goes to a temporary file, in order of the hashes, and is merged with the 
 import heapq
 import struct
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import groupby
 from operator import itemgetter
@@ -35,6 +35,10 @@ DIGEST_SIZE: Final = 16
 # later one. -1: no record.
 Noted: TypeAlias = list[int]
 _ABSENT: Final = -1
+
+
+# A key's digest, an offset, whether it is a tombstone, whether it is beyond what is compared.
+Note: TypeAlias = tuple[bytes, Offset, bool, bool]
 
 
 class Lost(NamedTuple):
@@ -59,19 +63,22 @@ class KeyLedger:
         self._row = struct.Struct(f">{DIGEST_SIZE}s{copies + 1}q")
         self._runs: list[IO[bytes]] = []
 
-    def note(
-        self, copy: int, key: bytes, offset: Offset, *, is_tombstone: bool, later: bool = False
-    ) -> None:
-        """`copy` has a record of the key whose digest is `key`."""
-        entry = self._noted.get(key)
-        if entry is None:
-            if len(self._noted) >= self._most:
-                self._spill()
-            entry = self._noted[key] = [_ABSENT] * self._copies + [0]
-        if later:
-            entry[-1] |= 1 << copy
-        else:
-            entry[copy] = max(entry[copy], offset << 1 | is_tombstone)
+    def note(self, copies: Sequence[int], notes: Iterable[Note]) -> None:
+        """Each of `copies` has these records."""
+        noted, most = self._noted, self._most
+        for key, offset, is_tombstone, later in notes:
+            entry = noted.get(key)
+            if entry is None:
+                if len(noted) >= most:
+                    self._spill()
+                    noted = self._noted
+                entry = noted[key] = [_ABSENT] * self._copies + [0]
+            value = offset << 1 | is_tombstone
+            for copy in copies:
+                if later:
+                    entry[-1] |= 1 << copy
+                elif value > entry[copy]:
+                    entry[copy] = value
 
     def lost(self) -> Lost | None:
         """The first of what is lost, by offset."""

@@ -306,7 +306,7 @@ def test_a_ledger_on_disk_says_what_one_in_memory_says(
     small, large = KeyLedger(3, most=most), KeyLedger(3)
     for ledger in (small, large):
         for copy, key, offset, is_tombstone, later in notes:
-            ledger.note(copy, digest(b"%d" % key), offset, is_tombstone=is_tombstone, later=later)
+            ledger.note([copy], [(digest(b"%d" % key), offset, is_tombstone, later)])
     assert (small.lost(), small.keys) == (large.lost(), large.keys)
     small.close()
     large.close()
@@ -314,12 +314,12 @@ def test_a_ledger_on_disk_says_what_one_in_memory_says(
 
 def test_a_tombstone_may_go_unless_what_it_deleted_is_there() -> None:
     ledger = KeyLedger(2)
-    ledger.note(0, digest(b"k"), 3, is_tombstone=False)
-    ledger.note(0, digest(b"k"), 9, is_tombstone=True)
+    key = digest(b"k")
+    ledger.note([0], [(key, 3, False, False), (key, 9, True, False)])
     assert ledger.lost() is None
-    ledger.note(1, digest(b"k"), 3, is_tombstone=False)
+    ledger.note([1], [(key, 3, False, False)])
     assert ledger.lost() == Lost(9, (1,))
-    ledger.note(1, digest(b"k"), 30, is_tombstone=False, later=True)
+    ledger.note([1], [(key, 30, False, True)])
     assert ledger.lost() is None
 
 
@@ -329,3 +329,9 @@ def test_a_record_that_no_cleaner_could_have_taken_is_a_gap() -> None:
     assert records_part(forms, 3, 0) is None
     assert records_part(forms, 2, 0) == (Difference.GAP, 2)
     assert records_part(forms, 2, 3) is None
+
+
+def test_a_partition_none_of_whose_replicas_is_there_lacks_copies() -> None:
+    result = Comparing(TP, [], Rules(copies=3)).run()
+    assert isinstance(result, Different)
+    assert (result.difference, result.directories) == (Difference.MISSING_COPY, ())
