@@ -15,6 +15,7 @@ from replication.cli.follow.command import source_properties
 from replication.cli.follow.served import state_of
 from replication.cluster.adoption import AdoptedTopic, adopt
 from replication.errors import UnderstudyError
+from replication.mirror.groups import GroupAhead, groups_ahead
 from replication.mirror.options import NODE_ID
 from replication.mirror.promotion import (
     PromotedPartition,
@@ -75,9 +76,10 @@ def command(
             heard += f"; it does not answer now ({error})"
     with open_log_directory(directory / LOG_DIRECTORY) as logs:
         found = list(promoted_partitions(state, logs, ends))
+        ahead = list(groups_ahead(logs))
         if execute:
             _promote(str(directory.resolve()), state, logs, found)
-    _show(found, state, heard, output)
+    _show(found, ahead, state, heard, output)
     if not execute:
         click.echo("Nothing was changed; --execute does it.", err=True)
 
@@ -133,10 +135,21 @@ def _when(wall_ms: int) -> str:
     return datetime.fromtimestamp(wall_ms / 1000, UTC).isoformat(timespec="seconds")
 
 
-def _show(found: Sequence[PromotedPartition], state: CopyState, heard: str, output: str) -> None:
+def _show(
+    found: Sequence[PromotedPartition],
+    ahead: Sequence[GroupAhead],
+    state: CopyState,
+    heard: str,
+    output: str,
+) -> None:
     if output == "json":
         facts = [_facts(each) for each in found]
-        values = {"cluster_id": state.cluster_id, "source_asked": heard, "partitions": facts}
+        values = {
+            "cluster_id": state.cluster_id,
+            "source_asked": heard,
+            "partitions": facts,
+            "groups_ahead": [str(each) for each in ahead],
+        }
         click.echo(json.dumps(values, indent=2))
         return
     rows = [
@@ -149,6 +162,8 @@ def _show(found: Sequence[PromotedPartition], state: CopyState, heard: str, outp
     missing = sum(each.not_copied or 0 for each in found)
     unknown = sum(each.not_copied is None for each in found)
     click.echo(f"{missing} offsets of the source were not copied (source asked: {heard})")
+    for each in ahead:
+        click.echo(str(each))
     if unknown:
         click.echo(f"of {unknown} partitions the source has never said where they end")
 

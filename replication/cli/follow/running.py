@@ -10,7 +10,7 @@ import trio
 from rich.console import Console
 from rich.live import Live
 
-from replication.cli.follow.view import ByteRate, Moment, metrics_text
+from replication.cli.follow.view import Moment, Rates, metrics_text
 from replication.cli.running import STOP_SIGNALS, allow_many_files, reporting_bugs
 from replication.client.config import ClientConfig
 from replication.events import (
@@ -86,11 +86,11 @@ class Watch:
     until_caught_up: bool
     metrics_file: Path | None
     last: Moment | None = attrs.field(init=False, default=None)
-    _rate: ByteRate = attrs.field(init=False)
+    _rates: Rates = attrs.field(init=False)
     _line_at: float = attrs.field(init=False, default=0.0)
 
     async def run(self) -> None:
-        self._rate = ByteRate(self.mirror.metrics, trio.current_time())
+        self._rates = Rates(self.mirror.metrics, trio.current_time() - LOOK_SECONDS)
         with trio.open_signal_receiver(*STOP_SIGNALS) as signals, raising_only_one():
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._show)
@@ -117,10 +117,13 @@ class Watch:
                 await trio.sleep(LOOK_SECONDS)
 
     def _look(self) -> Moment:
+        partitions = self.mirror.progress()
+        in_bytes, in_offsets = self._rates.since_last(trio.current_time(), partitions)
         self.last = Moment(
-            partitions=self.mirror.progress(),
+            partitions=partitions,
             trouble=self.mirror.trouble,
-            bytes_per_second=self._rate.at(trio.current_time()),
+            bytes_per_second=in_bytes,
+            offsets_per_second=in_offsets,
         )
         if self.metrics_file is not None:
             draft = self.metrics_file.with_name(f"{self.metrics_file.name}.tmp")

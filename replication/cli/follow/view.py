@@ -1,14 +1,14 @@
 """What is shown while a copy follows: a table that stays in its place, or a line now and then.
 
     1 cluster, 3 partitions, 12 records behind, 48.2 MB/s          29 partitions not shown
-    PARTITION   LEADER  EPOCH      START         END     LAG
-    orders-0         2      7          0     123,456       0
-    orders-1         3      7          0      98,120      12  its leader cannot be reached
+    PARTITION   LEADER  EPOCH      START         END     LAG   A SECOND
+    orders-0         2      7          0     123,456       0        420
+    orders-1         3      7          0      98,120      12          0  its leader cannot be reached
 
 The partitions furthest behind, and those in trouble, stand first; a screen holds no more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 from rich.table import Table
@@ -16,6 +16,7 @@ from rich.table import Table
 from replication.metrics import MetricsRegistry
 from replication.mirror import PartitionProgress
 from replication.replica_manager.bytes_in import REPLICATION, metric
+from storage.types import Offset, TopicPartition
 
 _ROWS = 30
 
@@ -28,6 +29,7 @@ class Moment:
     trouble: str | None
     """Why there is no news of the source."""
     bytes_per_second: float
+    offsets_per_second: Mapping[TopicPartition, float] = attrs.field(factory=dict)
 
     @property
     def behind(self) -> int:
@@ -51,18 +53,19 @@ class Moment:
 
     def table(self) -> Table:
         table = Table(title=self.line(), title_justify="left", title_style="", box=None)
-        for name in ("PARTITION", "LEADER", "EPOCH", "START", "END", "LAG"):
+        for name in ("PARTITION", "LEADER", "EPOCH", "START", "END", "LAG", "A SECOND"):
             table.add_column(name, justify="left" if name == "PARTITION" else "right")
         table.add_column("")
         urgent = sorted(self.partitions, key=lambda each: (each.trouble is None, -(each.lag or 0)))
         for each in urgent[:_ROWS]:
-            table.add_row(*_cells(each))
+            rate = self.offsets_per_second.get(each.topic_partition, 0.0)
+            table.add_row(*_cells(each, rate))
         if len(urgent) > _ROWS:
             table.caption = f"{len(urgent) - _ROWS} more"
         return table
 
 
-def _cells(progress: PartitionProgress) -> tuple[str, ...]:
+def _cells(progress: PartitionProgress, rate: float) -> tuple[str, ...]:
     return (
         str(progress.topic_partition),
         "-" if progress.leader is None else str(progress.leader),
@@ -70,27 +73,35 @@ def _cells(progress: PartitionProgress) -> tuple[str, ...]:
         f"{progress.log_start_offset:,}",
         f"{progress.log_end_offset:,}",
         "?" if progress.lag is None else f"{progress.lag:,}",
+        f"{rate:,.0f}",
         progress.trouble or "",
     )
 
 
 @attrs.define
-class ByteRate:
-    """What has come since it was last asked, per second."""
+class Rates:
+    """What has come since it was last looked: bytes in all, offsets of each partition."""
 
     metrics: MetricsRegistry
     _then: float
-    _count: float = 0.0
-    _rate: float = 0.0
+    _bytes: float = 0.0
+    _ends: dict[TopicPartition, Offset] = attrs.field(factory=dict)
 
-    def at(self, now: float) -> float:
-        """Not measured anew within half a second."""
-        if now - self._then >= 0.5:
-            name = metric(REPLICATION)
-            count = self.metrics.read(name) if name in self.metrics else 0.0
-            self._rate = (count - self._count) / (now - self._then)
-            self._then, self._count = now, count
-        return self._rate
+    def since_last(
+        self, now: float, partitions: Sequence[PartitionProgress]
+    ) -> tuple[float, dict[TopicPartition, float]]:
+        """Both per second; time has passed since the last look."""
+        seconds = now - self._then
+        name = metric(REPLICATION)
+        count = self.metrics.read(name) if name in self.metrics else 0.0
+        ends = {each.topic_partition: each.log_end_offset for each in partitions}
+        bytes_per_second = (count - self._bytes) / seconds
+        offsets = {
+            partition: max(0, end - self._ends.get(partition, end)) / seconds
+            for partition, end in ends.items()
+        }
+        self._then, self._bytes, self._ends = now, count, ends
+        return bytes_per_second, offsets
 
 
 def metrics_text(metrics: MetricsRegistry) -> str:

@@ -5,11 +5,14 @@ from collections.abc import Mapping, Sequence
 import attrs
 import pytest
 
+from replication.client.admin import Admin
 from replication.client.consumer import Consumer
+from replication.client.offsets import OffsetAndMetadata
 from replication.client.producer import Producer
 from replication.cluster.adoption import AdoptedTopic, AdoptionError, adopt
 from replication.errors import ErrorCode, KafkaError
 from replication.mirror import UpTo
+from replication.mirror.groups import groups_ahead
 from replication.mirror.promotion import (
     KEPT,
     abort_open_transactions,
@@ -24,10 +27,12 @@ from storage.checkpoint import EpochEntry
 from storage.standalone import open_log_directory
 from storage.testing import FaultyFileSystem
 from storage.testing.disk import DirectoryNode
+from storage.types import TopicPartition
 from tests.replication.client.scene import T0, play
-from tests.replication.mirror.scene import MACHINE, following
+from tests.replication.mirror.scene import COPY, MACHINE, following
 from tests.replication.mirror.test_following import TRANSACTIONS
 
+GROUPS = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "1"}
 ANOTHER = {"cluster.id": "understudy"} | TRANSACTIONS
 LOG = "/b1/log"
 
@@ -194,3 +199,29 @@ def test_what_was_set_at_the_source_holds_where_it_is_known_here() -> None:
     }
     topic = TopicState(topic_id=b"1" * 16, configs=settings, partitions={})
     assert configs_of(topic) == ({"retention.ms": "5"}, ["confluent.tier.enable"])
+
+
+def test_groups_that_committed_beyond_the_copys_end_are_told() -> None:
+    async def story(world: World) -> None:
+        options = {"groups": True}
+        async with following(world, options=options, properties=GROUPS) as copy:
+            await copy.scene.produce("a", "b", "c")
+            admin = Admin(copy.scene.bootstrap_servers, seams=world.node("admin"))
+            async with admin:
+                await admin.alter_group_offsets("slow", {T0: OffsetAndMetadata(1)})
+                await admin.alter_group_offsets("fast", {T0: OffsetAndMetadata(3)})
+            await copy.start()
+            await copy.until_end(3)
+            offsets = TopicPartition("__consumer_offsets", 0)
+            await copy.until(lambda: copy.end(offsets) > 1, "offsets are copied")
+            await copy.stop()
+        disk = world.disk(MACHINE)
+        with open_log_directory(COPY, file_system=FaultyFileSystem(disk.chance, disk=disk)) as logs:
+            assert list(groups_ahead(logs)) == []
+            log = logs.get(T0)
+            assert log is not None
+            log.truncate_to(2)
+            [ahead] = groups_ahead(logs)
+        assert str(ahead) == "group fast: t-0 was committed at 3, and the copy ends at 2"
+
+    play(story)

@@ -1,0 +1,69 @@
+"""Where copied consumer groups stand, against how far the records are copied.
+
+    __consumer_offsets-7   followed to its own end      readers: orders-0 at 120
+    orders-0               followed to its own end      ends at 100: the group is 20 ahead
+
+Each is followed at a position of its own, as any partition is, so a commit may come before the
+records that it is behind. Until they come, or where they never will, the group has nowhere to
+go on from but `auto.offset.reset`.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from replication.groups import GROUP_METADATA_TOPIC
+from replication.groups.replay import Replayed, read_batches
+from storage.log import Log
+from storage.log_manager import LogManager
+from storage.types import Offset, TopicPartition
+
+_READ_BYTES: Final = 1 << 20
+
+
+@attrs.frozen
+class GroupAhead:
+    group: str
+    topic_partition: TopicPartition
+    committed: Offset
+    log_end_offset: Offset
+
+    def __str__(self) -> str:
+        return (
+            f"group {self.group}: {self.topic_partition} was committed at {self.committed},"
+            f" and the copy ends at {self.log_end_offset}"
+        )
+
+
+def groups_ahead(logs: LogManager) -> Iterator[GroupAhead]:
+    """Committed offsets beyond the end of what is here; not of partitions that are not here.
+
+    ProtocolError or StorageError for records that are no coordinator's.
+    """
+    for log in logs.logs():
+        if log.topic_partition.topic == GROUP_METADATA_TOPIC:
+            yield from _ahead(_replayed(log), logs)
+
+
+def _replayed(log: Log) -> Replayed:
+    replayed = Replayed()
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        end = log.log_end_offset
+        found = log.read(offset, _READ_BYTES, max_offset_exclusive=end, min_one=True)
+        batches = [] if found.records is None else read_batches(found.records.read())
+        if not batches:
+            break  # compaction has taken what was left
+        for batch in batches:
+            replayed.add(batch)
+        offset = replayed.next_offset
+    return replayed
+
+
+def _ahead(replayed: Replayed, logs: LogManager) -> Iterator[GroupAhead]:
+    for group, offsets in sorted(replayed.offsets.items()):
+        for partition in offsets.partitions():
+            committed, log = offsets.get(partition), logs.get(partition)
+            if committed is not None and log is not None and committed.offset > log.log_end_offset:
+                yield GroupAhead(group, partition, committed.offset, log.log_end_offset)

@@ -1,0 +1,93 @@
+"""What `understudy follow` shows of a copy."""
+
+from rich.console import Console
+
+from replication.cli.follow.running import worth_telling
+from replication.cli.follow.view import Moment, Rates, metrics_text
+from replication.events import FetcherStarted, LogTruncated, PartitionFailed
+from replication.metrics import MetricsRegistry
+from replication.mirror import PartitionProgress
+from replication.replica_manager.bytes_in import REPLICATION, metric
+from storage.types import TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def progress(
+    partition: TopicPartition, end: int, lag: int | None, trouble: str | None = None
+) -> PartitionProgress:
+    return PartitionProgress(
+        topic_partition=partition,
+        leader=2,
+        leader_epoch=7,
+        log_start_offset=0,
+        log_end_offset=end,
+        lag=lag,
+        trouble=trouble,
+    )
+
+
+def test_what_is_behind_or_in_trouble_stands_first() -> None:
+    partitions = [progress(T0, 5000, 0), progress(T1, 10, 12, "its leader cannot be reached")]
+    moment = Moment(
+        partitions=partitions, trouble=None, bytes_per_second=2.5e6, offsets_per_second={T0: 420.0}
+    )
+    console = Console(width=100)
+    with console.capture() as shown:
+        console.print(moment.table())
+    lines = [line.split() for line in shown.get().splitlines() if line.strip()]
+    assert " ".join(lines[0]) == "2 partitions, 12 records behind, 2.5 MB/s, 1 in trouble"
+    assert lines[2] == [
+        "t-1",
+        "2",
+        "7",
+        "0",
+        "10",
+        "12",
+        "0",
+        "its",
+        "leader",
+        "cannot",
+        "be",
+        "reached",
+    ]
+    assert lines[3] == ["t-0", "2", "7", "0", "5,000", "0", "420"]
+
+
+def test_nothing_is_missing_once_every_leader_has_said_so() -> None:
+    def at(*partitions: PartitionProgress) -> bool:
+        return Moment(partitions=partitions, trouble=None, bytes_per_second=0.0).caught_up
+
+    assert at(progress(T0, 5, 0))
+    assert not at()
+    assert not at(progress(T0, 5, 0), progress(T1, 5, None))
+    assert not at(progress(T0, 5, 0), progress(T1, 5, 0, "its leader cannot be reached"))
+
+
+def test_a_source_that_says_nothing_is_named() -> None:
+    moment = Moment(partitions=[], trouble="no connection to b1", bytes_per_second=0.0)
+    assert moment.line().endswith("no news of the source: no connection to b1")
+
+
+def test_rates_are_of_the_time_since_the_last_look() -> None:
+    metrics = MetricsRegistry(lambda: 0.0)
+    rates = Rates(metrics, 0.0)
+    assert rates.since_last(1.0, [progress(T0, 100, 0)]) == (0.0, {T0: 0.0})
+    metrics.meter(metric(REPLICATION)).mark(3000)
+    assert rates.since_last(3.0, [progress(T0, 300, 0)]) == (1500.0, {T0: 100.0})
+    assert f"{metric(REPLICATION)} 3000\n" in metrics_text(metrics)
+
+
+def test_people_are_told_what_changes_the_copy_and_no_more() -> None:
+    cut = LogTruncated(
+        partition=T0,
+        from_offset=9,
+        to_offset=7,
+        high_watermark=9,
+        cause="diverging epoch",
+        leader_epoch=3,
+    )
+    assert worth_telling(cut) == "t-0: cut from offset 9 to 7 (diverging epoch), as the source did"
+    failed = PartitionFailed(partition=T1, cause="its disk")
+    assert worth_telling(failed) == "t-1: not followed: its disk"
+    assert worth_telling(FetcherStarted(leader=1, fetcher_id=0)) is None
