@@ -144,6 +144,8 @@ def _login(config: ClientConfig) -> Login:
 def _value(name: str, spec: Spec, given: Any) -> Any:
     if isinstance(given, str):
         return spec.value_of(name, given)
+    if spec.type is ConfigType.STRING and type(given) is int:
+        return spec.value_of(name, str(given))  # acks=1
     if spec.type is ConfigType.LIST and isinstance(given, list | tuple | set | frozenset):
         # A list of texts is what its words, parted by commas, would be.
         parted = tuple(word for each in given for word in split_words(str(each)))

@@ -15,6 +15,7 @@ from replication.client.errors import (
     RecordTooLargeError,
 )
 from replication.client.producer import Producer
+from replication.client.producer.config import ProducerConfig
 from replication.errors import ConfigError, ErrorCode, KafkaError, PeerUnavailableError
 from scenarios.simulation.world import World
 from storage.record_batch import TimestampType
@@ -382,6 +383,11 @@ def test_the_same_seed_is_the_same_run() -> None:
                 await producer.send_soon("t", b"%d" % each)
 
     assert play(story).trace_hash() == play(story).trace_hash()
+
+
+@pytest.mark.parametrize("acks", [1, "1"])
+def test_acks_may_be_a_number(acks: object) -> None:
+    assert ProducerConfig.of(bootstrap_servers="b:1", acks=acks).required_acks == 1
 
 
 @pytest.mark.parametrize(
