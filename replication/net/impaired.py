@@ -1,0 +1,228 @@
+"""A node's clock and network that somebody else may hold up: a freeze, a cut between two nodes.
+
+    frozen     as after SIGSTOP: no timer of the node's fires and no byte goes in or out, until
+               it thaws; then all that is due falls due together
+    cut        what one node sends another does not arrive, until the cut heals; then it does,
+               in order, as TCP would send it again
+
+    Gates      what is held, told once for a whole cluster; here it is only looked at
+    direction  (from, to); a connection is its connector's: what it sends goes from the one
+               who connected to the one who listens, what it receives the other way
+
+Rule 1: only who connects looks at cuts. Both directions of a connection between two nodes are
+in its hands, and clients, who are no node, are never cut off.
+
+Rule 2: bytes that the kernel gave us before the freeze, or the cut, are kept for the next
+`receive_into` if its caller goes away meanwhile: a stream loses nothing in its middle.
+
+Nodes of one process are held like this; processes get SIGSTOP, and the simulator has its own.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import TypeAlias
+
+import attrs
+import trio
+
+from replication.errors import PeerUnavailableError
+from replication.net.seams import Connection, Listener, NodeClock, Transport
+from storage.file_region import FileRegion
+from storage.types import Buffer
+
+Direction: TypeAlias = tuple[int, int]
+NodeAt: TypeAlias = Callable[[int], int | None]
+
+
+def nobody(_: int) -> None:
+    """Who listens at a port, as long as nobody knows."""
+
+
+@attrs.define(eq=False)
+class Gates:
+    """Which nodes are frozen, and which directions are cut. Whoever waits is told of changes."""
+
+    frozen: set[int] = attrs.field(factory=set)
+    cut: set[Direction] = attrs.field(factory=set)
+    node_at: NodeAt = nobody
+    """Which node listens at a port; None for none of ours."""
+    _changed: trio.Event = attrs.field(init=False, factory=trio.Event)
+
+    def tell(self) -> None:
+        """`frozen` or `cut` is not what it was."""
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def changed(self) -> None:
+        await self._changed.wait()
+
+    async def thawed(self, node: int) -> None:
+        while node in self.frozen:
+            await self.changed()
+
+    def hold_sent(self, node: int, port: int | None) -> bool:
+        """Whether what `node` sends to whoever listens at `port` does not get there."""
+        return node in self.frozen or self._is_cut(node, port, there=True)
+
+    def hold_received(self, node: int, port: int | None) -> bool:
+        """Whether what comes from whoever listens at `port` does not get to `node`."""
+        return node in self.frozen or self._is_cut(node, port, there=False)
+
+    def _is_cut(self, node: int, port: int | None, *, there: bool) -> bool:
+        if not self.cut or port is None:
+            return False
+        peer = self.node_at(port)
+        return peer is not None and ((node, peer) if there else (peer, node)) in self.cut
+
+
+@attrs.define(eq=False)
+class ImpairedTransport:
+    """`node`'s way to the network, as far as `gates` let it."""
+
+    node: int
+    gates: Gates
+    _inner: Transport
+
+    async def listen(self, host: str, port: int) -> Listener:
+        return _Listener(await self._inner.listen(host, port), self)
+
+    async def connect(self, host: str, port: int) -> Connection:
+        while self.gates.hold_sent(self.node, port) or self.gates.hold_received(self.node, port):
+            await self.gates.changed()
+        return _Connection(await self._inner.connect(host, port), self, port)
+
+
+@attrs.define(eq=False)
+class _Listener:
+    _inner: Listener
+    _transport: ImpairedTransport
+
+    @property
+    def host(self) -> str:
+        return self._inner.host
+
+    @property
+    def port(self) -> int:
+        return self._inner.port
+
+    async def accept(self) -> Connection:
+        return _Connection(await self._inner.accept(), self._transport, None)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+@attrs.define(eq=False)
+class _Connection:
+    _inner: Connection
+    _transport: ImpairedTransport
+    _port: int | None
+    """The listener's whom we connected to; None where a peer has connected to us."""
+    _kept: bytes = attrs.field(init=False, default=b"")
+    _closed: bool = attrs.field(init=False, default=False)
+
+    @property
+    def peer(self) -> str:
+        return self._inner.peer
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        count = self._given_back(buffer) or await self._inner.receive_into(buffer)
+        try:
+            await self._passed(self._transport.gates.hold_received)
+        except trio.Cancelled:
+            self._kept = bytes(buffer[:count]) + self._kept
+            raise
+        return count
+
+    def _given_back(self, buffer: memoryview) -> int:
+        count = min(len(self._kept), len(buffer))
+        buffer[:count], self._kept = self._kept[:count], self._kept[count:]
+        return count
+
+    async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
+        await self._passed(self._transport.gates.hold_sent)
+        await self._inner.send_buffers(buffers)
+
+    async def send_region(self, region: FileRegion) -> None:
+        await self._passed(self._transport.gates.hold_sent)
+        await self._inner.send_region(region)
+
+    async def _passed(self, hold: Callable[[int, int | None], bool]) -> None:
+        while not self._closed and hold(self._transport.node, self._port):
+            await self._transport.gates.changed()
+        if self._closed:
+            raise PeerUnavailableError(f"the connection to {self.peer} was closed")
+
+    def close(self) -> None:
+        self._closed = True
+        self._inner.close()
+        self._transport.gates.tell()
+
+
+@attrs.define(eq=False)
+class ImpairedClock:
+    """`node`'s clock: time goes on while it is frozen, and nothing comes of it."""
+
+    node: int
+    gates: Gates
+    _inner: NodeClock
+    """Trio's, for it is trio's deadlines that are put off."""
+    _scopes: dict[trio.CancelScope, float] = attrs.field(init=False, factory=dict)
+    """Those that are entered, with their deadlines."""
+
+    def now(self) -> float:
+        return self._inner.now()
+
+    def now_ms(self) -> int:
+        return self._inner.now_ms()
+
+    def wall_ms(self) -> int:
+        return self._inner.wall_ms()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._inner.sleep(seconds)
+        await self.gates.thawed(self.node)
+
+    async def sleep_until(self, deadline: float) -> None:
+        await self._inner.sleep_until(deadline)
+        await self.gates.thawed(self.node)
+
+    def move_on_after(self, seconds: float) -> AbstractContextManager[trio.CancelScope]:
+        return _Scope(self, self.now() + seconds)
+
+    def freeze(self) -> None:
+        for scope in self._scopes:
+            scope.deadline = math.inf
+
+    def thaw(self) -> None:
+        for scope, deadline in self._scopes.items():
+            scope.deadline = deadline
+
+    def entered(self, scope: trio.CancelScope, deadline: float) -> None:
+        self._scopes[scope] = deadline
+        scope.deadline = math.inf if self.node in self.gates.frozen else deadline
+
+    def left(self, scope: trio.CancelScope) -> None:
+        del self._scopes[scope]
+
+
+@attrs.define(eq=False)
+class _Scope:
+    _clock: ImpairedClock
+    _deadline: float
+    _scope: trio.CancelScope = attrs.field(init=False, factory=trio.CancelScope)
+
+    def __enter__(self) -> trio.CancelScope:
+        self._clock.entered(self._scope, self._deadline)
+        return self._scope.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        self._clock.left(self._scope)
+        return self._scope.__exit__(kind, error, traceback)
