@@ -1,6 +1,8 @@
-"""What every test shares: determinism for Hypothesis, and nothing else."""
+"""What every test shares: determinism for Hypothesis, and a pytest to try plugins in."""
 
 from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["pytester"]
 
 # The suite must give the same answer twice on a busy machine: no deadline, fixed examples.
 settings.register_profile(

@@ -175,13 +175,14 @@ async def test_what_falls_due_in_a_freeze_falls_due_at_its_end(autojump_clock: M
         ended["sleep"] = clock.now()
 
     async def times_out() -> None:
-        with clock.move_on_after(2):
-            await trio.sleep_forever()
+        with clock.move_on_after(2) as scope:
+            await trio.Event().wait()
+        assert scope.cancelled_caught
         ended["timeout"] = clock.now()
 
     async def times_out_later() -> None:
         with clock.move_on_after(9):
-            await trio.sleep_forever()
+            await trio.Event().wait()
         ended["later"] = clock.now()
 
     start = clock.now()
@@ -215,5 +216,5 @@ async def test_a_timeout_that_begins_in_a_freeze_waits_for_its_end(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(thaws)
         with clock.move_on_after(1):
-            await trio.sleep_forever()
+            await trio.Event().wait()
         assert clock.now() - start == 5

@@ -1,0 +1,166 @@
+"""The pytest plugin: a replicated Kafka as a fixture. pytest finds it once understudy is installed.
+
+    def test_orders(kafka_cluster, kafka_topic):
+        producer = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
+
+    kafka_cluster   a `ThreadedCluster`, for the session; whole again after every test
+    kafka_topic     the name of a topic of this test's own, gone after it
+
+    @pytest.mark.kafka(brokers=1, config={"message.max.bytes": 1000}, partitions=3)
+        this test's cluster has so many brokers and these settings, and its topic so many
+        partitions; clusters are kept for the session and shared by all who ask for the same
+
+    kafka_brokers = 3             in pytest.ini or pyproject.toml: the same for all
+    kafka_config = key=value      a line each
+
+Rule 1: nothing is imported, and nothing started, before a test asks for a cluster; each of
+pytest-xdist's workers has clusters of its own.
+
+Rule 2: a test that fails is reported with what happened in its cluster while it ran.
+"""
+
+from collections.abc import Generator, Iterator, Mapping
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from replication.testing import ThreadedCluster
+
+MARKER = "kafka(brokers=3, config={}, partitions=1): the cluster and the topic that a test is given"
+TRACE_LINES = 200
+
+
+class Asked(NamedTuple):
+    """What a test wants of its cluster; those who want the same share one."""
+
+    brokers: int
+    config: tuple[tuple[str, str], ...]
+
+
+class Clusters:
+    """Those that are up, until the session ends."""
+
+    def __init__(self) -> None:
+        self._up: dict[Asked, ThreadedCluster] = {}
+        self._marks: dict[Asked, int] = {}
+
+    def get(self, asked: Asked) -> "ThreadedCluster":
+        if asked not in self._up:
+            from replication.testing import ThreadedCluster  # noqa: PLC0415 - rule 1
+
+            cluster = ThreadedCluster(brokers=asked.brokers, config=dict(asked.config))
+            self._up[asked] = cluster.start()
+        return self._up[asked]
+
+    def mark(self) -> None:
+        """A test begins."""
+        self._marks = {asked: cluster.trace.mark for asked, cluster in self._up.items()}
+
+    def trace(self, asked: Asked) -> list[str]:
+        """What has happened in that cluster since."""
+        cluster = self._up.get(asked)
+        return [] if cluster is None else list(cluster.trace.lines(self._marks.get(asked, 0)))
+
+    def make_whole(self, asked: Asked) -> None:
+        if asked in self._up:
+            self._up[asked].reset()
+
+    def stop(self) -> None:
+        for cluster in self._up.values():
+            cluster.stop()
+        self._up.clear()
+
+
+_CLUSTERS = pytest.StashKey[Clusters]()
+_NUMBERS = count(1)
+
+
+def asked_by(config: pytest.Config, marker: pytest.Mark | None) -> Asked:
+    """What the session's settings say, and over them the test's marker."""
+    said = {} if marker is None else marker.kwargs
+    unknown = said.keys() - {"brokers", "config", "partitions"}
+    if unknown or (marker is not None and marker.args):
+        raise pytest.UsageError(f"@pytest.mark.kafka takes brokers, config and partitions: {said}")
+    lines = [each.partition("=") for each in config.getini("kafka_config")]
+    settings = {key.strip(): value.strip() for key, _, value in lines}
+    settings |= {key: str(value) for key, value in said.get("config", _NOTHING).items()}
+    brokers = said.get("brokers") or int(config.getini("kafka_brokers"))
+    return Asked(brokers, tuple(sorted(settings.items())))
+
+
+_NOTHING: Mapping[str, object] = {}
+
+# -- pytest's hooks
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("kafka_brokers", "how many brokers kafka_cluster has", default="3")
+    parser.addini("kafka_config", "settings of its brokers, key=value", type="linelist")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER)
+    config.stash[_CLUSTERS] = Clusters()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[_CLUSTERS].stop()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The session's fixture is another one for a test that is marked."""
+    marker = metafunc.definition.get_closest_marker("kafka")
+    if marker is not None and "kafka_cluster" in metafunc.fixturenames:
+        asked = asked_by(metafunc.config, marker)
+        ids: Any = [pytest.HIDDEN_PARAM]
+        metafunc.parametrize("kafka_cluster", [asked], ids=ids, indirect=True, scope="session")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.config.stash[_CLUSTERS].mark()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, Any]:
+    report = yield
+    if report.failed and _uses_a_cluster(item):
+        asked = asked_by(item.config, item.get_closest_marker("kafka"))
+        lines = item.config.stash[_CLUSTERS].trace(asked)[-TRACE_LINES:]
+        report.sections.append(("Kafka's events", "\n".join(lines)))
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    yield
+    if _uses_a_cluster(item):
+        asked = asked_by(item.config, item.get_closest_marker("kafka"))
+        item.config.stash[_CLUSTERS].make_whole(asked)
+
+
+def _uses_a_cluster(item: pytest.Item) -> bool:
+    return "kafka_cluster" in getattr(item, "fixturenames", ())
+
+
+# -- what tests ask for
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster(request: pytest.FixtureRequest) -> "ThreadedCluster":
+    """Brokers to test against: `replication.testing.ThreadedCluster`."""
+    asked = getattr(request, "param", None) or asked_by(request.config, None)
+    return request.config.stash[_CLUSTERS].get(asked)
+
+
+@pytest.fixture
+def kafka_topic(request: pytest.FixtureRequest, kafka_cluster: "ThreadedCluster") -> Iterator[str]:
+    """The name of a topic that nobody else uses."""
+    marker = request.node.get_closest_marker("kafka")
+    partitions = 1 if marker is None else marker.kwargs.get("partitions", 1)
+    name = f"topic-{next(_NUMBERS)}"
+    kafka_cluster.create_topic(name, partitions=partitions)
+    yield name
+    kafka_cluster.reset()
+    kafka_cluster.delete_topic(name)

@@ -1,0 +1,70 @@
+"""Calls into a trio loop that runs in a thread of its own, from any other thread.
+
+`trio.from_thread` refuses a caller that runs in another trio loop, as a trio test does; here
+the caller blocks, whatever it runs in, so calls must be short.
+"""
+
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
+
+import attrs
+import trio
+
+T = TypeVar("T")
+
+LOOK_SECONDS = 1.0
+
+
+class ClusterStoppedError(Exception):
+    """Whom this was asked of is gone."""
+
+
+@attrs.define(eq=False)
+class Portal:
+    """Into the loop in which it is made; `serve` answers until cancelled."""
+
+    _token: trio.lowlevel.TrioToken = attrs.field(factory=trio.lowlevel.current_trio_token)
+    _thread: threading.Thread = attrs.field(factory=threading.current_thread)
+    _nursery: trio.Nursery | None = attrs.field(init=False, default=None)
+
+    async def serve(self, *, task_status: trio.TaskStatus[None]) -> None:
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            await trio.sleep_forever()
+
+    def call(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+        """What `function` returns there; what it raises is raised here."""
+        assert threading.current_thread() is not self._thread, "a loop cannot wait for itself"
+        answer: Future[T] = Future()
+        self.soon(self._start, answer, function, arguments)
+        while not answer.done() and self._thread.is_alive():
+            wait([answer], timeout=LOOK_SECONDS)
+        if not answer.done():
+            raise ClusterStoppedError("the cluster was stopped meanwhile")
+        return answer.result()
+
+    def soon(self, function: Callable[..., object], *arguments: Any) -> None:
+        """Call `function` there, and do not wait for it."""
+        try:
+            self._token.run_sync_soon(function, *arguments)
+        except trio.RunFinishedError:
+            raise ClusterStoppedError("the cluster has been stopped") from None
+
+    def _start(
+        self, answer: Future[T], function: Callable[..., Awaitable[T]], arguments: tuple[Any, ...]
+    ) -> None:
+        assert self._nursery is not None, "who calls has waited until it serves"
+        self._nursery.start_soon(self._answer, answer, function, arguments)
+
+    async def _answer(
+        self, answer: Future[T], function: Callable[..., Awaitable[T]], arguments: tuple[Any, ...]
+    ) -> None:
+        try:
+            answer.set_result(await function(*arguments))
+        except trio.Cancelled:
+            answer.set_exception(ClusterStoppedError("the cluster was stopped meanwhile"))
+            raise
+        except Exception as error:  # noqa: BLE001 - it is the caller's
+            answer.set_exception(error)

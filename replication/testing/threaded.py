@@ -1,0 +1,344 @@
+"""A cluster in a thread of its own, for whoever does not run trio, or has a loop already.
+
+Rule 1: every call blocks until it is done, so a test reads like the story that it tells. What
+waits for something takes a timeout and raises NotInTimeError.
+
+Rule 2: a broker that is killed writes nothing any more, one that is frozen answers nobody and
+times out nobody, and both come back as they would on another machine (`cluster.py`,
+`net/impaired.py`). Clients reach it over TCP, from any thread, loop or process.
+
+Rule 3: a mistake of ours in the cluster is not swallowed: the next call raises it, and so does
+the end of the block.
+"""
+
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import attrs
+import trio
+
+from replication.cluster.cluster import POLL_SECONDS, Cluster, NotInTimeError, open_cluster
+from replication.metadata import PartitionRegistration
+from replication.testing.impairments import Impairments
+from replication.testing.portal import ClusterStoppedError, Portal
+from replication.testing.trace import Trace
+
+T = TypeVar("T")
+
+# Small and quick: nobody waits nine seconds in a test for a broker to be missed.
+FOR_TESTS = {
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "broker.heartbeat.interval.ms": "250",
+    "broker.session.timeout.ms": "2000",
+}
+WAIT_SECONDS = 30.0
+
+
+@attrs.define(eq=False)
+class ThreadedCluster:
+    """`with ThreadedCluster(brokers=3) as cluster:`, or `start` and `stop`.
+
+    Args:
+        brokers: how many; their ids are 1 to `brokers`.
+        config: further `server.properties` entries, over `FOR_TESTS`.
+        data_dir: where their data lies; by default a temporary directory, gone at the end.
+        base_port: broker 1 listens there, broker 2 one above, ...; 0 takes any.
+    """
+
+    number_of_brokers: int = attrs.field(default=3, alias="brokers", kw_only=True)
+    config: Mapping[str, object] = attrs.field(factory=dict, kw_only=True)
+    data_dir: str | None = attrs.field(default=None, kw_only=True)
+    base_port: int = attrs.field(default=0, kw_only=True)
+    trace: Trace = attrs.field(init=False)
+    """What happened in it."""
+    _began: float = attrs.field(init=False, factory=time.monotonic)
+    _thread: threading.Thread | None = attrs.field(init=False, default=None)
+    _running: "_Running | None" = attrs.field(init=False, default=None)
+    _up: threading.Event = attrs.field(init=False, factory=threading.Event)
+    _mistake: BaseException | None = attrs.field(init=False, default=None)
+
+    @trace.default
+    def _empty_trace(self) -> Trace:
+        return Trace(lambda: time.monotonic() - self._began)
+
+    # -- from start to end
+
+    def start(self) -> Self:
+        """Returns when every broker knows every other."""
+        assert self._thread is None, "a cluster is started once"
+        self._thread = threading.Thread(target=self._run, name="understudy", daemon=True)
+        self._thread.start()
+        self._up.wait()
+        self._raise_mistake()
+        return self
+
+    def stop(self) -> None:
+        """As SIGTERM would; its temporary directory goes with it."""
+        if self._thread is None:
+            return
+        if self._running is not None and self._thread.is_alive():
+            self._running.end()
+        self._thread.join()
+        self._raise_mistake()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    # -- where it is
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` of every broker, parted by commas, as clients take it."""
+        return self._of(lambda running: running.cluster.bootstrap_servers)
+
+    def get_bootstrap_server(self) -> str:
+        """The same, by the name that testcontainers has for it."""
+        return self.bootstrap_servers
+
+    # -- what it knows
+
+    @property
+    def brokers(self) -> list[int]:
+        """The ids of those that run, frozen ones too."""
+        return self._of(lambda running: sorted(running.cluster.brokers))
+
+    def leader(self, topic: str, partition: int = 0) -> int | None:
+        """Who leads it; None where nobody does."""
+        return self._of(lambda running: running.cluster.leader(topic, partition))
+
+    def isr(self, topic: str, partition: int = 0) -> list[int]:
+        """Its in-sync replicas; none of a partition that is not there."""
+        registration = self._registration(topic, partition)
+        return [] if registration is None else sorted(registration.isr)
+
+    def replicas(self, topic: str, partition: int = 0) -> list[int]:
+        """Who is to have it, the preferred leader first."""
+        registration = self._registration(topic, partition)
+        return [] if registration is None else list(registration.replicas)
+
+    def _registration(self, topic: str, partition: int) -> PartitionRegistration | None:
+        return self._of(lambda running: running.cluster.partition(topic, partition))
+
+    def until(
+        self, predicate: Callable[[], object], *, timeout: float = WAIT_SECONDS, what: str = ""
+    ) -> None:
+        """Until `predicate` holds, which may ask this cluster; NotInTimeError if it never does."""
+        deadline = time.monotonic() + timeout
+        while not predicate():
+            if time.monotonic() > deadline:
+                raise NotInTimeError(f"not within {timeout:g} s: {what or predicate}")
+            self._raise_mistake()
+            threading.Event().wait(POLL_SECONDS)
+
+    # -- topics
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        replication_factor: int = -1,
+        config: Mapping[str, object] | None = None,
+    ) -> None:
+        """Returns when every broker has heard of it, and it is led."""
+        configs = {key: str(value) for key, value in (config or {}).items()}
+        self._call(_create_topic, name, partitions, replication_factor, configs)
+
+    def delete_topic(self, name: str) -> None:
+        self._call(_delete_topic, name)
+
+    # -- what happens to it
+
+    def kill_broker(self, broker_id: int) -> None:
+        """As SIGKILL would: nothing is written, and nobody is told."""
+        self._call(_Running.kill, broker_id)
+
+    def stop_broker(self, broker_id: int) -> None:
+        """A controlled shutdown: its leaderships are taken over first."""
+        self._call(_Running.stop, broker_id)
+
+    def start_broker(self, broker_id: int) -> None:
+        """Again, at the same port; returns when it is unfenced."""
+        self._call(_Running.start, broker_id)
+
+    def freeze_broker(self, broker_id: int) -> None:
+        """As SIGSTOP would, or a long pause of a garbage collector."""
+        self._call(_Running.freeze, broker_id)
+
+    def thaw_broker(self, broker_id: int) -> None:
+        self._call(_Running.thaw, broker_id)
+
+    def kill_controller(self) -> None:
+        self._call(_Running.kill, 0)
+
+    def start_controller(self) -> None:
+        self._call(_Running.start, 0)
+
+    def partition_network(
+        self, some: Iterable[int], others: Iterable[int] | None = None, *, one_way: bool = False
+    ) -> None:
+        """Cut `some` nodes off from `others`, by default from all other nodes, the controller
+        (0) among them; clients still reach everybody. `one_way`: only what `some` send is lost.
+        """
+        given = None if others is None else list(others)
+        self._call(partial(_Running.cut, one_way=one_way), list(some), given)
+
+    def heal_network(self) -> None:
+        """What was held up meanwhile arrives."""
+        self._call(_Running.heal)
+
+    def reset(self) -> None:
+        """Whole again: everybody up, thawed and connected. Topics stay."""
+        self._call(_Running.make_whole)
+
+    # -- inside
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._main)
+        except BaseException as mistake:  # noqa: BLE001 - raised where somebody sees it
+            self._mistake = mistake
+        finally:
+            self._up.set()
+
+    async def _main(self) -> None:
+        impairments = Impairments()
+        properties = FOR_TESTS | {key: str(value) for key, value in self.config.items()}
+        async with (
+            open_cluster(
+                brokers=self.number_of_brokers,
+                data_dir=self.data_dir,
+                base_port=self.base_port,
+                properties=properties,
+                make_seams=impairments.seams,
+                make_sink=self.trace.sink,
+            ) as cluster,
+            trio.open_nursery() as nursery,
+        ):
+            impairments.know(partial(_node_at, cluster))
+            portal = Portal()
+            await nursery.start(portal.serve)
+            self._running = _Running(cluster, impairments, portal)
+            self._up.set()
+            await self._running.ended.wait()
+            await self._running.let_go()
+            nursery.cancel_scope.cancel()
+
+    def _call(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+        self._raise_mistake()
+        if self._running is None:
+            raise ClusterStoppedError("the cluster has not been started")
+        return self._running.portal.call(function, self._running, *arguments)
+
+    def _of(self, read: Callable[["_Running"], T]) -> T:
+        async def there(running: "_Running") -> T:
+            return read(running)
+
+        return self._call(there)
+
+    def _raise_mistake(self) -> None:
+        if self._mistake is not None:
+            raise self._mistake
+
+
+@attrs.define(eq=False)
+class _Running:
+    """A cluster as its own thread sees it."""
+
+    cluster: Cluster
+    impairments: Impairments
+    portal: Portal
+    ended: trio.Event = attrs.field(init=False, factory=trio.Event)
+
+    def end(self) -> None:
+        """From another thread."""
+        self.portal.soon(self.ended.set)
+
+    async def kill(self, node_id: int) -> None:
+        await self.cluster.kill_node(node_id)
+
+    async def stop(self, node_id: int) -> None:
+        self.impairments.thaw(node_id)
+        await self.cluster.stop_node(node_id)
+
+    async def start(self, node_id: int) -> None:
+        await self.cluster.start_node(node_id)
+
+    async def freeze(self, node_id: int) -> None:
+        self.impairments.freeze(node_id)
+
+    async def thaw(self, node_id: int) -> None:
+        self.impairments.thaw(node_id)
+
+    async def cut(self, some: list[int], others: list[int] | None, *, one_way: bool) -> None:
+        rest = [each for each in self.cluster.configs if each not in some]
+        self.impairments.cut(some, rest if others is None else others, one_way=one_way)
+
+    async def heal(self) -> None:
+        self.impairments.heal()
+
+    async def let_go(self) -> None:
+        """Nobody is held up any more."""
+        self.impairments.heal()
+        for node_id in self.impairments.frozen:
+            self.impairments.thaw(node_id)
+
+    async def make_whole(self) -> None:
+        await self.let_go()
+        async with trio.open_nursery() as nursery:
+            for node_id in self._down():
+                nursery.start_soon(self.cluster.start_node, node_id)
+        await self.cluster.until(self.cluster.is_complete, what="every broker knows every other")
+
+    def _down(self) -> Iterator[int]:
+        if self.cluster.controller is None:
+            yield 0
+        yield from set(self.cluster.broker_ids) - self.cluster.brokers.keys()
+
+
+def _node_at(cluster: Cluster, port: int) -> int | None:
+    for node_id, config in cluster.configs.items():
+        if any(listener.port == port for listener in config.listeners):
+            return node_id
+    return None
+
+
+async def _create_topic(
+    running: _Running,
+    name: str,
+    partitions: int,
+    replication_factor: int,
+    configs: dict[str, str],
+) -> None:
+    from replication.client.admin import NewTopic  # noqa: PLC0415 - nobody waits for it at the start
+
+    new = NewTopic(
+        name=name, partitions=partitions, replication_factor=replication_factor, configs=configs
+    )
+    cluster = running.cluster
+    async with cluster.admin() as admin:
+        (topic_id,) = (await admin.create_topics([new])).values()
+
+    def known() -> bool:
+        images = [broker.metadata.image for broker in cluster.brokers.values()]
+        return all(image.topic_by_id(topic_id) is not None for image in images)
+
+    await cluster.until(known, what=f"every broker knows {name}")
+
+
+async def _delete_topic(running: _Running, name: str) -> None:
+    async with running.cluster.admin() as admin:
+        await admin.delete_topics([name])

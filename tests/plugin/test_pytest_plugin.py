@@ -1,0 +1,182 @@
+"""The plugin as those who use it meet it: in a pytest of their own, in a folder of their own."""
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parent.parent.parent
+Run: TypeAlias = Callable[..., pytest.RunResult]
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a file of tests, with the plugin found by its entry point where it is installed."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    installed = entry_points(group="pytest11", name="understudy")
+    named = () if installed else ("-p", "replication.pytest_plugin")
+
+    def run_it(source: str, *arguments: str, ini: str = "") -> pytest.RunResult:
+        pytester.makeini(f"[pytest]\n{ini}\n")
+        pytester.makepyfile(source)
+        return pytester.runpytest_subprocess("-p", "no:cacheprovider", *named, *arguments)
+
+    return run_it
+
+
+PLAIN = """
+    import pytest, socket
+
+    seen = []
+
+    @pytest.fixture(scope="module")
+    def servers(kafka_cluster):
+        return kafka_cluster.bootstrap_servers
+
+    def test_a_cluster_is_there(servers, kafka_cluster, kafka_topic):
+        assert len(servers.split(",")) == len(kafka_cluster.brokers) == 3
+        assert kafka_cluster.isr(kafka_topic) == [1, 2, 3]
+        seen.append((servers, kafka_topic))
+        kafka_cluster.kill_broker(2)
+
+    def test_it_is_the_same_one_and_whole_again(servers, kafka_cluster, kafka_topic):
+        assert seen[0][0] == servers
+        assert seen[0][1] != kafka_topic
+        assert kafka_cluster.brokers == [1, 2, 3]
+
+    @pytest.mark.kafka(brokers=1, config={"num.partitions": 7}, partitions=2)
+    def test_a_marked_one_has_its_own(kafka_cluster, kafka_topic, servers):
+        assert kafka_cluster.brokers == [1]
+        assert kafka_cluster.bootstrap_servers == servers != seen[0][0]
+        assert kafka_cluster.leader(kafka_topic, 1) == 1
+        kafka_cluster.create_topic("seven")
+        assert kafka_cluster.leader("seven", 0) == 1
+
+    def test_after_it_the_first_is_back(servers):
+        assert servers == seen[0][0]
+"""
+
+
+def test_one_cluster_serves_the_session_and_is_whole_for_every_test(run: Run) -> None:
+    result = run(PLAIN, "-v")
+    result.assert_outcomes(passed=4)
+    result.stdout.fnmatch_lines(["*::test_a_marked_one_has_its_own PASSED*"])
+
+
+def test_it_works_under_xdist(run: Run) -> None:
+    source = """
+        import pytest
+
+        @pytest.mark.parametrize("number", range(4))
+        @pytest.mark.kafka(brokers=1)
+        def test_each_worker_has_its_own(kafka_cluster, kafka_topic, number):
+            assert kafka_cluster.leader(kafka_topic) == 1
+    """
+    run(source, "-n", "2").assert_outcomes(passed=4)
+
+
+def test_a_failing_test_is_reported_with_what_happened_in_its_cluster(run: Run) -> None:
+    source = """
+        def test_before(kafka_cluster):
+            kafka_cluster.create_topic("of-another-test")
+
+        def test_fails(kafka_cluster, kafka_topic):
+            kafka_cluster.kill_broker(1)
+            kafka_cluster.until(lambda: 1 not in kafka_cluster.isr(kafka_topic))
+            assert False
+    """
+    result = run(source)
+    result.assert_outcomes(passed=1, failed=1)
+    said = result.stdout.str()
+    assert "Kafka's events" in said
+    assert "broker_fenced" in said
+    assert "topic=of-another-test topic_id" not in said
+
+
+def test_settings_of_the_session(run: Run) -> None:
+    source = """
+        def test_one(kafka_cluster):
+            assert kafka_cluster.brokers == [1]
+            assert kafka_cluster.config["num.partitions"] == "5"
+    """
+    ini = "kafka_brokers = 1\nkafka_config = num.partitions = 5"
+    run(source, ini=ini).assert_outcomes(passed=1)
+
+
+def test_a_marker_that_says_something_else_is_refused(run: Run) -> None:
+    source = """
+        import pytest
+
+        @pytest.mark.kafka(nodes=3)
+        def test_one(kafka_cluster): ...
+    """
+    result = run(source)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*takes brokers, config and partitions*nodes*"])
+
+
+def test_whoever_asks_for_no_cluster_pays_for_none(run: Run) -> None:
+    source = """
+        import sys
+
+        def test_nothing_is_imported():
+            assert not {"trio", "attrs", "replication.testing", "replication.cluster"} & set(sys.modules)
+    """
+    run(source, "-p", "no:trio", "-p", "no:hypothesispytest").assert_outcomes(passed=1)
+
+
+STYLES = """
+    import asyncio, threading
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+    from confluent_kafka import Producer
+    import trio
+
+    async def of_asyncio(servers, topic):
+        async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+            await producer.send_and_wait(topic, b"asyncio")
+        async with AIOKafkaConsumer(
+            topic, bootstrap_servers=servers, auto_offset_reset="earliest"
+        ) as consumer:
+            return (await consumer.getone()).value
+
+    def test_asyncio(kafka_cluster, kafka_topic):
+        assert asyncio.run(of_asyncio(kafka_cluster.bootstrap_servers, kafka_topic)) == b"asyncio"
+
+    def test_threads(kafka_cluster, kafka_topic):
+        offsets = []
+        def produce():
+            producer = Producer({"bootstrap.servers": kafka_cluster.bootstrap_servers})
+            producer.produce(
+                kafka_topic, b"thread", on_delivery=lambda error, message: offsets.append(message.offset())
+            )
+            producer.flush(10)
+        threads = [threading.Thread(target=produce) for _ in range(3)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        assert sorted(offsets) == [0, 1, 2]
+
+    async def test_trio(kafka_cluster, kafka_topic):
+        from replication.client import Producer
+        async with Producer(kafka_cluster.bootstrap_servers) as producer:
+            assert (await producer.send(kafka_topic, b"trio")).offset == 0
+"""
+
+
+@pytest.mark.client
+def test_every_style_of_test_reaches_it(run: Run) -> None:
+    pytest.importorskip("aiokafka")
+    pytest.importorskip("confluent_kafka")
+    run(STYLES, ini="trio_mode = true").assert_outcomes(passed=3)
+
+
+@pytest.mark.client
+def test_what_the_page_shows_runs(run: Run) -> None:
+    pytest.importorskip("confluent_kafka")
+    page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+    with_pytest, without = (part.split("```")[0] for part in page.split("```python\n")[1:])
+    run(with_pytest).assert_outcomes(passed=3)
+    exec(compile(without, "docs/testing.md", "exec"), {})

@@ -1,0 +1,139 @@
+"""A cluster in a thread: called from plain functions, and from inside another trio loop."""
+
+from collections.abc import Iterator
+
+import pytest
+import trio
+
+from replication.client import Producer
+from replication.cluster.cluster import NotInTimeError
+from replication.errors import KafkaError
+from replication.testing import KafkaContainer, ThreadedCluster
+from replication.testing.portal import ClusterStoppedError
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[ThreadedCluster]:
+    with ThreadedCluster(brokers=3) as cluster:
+        cluster.create_topic("orders", partitions=1)
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared: ThreadedCluster) -> Iterator[ThreadedCluster]:
+    yield shared
+    shared.reset()
+    shared.until(lambda: len(shared.isr("orders")) == 3)
+
+
+def leader_of(cluster: ThreadedCluster) -> int:
+    leader = cluster.leader("orders")
+    assert leader is not None
+    return leader
+
+
+def produce(cluster: ThreadedCluster, topic: str) -> None:
+    async def one() -> None:
+        async with Producer[bytes, bytes](
+            cluster.bootstrap_servers, acks=1, enable_idempotence=False
+        ) as producer:
+            await producer.send(topic, b"one")
+
+    trio.run(one)
+
+
+def test_a_killed_leader_is_replaced_and_comes_back(cluster: ThreadedCluster) -> None:
+    leader = leader_of(cluster)
+    cluster.kill_broker(leader)
+    assert leader not in cluster.brokers
+    cluster.until(lambda: cluster.leader("orders") not in (None, leader))
+    cluster.start_broker(leader)
+    cluster.until(lambda: leader in cluster.isr("orders"))
+
+
+def test_a_frozen_leader_is_replaced_and_thaws(cluster: ThreadedCluster) -> None:
+    leader = leader_of(cluster)
+    cluster.freeze_broker(leader)
+    cluster.until(lambda: cluster.leader("orders") not in (None, leader))
+    assert leader in cluster.brokers
+    cluster.thaw_broker(leader)
+    cluster.until(lambda: leader in cluster.isr("orders"))
+
+
+def test_a_leader_that_is_cut_off_is_replaced_and_joins_again(cluster: ThreadedCluster) -> None:
+    leader = leader_of(cluster)
+    cluster.partition_network([leader])
+    cluster.until(lambda: cluster.leader("orders") not in (None, leader))
+    cluster.heal_network()
+    cluster.until(lambda: leader in cluster.isr("orders"))
+
+
+def test_a_follower_that_hears_nothing_of_its_leader_leaves_the_isr() -> None:
+    config = {"replica.lag.time.max.ms": 1000}
+    with ThreadedCluster(brokers=2, config=config) as cluster:
+        cluster.create_topic("orders")
+        leader = leader_of(cluster)
+        cluster.partition_network([leader], [3 - leader], one_way=True)
+        produce(cluster, "orders")  # a follower that lacks nothing is in sync however silent
+        cluster.until(lambda: cluster.isr("orders") == [leader])
+        assert cluster.leader("orders") == leader
+        cluster.heal_network()
+        cluster.until(lambda: cluster.isr("orders") == [1, 2])
+
+
+def test_reset_makes_it_whole_again(cluster: ThreadedCluster) -> None:
+    cluster.kill_broker(1)
+    cluster.freeze_broker(2)
+    cluster.partition_network([3])
+    cluster.kill_controller()
+    cluster.reset()
+    assert cluster.brokers == [1, 2, 3]
+
+
+async def test_it_can_be_asked_inside_a_trio_loop(cluster: ThreadedCluster) -> None:
+    await trio.lowlevel.checkpoint()
+    assert cluster.replicas("orders") == cluster.replicas("orders", 0) != []
+
+
+def test_what_never_comes_to_hold_ends_its_wait(cluster: ThreadedCluster) -> None:
+    with pytest.raises(NotInTimeError, match="a fourth broker"):
+        cluster.until(lambda: 4 in cluster.brokers, timeout=0.05, what="a fourth broker")
+
+
+def test_what_a_broker_refuses_is_raised(cluster: ThreadedCluster) -> None:
+    with pytest.raises(KafkaError):
+        cluster.create_topic("orders")
+
+
+def test_the_trace_says_what_happened(cluster: ThreadedCluster) -> None:
+    mark = cluster.trace.mark
+    cluster.stop_broker(1)
+    said = "\n".join(cluster.trace.lines(mark))
+    assert "b1" in said
+    assert "broker_stopped" in said
+    assert "topic_created" not in said
+
+
+def test_a_cluster_that_has_ended_says_so() -> None:
+    cluster = ThreadedCluster(brokers=1)
+    with pytest.raises(ClusterStoppedError, match="not been started"):
+        cluster.brokers  # noqa: B018 - asked for
+    with cluster:
+        assert cluster.brokers == [1]
+    with pytest.raises(ClusterStoppedError, match="stopped"):
+        cluster.brokers  # noqa: B018 - asked for
+
+
+def test_a_config_that_cannot_be_is_raised_by_the_start() -> None:
+    with pytest.raises(Exception, match=r"min\.insync\.replicas"):
+        ThreadedCluster(brokers=1, config={"min.insync.replicas": "many"}).start()
+
+
+def test_the_shape_of_testcontainers() -> None:
+    container = KafkaContainer().with_kraft().with_env("KAFKA_NUM_PARTITIONS", "4")
+    assert container.config == {"num.partitions": "4"}
+    with container as kafka:
+        host, _, port = kafka.get_bootstrap_server().partition(":")
+    assert (host, port.isdigit()) == ("127.0.0.1", True)
