@@ -48,7 +48,7 @@ from replication.mirror.tails import Tail, TailCheck
 from replication.net.raising import raising_only_one
 from replication.net.seams import Seams
 from replication.net.secure import introduced
-from replication.replica_manager import LocalReplicas, ReplicaManager
+from replication.replica_manager import INTERNAL_TOPICS, LocalReplicas, ReplicaManager
 from replication.replica_manager.log_loading import load_logs
 from storage.errors import KafkaStorageError
 from storage.log import Log
@@ -307,7 +307,7 @@ class Mirror:
         return "not asked yet" if self._source is None else self._source.trouble
 
     def progress(self) -> list[PartitionProgress]:
-        """Every partition of the copy, gone from the source or not, in order."""
+        """Every partition that is to be followed and is here, gone from the source or not."""
         if self.logs is None or self._keeper is None:
             return []
         # Who served the copy may have made logs of its own: those of its groups' offsets.
@@ -316,8 +316,13 @@ class Mirror:
             log.topic_partition: log
             for log in self.logs.logs()
             if topics.get(log.topic_partition.topic) == log.topic_id
+            and self._wants(log.topic_partition.topic)
         }
         return [self._progress(logs[each]) for each in sorted(logs)]
+
+    def _wants(self, topic: str) -> bool:
+        """A copy may hold what was followed once, and is not any more."""
+        return self.options.wants(topic, is_internal=topic in INTERNAL_TOPICS)
 
     def _progress(self, log: Log) -> PartitionProgress:
         partition = log.topic_partition

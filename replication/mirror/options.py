@@ -60,11 +60,12 @@ class MirrorOptions:
         return (*self.topics, *([GROUP_OFFSETS_TOPIC] if self.groups else ()))
 
     def follows(self, topic: TopicView) -> bool:
-        if topic.name in self.names:
+        return self.wants(topic.name, is_internal=topic.is_internal)
+
+    def wants(self, name: str, *, is_internal: bool) -> bool:
+        if name in self.names:
             return True
-        return not topic.is_internal and any(
-            re.fullmatch(pattern, topic.name) for pattern in self.patterns
-        )
+        return not is_internal and any(re.fullmatch(pattern, name) for pattern in self.patterns)
 
     def broker_config(self, log_directory: str) -> BrokerConfig:
         """How the copy is kept: nothing is let go of but by the source, nothing is compacted."""

@@ -79,8 +79,9 @@ class Source:
     @property
     def trouble(self) -> str | None:
         """Why there is no news of it; None where there is."""
-        error = self.metadata.last_error
-        return None if error is None else str(error)
+        if self.metadata.last_error is not None:
+            return str(self.metadata.last_error)
+        return None if self.view.version else "it has not answered yet"
 
     async def next_news(self, seen: int) -> int:
         """Until the view is newer than its version `seen`, however long that takes; which it is.

@@ -71,6 +71,14 @@ class Following:
     async def kill(self) -> None:
         """As SIGKILL would."""
         self.world.kill(MACHINE)
+        await self._end()
+
+    async def cut_power(self) -> None:
+        """What was not synced is at the mercy of chance."""
+        self.world.crash_disk(MACHINE)
+        await self._end()
+
+    async def _end(self) -> None:
         self._scope.cancel()
         await self._ended.wait()
 

@@ -53,6 +53,22 @@ def test_after_a_kill_it_goes_on_where_its_log_ends() -> None:
     play(story)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_after_a_power_cut_it_copies_again_what_was_lost(seed: int) -> None:
+    async def story(world: World) -> None:
+        async with following(world) as copy:
+            await copy.start()
+            for value in "abc":
+                await copy.scene.produce(value)
+            await copy.until_end(3)
+            await copy.cut_power()
+            await copy.start()
+            await copy.until_end(3)
+            copy.assert_same()
+
+    play(story, seed=seed)
+
+
 def test_it_follows_the_partition_to_its_next_leader() -> None:
     async def story(world: World) -> None:
         async with following(world, brokers=3, replicas=((1, 2, 3),)) as copy:
@@ -122,6 +138,26 @@ def test_how_far_it_goes_is_an_option(up_to: UpTo, end: int) -> None:
                 assert copy.end() == end
                 await producer.commit_transaction()
             await copy.until_end(3)  # with the marker
+            copy.assert_same()
+
+    play(story)
+
+
+def test_what_is_not_followed_any_more_stays_and_is_not_missed() -> None:
+    async def story(world: World) -> None:
+        async with following(world, options={"topics": ("t", "u")}) as copy:
+            await copy.scene.client.create_topic("u", ((1,),))
+            await copy.scene.produce("a")
+            await copy.start()
+            await copy.until_end(1)
+            await copy.until_end(0, TopicPartition("u", 0))
+            await copy.stop()
+            await copy.start(topics=("u",))
+            await copy.scene.produce("b")
+            assert [each.topic_partition.topic for each in copy.mirror.progress()] == ["u"]
+            await copy.stop()
+            await copy.start()
+            await copy.until_end(2)
             copy.assert_same()
 
     play(story)
