@@ -2,7 +2,7 @@
 
     understudy verify broker-1/log broker-2/log          log directories at rest
     understudy verify old:9092 new:9092                  two clusters
-    understudy verify source:9092 copy/log               one of each
+    understudy verify source:9092 copy/broker-1/log      one of each
     understudy verify --bootstrap-server b1:9092         the replicas of one cluster
 
 The flags are those of kafka-replica-verification, where it has them. Exit codes:

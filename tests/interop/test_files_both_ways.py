@@ -21,6 +21,7 @@ from tests.interop import tools
 from tests.interop.kafka import Kafka
 from tests.interop.test_dump_log import files_of, kafkas_dump, our_dump
 from tests.interop.written import (
+    CODECS,
     PROPERTIES,
     Written,
     copy_of_running,
@@ -55,6 +56,12 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theirs]:
             await write(servers, "theirs", log_dir)
 
         trio.run(fill)
+        for codec in CODECS:
+            lines = "".join(f"{codec} by Java, {number}\n" for number in range(50))
+            codec_of = f"--compression-codec={codec}"
+            kafka.run_tool(
+                tools.CONSOLE_PRODUCER, "--topic", THEIRS["codecs"].topic, codec_of, stdin=lines
+            )
         unclean = copy_of_running(log_dir, directory / "unclean")
         kafka.stop(1)
         clean = Path(shutil.copytree(log_dir, directory / "clean"))
