@@ -21,6 +21,7 @@ from collections.abc import Sequence
 import attrs
 
 from replication.errors import PeerUnavailableError, ProtocolError
+from replication.net.regions import region_bytes
 from replication.net.seams import Connection
 from replication.wire.schema import Part
 from storage.file_region import FileRegion
@@ -109,16 +110,25 @@ def _allocate(size: int) -> memoryview:
 
 
 async def send_parts(connection: Connection, parts: Sequence[Part]) -> None:
-    """Send `parts` in order: runs of buffers gathered, file regions from their files."""
+    """Send `parts` in order: runs of buffers gathered, file regions from their files.
+
+    A connection that says what it `gathers_up_to` gets so many bytes of small regions among the
+    buffers: sent by themselves they would take a system call, and wake the peer, once more.
+    """
     run: list[Buffer] = []
+    room = most = getattr(connection, "gathers_up_to", 0)
     for part in parts:
         if isinstance(part, bytes | bytearray | memoryview):
             run.append(part)
             continue
         assert isinstance(part, FileRegion), "bytes are in memory or in a file"
+        if part.size <= room:
+            run.append(region_bytes(part))
+            room -= part.size
+            continue
         if run:
             await connection.send_buffers(run)
-            run = []
+            run, room = [], most
         await connection.send_region(part)
     if run:
         await connection.send_buffers(run)

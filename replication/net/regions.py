@@ -30,6 +30,15 @@ def region_chunks(region: FileRegion, chunk_bytes: int = CHUNK_BYTES) -> Iterato
         pass  # what was sent last may have been cut away meanwhile
 
 
+def region_bytes(region: FileRegion) -> bytes:
+    """All of it, at once: for one that is small."""
+    with region_readable(region):
+        data = region.read()
+    if len(data) < region.size:
+        raise region_lost(region, f"ends at {region.position + len(data)}")
+    return data
+
+
 @contextmanager
 def region_readable(region: FileRegion) -> Iterator[None]:
     """Every way in which the bytes may be gone, as one: closed, cut away, a failing disk."""

@@ -2,7 +2,8 @@
 
     buffers      writev, up to IOV_MAX of them at once; what a short write left over is
                  a slice of the same memory, never joined or copied
-    a region     sendfile, from the page cache to the socket, never through Python
+    a region     sendfile, from the page cache to the socket, never through Python;
+                 a small one is read, and goes with the buffers around it
     receiving    recv_into where the caller wants the bytes
 
 Rule 1: sockets never block; when the kernel has no room, or nothing to give, the task waits
@@ -24,7 +25,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import trio
@@ -43,6 +44,8 @@ OUT_OF_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 @attrs.define(eq=False)
 class TcpConnection:
     """`Connection` over one connected socket."""
+
+    gathers_up_to: ClassVar[int] = 32 * 1024
 
     _socket: trio.socket.SocketType
     peer: str

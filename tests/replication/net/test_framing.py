@@ -32,6 +32,7 @@ class ScriptedConnection:
     incoming: deque[bytes]
     at_once: int = 1 << 30
     peer: str = "b1:9092"
+    gathers_up_to: int = 0
     sent: list[bytes] = attrs.field(factory=list)
     calls: int = 0
 
@@ -155,4 +156,21 @@ async def test_parts_go_out_in_order_and_unjoined(tmp_path: Path) -> None:
     region = FileRegion(file, 2, 3)
     await send_parts(connection, [b"a", b"b", region, memoryview(b"c"), region, region])
     assert connection.sent == [b"a|b", b"region 234", b"c", b"region 234", b"region 234"]
+    file.close()
+
+
+async def test_small_regions_go_with_the_buffers_around_them(tmp_path: Path) -> None:
+    OsFileSystem().open(str(tmp_path / "log"), create=True).write(0, b"0123456789")
+    file = OsFileSystem().open_for_reading(str(tmp_path / "log"))
+    connection = ScriptedConnection(deque(), gathers_up_to=7)
+    small, large = FileRegion(file, 2, 3), FileRegion(file, 0, 8)
+    await send_parts(connection, [b"a", small, b"b", small, small, b"c", small, large, small])
+    assert connection.sent == [
+        *(b"a|234|b|234", b"region 234"),  # no more than seven bytes at once
+        *(b"c|234", b"region 01234567"),
+        b"234",
+    ]
+    cut_away = FileRegion(file, 8, 3)
+    with pytest.raises(PeerUnavailableError, match="ends at 10"):
+        await send_parts(connection, [cut_away])
     file.close()
