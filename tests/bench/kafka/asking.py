@@ -71,14 +71,16 @@ def write(brokers: Iterable[Address], topic: str) -> None:
 def _until(good: Callable[[bytes], bool], brokers: Iterable[Address], frame: bytes) -> None:
     began = time.monotonic()
     for host, port in itertools.cycle(brokers):
+        last: object = None
         try:
             with Asker(host, port, frame) as asker:
-                if good(asker.ask()):
+                last = asker.ask()
+                if good(last):
                     return
-        except OSError:
-            pass  # not there yet, or no more
+        except OSError as error:
+            last = error  # not there yet, or no more
         if time.monotonic() - began > PATIENCE_SECONDS:
-            raise RuntimeError(f"no answer as wished within {PATIENCE_SECONDS:g} s")
+            raise RuntimeError(f"{host}:{port} after {PATIENCE_SECONDS:g} s: {last!r}")
         time.sleep(AGAIN_SECONDS)
 
 

@@ -48,18 +48,25 @@ class Side:
 
 
 def open_ours(directory: Path, config: Mapping[str, str]) -> AbstractContextManager[RivalCluster]:
-    return IsolatedCluster(directory, brokers=len(BROKERS), config=dict(config))
+    ports = own_ports()
+    return IsolatedCluster(directory, brokers=len(BROKERS), ports=ports, config=dict(config))
+
+
+def own_ports() -> list[int]:
+    """Of three brokers and a controller: none that an outgoing connection may get."""
+    first = contiguous_ports(len(BROKERS) + 1)
+    return list(range(first, first + len(BROKERS) + 1))
 
 
 @contextmanager
 def start_ours(directory: Path) -> Iterator[str]:
     """`understudy up --isolated`."""
-    port = contiguous_ports(len(BROKERS) + 1)
+    ports = own_ports()
     command = [sys.executable, "-m", "replication.cli", "up", "--isolated", "-n", str(len(BROKERS))]
-    command += ["--data-dir", str(directory), "--base-port", str(port)]
+    command += ["--data-dir", str(directory), "--base-port", str(ports[0])]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        yield ",".join(f"{HOST}:{port + number}" for number in range(len(BROKERS)))
+        yield ",".join(f"{HOST}:{port}" for port in ports[: len(BROKERS)])
     finally:
         process.terminate()
         process.wait()
