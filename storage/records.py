@@ -17,7 +17,7 @@ there. What does not fit is a CorruptRecordError.
 
 import enum
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, repeat
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
@@ -70,6 +70,11 @@ class Record(NamedTuple):
     sequence: int = NO_SEQUENCE
 
 
+RecordFields: TypeAlias = tuple[Offset, int, bytes | None, bytes | None, tuple[Header, ...], int]
+"""A Record's fields alone: a plain tuple costs a quarter, and the garbage collector soon leaves it
+in peace, as it does no other object that holds others."""
+
+
 class RecordColumns(NamedTuple):
     """The records of a batch, field by field; what has an end has one entry for each record."""
 
@@ -96,11 +101,11 @@ assert _CRC_COVERED.size + _UNCOVERED.size == HEADER_SIZE
 
 _ONE_BYTE: Final = 64  # what a varint of one byte is below
 _new = tuple.__new__  # a Record's own costs three times as much
-_timestamp = itemgetter(Record._fields.index("timestamp"))
+_timestamp: Callable[[RecordFields], int] = itemgetter(Record._fields.index("timestamp"))
 
 
 def encode_batch(
-    records: Iterable[Record],
+    records: Iterable[RecordFields],
     *,
     base_offset: Offset = 0,
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
@@ -115,7 +120,7 @@ def encode_batch(
 ) -> bytes:
     """One batch. `last_offset_delta` keeps the end of a batch that has lost its last records."""
     records = list(records)
-    base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
+    base_timestamp = _timestamp(records[0]) if records else NO_TIMESTAMP
     max_timestamp = max(map(_timestamp, records), default=NO_TIMESTAMP)
     parts, last_delta = _encode_records(records, base_offset, base_timestamp)
     if codec is not Codec.NONE:
@@ -146,7 +151,7 @@ def encode_batch(
 
 
 def _encode_records(
-    records: Iterable[Record], base_offset: Offset, base_timestamp: int
+    records: Iterable[RecordFields], base_offset: Offset, base_timestamp: int
 ) -> tuple[list[Buffer], int]:
     """The records in pieces, and the last one's offset delta.
 

@@ -45,7 +45,7 @@ from replication.client.producer.verdict import Verdict, judge
 from replication.errors import ErrorCode, KafkaError
 from storage.compression import Codec
 from storage.record_batch import HEADER_SIZE
-from storage.records import Record
+from storage.records import RecordFields
 from storage.types import NO_OFFSET, Offset, TopicPartition
 
 MAX_PRODUCER_EPOCH = 2**15 - 1
@@ -124,7 +124,12 @@ class RecordAccumulator:
         return not self.used or self.used + size <= self.buffer_memory
 
     def append(
-        self, partition: TopicPartition, record: Record, size: int, *, now: Callable[[], float]
+        self,
+        partition: TopicPartition,
+        record: RecordFields,
+        size: int,
+        *,
+        now: Callable[[], float],
     ) -> tuple[ProducerBatch, int]:
         """The batch that it is in now, and its place there; `now` is asked where one begins."""
         batch = self._batch_for(partition, size, now)

@@ -30,7 +30,7 @@ from storage.record_batch import (
     NO_SEQUENCE,
     next_sequence,
 )
-from storage.records import Header, Record, encode_batch
+from storage.records import Header, RecordFields, encode_batch
 from storage.types import Offset, TopicPartition
 
 # Length, attributes, deltas and the lengths of key, value and headers, at their longest; and
@@ -112,7 +112,7 @@ class ProducerBatch:
     partition: TopicPartition
     created_at: float
     """When its first record came, in seconds on the node's clock: deliveries time out by it."""
-    records: list[Record] = attrs.field(factory=list)
+    records: list[RecordFields] = attrs.field(factory=list)
     size: int = HEADER_SIZE
     """Of what it may take at the most, uncompressed."""
     is_closed: bool = False
@@ -185,7 +185,7 @@ class ProducerBatch:
         middle = self.count // 2
         for begin, end in ((0, middle), (middle, self.count)):
             records = self.records[begin:end]
-            sizes = (record_size(each.key, each.value, each.headers) for each in records)
+            sizes = (record_size(key, value, headers) for _, _, key, value, headers, _ in records)
             half = ProducerBatch(
                 partition=self.partition,
                 created_at=self.created_at,

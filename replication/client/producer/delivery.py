@@ -8,6 +8,7 @@ import trio
 
 from replication.client.producer.batch import Acked, Failed, InParts, Outcome, ProducerBatch
 from storage.record_batch import TimestampType
+from storage.records import Record
 from storage.types import Offset, TopicPartition
 
 _CREATE_TIME: Final = TimestampType.CREATE_TIME
@@ -54,7 +55,9 @@ class Delivery:
             topic=batch.partition.topic,
             partition=batch.partition.partition,
             offset=outcome.base_offset + self._index if outcome.base_offset >= 0 else -1,
-            timestamp=batch.records[self._index].timestamp if appended_at < 0 else appended_at,
+            timestamp=Record(*batch.records[self._index]).timestamp
+            if appended_at < 0
+            else appended_at,
             timestamp_type=_CREATE_TIME if appended_at < 0 else _LOG_APPEND_TIME,
             log_start_offset=outcome.log_start_offset,
         )

@@ -1,19 +1,20 @@
 """Records that are sent together, and how many of them a batch takes at once."""
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import accumulate
 
 import attrs
 
 from replication.client.producer.batch import record_size
-from storage.records import Record
+from storage.records import RecordFields
 
 
 @attrs.define(eq=False)
 class Run:
     """Taken from the front."""
 
-    records: list[Record]
+    records: Sequence[RecordFields]
     taken: int = attrs.field(default=0, init=False)
     _sizes: list[int] = attrs.field(init=False)
     _ends: list[int] = attrs.field(init=False)
@@ -23,7 +24,7 @@ class Run:
     def __attrs_post_init__(self) -> None:
         self._sizes = [record_size(key, value, ()) for _, _, key, value, _, _ in self.records]
         self._ends = list(accumulate(self._sizes))
-        self._has_keys = any(record.key is not None for record in self.records)
+        self._has_keys = any(key is not None for _, _, key, _, _, _ in self.records)
 
     @property
     def is_done(self) -> bool:
@@ -39,9 +40,10 @@ class Run:
 
     @property
     def next_key(self) -> bytes | None:
-        return self.records[self.taken].key
+        _, _, key, _, _, _ = self.records[self.taken]
+        return key
 
-    def take(self, room: int) -> tuple[list[Record], int]:
+    def take(self, room: int) -> tuple[Sequence[RecordFields], int]:
         """The next ones that fit into `room` bytes, one at least, and what they take.
 
         Those with keys come one by one: each goes where its key belongs.

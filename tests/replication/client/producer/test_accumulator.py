@@ -70,7 +70,7 @@ def drain(
 
 
 def values(batch: ProducerBatch) -> list[int]:
-    return [int(record.value or b"-1") for record in batch.records]
+    return [int(Record(*record).value or b"-1") for record in batch.records]
 
 
 def refused(error: ErrorCode) -> Answer:

@@ -11,7 +11,7 @@ from replication.client.producer.destinations import Destination
 from replication.client.producer.filling import Filling
 from replication.client.producer.partitioner import StickyPartitioner
 from storage.record_batch import NO_SEQUENCE
-from storage.records import Record
+from storage.records import Record, RecordFields
 from storage.types import NO_OFFSET, TopicPartition
 from tests.replication.client.producer.test_accumulator import SIZE, T0, accumulator
 
@@ -42,7 +42,7 @@ def filling(buffer: RecordAccumulator, to: Destination, *, largest: int = 2**20)
     return made
 
 
-def outcome_of(buffer: RecordAccumulator) -> list[tuple[int, bool, list[Record]]]:
+def outcome_of(buffer: RecordAccumulator) -> list[tuple[int, bool, list[RecordFields]]]:
     return [(each.size, each.is_closed, each.records) for each in buffer.unfinished()]
 
 

@@ -9,7 +9,7 @@ from replication.client.producer.batch import record_size
 from replication.client.producer.run import Run
 from replication.errors import ErrorCode, KafkaError
 from scenarios.simulation.world import World
-from storage.records import Record
+from storage.records import Record, RecordFields
 from tests.replication.client.scene import now, play, scene
 
 
@@ -117,12 +117,12 @@ def test_a_run_is_taken_in_order_and_within_the_room_there_is(
     sizes: list[int], rooms: list[int]
 ) -> None:
     records = [Record(value=bytes(size)) for size in sizes]
-    run, taken = Run(records), []
+    run, taken = Run(records), list[RecordFields]()
     for room in (*rooms, 10**6):
         if run.is_done:
             break
         some, size = run.take(room)
-        assert size == sum(record_size(None, each.value, ()) for each in some)
+        assert size == sum(record_size(None, Record(*each).value, ()) for each in some)
         assert size <= room or len(some) == 1
         taken += some
         if len(taken) < len(records):
