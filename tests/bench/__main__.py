@@ -6,7 +6,15 @@ import sys
 BENCHMARKS = (
     *("start_up", "catch_up", "wire", "columnar", "cleaner"),
     *("append", "read", "timestamp", "many_partitions", "fetch_rounds", "acks"),
-    *("recovery", "clients", "swarm_speed", "spark", "spark_audit", "spark_starts"),
+    *(
+        "recovery",
+        "clients",
+        "client_records",
+        "swarm_speed",
+        "spark",
+        "spark_audit",
+        "spark_starts",
+    ),
 )
 
 
