@@ -20,6 +20,7 @@ from typing import Final
 import pyspark
 
 from pipeline.java import cache_directory, set_java_home, version_text
+from replication.errors import UnderstudyError
 
 _SESSION: Final = """
 from pipeline.session import get_session
@@ -31,6 +32,10 @@ session.stop()
 java.stdin.close()
 java.wait()
 """
+
+
+class ClassDataError(UnderstudyError):
+    """A session that was to be laid out did not run to its end."""
 
 
 def options(java: str) -> str:
@@ -53,16 +58,22 @@ def create() -> Path:
         if _run([java, "-Xshare:dump", f"-XX:SharedArchiveFile={draft}"]):
             draft.replace(base)
     draft = top.with_suffix(f".{os.getpid()}")
-    flags = f"-XX:ArchiveClassesAtExit={draft} -Xlog:cds=off -Xlog:cds+dynamic=off"
+    # It lives for seconds: the optimising compiler would only be in its way.
+    flags = f"-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={draft}"
+    flags += " -Xlog:cds=off -Xlog:cds+dynamic=off"
     if base.exists():
         flags += f" -XX:SharedArchiveFile={base}"
     arguments = f"--driver-java-options '{flags}' pyspark-shell"
-    subprocess.run(  # noqa: S603 - this very interpreter
+    done = subprocess.run(  # noqa: S603 - this very interpreter
         [sys.executable, "-c", _SESSION],
         env={**os.environ, "PYSPARK_SUBMIT_ARGS": arguments},
-        stderr=subprocess.DEVNULL,
-        check=True,
+        capture_output=True,
+        text=True,
+        check=False,
     )
+    if done.returncode or not draft.exists():
+        draft.unlink(missing_ok=True)
+        raise ClassDataError(f"no class data were laid out; Spark said:\n{done.stderr[-2000:]}")
     draft.replace(top)
     return top
 

@@ -86,7 +86,9 @@ def version_text(java: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return said.stderr + said.stdout
+    lines = (said.stderr + said.stdout).splitlines()
+    # What it was told by the environment is not what it is.
+    return "\n".join(line for line in lines if "Picked up " not in line)
 
 
 def _from_pypi() -> str | None:

@@ -7,6 +7,7 @@ runs `tests/pipeline`. Exits non-zero where one of them fails.
     python -m tests.sparks 4.1        just that one
 """
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -41,7 +42,8 @@ def passes_on(spark: str) -> bool:
     )
     print(f"Spark {version(inside)}: tests/pipeline", flush=True)
     command = [str(inside), "-m", "pytest", "-q", *LENIENT, "tests/pipeline"]
-    return subprocess.run(command, check=False, cwd=ROOT).returncode == 0
+    with_all = {**os.environ, "UNDERSTUDY_TEST_CLASS_DATA": "1"}
+    return subprocess.run(command, check=False, cwd=ROOT, env=with_all).returncode == 0
 
 
 def version(inside: Path) -> str:

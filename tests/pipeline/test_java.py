@@ -101,3 +101,14 @@ def test_a_session_that_finds_none_says_so(nothing: pytest.MonkeyPatch) -> None:
     nothing.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
     with pytest.raises(java.JavaNotFoundError):
         get_session()
+
+
+def test_what_java_is_told_by_the_environment_is_not_its_version(
+    nothing: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = Path(make_java(tmp_path / "one", "17.0.1"))
+    before = java.version_text(str(program))
+    other = tmp_path / "one" / "bin" / "told"
+    other.write_text(program.read_text().replace("\n", "\necho 'NOTE: Picked up X: -Da' >&2\n", 1))
+    other.chmod(0o755)
+    assert java.version_text(str(other)) == before
