@@ -221,7 +221,7 @@ class Producer(TransactionCalls, Generic[K, V]):
                 chance=self._seams.chance,
             ),
             wake=self._sender.wake,
-            flush=self.flush,
+            flush=self._flush_before_an_end,
             feature=network.feature,
         )
         self._accumulator.may_send = transactions.may_send
@@ -403,6 +403,11 @@ class Producer(TransactionCalls, Generic[K, V]):
             self._accumulator.flushing -= 1
         await trio.lowlevel.checkpoint()
 
+    async def _flush_before_an_end(self) -> None:
+        """Of a transaction: where nothing is sent any more, nobody can be told of one."""
+        await self.flush()
+        self._check_open()
+
     async def partitions_for(self, topic: str) -> list[int]:
         """The topic's partitions; KafkaTimeoutError where it is not heard of in time."""
         self._check_open()
@@ -412,10 +417,10 @@ class Producer(TransactionCalls, Generic[K, V]):
     def _check_open(self) -> None:
         if not self._opened:
             raise IllegalStateError("a producer sends inside `async with`")
-        if self._sender.failed is not None:
-            raise self._sender.failed
         if self._closed:
             raise IllegalStateError("the producer is closed")
+        if self._sender.failed is not None:
+            raise self._sender.failed
 
     def _check_may_send(self) -> None:
         self._check_open()

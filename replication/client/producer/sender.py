@@ -40,7 +40,7 @@ from replication.client.producer.batch import (
 from replication.client.producer.config import ProducerConfig
 from replication.client.producer.verdict import Verdict
 from replication.client.requests import MAX_VERSION, PendingResponse, ask
-from replication.errors import ErrorCode, KafkaError
+from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
 from replication.net.seams import NodeClock
 from replication.wire.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from replication.wire.produce import (
@@ -97,17 +97,25 @@ class Sender:
         self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch_metadata)
-            while True:
-                self._wake = trio.Event()
-                next_at = self._send_what_is_ready(nursery)
-                if (wait := next_at - self.clock.now()) <= 0:
-                    await trio.lowlevel.checkpoint()
-                    continue
-                with self.clock.move_on_after(wait):
-                    await self._wake.wait()
+        """Until cancelled; nothing is sent after that, and no outcome is waited for."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch_metadata)
+                await self._send(nursery)
+        finally:
+            # Whoever is shielded from what has cancelled this, to abort, would wait for ever.
+            if self.failed is None:
+                self.fail(PeerUnavailableError("the producer was cancelled, or closed"))
+
+    async def _send(self, nursery: trio.Nursery) -> None:
+        while True:
+            self._wake = trio.Event()
+            next_at = self._send_what_is_ready(nursery)
+            if (wait := next_at - self.clock.now()) <= 0:
+                await trio.lowlevel.checkpoint()
+                continue
+            with self.clock.move_on_after(wait):
+                await self._wake.wait()
 
     async def _watch_metadata(self) -> None:
         while True:

@@ -10,7 +10,7 @@ import trio
 from replication.client.errors import IllegalStateError, TransactionAbortedError
 from replication.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from replication.client.producer.transactions import Transactions
-from replication.errors import KafkaError
+from replication.errors import KafkaError, PeerUnavailableError
 from storage.types import TopicPartition
 
 
@@ -45,7 +45,7 @@ class TransactionCalls(ABC):
 
     async def _abort_if_possible(self) -> None:
         """The error that it was left by says more than one of the abort would."""
-        with contextlib.suppress(KafkaError):
+        with contextlib.suppress(KafkaError, PeerUnavailableError):
             await self.abort_transaction()
 
     def begin_transaction(self) -> None:
