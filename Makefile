@@ -13,7 +13,7 @@ FROM ?= 1
 BIN := $(VENV)/bin
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help run test interop pythons sparks fuzz swarm mutants coverage check bench bench-kafka conformance setup clean
+.PHONY: help run test interop card pythons sparks fuzz swarm mutants coverage check bench bench-kafka conformance setup clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -34,6 +34,10 @@ test: setup
 ## make interop  with Apache Kafka's brokers and tools, which Maven brings, or KAFKA_HOME names
 interop: setup
 	$(BIN)/python -m pytest tests/interop -m interop $(ARGS)
+
+## make card   what stock clients can do with our brokers, from runs: docs/conformance-card.md
+card: setup
+	$(BIN)/python -m tests.interop.card $(ARGS)
 
 ## make pythons  the quick part of the suite, on every other Python that is found; ARGS=--newest
 pythons:

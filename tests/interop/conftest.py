@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 import trio
 
+from replication.cli.isolated import IsolatedCluster
 from tests.interop.jars import KafkaNotFoundError, class_path, java
 from tests.interop.kafka import Kafka
 from tests.interop.written import Written, write_ours
@@ -30,3 +31,18 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Written:
     """A log directory of ours, to be read and copied only."""
     return trio.run(write_ours, tmp_path_factory.mktemp("ours"))
+
+
+@pytest.fixture(scope="session")
+def our_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IsolatedCluster]:
+    """Three brokers of ours; topics and groups have names of their own."""
+    config = {
+        "offsets.topic.num.partitions": "3",
+        "transaction.state.log.num.partitions": "3",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    with IsolatedCluster(
+        tmp_path_factory.mktemp("our-brokers"), brokers=3, config=config
+    ) as cluster:
+        cluster.wait_until_ready()
+        yield cluster

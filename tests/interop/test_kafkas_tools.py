@@ -8,7 +8,6 @@ Those that ask for what we do not have are named at the end, with what they are 
 import json
 import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,38 +29,29 @@ REASSIGN = f"{KAFKA}.reassign.ReassignPartitionsCommand"
 ELECTION = f"{KAFKA}.LeaderElectionCommand"
 
 
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IsolatedCluster]:
-    """Three brokers of ours; topics and groups have names of their own."""
-    config = {
-        "offsets.topic.num.partitions": "3",
-        "transaction.state.log.num.partitions": "3",
-        "group.initial.rebalance.delay.ms": "0",
-    }
-    with IsolatedCluster(tmp_path_factory.mktemp("ours"), brokers=3, config=config) as cluster:
-        cluster.wait_until_ready()
-        yield cluster
-
-
-def ask(ours: IsolatedCluster, main_class: str, *arguments: str, stdin: str = "") -> str:
+def ask(our_brokers: IsolatedCluster, main_class: str, *arguments: str, stdin: str = "") -> str:
     """What Kafka's tool says of our brokers."""
-    servers = ("--bootstrap-server", ours.bootstrap_servers)
+    servers = ("--bootstrap-server", our_brokers.bootstrap_servers)
     return tools.run_tool(main_class, *servers, *arguments, stdin=stdin)
 
 
-def make_topic(ours: IsolatedCluster, name: str, *arguments: str) -> None:
-    ask(ours, tools.TOPICS, "--create", "--topic", name, *(arguments or ("--partitions=1",)))
+def make_topic(our_brokers: IsolatedCluster, name: str, *arguments: str) -> None:
+    ask(our_brokers, tools.TOPICS, "--create", "--topic", name, *(arguments or ("--partitions=1",)))
 
 
-def produce(ours: IsolatedCluster, topic: str, *lines: str) -> None:
+def produce(our_brokers: IsolatedCluster, topic: str, *lines: str) -> None:
     ask(
-        ours, tools.CONSOLE_PRODUCER, "--topic", topic, stdin="".join(f"{each}\n" for each in lines)
+        our_brokers,
+        tools.CONSOLE_PRODUCER,
+        "--topic",
+        topic,
+        stdin="".join(f"{each}\n" for each in lines),
     )
 
 
-def consume(ours: IsolatedCluster, topic: str, count: int, *arguments: str) -> list[str]:
+def consume(our_brokers: IsolatedCluster, topic: str, count: int, *arguments: str) -> list[str]:
     reading = ["--topic", topic, "--from-beginning", f"--max-messages={count}", *arguments]
-    return ask(ours, tools.CONSOLE_CONSUMER, *reading, "--timeout-ms=60000").splitlines()
+    return ask(our_brokers, tools.CONSOLE_CONSUMER, *reading, "--timeout-ms=60000").splitlines()
 
 
 def rows(said: str) -> list[list[str]]:
@@ -74,134 +64,138 @@ def events(said: str, name: str) -> list[dict[str, Any]]:
     return [each for each in told if each.get("name") == name]
 
 
-def test_topics_are_made_described_altered_and_deleted(ours: IsolatedCluster) -> None:
+def test_topics_are_made_described_altered_and_deleted(our_brokers: IsolatedCluster) -> None:
     sizes = ["--partitions=2", "--replication-factor=3", "--config=retention.ms=100000"]
-    make_topic(ours, "made", *sizes)
-    ask(ours, tools.TOPICS, "--alter", "--topic", "made", "--partitions", "3")
-    head, *partitions = ask(ours, tools.TOPICS, "--describe", "--topic", "made").splitlines()
+    make_topic(our_brokers, "made", *sizes)
+    ask(our_brokers, tools.TOPICS, "--alter", "--topic", "made", "--partitions", "3")
+    head, *partitions = ask(our_brokers, tools.TOPICS, "--describe", "--topic", "made").splitlines()
     assert "PartitionCount: 3\tReplicationFactor: 3" in head
     assert "retention.ms=100000" in head
     assert len(partitions) == 3
-    ask(ours, tools.TOPICS, "--delete", "--topic", "made")
-    assert "made" not in ask(ours, tools.TOPICS, "--list")
+    ask(our_brokers, tools.TOPICS, "--delete", "--topic", "made")
+    assert "made" not in ask(our_brokers, tools.TOPICS, "--list")
 
 
-def test_console_producer_and_consumer(ours: IsolatedCluster) -> None:
-    make_topic(ours, "lines", "--partitions=2")
+def test_console_producer_and_consumer(our_brokers: IsolatedCluster) -> None:
+    make_topic(our_brokers, "lines", "--partitions=2")
     given = ["parse.key=true", "parse.headers=true", "key.separator=:"]
     properties = [f"--property={each}" for each in given]
     line = "a:1,b:2\tkey:value\n"
-    ask(ours, tools.CONSOLE_PRODUCER, "--topic", "lines", *properties, stdin=line)
+    ask(our_brokers, tools.CONSOLE_PRODUCER, "--topic", "lines", *properties, stdin=line)
     shown = [f"--property=print.{each}=true" for each in ("key", "headers", "offset")]
-    assert consume(ours, "lines", 1, "--group=readers", *shown) == ["Offset:0\ta:1,b:2\tkey\tvalue"]
+    assert consume(our_brokers, "lines", 1, "--group=readers", *shown) == [
+        "Offset:0\ta:1,b:2\tkey\tvalue"
+    ]
 
 
-def test_groups_are_described_reset_and_deleted(ours: IsolatedCluster) -> None:
-    make_topic(ours, "grouped")
-    produce(ours, "grouped", "1", "2", "3")
-    consume(ours, "grouped", 2, "--group=told")
-    told = rows(ask(ours, tools.CONSUMER_GROUPS, "--describe", "--group=told"))
+def test_groups_are_described_reset_and_deleted(our_brokers: IsolatedCluster) -> None:
+    make_topic(our_brokers, "grouped")
+    produce(our_brokers, "grouped", "1", "2", "3")
+    consume(our_brokers, "grouped", 2, "--group=told")
+    told = rows(ask(our_brokers, tools.CONSUMER_GROUPS, "--describe", "--group=told"))
     assert told[1][:6] == ["told", "grouped", "0", "2", "3", "1"]
     moving = ["--group=told", "--reset-offsets", "--to-earliest", "--topic=grouped", "--execute"]
-    assert ["told", "grouped", "0", "0"] in rows(ask(ours, tools.CONSUMER_GROUPS, *moving))
-    assert "successful" in ask(ours, tools.CONSUMER_GROUPS, "--group=told", "--delete")
+    assert ["told", "grouped", "0", "0"] in rows(ask(our_brokers, tools.CONSUMER_GROUPS, *moving))
+    assert "successful" in ask(our_brokers, tools.CONSUMER_GROUPS, "--group=told", "--delete")
 
 
 @slow
-def test_perf_producer_with_each_codec_and_perf_consumer(ours: IsolatedCluster) -> None:
-    make_topic(ours, "perf", "--partitions=2", "--replication-factor=3")
+def test_perf_producer_with_each_codec_and_perf_consumer(our_brokers: IsolatedCluster) -> None:
+    make_topic(our_brokers, "perf", "--partitions=2", "--replication-factor=3")
     sizes = ["--num-records=1000", "--record-size=100", "--throughput=-1"]
-    servers = f"bootstrap.servers={ours.bootstrap_servers}"
+    servers = f"bootstrap.servers={our_brokers.bootstrap_servers}"
     for codec in CODECS:
         properties = ["--producer-props", servers, f"compression.type={codec}"]
         sent = tools.run_tool(PRODUCER_PERFORMANCE, "--topic=perf", *sizes, *properties)
         assert "1000 records sent" in sent
-    said = ask(ours, f"{KAFKA}.ConsumerPerformance", "--topic=perf", "--messages=5000")
+    said = ask(our_brokers, f"{KAFKA}.ConsumerPerformance", "--topic=perf", "--messages=5000")
     assert said.splitlines()[-1].split(", ")[4] == "5000"
 
 
 @slow
-def test_verifiable_producer_and_consumer(ours: IsolatedCluster) -> None:
-    make_topic(ours, "verified")
+def test_verifiable_producer_and_consumer(our_brokers: IsolatedCluster) -> None:
+    make_topic(our_brokers, "verified")
     sending = ["--topic=verified", "--max-messages=50", "--acks=-1"]
-    sent = events(ask(ours, f"{KAFKA}.VerifiableProducer", *sending), "producer_send_success")
+    sent = events(
+        ask(our_brokers, f"{KAFKA}.VerifiableProducer", *sending), "producer_send_success"
+    )
     assert [each["offset"] for each in sent] == list(range(50))
     reading = ["--topic=verified", "--group-id=verifiers", "--max-messages=50", "--verbose"]
-    said = ask(ours, f"{KAFKA}.VerifiableConsumer", *reading, "--reset-policy=earliest")
+    said = ask(our_brokers, f"{KAFKA}.VerifiableConsumer", *reading, "--reset-policy=earliest")
     assert [each["value"] for each in events(said, "record_data")] == [str(n) for n in range(50)]
     assert all(each["success"] for each in events(said, "offsets_committed"))
 
 
 @slow
-def test_transactional_message_copier(ours: IsolatedCluster) -> None:
+def test_transactional_message_copier(our_brokers: IsolatedCluster) -> None:
     """Five transactions, of two records each."""
-    make_topic(ours, "copied-from")
-    make_topic(ours, "copied-to")
-    produce(ours, "copied-from", *map(str, range(10)))
+    make_topic(our_brokers, "copied-from")
+    make_topic(our_brokers, "copied-to")
+    produce(our_brokers, "copied-from", *map(str, range(10)))
     copying = ["--input-topic=copied-from", "--input-partition=0", "--output-topic=copied-to"]
     ids = ["--transactional-id=copier", "--consumer-group=copiers"]
     sizes = ["--max-messages=10", "--transaction-size=2"]
-    brokers = f"--broker-list={ours.bootstrap_servers}"
+    brokers = f"--broker-list={our_brokers.bootstrap_servers}"
     said = tools.run_tool(f"{KAFKA}.TransactionalMessageCopier", brokers, *copying, *ids, *sizes)
     assert json.loads(said.splitlines()[-1])["totalProcessed"] == 10
-    read = consume(ours, "copied-to", 10, "--isolation-level=read_committed")
+    read = consume(our_brokers, "copied-to", 10, "--isolation-level=read_committed")
     assert sorted(map(int, read)) == list(range(10))
-    described = rows(ask(ours, TRANSACTIONS, "describe", "--transactional-id=copier"))
+    described = rows(ask(our_brokers, TRANSACTIONS, "describe", "--transactional-id=copier"))
     assert described[1][4] == "CompleteCommit"
-    assert "copier" in ask(ours, TRANSACTIONS, "list")
+    assert "copier" in ask(our_brokers, TRANSACTIONS, "list")
 
 
 @slow
-def test_configs_of_topics_and_brokers(ours: IsolatedCluster) -> None:
-    make_topic(ours, "configured")
+def test_configs_of_topics_and_brokers(our_brokers: IsolatedCluster) -> None:
+    make_topic(our_brokers, "configured")
     topic = ["--entity-type=topics", "--entity-name=configured"]
-    ask(ours, tools.CONFIGS, "--alter", *topic, "--add-config=retention.ms=5000")
-    assert "retention.ms=5000" in ask(ours, tools.CONFIGS, "--describe", *topic)
-    ask(ours, tools.CONFIGS, "--alter", *topic, "--delete-config=retention.ms")
-    assert "retention.ms" not in ask(ours, tools.CONFIGS, "--describe", *topic)
+    ask(our_brokers, tools.CONFIGS, "--alter", *topic, "--add-config=retention.ms=5000")
+    assert "retention.ms=5000" in ask(our_brokers, tools.CONFIGS, "--describe", *topic)
+    ask(our_brokers, tools.CONFIGS, "--alter", *topic, "--delete-config=retention.ms")
+    assert "retention.ms" not in ask(our_brokers, tools.CONFIGS, "--describe", *topic)
     brokers = ["--entity-type=brokers", "--entity-default"]
-    ask(ours, tools.CONFIGS, "--alter", *brokers, "--add-config=log.cleaner.threads=2")
-    assert "log.cleaner.threads=2" in ask(ours, tools.CONFIGS, "--describe", *brokers)
+    ask(our_brokers, tools.CONFIGS, "--alter", *brokers, "--add-config=log.cleaner.threads=2")
+    assert "log.cleaner.threads=2" in ask(our_brokers, tools.CONFIGS, "--describe", *brokers)
 
 
 @slow
 def test_partitions_are_reassigned_and_led_by_whom_they_prefer(
-    ours: IsolatedCluster, tmp_path: Path
+    our_brokers: IsolatedCluster, tmp_path: Path
 ) -> None:
-    make_topic(ours, "moved", "--replica-assignment=1:2")
+    make_topic(our_brokers, "moved", "--replica-assignment=1:2")
     plan = tmp_path / "plan.json"
     moved = {"topic": "moved", "partition": 0, "replicas": [3, 1]}
     plan.write_text(json.dumps({"version": 1, "partitions": [moved]}))
     moving = ["--reassignment-json-file", str(plan)]
-    ask(ours, REASSIGN, "--execute", *moving, "--throttle=1000000")
-    said = ask(ours, REASSIGN, "--verify", *moving)
+    ask(our_brokers, REASSIGN, "--execute", *moving, "--throttle=1000000")
+    said = ask(our_brokers, REASSIGN, "--verify", *moving)
     for _ in range(10):
         if "is completed" in said:
             break
-        said = ask(ours, REASSIGN, "--verify", *moving)
+        said = ask(our_brokers, REASSIGN, "--verify", *moving)
     assert "Reassignment of partition moved-0 is completed" in said
     assert "Clearing topic-level throttles on topic moved" in said
-    said = ask(ours, ELECTION, "--election-type=preferred", "--topic=moved", "--partition=0")
+    said = ask(our_brokers, ELECTION, "--election-type=preferred", "--topic=moved", "--partition=0")
     assert "for partitions moved-0" in said
-    described = ask(ours, tools.TOPICS, "--describe", "--topic=moved")
+    described = ask(our_brokers, tools.TOPICS, "--describe", "--topic=moved")
     assert "Leader: 3\tReplicas: 3,1" in described
 
 
 @slow
 def test_records_are_deleted_and_offsets_and_sizes_told(
-    ours: IsolatedCluster, tmp_path: Path
+    our_brokers: IsolatedCluster, tmp_path: Path
 ) -> None:
-    make_topic(ours, "cut", "--replication-factor=3")
-    produce(ours, "cut", "1", "2", "3")
+    make_topic(our_brokers, "cut", "--replication-factor=3")
+    produce(our_brokers, "cut", "1", "2", "3")
     wanted = tmp_path / "wanted.json"
     before = {"topic": "cut", "partition": 0, "offset": 2}
     wanted.write_text(json.dumps({"version": 1, "partitions": [before]}))
-    said = ask(ours, f"{KAFKA}.DeleteRecordsCommand", "--offset-json-file", str(wanted))
+    said = ask(our_brokers, f"{KAFKA}.DeleteRecordsCommand", "--offset-json-file", str(wanted))
     assert "partition: cut-0\tlow_watermark: 2" in said
     for time, offset in (("earliest", 2), ("latest", 3)):
-        said = ask(ours, f"{KAFKA}.GetOffsetShell", "--topic=cut", "--time", time)
+        said = ask(our_brokers, f"{KAFKA}.GetOffsetShell", "--topic=cut", "--time", time)
         assert said == f"cut:0:{offset}\n"
-    said = ask(ours, f"{KAFKA}.LogDirsCommand", "--describe", "--topic-list=cut")
+    said = ask(our_brokers, f"{KAFKA}.LogDirsCommand", "--describe", "--topic-list=cut")
     brokers = json.loads(said.splitlines()[-1])["brokers"]
     sizes = [each["logDirs"][0]["partitions"][0]["size"] for each in brokers]
     assert len(sizes) == 3
@@ -209,13 +203,13 @@ def test_records_are_deleted_and_offsets_and_sizes_told(
 
 
 @slow
-def test_the_compatibility_test_of_kafkas_clients_passes(ours: IsolatedCluster) -> None:
-    make_topic(ours, "compatible", "--config=max.message.bytes=2000000")
+def test_the_compatibility_test_of_kafkas_clients_passes(our_brokers: IsolatedCluster) -> None:
+    make_topic(our_brokers, "compatible", "--config=max.message.bytes=2000000")
     has = ["offsets-for-times", "cluster-id", "create-topics", "describe-configs"]
     supported = [f"--{each}-supported=true" for each in [*has, "idempotent-producer"]]
     rest = ["--describe-acls-supported=false", "--expect-record-too-large-exception=false"]
     ask(
-        ours,
+        our_brokers,
         f"{KAFKA}.ClientCompatibilityTest",
         "--topic=compatible",
         "--num-cluster-nodes=3",
@@ -225,25 +219,25 @@ def test_the_compatibility_test_of_kafkas_clients_passes(ours: IsolatedCluster) 
 
 
 @slow
-def test_end_to_end_latency_and_the_versions_of_each_broker(ours: IsolatedCluster) -> None:
-    make_topic(ours, "latency", "--replication-factor=3")
+def test_end_to_end_latency_and_the_versions_of_each_broker(our_brokers: IsolatedCluster) -> None:
+    make_topic(our_brokers, "latency", "--replication-factor=3")
     said = tools.run_tool(
-        f"{KAFKA}.EndToEndLatency", ours.bootstrap_servers, "latency", "50", "all", "100"
+        f"{KAFKA}.EndToEndLatency", our_brokers.bootstrap_servers, "latency", "50", "all", "100"
     )
     assert "Percentiles" in said
-    versions = ask(ours, f"{KAFKA}.BrokerApiVersionsCommand")
+    versions = ask(our_brokers, f"{KAFKA}.BrokerApiVersionsCommand")
     assert "ERROR" not in versions
     assert versions.count("Produce(0): 0 to 12 [usable: 12]") == 3
 
 
 @slow
-def test_replica_verification_finds_no_lag(ours: IsolatedCluster) -> None:
+def test_replica_verification_finds_no_lag(our_brokers: IsolatedCluster) -> None:
     """It asks in the newest version of Fetch that it knows, whatever a broker says it speaks."""
-    make_topic(ours, "verified-replicas", "--replication-factor=3")
-    produce(ours, "verified-replicas", "1", "2")
+    make_topic(our_brokers, "verified-replicas", "--replication-factor=3")
+    produce(our_brokers, "verified-replicas", "1", "2")
     wanted = ["--topics-include=verified-replicas", "--report-interval-ms=500"]
     command = tools.java_command(
-        f"{KAFKA}.ReplicaVerificationTool", "--broker-list", ours.bootstrap_servers, *wanted
+        f"{KAFKA}.ReplicaVerificationTool", "--broker-list", our_brokers.bootstrap_servers, *wanted
     )
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as tool:
         late = threading.Timer(tools.TIMEOUT, tool.kill)  # it goes on for ever
@@ -280,8 +274,8 @@ UNSUPPORTED = {
 
 @slow
 @pytest.mark.parametrize("what", UNSUPPORTED)
-def test_what_is_not_supported_is_told_by_name(ours: IsolatedCluster, what: str) -> None:
+def test_what_is_not_supported_is_told_by_name(our_brokers: IsolatedCluster, what: str) -> None:
     main_class, api, arguments = UNSUPPORTED[what]
-    servers = ("--bootstrap-server", ours.bootstrap_servers)
+    servers = ("--bootstrap-server", our_brokers.bootstrap_servers)
     done = tools.try_tool(main_class, *servers, *arguments.split())
     assert f"does not support {api}" in done.output + done.errors

@@ -1,0 +1,191 @@
+"""The conformance card: stock clients against features, from runs against three of our brokers.
+
+    python -m tests.interop.card [--client NAME]... [--output FILE]
+
+Each probe is a process of its own with a time limit; what fails is listed under the table, with the
+last line that it said.
+"""
+
+import importlib
+import re
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import attrs
+import click
+import trio
+
+from replication.cli.isolated import IsolatedCluster
+from replication.client import Admin
+from replication.client.admin import NewTopic
+from tests.interop import tools
+from tests.interop.card.features import CLIENTS, FEATURES
+
+PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "conformance-card.md"
+LIMIT_SECONDS: Final = 120.0
+WORKS, FAILS, NOT_OFFERED = "yes", "**no**", "-"
+
+MEANING: Final = (
+    f"`{WORKS}`: it was done, and what came of it was looked at."
+    f" `{FAILS}`: it was tried and failed; the reasons are below."
+    f" `{NOT_OFFERED}`: the client does not offer it, or not in the way that is asked for here."
+)
+
+CONFIG: Final = {
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "group.initial.rebalance.delay.ms": "100",
+}
+
+
+@attrs.frozen
+class Outcome:
+    mark: str
+    reason: str = ""
+
+
+@attrs.frozen
+class Column:
+    """A client that is there, its version, and what became of each probe."""
+
+    name: str
+    version: str
+    outcomes: dict[str, Outcome] = attrs.field(factory=dict)
+
+
+def sessions_opened(cluster: IsolatedCluster) -> int:
+    """Fetch sessions of clients so far, as our brokers tell of them."""
+    told = [(cluster.directory(each) / "output.log").read_text() for each in cluster.node_ids]
+    opened = re.compile(r"fetch_session_opened .*privileged=False")
+    return sum(len(opened.findall(each)) for each in told)
+
+
+def try_feature(cluster: IsolatedCluster, column: Column, feature: str) -> Outcome:
+    offered = vars(importlib.import_module(CLIENTS[column.name]))
+    topic = topic_of(column.name, feature)
+    if feature == "fetch_sessions":
+        before = sessions_opened(cluster)
+        outcome = run(cluster, column.name, "produce_and_consume", topic)
+        opened = sessions_opened(cluster) > before
+        return outcome if outcome.mark == FAILS or opened else Outcome(NOT_OFFERED)
+    if feature not in offered:
+        return Outcome(NOT_OFFERED)
+    return run(cluster, column.name, feature, topic)
+
+
+def run(cluster: IsolatedCluster, client: str, feature: str, topic: str) -> Outcome:
+    command = [sys.executable, "-m", "tests.interop.card.probe"]
+    command += [client, feature, cluster.bootstrap_servers, topic]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=LIMIT_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return Outcome(FAILS, f"not done within {LIMIT_SECONDS:.0f} s")
+    if done.returncode == 0:
+        return Outcome(WORKS)
+    return Outcome(FAILS, reason_in(done.stderr, done.returncode))
+
+
+def reason_in(errors: str, exit_code: int) -> str:
+    """The most telling line: the last that names an error."""
+    lines = [line.strip(" |") for line in errors.splitlines() if line.strip(" |+-")]
+    telling = [line for line in lines if re.search(r"^[\w.]*(Error|Exception)\b", line)]
+    found = (telling or lines or [f"exit code {exit_code}"])[-1]
+    return found[:200].replace("|", "/")
+
+
+def topic_of(client: str, feature: str) -> str:
+    return f"{client}-{feature.replace('_', '-')}"
+
+
+async def make_topics(servers: str, clients: list[str]) -> None:
+    names = [topic_of(client, feature) for client in clients for feature in FEATURES]
+    async with Admin(servers) as admin:
+        new = [NewTopic(name=each, partitions=2, replication_factor=3) for each in names]
+        await admin.create_topics(new)
+        while True:
+            described = await admin.describe_topics(names)
+            partitions = [each for topic in described.values() for each in topic.partitions]
+            if all(each.leader > 0 for each in partitions):
+                return
+            await trio.sleep(0.2)
+
+
+def not_served(servers: str) -> list[str]:
+    """APIs that Kafka's newest clients know and our brokers do not, as Kafka's tool names them."""
+    tool = "org.apache.kafka.tools.BrokerApiVersionsCommand"
+    said = tools.run_tool(tool, "--bootstrap-server", servers)
+    return sorted(set(re.findall(r"(\w+)\(\d+\): UNSUPPORTED", said)))
+
+
+def page(columns: list[Column], missing: list[str], *, day: str) -> str:
+    """The table, the failures, and what is not served at all."""
+    lines = [
+        "# Conformance card",
+        "",
+        "Which clients do what against three brokers of understudy: made by `make card`, from runs.",
+        f"The last was on {day}.",
+        "",
+        MEANING,
+        "The probes are in `tests/interop/card`, one function for each feature of each client.",
+        "",
+        "| | " + " | ".join(each.name for each in columns) + " |",
+        "|---" * (len(columns) + 1) + "|",
+        "| version | " + " | ".join(each.version for each in columns) + " |",
+    ]
+    for feature, title in FEATURES.items():
+        marks = [column.outcomes[feature].mark for column in columns]
+        lines.append(f"| {title} | " + " | ".join(marks) + " |")
+    failures = [
+        f"| {column.name} | {FEATURES[feature]} | `{outcome.reason.replace('`', '')}` |"
+        for column in columns
+        for feature, outcome in column.outcomes.items()
+        if outcome.mark == FAILS
+    ]
+    lines += ["", "## What fails", ""]
+    lines += ["| client | feature | last words |", "|---|---|---|", *failures]
+    if missing:
+        lines += ["", "## What our brokers do not serve", ""]
+        lines += [
+            "As kafka-broker-api-versions tells it; who asks for one of these is told so.",
+            "",
+        ]
+        lines += [", ".join(f"`{each}`" for each in missing) + "."]
+    return "\n".join([*lines, ""])
+
+
+@click.command()
+@click.option("--client", "clients", multiple=True, type=click.Choice([*CLIENTS]))
+@click.option("--output", type=click.Path(path_type=Path), default=PAGE, show_default=True)
+def main(clients: tuple[str, ...], output: Path) -> None:
+    columns: list[Column] = []
+    for name in clients or CLIENTS:
+        version = importlib.import_module(CLIENTS[name]).VERSION
+        if version is None:
+            click.echo(f"{name} is not here: its column is left out", err=True)
+        else:
+            columns.append(Column(name, version))
+    with (
+        tempfile.TemporaryDirectory(prefix="understudy-card-") as directory,
+        IsolatedCluster(Path(directory), brokers=3, config=CONFIG) as cluster,
+    ):
+        cluster.wait_until_ready()
+        trio.run(make_topics, cluster.bootstrap_servers, [each.name for each in columns])
+        for column in columns:
+            for feature in FEATURES:
+                outcome = try_feature(cluster, column, feature)
+                column.outcomes[feature] = outcome
+                click.echo(f"{column.name:14}{feature:24}{outcome.mark:10}{outcome.reason}")
+        java = any(column.name == "java" for column in columns)
+        missing = not_served(cluster.bootstrap_servers) if java else []
+    today = datetime.now(tz=UTC).date().isoformat()
+    output.write_text(page(columns, missing, day=today))
+
+
+if __name__ == "__main__":
+    main()
