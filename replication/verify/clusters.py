@@ -3,7 +3,8 @@
     survey      one look at metadata, log starts and high watermarks, and which topics are compacted
     copies_of   a stream for the leader; of one cluster alone, one for every replica
 
-Rule 1: where logs end is looked at once, when it begins: what is written later is not compared.
+Rule 1: where logs end is looked at when it begins: what is written later is not compared. Of two
+clusters one is looked at first; what ended sooner there is looked at again, as long as it grows.
 
 Rule 2: a follower is asked as a consumer would (KIP-392), and serves up to the high watermark
 that it knows: it is asked again for a while, until it knows of the one the leader had.
@@ -77,8 +78,18 @@ class Cluster:
         found = await self.admin.list_offsets(dict.fromkeys(partitions, timestamp))
         return {partition: each.offset for partition, each in found.items()}
 
-    def end_of(self, partition: TopicPartition) -> Offset:
-        return self._ends[partition]
+    @property
+    def ends(self) -> Mapping[TopicPartition, Offset]:
+        return self._ends
+
+    async def look_again(self, furthest: Mapping[TopicPartition, Offset]) -> bool:
+        """Whether what ends before `furthest` has come nearer to it; beyond it does not count."""
+        behind = [each for each, end in self._ends.items() if end < furthest.get(each, 0)]
+        found = await self.offsets(behind, LATEST) if behind else {}
+        ends = {each: min(end, furthest[each]) for each, end in found.items()}
+        grew = any(end > self._ends[each] for each, end in ends.items())
+        self._ends = {**self._ends, **ends}
+        return grew
 
     def copies_of(self, partition: TopicPartition) -> list[Copy]:
         """None of them where it has no such partition."""

@@ -40,6 +40,7 @@ Source: TypeAlias = LogDirectory | Cluster
 
 _NO_RECORD: Final = -1
 _RESTARTS: Final = 3
+_LOOKS: Final = 10
 # Between two looks at what else there is to do.
 _STEPS: Final = 64
 _END_OF_TIME: Final = 2**63 - 1
@@ -137,6 +138,7 @@ class _Run:
         names = [source.name for source in self.sources]
         if not partitions:
             raise CannotCompareError(f"no partition in {', '.join(names)} that is selected")
+        await self._level()
         starts = await self._starts(partitions)
         results = []
         for partition in partitions:
@@ -183,6 +185,17 @@ class _Run:
             self._report_at = now + listener.interval_ms / 1000
             listener.on_progress(comparing.partition, comparing.compared)
 
+    async def _level(self) -> None:
+        """What is written while one cluster after the other is looked at makes neither lag."""
+        clusters = [source for source in self.sources if isinstance(source, Cluster)]
+        for _ in range(_LOOKS if len(clusters) > 1 else 0):
+            furthest: dict[TopicPartition, Offset] = {}
+            for each in clusters:
+                for partition, end in each.ends.items():
+                    furthest[partition] = max(end, furthest.get(partition, 0))
+            if not any([await each.look_again(furthest) for each in clusters]):
+                return
+
     def _copies_of(self, partition: TopicPartition) -> int | None:
         """How many there must be: as asked for, or as a cluster alone has assigned them."""
         (only, *others) = self.sources
@@ -211,7 +224,7 @@ async def _by_time(
     if isinstance(source, Cluster):
         found = await source.offsets(here, timestamp)
         return {
-            partition: source.end_of(partition) if offset == _NO_RECORD else offset
+            partition: source.ends[partition] if offset == _NO_RECORD else offset
             for partition, offset in found.items()
         }
     wanted = _END_OF_TIME if timestamp == LATEST else timestamp

@@ -133,6 +133,24 @@ def test_a_leader_that_dies_meanwhile_is_waited_for() -> None:
     play(story)
 
 
+def test_what_is_written_between_two_looks_makes_nobody_lag() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as on, trio.open_nursery() as nursery, on.producer() as producer:
+
+            async def write() -> None:
+                while True:
+                    await producer.send("t", b"v", partition=0)
+
+            nursery.start_soon(write)
+            servers = ",".join(on.bootstrap_servers)
+            result = one(await verify(on, bootstrap_servers=[servers, servers]))
+            assert isinstance(result, Same)
+            assert result.compared.records > 0
+            nursery.cancel_scope.cancel()
+
+    play(story)
+
+
 def test_what_retention_takes_is_not_compared() -> None:
     async def story(world: World) -> None:
         async with scene(world) as on:
