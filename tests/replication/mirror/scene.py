@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 import trio
 
+from replication.client.admin import Admin
 from replication.client.config import ClientConfig
 from replication.events import Event
 from replication.mirror import Mirror, MirrorOptions, PartitionProgress
@@ -23,6 +24,10 @@ from tests.replication.client.scene import T0, Scene, scene
 MACHINE = "m"
 COPY = f"/{MACHINE}/{LOG_DIRECTORY}"
 SOON = {"metadata_max_age_ms": 5000}
+
+
+def admin_of(scene: Scene) -> Admin:
+    return Admin(scene.bootstrap_servers, seams=scene.world.node("admin"))
 
 
 @attrs.define(eq=False)

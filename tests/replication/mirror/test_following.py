@@ -6,7 +6,7 @@ from replication.mirror import UpTo
 from scenarios.simulation.world import World
 from storage.types import TopicPartition
 from tests.replication.client.scene import play
-from tests.replication.mirror.scene import following
+from tests.replication.mirror.scene import admin_of, following
 
 T1 = TopicPartition("t", 1)
 # Asking again every second for an hour only takes the test longer.
@@ -88,8 +88,13 @@ def test_it_follows_the_partition_to_its_next_leader() -> None:
 
 def test_new_partitions_and_new_topics_of_a_pattern_are_found() -> None:
     async def story(world: World) -> None:
-        async with following(world, options={"topics": (), "patterns": ("t|u.*",)}) as copy:
+        options = {"topics": (), "patterns": ("t|u.*",)}
+        async with following(world, options=options) as copy, admin_of(copy.scene) as admin:
             await copy.start()
+            await admin.create_partitions({"t": 2})
+            await copy.until(lambda: copy.at(T1) is not None, "the new partition is found")
+            await copy.scene.produce("a", partition=1)
+            await copy.until_end(1, T1)
             await copy.scene.client.create_topic("u1", ((1,),))
             await copy.scene.client.create_topic("v", ((1,),))
             await copy.until(lambda: copy.at(TopicPartition("u1", 0)) is not None, "u1 is found")

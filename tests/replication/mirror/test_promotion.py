@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 import attrs
 import pytest
 
-from replication.client.admin import Admin
 from replication.client.consumer import Consumer
 from replication.client.offsets import OffsetAndMetadata
 from replication.client.producer import Producer
@@ -29,7 +28,7 @@ from storage.testing import FaultyFileSystem
 from storage.testing.disk import DirectoryNode
 from storage.types import TopicPartition
 from tests.replication.client.scene import T0, play
-from tests.replication.mirror.scene import COPY, MACHINE, following
+from tests.replication.mirror.scene import COPY, MACHINE, admin_of, following
 from tests.replication.mirror.test_following import TRANSACTIONS
 
 GROUPS = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "1"}
@@ -206,8 +205,7 @@ def test_groups_that_committed_beyond_the_copys_end_are_told() -> None:
         options = {"groups": True}
         async with following(world, options=options, properties=GROUPS) as copy:
             await copy.scene.produce("a", "b", "c")
-            admin = Admin(copy.scene.bootstrap_servers, seams=world.node("admin"))
-            async with admin:
+            async with admin_of(copy.scene) as admin:
                 await admin.alter_group_offsets("slow", {T0: OffsetAndMetadata(1)})
                 await admin.alter_group_offsets("fast", {T0: OffsetAndMetadata(3)})
             await copy.start()

@@ -1,15 +1,11 @@
 """What becomes of a copy when its source loses leaders, records, topics."""
 
-from replication.client.admin import Admin, NewTopic
+from replication.client.admin import NewTopic
 from replication.events import LogTruncated
 from scenarios.simulation.world import World
 from storage.types import TopicPartition
-from tests.replication.client.scene import T0, Scene, play
-from tests.replication.mirror.scene import COPY, MACHINE, Following, following
-
-
-def admin_of(scene: Scene) -> Admin:
-    return Admin(scene.bootstrap_servers, seams=scene.world.node("admin"))
+from tests.replication.client.scene import T0, play
+from tests.replication.mirror.scene import COPY, MACHINE, Following, admin_of, following
 
 
 def cuts(copy: Following) -> list[tuple[int, int, str]]:
