@@ -98,7 +98,10 @@ class Understudy:
 
         async with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
             consumer.assign([(topic, 0)])
-            read = sum(map(len, (await consumer.poll_arrow(timeout_ms=10_000)).values()))
+            read = len(await consumer.poll(timeout_ms=10_000))  # as many as the others
+            consumer.pause((topic, 0))
+            await consumer.poll_arrow()  # numpy and pyarrow are imported
+            consumer.resume((topic, 0))
             stopwatch = Stopwatch()
             while read < count:
                 read += sum(map(len, (await consumer.poll_arrow(timeout_ms=1000)).values()))
