@@ -15,6 +15,7 @@ from tests.bench.kafka.sides import RivalCluster
 from tests.bench.kafka.sizes import Sizes
 
 LEADER, FOLLOWER = 1, 2
+SETTLE_SECONDS = 20  # until nothing is done any more for having made them
 TOPIC = "idle"
 
 
@@ -23,7 +24,7 @@ def run(clusters: Mapping[str, RivalCluster], sizes: Sizes) -> Iterator[Comparis
         leader = addresses(cluster.bootstrap_servers)[LEADER - 1]
         create_topic(leader, TOPIC, [[LEADER, FOLLOWER]] * sizes.idle_partitions)
         wait_until_in_sync(leader, TOPIC, {LEADER, FOLLOWER})
-    time.sleep(sizes.idle_seconds / 3)
+    time.sleep(SETTLE_SECONDS)
     before = {side: counted(cluster) for side, cluster in clusters.items()}
     time.sleep(sizes.idle_seconds)
     sent, worked = {}, {}
