@@ -40,7 +40,7 @@ def standalone_cluster(directory: Path, *, workers: int = 2) -> Iterator[str]:
         log = _start(running, directory, "master", _MASTER, *arguments)
         _wait_for(log, "I have been elected leader", 1)
         for number, worker_web_port in enumerate(worker_web_ports, start=1):
-            arguments = [master, "--host", HOST, "--cores", "1", "--memory", "1g"]
+            arguments = [master, "--host", HOST, "--cores", "2", "--memory", "2g"]
             arguments += ["--work-dir", str(directory / f"work-{number}")]
             arguments += ["--webui-port", str(worker_web_port)]
             _start(running, directory, f"worker-{number}", _WORKER, *arguments)

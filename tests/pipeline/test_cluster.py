@@ -1,13 +1,19 @@
-"""The jobs on a Spark standalone cluster say what they say on one machine."""
+"""The jobs on a Spark standalone cluster say what they say on one machine.
+
+Two applications run there at once, each with an executor on both workers: starting them is most
+of what they take.
+"""
 
 import json
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 pytest.importorskip("pyspark", reason="the Spark extra is not installed: understudy[spark]")
@@ -20,61 +26,99 @@ pytestmark = [pytest.mark.spark, pytest.mark.client]
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 400
-# Small data, and JVMs that are to start soon.
+# Small data, JVMs that are to start soon, and room for the other application.
 QUICKLY = [
     *("--conf", "spark.sql.shuffle.partitions=2"),
+    *("--conf", "spark.cores.max=2"),
     *("--conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
 ]
 
 
+@attrs.frozen
+class Application:
+    """A driver in a process of its own; what it says is in files of its directory."""
+
+    process: subprocess.Popen[bytes]
+    directory: Path
+
+    def output(self) -> str:
+        """All of it, once the driver has ended well."""
+        ended = self.process.wait(PATIENCE_SECONDS)
+        assert ended == 0, (self.directory / "errors").read_text()[-3000:]
+        return (self.directory / "output").read_text()
+
+
+@attrs.frozen
+class Applications:
+    every_job: Application
+    submitted: Application
+
+
 @pytest.fixture(scope="module")
-def master(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def applications(
+    spark: Any, failed_over: FailoverRun, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Applications]:
     """After `spark`, which skips where there is no Java."""
-    with standalone_cluster(tmp_path_factory.mktemp("cluster")) as url:
-        yield url
+    with ExitStack() as running:
+        cluster = standalone_cluster(tmp_path_factory.mktemp("cluster"))
+        master = running.enter_context(cluster)
+
+        def start(name: str, arguments: list[str], **more: str) -> Application:
+            directory = tmp_path_factory.mktemp(name)
+            process = subprocess.Popen(
+                arguments,
+                cwd=directory,
+                env=environment(directory) | more,
+                stdout=running.enter_context((directory / "output").open("wb")),
+                stderr=running.enter_context((directory / "errors").open("wb")),
+            )
+            running.callback(process.wait)
+            running.callback(process.kill)
+            return Application(process, directory)
+
+        driver = [sys.executable, "-m", "tests.pipeline.cluster_driver", master]
+        # Where executors find it too.
+        exported = tmp_path_factory.mktemp("exported")
+        arguments = shlex.join([*QUICKLY, "pyspark-shell"])
+        yield Applications(
+            every_job=start(
+                "driver",
+                [*driver, str(failed_over.data_dir), str(exported)],
+                PYTHONPATH=str(ROOT),
+                PYSPARK_SUBMIT_ARGS=arguments,
+            ),
+            submitted=start(
+                "submitted",
+                submission(master, failed_over, tmp_path_factory.mktemp("bundle")),
+                PYSPARK_DRIVER_PYTHON=sys.executable,
+            ),
+        )
 
 
-def run(arguments: list[str], directory: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        arguments,
-        cwd=directory,
-        env=environment(directory) | more,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_SECONDS,
-    )
-
-
-def test_every_job_says_on_a_cluster_what_it_says_here(
-    spark: Any, master: str, failed_over: FailoverRun, tmp_path: Path
-) -> None:
-    data_dir = failed_over.data_dir
-    command = [sys.executable, "-m", "tests.pipeline.cluster_driver", master, str(data_dir)]
-    more = {"PYTHONPATH": str(ROOT), "PYSPARK_SUBMIT_ARGS": shlex.join([*QUICKLY, "pyspark-shell"])}
-    done = run([*command, str(tmp_path / "there")], tmp_path, **more)
-    assert done.returncode == 0, done.stderr[-3000:]
-    here = every_job(spark, data_dir, tmp_path / "here")
-    assert json.loads(done.stdout) == json.loads(json.dumps(here))
-
-
-def test_spark_submit_runs_a_job_from_the_bundle_alone(
-    master: str, failed_over: FailoverRun, tmp_path: Path
-) -> None:
+def submission(master: str, failed_over: FailoverRun, bundle: Path) -> list[str]:
+    """spark-submit, with what `understudy pipeline bundle` made and nothing else of ours."""
     from click.testing import CliRunner
 
     from replication.cli import group
 
-    bundle = tmp_path / "bundle"
     assert CliRunner().invoke(group, ["pipeline", "bundle", str(bundle)]).exit_code == 0
-    submit = Path(environment(tmp_path)["SPARK_HOME"]) / "bin" / "spark-submit"
+    submit = Path(environment(bundle)["SPARK_HOME"]) / "bin" / "spark-submit"
     arguments = [str(submit), "--master", master, *QUICKLY]
     arguments += ["--py-files", str(bundle / "understudy.zip")]
     arguments += [str(bundle / "understudy_submit.py"), "audit", *failed_over.log_dirs]
     # To a file: spark-submit lets what the driver says on either stream out on one.
-    arguments += ["--output", "audit.json"]
-    done = run(arguments, tmp_path, PYSPARK_DRIVER_PYTHON=sys.executable)
-    assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads((tmp_path / "audit.json").read_text())
+    return [*arguments, "--output", "audit.json"]
+
+
+def test_every_job_says_on_a_cluster_what_it_says_here(
+    spark: Any, applications: Applications, failed_over: FailoverRun, tmp_path: Path
+) -> None:
+    here = every_job(spark, failed_over.data_dir, tmp_path)
+    assert json.loads(applications.every_job.output()) == json.loads(json.dumps(here))
+
+
+def test_spark_submit_runs_a_job_from_the_bundle_alone(applications: Applications) -> None:
+    applications.submitted.output()
+    told = json.loads((applications.submitted.directory / "audit.json").read_text())
     assert told["same"] is True
     assert TOPIC in {each["topic"] for each in told["partitions"]}
