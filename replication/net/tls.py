@@ -109,9 +109,12 @@ class TlsConnection:
         """What else has been decrypted: a record holds 16 KiB at most."""
         while 0 < count < len(buffer):
             try:
-                count += self._read(buffer[count:])
+                more = self._read(buffer[count:])
             except ssl.SSLError:
                 break  # said again when the next bytes are asked for
+            if more == 0:
+                break  # the peer has said that this was all, and says it again
+            count += more
         return count
 
     def _read(self, buffer: memoryview) -> int:

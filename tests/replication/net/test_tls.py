@@ -3,7 +3,7 @@
 import datetime as dt
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import attrs
@@ -159,6 +159,21 @@ async def test_a_peer_that_leaves_inside_the_handshake_is_a_lost_connection() ->
         with pytest.raises(PeerUnavailableError, match="closed the connection inside") as raised:
             await there.receive_into(memoryview(bytearray(10)))
     assert not isinstance(raised.value, AuthenticationError)
+
+
+async def test_a_peer_that_says_goodbye_after_its_last_bytes_is_read_to_the_end() -> None:
+    """A broker that refuses a login answers, and closes in TLS's own good order."""
+    async with pair(broker_keys(), certificates().trusting) as (here, there):
+        await said(here, there)
+        await there.send_buffers([b"last"])
+        with suppress(ssl.SSLWantReadError):
+            there._tls.unwrap()
+        await there._flush()
+        room = memoryview(bytearray(100))
+        with trio.testing.assert_checkpoints():
+            assert await here.receive_into(room) == 4
+        assert bytes(room[:4]) == b"last"
+        assert await here.receive_into(room) == 0
 
 
 async def test_a_version_that_one_side_does_not_speak_is_refused() -> None:

@@ -1,0 +1,145 @@
+"""Our clients log in to Apache Kafka, and show it a certificate."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import trio
+
+from replication.client import Admin, Consumer, Producer
+from replication.client.admin import (
+    NewTopic,
+    ScramCredentialInfo,
+    UserScramCredentialUpsertion,
+)
+from replication.errors import AuthenticationError
+from tests.interop.kafka import Kafka
+from tests.interop.own_clients import SECONDS, asked_until, leaders_of
+from tests.replication.net.certificates import broker_keys, certificates, in_files, stranger
+
+pytestmark = pytest.mark.interop
+
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+PLAIN = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    ' username="x" password="x" user_bob="sesame";'
+)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """A node that asks for logins at one listener, and for certificates at another."""
+    directory = tmp_path_factory.mktemp("guarded")
+    own = directory / "broker.pem"
+    own.write_text(in_pkcs8(broker_keys().ssl_keystore_key or ""))
+    with own.open("a") as file:
+        file.write(broker_keys().ssl_keystore_certificate_chain or "")
+    _, trusted = in_files(broker_keys(), directory, "ignored")
+    properties = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(own),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": trusted,
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "listener.name.login.scram-sha-256.sasl.jaas.config": SCRAM,
+        "listener.name.login.scram-sha-512.sasl.jaas.config": SCRAM,
+        "listener.name.login.plain.sasl.jaas.config": PLAIN,
+        "listener.name.mutual.ssl.client.auth": "required",
+        "connections.max.reauth.ms": "1000",
+    }
+    with Kafka(
+        data_dir=directory / "kafka",
+        properties=properties,
+        listeners={"LOGIN": "SASL_SSL", "MUTUAL": "SSL"},
+        format_arguments=("--add-scram", "SCRAM-SHA-256=[name=alice,password=sesame]"),
+    ) as running:
+        yield running
+
+
+def in_pkcs8(key: str) -> str:
+    """The one form of a key that Java reads."""
+    serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
+    loaded = serialization.load_pem_private_key(key.encode(), password=None)
+    return str(
+        loaded.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        ),
+        "ascii",
+    )
+
+
+def login(kafka: Kafka, mechanism: str, name: str, password: str = "sesame") -> dict[str, Any]:
+    return {
+        "bootstrap_servers": kafka.servers("LOGIN"),
+        "security_protocol": "SASL_SSL",
+        "ssl_truststore_certificates": certificates().trusted,
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": name,
+        "sasl_plain_password": password,
+    }
+
+
+def by_certificate(kafka: Kafka) -> dict[str, Any]:
+    carol = certificates().issued("carol.example", common_name="carol")
+    return {
+        "bootstrap_servers": kafka.servers("MUTUAL"),
+        "security_protocol": "SSL",
+        "ssl_truststore_certificates": certificates().trusted,
+        "ssl_keystore_key": carol.ssl_keystore_key,
+        "ssl_keystore_certificate_chain": carol.ssl_keystore_certificate_chain,
+    }
+
+
+async def write_and_read(config: dict[str, Any], topic: str) -> None:
+    async with Admin(**config) as admin:
+        await admin.create_topics([NewTopic(name=topic)])
+        await asked_until(lambda: leaders_of(admin, topic), lambda leaders: min(leaders) >= 0)
+    async with Producer(**config) as producer:
+        await producer.send(topic, b"sealed")
+    with trio.fail_after(SECONDS):
+        async with Consumer(**config, auto_offset_reset="earliest") as consumer:
+            consumer.assign([(topic, 0)])
+            assert (await consumer.getone()).value == b"sealed"
+
+
+async def test_by_scram_by_plain_and_by_certificate(guarded: Kafka) -> None:
+    alice = login(guarded, "SCRAM-SHA-256", "alice")
+    await write_and_read(alice, "by-scram")
+    await write_and_read(login(guarded, "PLAIN", "bob"), "by-plain")
+    await write_and_read(by_certificate(guarded), "by-certificate")
+
+
+async def test_a_user_that_our_admin_makes_gets_in(guarded: Kafka) -> None:
+    async with Admin(**login(guarded, "SCRAM-SHA-256", "alice")) as admin:
+        await admin.alter_user_scram_credentials(
+            [UserScramCredentialUpsertion("dora", "SCRAM-SHA-512", "open", iterations=5000)]
+        )
+        info = (ScramCredentialInfo("SCRAM-SHA-512", 5000),)
+        await asked_until(
+            admin.describe_user_scram_credentials, lambda known: known.get("dora") == info
+        )
+    await write_and_read(login(guarded, "SCRAM-SHA-512", "dora", "open"), "by-dora")
+
+
+async def test_who_is_refused_is_told_why_at_once(guarded: Kafka) -> None:
+    for config, why in [
+        (login(guarded, "SCRAM-SHA-256", "alice", "wrong"), "invalid credentials"),
+        (login(guarded, "PLAIN", "bob", "wrong"), "Invalid username or password"),
+        (
+            login(guarded, "PLAIN", "bob") | {"ssl_truststore_certificates": stranger().trusted},
+            "its certificate is refused",
+        ),
+    ]:
+        with trio.fail_after(SECONDS):
+            async with Admin(**config) as admin:
+                with pytest.raises(AuthenticationError, match=why):
+                    await admin.list_topics()
+
+
+async def test_a_login_that_ends_costs_nothing_but_a_new_connection(guarded: Kafka) -> None:
+    async with Admin(**login(guarded, "PLAIN", "bob")) as admin:
+        for _ in range(8):  # for longer than connections.max.reauth.ms
+            await admin.list_topics()
+            await trio.sleep(0.3)
