@@ -87,13 +87,18 @@ def updated(behaviour: Behaviour, shown: set[str]) -> Behaviour:
     return behaviour
 
 
-def print_counts(behaviours: list[Behaviour]) -> None:
+def counted(behaviours: list[Behaviour]) -> list[tuple[str, list[int]]]:
+    """Of each group how many are held, not yet, and out of scope."""
     groups = dict.fromkeys(behaviour.group for behaviour in behaviours)
     counts = Counter((one.group, one.state.partition(":")[0]) for one in behaviours)
+    states = (HELD, NOT_YET, OUT_OF_SCOPE)
+    return [(group, [counts[group, state] for state in states]) for group in groups]
+
+
+def print_counts(behaviours: list[Behaviour]) -> None:
     print(f"{'group':<8}{HELD:>6}{NOT_YET:>9}{OUT_OF_SCOPE:>14}")
-    for group in groups:
-        row = [counts[group, state] for state in (HELD, NOT_YET, OUT_OF_SCOPE)]
-        print(f"{group:<8}{row[0]:>6}{row[1]:>9}{row[2]:>14}")
+    for group, (held, not_yet, out_of_scope) in counted(behaviours):
+        print(f"{group:<8}{held:>6}{not_yet:>9}{out_of_scope:>14}")
 
 
 def main(arguments: list[str]) -> int:

@@ -22,8 +22,10 @@ import trio
 from replication.cli.isolated import IsolatedCluster
 from replication.client import Admin
 from replication.client.admin import NewTopic
+from tests import conformance
 from tests.interop import tools
 from tests.interop.card.features import CLIENTS, FEATURES
+from tests.interop.own_clients import asked_until
 
 PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "conformance-card.md"
 LIMIT_SECONDS: Final = 120.0
@@ -106,14 +108,14 @@ def topic_of(client: str, feature: str) -> str:
 async def make_topics(servers: str, clients: list[str]) -> None:
     names = [topic_of(client, feature) for client in clients for feature in FEATURES]
     async with Admin(servers) as admin:
+
+        async def leaders() -> list[int]:
+            described = await admin.describe_topics(names)
+            return [each.leader for topic in described.values() for each in topic.partitions]
+
         new = [NewTopic(name=each, partitions=2, replication_factor=3) for each in names]
         await admin.create_topics(new)
-        while True:
-            described = await admin.describe_topics(names)
-            partitions = [each for topic in described.values() for each in topic.partitions]
-            if all(each.leader > 0 for each in partitions):
-                return
-            await trio.sleep(0.2)
+        await asked_until(leaders, lambda found: min(found) > 0)
 
 
 def not_served(servers: str) -> list[str]:
@@ -156,7 +158,18 @@ def page(columns: list[Column], missing: list[str], *, day: str) -> str:
             "",
         ]
         lines += [", ".join(f"`{each}`" for each in missing) + "."]
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, *behaviours_shown(), ""])
+
+
+def behaviours_shown() -> list[str]:
+    """What `make conformance` counts."""
+    groups = conformance.counted(conformance.read_list())
+    held, not_yet, out_of_scope = (sum(row[each] for _, row in groups) for each in range(3))
+    told = (
+        f"Of the behaviours in `tests/conformance.txt`, {held} are held by tests of ours,"
+        f" {not_yet} are not yet, {out_of_scope} are out of scope; `make conformance` counts anew."
+    )
+    return ["", "## What Kafka's own tests assert", "", told]
 
 
 @click.command()
