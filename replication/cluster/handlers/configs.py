@@ -19,7 +19,7 @@ from replication.cluster.controller_configs import Resource, answer
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.server import RequestContext
 from replication.cluster.topic_names import fault_of
-from replication.config import ConfigChange, ConfigEntry, ConfigOperation
+from replication.config import ConfigChange, ConfigEntry, ConfigOperation, ConfigType
 from replication.config.alter import altered, check_changes
 from replication.config.broker import BROKER_KEYS
 from replication.config.topic import describe_topic
@@ -102,6 +102,7 @@ def _entry(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConfi
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
+        is_sensitive=entry.type is ConfigType.PASSWORD,
         config_source=entry.source,
         synonyms=[
             DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)

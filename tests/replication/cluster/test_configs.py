@@ -363,3 +363,15 @@ def test_while_the_controller_is_away_nothing_is_altered() -> None:
             assert code == ErrorCode.REQUEST_TIMED_OUT
 
     play(story)
+
+
+def test_a_secret_is_told_to_nobody() -> None:
+    async def story(world: World) -> None:
+        async with staged(world, brokers=1, ssl_key_password="sesame") as stage:
+            found = await described(stage, BROKER, "1", "ssl.key.password")
+            assert found is not None
+            assert found.is_sensitive
+            assert found.value is None
+            assert [each.value for each in found.synonyms] == [None, None]
+
+    play(story)
