@@ -34,6 +34,8 @@ COPY = "u"
 KINDS = ("producer", "transactional", "reader", "member", "copier")
 TAKES_PART = 0.6
 ACTS, SENDS, BEFALLS = 0.7, 0.7, 0.25
+BEGINS_ANEW = 0.7
+ANEW = "p9 linger.ms=0 delivery.timeout.ms=3000 request.timeout.ms=500 max.block.ms=15000"
 BEFALL = (
     "kill",
     "leave",
@@ -97,6 +99,7 @@ class Company:
     compacted: bool
     takeover: Takeover
     _places: random.Random
+    _numbers: random.Random
     _strategy: str
     _isolation: str
     _auto_commit: str
@@ -121,6 +124,7 @@ class Company:
             kinds=kinds,
             compacted=compacted,
             places=chance("racks of clients"),
+            numbers=chance("numbers of producers"),
             takeover=Takeover(chance("takeover"), stage),
             strategy=clients.choice(STRATEGIES),
             isolation=clients.choice(ISOLATION),
@@ -212,12 +216,12 @@ class Company:
         yield f"transact {sender.name} {where} {self._some()}{rest} end={end} &"
 
     def _some(self) -> str:
-        values = []
-        for _ in range(self.chance.randint(1, 4)):
-            self._values += 1
-            key = f"{self.chance.choice(KEYS)}:" if self.compacted else ""
-            values.append(f"{key}o{self._values}")
-        return " ".join(values)
+        return " ".join(self._one() for _ in range(self.chance.randint(1, 4)))
+
+    def _one(self) -> str:
+        self._values += 1
+        key = f"{self.chance.choice(KEYS)}:" if self.compacted else ""
+        return f"{key}o{self._values}"
 
     def _befall(self, partitions: Sequence[TopicPartition]) -> Iterator[str]:
         programs, chance = self.stage.programs, self.chance
@@ -313,6 +317,26 @@ class Company:
             yield f"kill {leader}"
 
     # How it ends.
+
+    def beginning_anew(self, partitions: Sequence[TopicPartition]) -> Iterator[str]:
+        """A producer that has written before gives up what is there, and numbers from the
+        beginning (KIP-360): under the same epoch that would be taken for what it wrote first, which
+        is known by its numbers, so all batches have one record.
+        """
+        if "producer" not in self.kinds or self._numbers.random() >= BEGINS_ANEW:
+            return
+        where = self._numbers.choice(partitions)
+        yield f"producer {ANEW}"
+        name = ANEW.split(maxsplit=1)[0]
+        yield f"send {name} {where} {self._one()}"
+        leader = self.stage.cluster.leader(where)
+        if leader is not None:
+            yield f"hold {leader} {name} PRODUCE"
+            yield f"send {name} {where} {self._one()} &"
+            yield "run 4s"
+            yield f"heal {leader} {name}"
+            yield f"send {name} {where} {self._one()} &"
+            yield "run 2s"
 
     def taking_over(self, produced: Iterable[str]) -> Iterator[str]:
         """Everything is whole, and some of the lines `produced` make something to be copied."""

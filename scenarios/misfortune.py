@@ -229,6 +229,7 @@ class Misfortune:
         for partition in self.partitions:
             yield f"wait whole {partition}"
             yield self.workload.once(partition, acks="all")
+        yield from self.company.beginning_anew(self.partitions)
         yield from self.company.taking_over(
             self.workload.once(partition, acks="all") for partition in self.partitions
         )
