@@ -22,14 +22,15 @@ help:
 run: setup
 	$(BIN)/python -m replication.cli demo $(ARGS)
 
-# Real processes, real clients and Spark want the machine to themselves; 5 is pytest's "none of
-# these were chosen", where ARGS names a part of the suite.
+# Real processes, real clients and Spark want most of the machine: they come by themselves, two
+# files at a time, for they wait more than they work. 5 is pytest's "none of these were chosen",
+# where ARGS names a part of the suite.
 ALONE := client or spark or slow
 
 ## make test   the whole suite, but for what needs Apache Kafka
 test: setup
 	$(BIN)/python -m pytest -n auto -m "not ($(ALONE) or interop)" $(ARGS)
-	$(BIN)/python -m pytest -m "($(ALONE)) and not interop" $(ARGS) || [ $$? = 5 ]
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "($(ALONE)) and not interop" $(ARGS) || [ $$? = 5 ]
 
 ## make interop  with Apache Kafka's brokers and tools, which Maven brings, or KAFKA_HOME names
 interop: setup

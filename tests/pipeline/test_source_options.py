@@ -61,7 +61,7 @@ def test_the_first_of_the_three_ways_to_say_where_counts() -> None:
         ({"maxOffsetsPerTrigger": "5"}, "unknown option maxoffsetspertrigger"),
         ({"kafka.fetch.mim.bytes": "5"}, "unknown key fetch.mim.bytes"),
         ({"kafka.auto.offset.reset": "latest"}, "kafka.auto.offset.reset cannot be set"),
-        ({"kafka.security.protocol": "SSL"}, "security.protocol"),
+        ({"kafka.security.protocol": "TELNET"}, "security.protocol"),
         ({"kafka.isolation.level": "some"}, "'some' is no isolation level"),
         ({"assign": '{"t": [0]}'}, "exactly one of subscribe, subscribePattern, assign"),
         ({"path": "/d"}, "either `path`, log directories, or `kafka.bootstrap.servers`"),

@@ -26,9 +26,9 @@ from tests.scenarios.told import Mistake, Told, check_comes_out_otherwise, pairs
 def positions_outlive_a_missed_reign(planting: pytest.MonkeyPatch) -> None:
     honest = Leadership.begin_reign
 
-    def begin_reign(self: Leadership, *, reelected: bool) -> None:
+    def begin_reign(self: Leadership, *, reelected: bool, **how: Any) -> None:
         del reelected
-        honest(self, reelected=True)
+        honest(self, reelected=True, **how)
 
     planting.setattr(Leadership, "begin_reign", begin_reign)
 

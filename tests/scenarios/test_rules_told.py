@@ -66,8 +66,8 @@ def any_epoch_is_served(planting: pytest.MonkeyPatch) -> None:
 def a_reign_begins_with_its_first_record(planting: pytest.MonkeyPatch) -> None:
     honest = Leadership.begin_reign
 
-    def begin_reign(self: Leadership, *, reelected: bool) -> None:
-        honest(self, reelected=reelected)
+    def begin_reign(self: Leadership, **how: Any) -> None:
+        honest(self, **how)
         self.log.leader_epoch_cache.truncate_from_end(self.log.log_end_offset)
 
     planting.setattr(Leadership, "begin_reign", begin_reign)
