@@ -227,7 +227,8 @@ class MarkedLog(LocalLog):
     def truncate_to(self, offset: Offset) -> bool:
         """Cut to end at `offset`; False where it ends there already, or earlier.
 
-        A batch that reaches past `offset` goes whole, and the log still ends at `offset`.
+        A batch that reaches past `offset` goes whole, and the log still ends at `offset`; so does
+        the epoch that the batch began, which stays known.
         """
         self._check_usable()
         if offset < 0:

@@ -38,7 +38,7 @@ from storage.errors import (
     UnexpectedAppendOffsetError,
 )
 from tests.scenarios.values import PARTITION, SOUND, decided, rules
-from tests.storage.logs import fill, headers, lead, new_disk, open_log, small_config
+from tests.storage.logs import batch, fill, headers, lead, new_disk, open_log, small_config
 
 RECOVERING = LeaderRecoveryState.RECOVERING
 
@@ -281,6 +281,56 @@ def test_the_epoch_cache_is_what_the_log_says(cache: list[Any], *, holds: bool) 
     assert set(rules(epochs.cache_is_derived(replica, scanned))) == set([epochs.CACHE][holds:])
 
 
+def look_at(held: HeldLog) -> ReplicaState:
+    held.read_on()
+    return now(
+        FOLLOWER,
+        log_start=held.log.log_start_offset,
+        log_end=held.log.log_end_offset,
+        epochs=tuple(held.log.leader_epoch_cache.entries),
+        emptied=held.emptied(),
+    )
+
+
+def cut_inside_a_batch(before: int) -> HeldLog:
+    """[`before` batches of epoch 0][three records of epoch 1], cut behind the first of those."""
+    file_system = new_disk()
+    log = open_log(file_system)
+    fill(log, before, epoch=0)
+    lead(log, 3, epoch=1)
+    log.truncate_to(before + 1)
+    return HeldLog(file_system.disk, log)
+
+
+@pytest.mark.parametrize("before", [0, 3])
+def test_an_epoch_whose_batch_was_cut_whole_stays_known(before: int) -> None:
+    """So where the leader's log begins inside what its followers have as one batch."""
+    held, cut = cut_inside_a_batch(before), before + 1
+
+    def known() -> list[EpochEntry]:
+        replica = look_at(held)
+        assert rules(epochs.cache_is_derived(replica, held.epochs)) == []
+        assert replica.emptied <= {EpochEntry(1, before)}
+        return list(replica.epochs)
+
+    older = [EpochEntry(0, 0)] if before else []
+    assert known() == [*older, EpochEntry(1, before)]
+    held.log.append_as_follower(batch(2, at=cut, epoch=2))
+    assert known() == [*older, EpochEntry(1, before), EpochEntry(2, cut)]
+    held.log.update_high_watermark(cut)
+    held.log.increment_log_start_offset(cut)
+    assert known() == [EpochEntry(2, cut)]
+
+
+@pytest.mark.parametrize("start_offset", [1, 2, 6])
+def test_an_epoch_that_begins_inside_a_batch_or_outside_the_log_is_none(start_offset: int) -> None:
+    held = cut_inside_a_batch(3)
+    held.log.leader_epoch_cache.assign(9, start_offset)
+    replica = look_at(held)
+    assert EpochEntry(9, start_offset) not in replica.emptied
+    assert epochs.CACHE in rules(epochs.cache_is_derived(replica, held.epochs))
+
+
 def test_a_log_that_begins_anew_knows_no_epochs() -> None:
     anew = now(FOLLOWER, log_start=7, high_watermark=7, log_end=7)
     assert not rules(epochs.cache_is_derived(anew, [EpochEntry(0, 0)]))
@@ -450,6 +500,7 @@ def test_a_log_that_has_failed_takes_nothing_more() -> None:
 # The end.
 
 DONE = now(FOLLOWER, high_watermark=10, epochs=(EpochEntry(0, 3), EpochEntry(2, 5)))
+CUT = EpochEntry(3, 9)
 LED = now(DONE, node="b1", is_leader=True, epochs=(*DONE.epochs, EpochEntry(4, 10)))
 
 
@@ -461,6 +512,8 @@ LED = now(DONE, node="b1", is_leader=True, epochs=(*DONE.epochs, EpochEntry(4, 1
         (now(DONE, log_end=9, high_watermark=9), False),
         (now(DONE, high_watermark=9), False),
         (now(DONE, log_start=10, epochs=()), True),  # and so have the others, of what it has
+        (now(DONE, epochs=(*DONE.epochs, CUT)), False),
+        (now(DONE, epochs=(*DONE.epochs, CUT), emptied=frozenset({CUT})), True),
         (now(DONE, epochs=(EpochEntry(0, 3),)), False),
         (now(DONE, epochs=(EpochEntry(0, 3), EpochEntry(3, 5))), False),
     ],

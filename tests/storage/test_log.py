@@ -614,6 +614,21 @@ def test_truncation_inside_a_batch_takes_all_of_it_and_still_ends_there() -> Non
     assert offsets(contents(log)) == [0, 1, 2, 3, 4, 7, 8, 9]
 
 
+def test_the_epoch_of_a_batch_that_is_cut_inside_stays_known_up_to_the_cut() -> None:
+    file_system = new_disk()
+    log = open_log(file_system)
+    lead(log, 5, epoch=0)
+    lead(log, 5, epoch=1)
+    log.truncate_to(7)
+    assert log.end_offset_for_epoch(1) == OffsetAndEpoch(offset=7, leader_epoch=1)
+    log.append_as_follower(batch(3, at=7, epoch=2))
+    assert log.end_offset_for_epoch(0) == OffsetAndEpoch(offset=5, leader_epoch=0)
+    assert log.end_offset_for_epoch(1) == OffsetAndEpoch(offset=7, leader_epoch=1)
+    log.close()
+    read_again = open_log(file_system, recovery_point=0)
+    assert read_again.end_offset_for_epoch(1) == OffsetAndEpoch(offset=7, leader_epoch=0)
+
+
 def test_truncation_below_zero_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="truncation to -1"):
         open_log(new_disk()).truncate_to(-1)

@@ -75,10 +75,13 @@ def converged(members: Sequence[ReplicaState], *, compacted: bool = False) -> It
 
 
 def _epochs(replica: ReplicaState, start: Offset) -> list[EpochEntry]:
-    """Those of records: a reign without any leaves its mark at its leader only."""
+    """Those of records: a reign without any leaves its mark at its leader only, and one whose
+    batch was cut whole where it was cut.
+    """
     if start == replica.log_end:
         return []  # none of them has any
-    written = [each for each in replica.epochs if each.start_offset < replica.log_end]
+    known = [each for each in replica.epochs if each not in replica.emptied]
+    written = [each for each in known if each.start_offset < replica.log_end]
     return from_start(written, start)
 
 

@@ -11,7 +11,9 @@ exception, and logs that are compacted are not held against each other.
 Rule 2: bytes are read from the page cache, beside the node: it costs the node no time.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import attrs
@@ -66,6 +68,8 @@ class ReplicaState:
     maximal_isr: frozenset[int] = frozenset()
     min_isr: int = 1
     epochs: tuple[EpochEntry, ...] = ()
+    emptied: frozenset[EpochEntry] = frozenset()
+    """Those of `epochs` whose records were all in a batch that was cut whole (`HeldLog.emptied`)."""
 
     @property
     def where(self) -> str:
@@ -112,6 +116,23 @@ class HeldLog(Held):
                 start = at.end if segment.base_offset == at.segment else 0
                 if start < segment.size:
                     self._read(segment.base_offset, start, segment.size)
+
+    def emptied(self) -> frozenset[EpochEntry]:
+        """Epochs without a batch that begin inside the log, where no batch is. A cut inside a
+        batch takes all of it, and its epoch stays known up to the cut.
+        """
+        written = {each.epoch for each in self.epochs}
+        return frozenset(
+            each
+            for each in self.log.leader_epoch_cache.entries
+            if each.epoch not in written and self._is_hole(each.start_offset)
+        )
+
+    def _is_hole(self, offset: Offset) -> bool:
+        if not self.log.log_start_offset <= offset < self.log.log_end_offset:
+            return False
+        count = bisect_right(self.batches, offset, key=attrgetter("base_offset"))
+        return count == 0 or self.batches[count - 1].last_offset < offset
 
     def _is_still_there(self) -> bool:
         last, place = self.batches[-1], self._places[-1]

@@ -66,6 +66,7 @@ class Watched:
             maximal_isr=frozenset() if leads is None else leads.maximal_isr,
             min_isr=min(replica.min_insync_replicas, len(replica.replicas)),
             epochs=tuple(log.leader_epoch_cache.entries),
+            emptied=self.held.emptied(),
         )
         replica.settled.settle(self, None)
         return self.last
