@@ -11,7 +11,8 @@ Rule 2: heartbeats go on whatever the controller answers. A fenced broker that c
 is unfenced by the next one; a controller that was away finds us still here.
 
 Rule 3: nothing waits for an interval that need not: the first heartbeat follows the
-catching up, and a shutdown's heartbeats follow each other until it is granted.
+catching up, and a shutdown's heartbeats follow each other until it is granted. None follows
+the grant: it would ask to be unfenced, and whoever leaves next would wait for one that is gone.
 
 Rule 4: a log directory that is lost is told in the next heartbeat. A controller that has not
 heard of it would leave us the leader of what lay there: after `log.dir.failure.timeout.ms`
@@ -137,7 +138,9 @@ class BrokerLifecycle:
         )
 
     async def run(self) -> None:
-        """Send heartbeats until cancelled; start it once the registration is applied here."""
+        """Send heartbeats until cancelled or shut down; start it once the registration is
+        applied here.
+        """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             for directory_id in self.offline_log_dirs:
@@ -145,7 +148,7 @@ class BrokerLifecycle:
             await self._send_heartbeats()
 
     async def _send_heartbeats(self) -> None:
-        while True:
+        while not self._may_stop.is_set():
             sent_at = self.clock.now()
             # Before the call: who is in a hurry during it must not be forgotten after it.
             self._hurry = trio.Event()
@@ -212,6 +215,7 @@ class BrokerLifecycle:
         self._hurry.set()
         with self.clock.move_on_after(timeout_seconds):
             await self._may_stop.wait()
+        self._may_stop.set()
         self.state = BrokerState.NOT_RUNNING
         return self._granted
 

@@ -7,12 +7,13 @@ import contextlib
 import random
 
 import pytest
+import trio
 
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from scenarios.simulation.world import World
 from storage.errors import KafkaStorageError
-from storage.testing import Fault, FaultyFileSystem
+from storage.testing import DiskCosts, Fault, FaultyFileSystem
 from tests.replication.cluster.stage import name_of, play, staged
 
 
@@ -149,6 +150,28 @@ def test_a_broker_that_leaves_in_good_order_gives_its_leadership_away_first() ->
             assert stage.cluster.clock.now() - began < 0.5
             await stage.cluster.start_broker(leader)
             await stage.until_in_sync("t", 3)
+
+    play(story)
+
+
+@pytest.mark.parametrize("brokers", [1, 2, 3])
+def test_a_cluster_is_stopped_without_waiting_for_anybody(brokers: int) -> None:
+    """Those that lead nothing may go at once, and are slow to end: nobody may count on them."""
+
+    async def story(world: World) -> None:
+        async with staged(world, brokers=brokers, broker_session_timeout_ms="9000") as stage:
+            cluster = stage.cluster
+            await stage.client.create_topic(stage.address(1), "t", replicas=brokers)
+            leader = await stage.leader("t")
+            await stage.client.produce(stage.address(leader), "t", b"a")
+            async with trio.open_nursery() as nursery:
+                for follower in set(cluster.broker_ids) - {leader}:
+                    world.disk(name_of(follower)).costs = DiskCosts(sync=0.06)
+                    nursery.start_soon(cluster.stop_broker, follower)
+                await cluster.clock.sleep(0.06)  # they were let go, and write their files
+                began = cluster.clock.now()
+                await cluster.stop()
+            assert cluster.clock.now() - began < 3
 
     play(story)
 

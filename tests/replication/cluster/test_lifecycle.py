@@ -162,6 +162,26 @@ async def test_a_broker_that_leaves_does_not_wait_for_its_interval(
     assert lifecycle.state is BrokerState.NOT_RUNNING
 
 
+@pytest.mark.parametrize("granted", [True, False], ids=["granted", "out of time"])
+async def test_no_heartbeat_follows_a_shutdown(autojump_clock: MockClock, granted: bool) -> None:
+    """It would ask to be unfenced: whoever leaves next would wait for one that is gone."""
+
+    def answer(request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        return BrokerHeartbeatResponse(should_shut_down=granted and request.want_shut_down)
+
+    controller = FakeController(answer)
+    lifecycle = lifecycle_of(controller)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lifecycle.run)
+        await CLOCK.sleep(0.5)
+        assert await lifecycle.shut_down(timeout_seconds=1) == granted
+        asked = len(controller.requests)
+        await CLOCK.sleep(5)  # of closing its logs
+        nursery.cancel_scope.cancel()
+    assert len(controller.requests) == asked
+    assert controller.requests[-1].want_shut_down
+
+
 async def test_a_broker_does_not_wait_long_for_a_controller_that_is_away_to_let_it_go(
     autojump_clock: MockClock,
 ) -> None:
