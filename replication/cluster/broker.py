@@ -95,6 +95,7 @@ class Broker:
     _registered: bool = attrs.field(default=False, init=False)
     _ready: bool = attrs.field(default=False, init=False)
     _loop: trio.lowlevel.TrioToken | None = attrs.field(default=None, init=False)
+    _patience_seconds: float = attrs.field(default=CONTROLLED_SHUTDOWN_SECONDS, init=False)
     _shutdown_asked: trio.Event = attrs.field(factory=trio.Event, init=False)
     _failure: Exception | None = attrs.field(default=None, init=False)
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
@@ -119,10 +120,12 @@ class Broker:
     def broker_id(self) -> int:
         return self.config.node_id
 
-    def shut_down(self) -> None:
+    def shut_down(self, *, patience_seconds: float = CONTROLLED_SHUTDOWN_SECONDS) -> None:
         """Leave in good order; `run` returns when that is done. One that is still on its way
-        up has nothing to leave in order, and simply stops.
+        up has nothing to leave in order, and simply stops. `patience_seconds`: how long to wait
+        for the controller to let it go.
         """
+        self._patience_seconds = min(patience_seconds, self._patience_seconds)
         self._shutdown_asked.set()
         if not self._ready:
             self._scope.cancel()
@@ -356,7 +359,7 @@ class Broker:
         )
         self.replica_manager.begin_controlled_shutdown()
         if self.config.controlled_shutdown_enable:
-            await self.lifecycle.shut_down(timeout_seconds=CONTROLLED_SHUTDOWN_SECONDS)
+            await self.lifecycle.shut_down(timeout_seconds=self._patience_seconds)
         self._serving.cancel()
         await self.replica_manager.shutdown()
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 CONTROLLER_ID = 0
 HOST = "127.0.0.1"
 POLL_SECONDS = 0.01
+STOP_PATIENCE_SECONDS = 1.0  # of brokers that all leave
 
 Node: TypeAlias = Broker | ControllerNode
 MakeSeams: TypeAlias = Callable[[int], Seams]
@@ -256,9 +257,14 @@ class Cluster:
         await self.stop_node(broker_id)
 
     async def stop(self) -> None:
-        """Every broker first, then the controller: somebody must take their leaderships."""
+        """Every broker first, then the controller: somebody must take their leaderships.
+
+        Nobody stays who would have to know of that. So none waits for long for the session of
+        one that was killed to end, nor for a controller that was.
+        """
         async with trio.open_nursery() as nursery:
-            for broker_id in self.brokers:
+            for broker_id, broker in self.brokers.items():
+                broker.shut_down(patience_seconds=STOP_PATIENCE_SECONDS)
                 nursery.start_soon(self.stop_node, broker_id)
         if CONTROLLER_ID in self._alive:
             await self.stop_node(CONTROLLER_ID)

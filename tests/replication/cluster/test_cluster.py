@@ -9,6 +9,7 @@ import random
 import pytest
 import trio
 
+from replication.cluster.cluster import CONTROLLER_ID
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from scenarios.simulation.world import World
@@ -172,6 +173,31 @@ def test_a_cluster_is_stopped_without_waiting_for_anybody(brokers: int) -> None:
                 began = cluster.clock.now()
                 await cluster.stop()
             assert cluster.clock.now() - began < 3
+
+    play(story)
+
+
+@pytest.mark.parametrize("killed", ["a follower", "the controller"])
+def test_a_cluster_is_stopped_without_waiting_for_the_dead(killed: str) -> None:
+    """What was acked is there when it is started again."""
+
+    async def story(world: World) -> None:
+        async with staged(world, broker_session_timeout_ms="9000") as stage:
+            cluster = stage.cluster
+            topic_id = await stage.client.create_topic(stage.address(1), "t")
+            leader = await stage.leader("t")
+            await stage.client.produce(stage.address(leader), "t", b"a")
+            follower = leader % 3 + 1
+            await cluster.kill_node(follower if killed == "a follower" else CONTROLLER_ID)
+            began = cluster.clock.now()
+            await cluster.stop()
+            assert cluster.clock.now() - began < 1.5
+            await cluster.start_controller()
+            async with trio.open_nursery() as nursery:
+                for broker_id in cluster.broker_ids:
+                    nursery.start_soon(cluster.start_broker, broker_id)
+            leader = await stage.leader("t")
+            assert await stage.client.read_all(stage.address(leader), topic_id) == [b"a"]
 
     play(story)
 
