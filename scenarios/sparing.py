@@ -2,7 +2,8 @@
 
 At any time fewer than min.insync.replicas of a partition's replicas have been killed, have lost
 their power or their disk, and have not joined the ISR since (`scenarios.simulation.checkers.budget`).
-Everything else befalls them as in other runs, and nothing that was committed may be lost.
+Everything else befalls them as in other runs, and nothing that was committed may be lost. Bits
+rot here too: where that is found it costs as much as such an end, and nobody can leave it out.
 """
 
 from collections.abc import Iterable, Iterator

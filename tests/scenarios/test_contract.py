@@ -175,6 +175,25 @@ def test_an_end_in_good_order_costs_nothing() -> None:
     assert set(budget.ended.among(PARTITION)) == {"b1"}
 
 
+def test_a_log_that_has_rotten_costs_what_an_unclean_end_does_once_that_is_found() -> None:
+    budget = Budget()
+    budget.decided(None, decided(isr=(1, 2, 3)))
+    budget.found_lacking(PARTITION, "b1")
+    assert not budget.ended.among(PARTITION), "nothing has befallen it that would explain it"
+    budget.rotted(PARTITION, "b1")
+    budget.in_good_order.add("b1")
+    budget.stopped("b1")
+    assert not budget.ended.among(PARTITION), "nobody has looked"
+    budget.found_lacking(TopicPartition("t", 1), "b1")
+    budget.found_lacking(PARTITION, "b2")
+    assert not budget.ended.among(PARTITION), "these have not rotten"
+    budget.found_lacking(PARTITION, "b1")
+    assert set(budget.ended.among(PARTITION)) == {"b1"}
+    budget.ended.registered("b1")
+    budget.ended.joined(PARTITION, "b1")
+    assert not budget.ended.among(PARTITION)
+
+
 @pytest.mark.parametrize(
     "otherwise",
     [{"replicas": (1, 2)}, {"adding": (3,)}, {"removing": (3,)}, {"elr": ()}],
@@ -257,3 +276,22 @@ def test_one_unclean_end_of_two_leaves_somebody_who_has_everything(
     monkeypatch.setattr(leadership, "_nobody_slips_out", lambda *_: ())
     run = play(lambda _: ONE_END.splitlines(), seed=1)
     assert run.rule == f"InvariantViolatedError: {WITHIN}"
+
+
+ROTTEN_IN_GOOD_ORDER = """\
+cluster brokers=1
+topic t replicas=b1/b1
+produce t-0 one
+produce t-1 two
+rot b1 t-0 0
+rot b1 t-1 0
+stop b1
+start b1
+wait leader t-0
+wait leader t-1
+"""
+
+
+def test_who_finds_that_its_only_copy_has_rotten_may_have_lost_it() -> None:
+    run = play(lambda _: ROTTEN_IN_GOOD_ORDER.splitlines(), seed=1)
+    assert not run.wrong

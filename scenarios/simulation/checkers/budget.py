@@ -10,6 +10,9 @@ leader is not asked to lead with what it may have lost.
     b1 has joined the ISR again       nobody
     b2 and b3 lose their power        b2 b3          spent: what was committed may be lost
 
+A broker that finds that a log of its has rotten, and ends before what had been synced, does not
+speak of a good order either: it counts from then on as one that ended otherwise.
+
 The sum comes out only where nothing else makes ISR and ELR smaller. Other replicas, or another
 minimum, do: from then on the partition's budget counts as spent.
 """
@@ -68,6 +71,8 @@ class Budget:
     _decided: dict[TopicPartition, Decided] = attrs.field(factory=dict, init=False)
     # Whose sum does not come out.
     _unknown: set[TopicPartition] = attrs.field(factory=set, init=False)
+    # Also under the name of another topic since: the log may be there still.
+    _rotten: set[tuple[TopicPartition, str]] = attrs.field(factory=set, init=False)
 
     def decided(self, before: Decided | None, after: Decided) -> None:
         partition, now = after.partition, after.registration
@@ -84,6 +89,15 @@ class Budget:
         if node not in self.in_good_order:
             self.ended.befell(node)
         self.in_good_order.discard(node)
+
+    def rotted(self, partition: TopicPartition, node: str) -> None:
+        """That may be found when it is opened again, or never."""
+        self._rotten.add((partition, node))
+
+    def found_lacking(self, partition: TopicPartition, node: str) -> None:
+        """It had to recover that log. Nothing but rot excuses that after a good order."""
+        if (partition, node) in self._rotten:
+            self.ended.befell(node)
 
     def is_spent(self, partition: TopicPartition, also: Collection[str] = ()) -> bool:
         """`also`: once these have ended so too."""

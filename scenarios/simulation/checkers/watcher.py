@@ -21,6 +21,7 @@ from replication.events import (
     IsrChanged,
     IsrChangeRefused,
     LeaderElected,
+    LogRecovered,
     LogTruncated,
     PartitionFailed,
     PartitionStopped,
@@ -145,6 +146,7 @@ class Checkers:
                 self.budget.ended.befell(name)
             case BitFlipped(node=name, partition=partition):
                 self.contract.rotted(partition, name)
+                self.budget.rotted(partition, name)
             case PartitionStopped(partition=partition, deleted=True) if (
                 not self.decisions.fetches_are_fenced
             ):
@@ -167,6 +169,8 @@ class Checkers:
             case BrokerStopped(broker=broker_id, clean=True):
                 self._in_good_order.add(node_name(broker_id))
                 self.budget.in_good_order.add(node_name(broker_id))
+            case LogRecovered(partition=partition, clean=False):
+                self.budget.found_lacking(partition, self._teller(event))
             case NodeStopped(node=name):
                 self.budget.stopped(name)
             case NodeKilled(node=name):
@@ -180,8 +184,7 @@ class Checkers:
                 if self._is_of_today(partition, event.asked_at):
                     self._judge_offsets(acks.given, partition, end)
             case TopicMadeAgain(topic=topic):
-                for partition in [each for each in self._made if each.topic == topic]:
-                    self._made[partition] = attrs.evolve(self._made[partition], at=self._now)
+                self._made_again(topic)
             case _:
                 pass
 
@@ -214,6 +217,11 @@ class Checkers:
         self._committed[partition] = CommittedLog()
         for epoch in [each for each in self._leaders if each[0] == partition]:
             del self._leaders[epoch]
+
+    def _made_again(self, topic: str) -> None:
+        """Everybody knows of it by now."""
+        for partition in [each for each in self._made if each.topic == topic]:
+            self._made[partition] = attrs.evolve(self._made[partition], at=self._now)
 
     def _registered(self, broker_id: int) -> None:
         name = node_name(broker_id)
