@@ -3,6 +3,10 @@
     records of a partition          as its leader has them, up to its high watermark
     those that are committed        of transactions, once their marker says so
 
+What was deleted is not asked for, though it may be there: on a replica that has not heard of it,
+or again, where whoever had deleted it and told its readers so was killed before it wrote that
+down (KIP-107).
+
 Nothing here knows of indexes of aborted transactions or of last stable offsets: a producer's
 records are held back until its marker comes, and go where that says.
 """
@@ -50,7 +54,7 @@ def there_is(stage: Stage, partition: TopicPartition) -> tuple[There, bool]:
     everything: dict[Offset, str] = {}
     committed: dict[Offset, str] = {}
     held_back: dict[int, dict[Offset, str]] = {}
-    begins = _log_start(stage, partition)
+    begins = stage.checkers.replicas.latest_log_start(partition)
     for header, batch in _batches(stage, partition):
         if header.is_control:
             of_producer = held_back.pop(header.producer_id, {})
@@ -70,16 +74,6 @@ def there_is(stage: Stage, partition: TopicPartition) -> tuple[There, bool]:
             committed |= records
     committed = dict(sorted(committed.items()))
     return There(all=everything, committed=committed), bool(held_back)
-
-
-def _log_start(stage: Stage, partition: TopicPartition) -> Offset:
-    """Of whichever replica's log begins last: a leader may have deleted what another still has
-    (KIP-107), and told its readers so.
-    """
-    snapshots = [
-        broker.replica_manager.snapshot(partition) for broker in stage.cluster.brokers.values()
-    ]
-    return max((each.log_start_offset for each in snapshots if each is not None), default=0)
 
 
 def partitions_of(stage: Stage, topic: str) -> list[TopicPartition]:

@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
+import attrs
 import pytest
 
 from replication.client.consumer.completed_fetch import CompletedFetch
 from replication.client.consumer.group.coordinator import ConsumerCoordinator
+from replication.client.consumer.position import FetchPosition
+from replication.client.consumer.subscription import SubscriptionState
 from replication.client.producer import Producer
 from scenarios.company import KINDS, TAKE_PART, Company
 from scenarios.simulation.world import World
@@ -158,6 +161,56 @@ def test_a_producer_that_is_not_idempotent_is_found_by_what_is_there_twice() -> 
     idempotent = told(*(line.replace("enable.idempotence=false ", "") for line in lines))
     assert not idempotent.wrong
     assert idempotent.reached["a duplicate was recognised by its sequence"]
+
+
+DELETED_AND_THERE_AGAIN = (
+    (
+        "cluster brokers=1 offsets.topic.num.partitions=1 offsets.topic.replication.factor=1"
+        " group.initial.rebalance.delay.ms=0"
+    ),
+    "topic t replicas=b1",
+    "produce t-0 acks=all one two three",
+    "delete-records t-0 1",
+    "reader r1 t-0",
+    "member m1 g t",
+    "run 4s",
+    "given r1",
+    "kill b1",
+    "start b1",
+    "wait whole t-0",
+    "offsets t-0",
+    "produce t-0 acks=all four",
+    "drain",
+    "judge t-0",
+    "judge-clients",
+    "given r1",
+    "given m1",
+)
+
+
+def test_what_was_deleted_when_a_consumer_began_is_not_held_against_it_when_it_is_back() -> None:
+    run = play(lambda _: DELETED_AND_THERE_AGAIN, seed=1)
+    assert not run.wrong, run.traceback
+    assert run.answer[3:] == (
+        "t-0: low watermark 1",
+        "r1: t-0: two three",
+        "t-0: begins at 0, ends at 3",
+        "four: acked at 3",
+        "r1: t-0: two three four",
+        "m1: t-0: two three four",
+    )
+
+
+def test_what_was_not_deleted_is_held_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    complete = SubscriptionState.complete_reset
+
+    def one_too_far(self: SubscriptionState, where: Any, at: FetchPosition, how: Any) -> None:
+        complete(self, where, attrs.evolve(at, offset=at.offset + 1), how)
+
+    monkeypatch.setattr(SubscriptionState, "complete_reset", one_too_far)
+    by_itself = [line for line in DELETED_AND_THERE_AGAIN if "m1" not in line]
+    wrong = play(lambda _: by_itself, seed=1).wrong
+    assert wrong == "BrokenPromiseError: t-0: skipped: r1 was handed 2 after -1, not 1"
 
 
 # In the swarm.

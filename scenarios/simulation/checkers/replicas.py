@@ -4,6 +4,9 @@ How that is known: as a fetch session knows it (`replication.settled`). To look 
 is to settle it here; whatever moves it unsettles it.
 
 A replica that comes or goes does so with an event, and is looked for after one.
+
+Where a log begins is remembered beyond the process that had it so: that is written down now and
+then only, and whoever is killed before may begin earlier in its next life (KIP-107).
 """
 
 from collections.abc import Iterator
@@ -18,7 +21,7 @@ from scenarios.simulation.checkers.observed import HeldLog, ReplicaState
 from scenarios.simulation.checkers.storage import FailedLog
 from scenarios.simulation.cluster import SimulatedCluster
 from storage.log import Log
-from storage.types import TopicPartition
+from storage.types import Offset, TopicPartition
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -81,12 +84,19 @@ class Replicas:
     _watched: dict[tuple[str, TopicPartition], Watched] = attrs.field(factory=dict, init=False)
     _lives: dict[str, tuple[object, int]] = attrs.field(factory=dict, init=False)
     _failed: dict[Log, FailedLog] = attrs.field(factory=dict, init=False)
+    _began_at: dict[TopicPartition, Offset] = attrs.field(factory=dict, init=False)
+    """The latest log start of those that have gone."""
 
     def get(self, node: str, partition: TopicPartition) -> Watched | None:
         return self._watched.get((node, partition))
 
     def of(self, partition: TopicPartition) -> list[Watched]:
         return [each for (_, where), each in self._watched.items() if where == partition]
+
+    def latest_log_start(self, partition: TopicPartition) -> Offset:
+        """Of all that ever were online, also of those that begin earlier now."""
+        now = [each.replica.log.log_start_offset for each in self.of(partition)]
+        return max([self._began_at.get(partition, 0), *now])
 
     def find(self, cluster: SimulatedCluster) -> None:
         """Watch those that have come online; let go of those that have gone."""
@@ -121,11 +131,15 @@ class Replicas:
         watched.unsettle()
 
     def _let_go(self, watched: Watched) -> None:
+        partition = watched.replica.topic_partition
+        self._began_at[partition] = max(
+            self._began_at.get(partition, 0), watched.replica.log.log_start_offset
+        )
         watched.replica.settled.release(watched)
         self.moved.pop(watched, None)
         log = watched.replica.log
         if log.failure is not None:
-            where = f"{watched.replica.topic_partition} on {watched.node}"
+            where = f"{partition} on {watched.node}"
             self._failed[log] = _failed(where, log)
 
     def failed(self) -> Iterator[tuple[FailedLog, FailedLog]]:

@@ -21,7 +21,8 @@ Rule 1: each check is a function of what happened with one partition, or one cop
 is there in the end, and says what is wrong in a line each.
 
 Rule 2: only what is there in the end is asked for: what was deleted, or compacted away, may
-have been handed over or not.
+have been handed over or not. So may what was deleted and is there again, after a kill: `There`
+is without it.
 """
 
 from collections import Counter
