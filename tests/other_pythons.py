@@ -14,7 +14,7 @@ from pathlib import Path
 
 SUPPORTED = ((3, 11), (3, 12), (3, 13), (3, 14))
 ROOT = Path(__file__).resolve().parent.parent
-QUICK = "not (client or spark or slow or seeds)"
+QUICK = "not (client or spark or slow or interop or seeds)"
 
 
 def candidates(version: tuple[int, int]) -> list[str]:
