@@ -89,7 +89,7 @@ assert session.read.format("understudy").load(sys.argv[1]).first() is not None
 
 def cold_starts(work: Path) -> Figure:
     """Starts a minute, each to the first row of a small log."""
-    bare, laid_out = work / "bare", work / "laid out"
+    bare, laid_out = work / "bare", work / "laid-out"  # Java takes its options apart at spaces
     python(laid_out, "-m", "pipeline.class_data")
 
     def starts_a_minute(cache: Path) -> float:
