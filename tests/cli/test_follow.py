@@ -61,7 +61,7 @@ def wait_for_more(copy: Path, than: int) -> None:
     deadline = time.monotonic() + SECONDS
     while bytes_in(copy) <= than:
         assert time.monotonic() < deadline, "nothing was copied"
-        time.sleep(0.01)
+        time.sleep(0.01)  # another process writes: looked at again, with a bound
 
 
 def assert_same(source: IsolatedCluster, copy: Path) -> None:

@@ -202,7 +202,7 @@ class Kafka:
                 self._look_for_the_dead()
                 if time.monotonic() > deadline:
                     raise KafkaFailedError(self._last_lines(node_id, "is not ready"))
-                time.sleep(0.1)
+                time.sleep(0.1)  # a real broker that starts: asked again, with a bound
 
     # -- tools
 

@@ -66,7 +66,7 @@ def until(what: str, seconds: float = SECONDS) -> Iterator[None]:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         yield
-        time.sleep(0.2)
+        time.sleep(0.2)  # Kafka tells nobody: it is looked at again
     pytest.fail(f"not within {seconds:g} s: {what}")
 
 
@@ -74,7 +74,7 @@ def compact(kafka: Kafka, topic: str) -> None:
     """Values for few keys, until the cleaner of every broker has taken most of them."""
     for _ in until(f"{topic} is compacted"):
         produce(kafka, topic, 20)  # also what makes the segment before it old enough to be closed
-        time.sleep(1)
+        time.sleep(1)  # segment.ms has to pass, and then the cleaner's back-off
         marks = [d / "cleaner-offset-checkpoint" for d in kafka.log_dirs.values()]
         if all(mark.exists() and f"{topic} 0" in mark.read_text() for mark in marks):
             return

@@ -157,7 +157,7 @@ def copy_of_running(log_dir: Path, copy: Path) -> Path:
             shutil.copytree(log_dir, copy)
         except shutil.Error:  # a file went away in between
             shutil.rmtree(copy, ignore_errors=True)
-            time.sleep(0.2)
+            time.sleep(0.2)  # the broker is at work on these files: tried again, five times
         else:
             return copy
     raise AssertionError(f"{log_dir} does not keep still")

@@ -81,7 +81,7 @@ def _until(good: Callable[[bytes], bool], brokers: Iterable[Address], frame: byt
             last = error  # not there yet, or no more
         if time.monotonic() - began > PATIENCE_SECONDS:
             raise RuntimeError(f"{host}:{port} after {PATIENCE_SECONDS:g} s: {last!r}")
-        time.sleep(AGAIN_SECONDS)
+        time.sleep(AGAIN_SECONDS)  # a real process that starts
 
 
 def leader_of(address: Address, topic: str) -> int:
@@ -101,5 +101,5 @@ def wait_until_in_sync(address: Address, topic: str, replicas: set[int]) -> None
                 set(partition.isr_nodes) == replicas for partition in each.partitions
             ):
                 return
-        time.sleep(10 * AGAIN_SECONDS)
+        time.sleep(10 * AGAIN_SECONDS)  # real followers that catch up
     raise RuntimeError(f"{topic} is not in sync")

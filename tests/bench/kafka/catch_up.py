@@ -102,7 +102,7 @@ def wait_until_stored(cluster: RivalCluster, topic: str, wanted: int) -> None:
     while stored_bytes(cluster, FOLLOWER, topic) != wanted:
         if time.monotonic() > deadline:
             raise RuntimeError(f"the follower does not come to have {wanted} bytes")
-        time.sleep(LOOK_SECONDS)
+        time.sleep(LOOK_SECONDS)  # a file that another process writes
 
 
 def stored_bytes(cluster: RivalCluster, broker: int, topic: str) -> int:
@@ -132,4 +132,4 @@ def wait_until_moved(cluster: RivalCluster) -> None:
             return bool(await admin.list_partition_reassignments())
 
     while trio.run(are_moving):
-        time.sleep(LOOK_SECONDS)
+        time.sleep(LOOK_SECONDS)  # a reassignment: only the controller knows when it is over

@@ -12,7 +12,7 @@ from tests.bench.kafka.sizes import Sizes
 
 def run(clusters: Mapping[str, RivalCluster], sizes: Sizes) -> Iterator[Comparison]:
     before = {side: worked_seconds(pids(cluster)) for side, cluster in clusters.items()}
-    time.sleep(sizes.idle_seconds)
+    time.sleep(sizes.idle_seconds)  # what is measured is idleness
     worked = {
         side: [(worked_seconds(pids(cluster)) - before[side]) / sizes.idle_seconds * 100]
         for side, cluster in clusters.items()

@@ -24,9 +24,9 @@ def run(clusters: Mapping[str, RivalCluster], sizes: Sizes) -> Iterator[Comparis
         leader = addresses(cluster.bootstrap_servers)[LEADER - 1]
         create_topic(leader, TOPIC, [[LEADER, FOLLOWER]] * sizes.idle_partitions)
         wait_until_in_sync(leader, TOPIC, {LEADER, FOLLOWER})
-    time.sleep(SETTLE_SECONDS)
+    time.sleep(SETTLE_SECONDS)  # sessions become incremental
     before = {side: counted(cluster) for side, cluster in clusters.items()}
-    time.sleep(sizes.idle_seconds)
+    time.sleep(sizes.idle_seconds)  # what is measured is idleness
     sent, worked = {}, {}
     for side, cluster in clusters.items():
         each = counted(cluster)

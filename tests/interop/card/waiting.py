@@ -13,5 +13,5 @@ def until(ask: Callable[[], T], holds: Callable[[T], bool]) -> T:
     deadline = time.monotonic() + SECONDS
     while not holds(answer := ask()):
         assert time.monotonic() < deadline, f"still {answer!r} after {SECONDS:.0f} s"
-        time.sleep(0.1)
+        time.sleep(0.1)  # a real cluster: asked again, with a bound
     return answer
