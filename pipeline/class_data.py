@@ -52,6 +52,12 @@ def create() -> Path:
     """Lay out what a short session loads; the archive, which is there as a whole or not at all."""
     java = set_java_home()
     top, base = _archives(java)
+    if any(each.isspace() for each in str(top)):
+        # Java takes its options apart there, and Spark would only say that Java has ended.
+        raise ClassDataError(
+            f"no class data can be kept in {top.parent}, which has a space in its name;"
+            " XDG_CACHE_HOME says where else"
+        )
     top.parent.mkdir(parents=True, exist_ok=True)
     if not _run([java, "-Xshare:on", "-version"]) and not base.exists():
         draft = base.with_suffix(f".{os.getpid()}")

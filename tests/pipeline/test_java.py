@@ -112,3 +112,15 @@ def test_what_java_is_told_by_the_environment_is_not_its_version(
     other.write_text(program.read_text().replace("\n", "\necho 'NOTE: Picked up X: -Da' >&2\n", 1))
     other.chmod(0o755)
     assert java.version_text(str(other)) == before
+
+
+def test_class_data_are_not_kept_where_java_would_take_their_name_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "with a space"))
+    monkeypatch.setattr(class_data, "set_java_home", lambda: "/usr/bin/java")
+    monkeypatch.setattr(class_data, "version_text", lambda _: "17")
+    with pytest.raises(class_data.ClassDataError, match="with a space"):
+        class_data.create()
+    assert list(tmp_path.rglob("*.jsa")) == []
+    assert list(tmp_path.rglob("class-data")) == []
