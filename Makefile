@@ -91,7 +91,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "understudy needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	extras=demo,spark,delta; \
+	extras=demo,spark,delta,http; \
 	if ! command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null 2>&1; then extras=$$extras,java; fi; \
 	$(BIN)/python -m pip install --quiet -c constraints.txt --group dev -e ".[$$extras]"
 	touch $@
