@@ -208,7 +208,7 @@ function standings(at) {
 
 function drawLog(log, first, last) {
   const cell = 18, height = 24, columns = Math.max(1, last - first);
-  const picture = svg("svg", { width: columns * cell + 26, height: height + 12 });
+  const picture = svg("svg", { width: columns * cell + 32, height: height + 12 });
   const x = (offset) => 4 + (Math.max(first, offset) - first) * cell;
   for (const [epoch, from, to] of log.runs) {
     for (let offset = Math.max(from, first); offset <= to; offset++) {
