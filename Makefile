@@ -13,7 +13,7 @@ FROM ?= 1
 BIN := $(VENV)/bin
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help run test interop card pythons sparks fuzz swarm mutants coverage check bench bench-kafka conformance setup clean
+.PHONY: help run test interop card pythons sparks fuzz swarm mutants coverage check bench bench-kafka conformance docs setup clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -84,6 +84,10 @@ bench-kafka: setup
 conformance: setup
 	$(BIN)/python -m tests.conformance $(ARGS)
 
+## make docs   the pages and the API as a site, docs/_build/html/index.html; a warning fails
+docs: setup
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html $(ARGS)
+
 setup: $(VENV)/.ready
 
 # Spark needs Java: where there is none, one comes from PyPI.
@@ -97,4 +101,4 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf .venv* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv* docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis
