@@ -38,7 +38,7 @@ def make_environment(
     python: str,
     environment: Path,
     *,
-    extras: str = "arrow",
+    extras: str = "arrow,http",
     constraints: Path = ROOT / "constraints.txt",
 ) -> Path:
     """The interpreter of an environment that has the test group installed."""

@@ -1,0 +1,112 @@
+"""Server-sent events: an answer that goes on for as long as somebody listens.
+
+    async def feed(events: EventSender) -> None:
+        await events.send("{...}", event="state", id="17")
+
+    async def endpoint(request: Request) -> EventStream:
+        return EventStream(feed)          # request.headers["last-event-id"], after a reconnect
+
+    event: state         what browsers hand to addEventListener("state", ...)
+    id: 17
+    data: {...}          a line for each line of the data; an empty line ends the event
+
+Rule 1: the feed is cancelled where it waits when the client has gone or the server closes;
+when it returns, the stream ends, and a browser connects again.
+
+Rule 2: a client that reads slowly makes `send` wait: its feed decides what it may skip.
+
+(The HTML standard, 9.2, server-sent events.)
+"""
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import attrs
+import trio
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from replication.net.clock import TrioClock
+from replication.net.raising import raising_only_one
+from replication.net.seams import NodeClock
+
+KEEP_ALIVE_SECONDS = 15.0
+_LINE_ENDS = re.compile(r"\r\n|\r|\n")  # and not the others that splitlines knows
+
+
+@attrs.define(eq=False)
+class EventSender:
+    """What a feed sends through."""
+
+    _send: Send
+
+    async def send(self, data: str, *, event: str | None = None, id: str | None = None) -> None:  # noqa: A002 - the standard's word
+        """One event, its data of as many lines as it has."""
+        fields = [("event", event), ("id", id), *(("data", line) for line in _lines(data))]
+        given = [f"{name}: {value}\n" for name, value in fields if value is not None]
+        assert not any(_LINE_ENDS.search(line[:-1]) for line in given), "a field is one line"
+        await self._write("".join(given) + "\n")
+
+    async def comment(self, text: str = "") -> None:
+        """What clients skip."""
+        await self._write(f":{text}\n\n")
+
+    async def _write(self, text: str) -> None:
+        body = {"type": "http.response.body", "body": text.encode(), "more_body": True}
+        await self._send(body)
+
+
+Feed: TypeAlias = Callable[[EventSender], Awaitable[None]]
+
+
+class EventStream(Response):
+    """The answer of an endpoint that serves events."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        *,
+        keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
+        clock: NodeClock | None = None,
+    ) -> None:
+        # No content is no body here, where Response would promise one of 0 bytes.
+        self.status_code = 200
+        self.background = None
+        self.media_type = "text/event-stream"
+        self.init_headers({"cache-control": "no-store"})
+        self._feed = feed
+        self._keep_alive_seconds = keep_alive_seconds
+        self._clock = clock or TrioClock()
+        self._gone = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        head = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(head)
+        if scope["method"] != "HEAD":
+            await self._stream(receive, EventSender(send))
+        if not self._gone:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _stream(self, receive: Receive, events: EventSender) -> None:
+        with raising_only_one():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._until_gone, receive, nursery.cancel_scope)
+                nursery.start_soon(self._keep_alive, events)
+                await self._feed(events)
+                nursery.cancel_scope.cancel()
+
+    async def _until_gone(self, receive: Receive, scope: trio.CancelScope) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._gone = True
+        scope.cancel()
+
+    async def _keep_alive(self, events: EventSender) -> None:
+        while True:
+            await self._clock.sleep(self._keep_alive_seconds)
+            await events.comment()
+
+
+def _lines(data: str) -> list[str]:
+    return _LINE_ENDS.split(data)

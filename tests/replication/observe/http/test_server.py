@@ -1,0 +1,360 @@
+"""The HTTP server over real sockets: it answers, streams, and is gone when it is cancelled."""
+
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import h11
+import pytest
+import trio
+import trio.testing
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from replication.cluster.node_scope import ListenError
+from replication.net.raising import raising_only_one
+from replication.observe.http import (
+    LOOPBACK,
+    EventSender,
+    EventStream,
+    HttpAddress,
+    Site,
+    http_app,
+    serve_http,
+    serve_sites,
+)
+from tests.replication.observe.http.http_client import asking, get
+
+FOR_EVER = 1000.0  # whoever waits for that is a test that hangs
+LINE = 1 << 20
+
+
+async def hello(request: Request) -> Response:
+    return PlainTextResponse(f"hello {request.query_params.get('who', 'you')}")
+
+
+async def broken(_: Request) -> Response:
+    raise ZeroDivisionError("a mistake of ours")
+
+
+HELLO = Route("/hello", hello)
+
+
+@asynccontextmanager
+async def serving(*routes: BaseRoute, grace_seconds: float = FOR_EVER) -> AsyncIterator[str]:
+    """A server's URL; it is cancelled at the end of the block, and must then end."""
+    async with trio.open_nursery() as nursery:
+        serve = partial(serve_http, grace_seconds=grace_seconds)
+        address: HttpAddress = await nursery.start(serve, http_app(routes), LOOPBACK, 0)
+        yield address.url
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_answer_over_a_real_socket_on_any_port() -> None:
+    async with serving(HELLO) as url:
+        assert await get(f"{url}/hello?who=b1") == "hello b1"
+        async with asking(f"{url}/nowhere") as answer:
+            assert answer.status == 404
+
+
+async def test_nothing_is_logged(capfd: pytest.CaptureFixture[str]) -> None:
+    async with serving(HELLO) as url:
+        await get(f"{url}/hello")
+    assert capfd.readouterr() == ("", "")
+
+
+async def test_it_no_longer_listens_when_it_has_been_cancelled() -> None:
+    async with serving(HELLO) as url:
+        await get(f"{url}/hello")
+    with pytest.raises(OSError, match="all attempts to connect"):
+        await get(f"{url}/hello")
+
+
+async def test_an_idle_connection_does_not_keep_it() -> None:
+    async with serving(HELLO) as url:
+        asked = asking(f"{url}/hello")
+        answer = await asked.__aenter__()
+        await answer.body()  # and is kept alive
+    assert await answer.stream.receive_some() == b""
+    await asked.__aexit__(None, None, None)
+
+
+async def test_a_busy_port_is_one_clear_line() -> None:
+    with socket.socket() as taken:
+        taken.bind((LOOPBACK, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ListenError) as caught:
+            await serve_http(http_app([HELLO]), LOOPBACK, port)
+    assert str(caught.value) == f"cannot serve HTTP on {LOOPBACK}:{port}: Address already in use"
+
+
+async def test_a_mistake_in_an_endpoint_is_answered_and_told_and_costs_nobody_else() -> None:
+    told: list[BaseException] = []
+    app = http_app([Route("/broken", broken), HELLO])
+    async with trio.open_nursery() as nursery:
+        serve = partial(serve_http, on_bug=told.append)
+        address: HttpAddress = await nursery.start(serve, app, LOOPBACK, 0)
+        async with asking(f"{address.url}/broken") as answer:
+            assert answer.status == 500
+        assert await get(f"{address.url}/hello") == "hello you"
+        nursery.cancel_scope.cancel()
+    assert [type(each) for each in told] == [ZeroDivisionError]
+    assert told[0].__notes__ == ["answering GET /broken"]
+
+
+async def test_without_anybody_to_tell_a_mistake_ends_the_server() -> None:
+    async def break_it() -> None:
+        async with serving(Route("/broken", broken)) as url, asking(f"{url}/broken"):
+            await trio.sleep_forever()
+
+    with pytest.raises(ZeroDivisionError), raising_only_one():
+        await break_it()
+
+
+async def test_an_answer_under_way_is_finished() -> None:
+    begun, go_on = trio.Event(), trio.Event()
+
+    async def slow(_: Request) -> Response:
+        begun.set()
+        await go_on.wait()
+        return PlainTextResponse("finished")
+
+    answered: list[str] = []
+
+    async def ask(url: str) -> None:
+        answered.append(await get(url))
+
+    async with trio.open_nursery() as client, serving(Route("/slow", slow)) as url:
+        client.start_soon(ask, f"{url}/slow")
+        await begun.wait()
+        trio.lowlevel.current_trio_token().run_sync_soon(go_on.set)
+    assert answered == ["finished"]
+
+
+async def test_who_takes_longer_than_the_grace_is_cut_off() -> None:
+    begun, ended = trio.Event(), trio.Event()
+
+    async def endless(_: Request) -> Response:
+        begun.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.set()
+        raise AssertionError("never gets here")
+
+    async def ask(url: str) -> None:
+        with pytest.raises(h11.RemoteProtocolError):
+            await get(url)
+
+    route = Route("/endless", endless)
+    async with trio.open_nursery() as client, serving(route, grace_seconds=0.01) as url:
+        client.start_soon(ask, f"{url}/endless")
+        await begun.wait()
+    assert ended.is_set()
+
+
+async def test_a_client_that_does_not_read_does_not_keep_it() -> None:
+    """Hypercorn sends under a shield, which only a closed socket ends."""
+    sent: list[int] = []
+    asked = asking("")
+
+    async def flood(events: EventSender) -> None:
+        while True:
+            await events.send("x" * LINE)
+            sent.append(LINE)
+
+    async def endpoint(_: Request) -> Response:
+        return EventStream(flood)
+
+    async with serving(Route("/flood", endpoint), grace_seconds=0.01) as url:
+        asked = asking(f"{url}/flood")
+        await asked.__aenter__()
+        before = -1
+        while before < sum(sent):  # until the sockets hold all they can
+            before = sum(sent)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+    await asked.__aexit__(None, None, None)
+
+
+# Streams.
+
+
+async def test_events_as_a_browser_reads_them() -> None:
+    async def feed(events: EventSender) -> None:
+        await events.send("one")
+        await events.send("two\r\nlines", event="state", id="7")
+        await events.comment("skip")
+
+    async def endpoint(_: Request) -> Response:
+        return EventStream(feed)
+
+    async with serving(Route("/events", endpoint)) as url, asking(f"{url}/events") as answer:
+        assert answer.status == 200
+        assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+        assert answer.headers["cache-control"] == "no-store"
+        assert (await answer.body()).decode() == (
+            "data: one\n\nevent: state\nid: 7\ndata: two\ndata: lines\n\n:skip\n\n"
+        )
+
+
+async def test_an_event_of_several_names_is_a_mistake() -> None:
+    sent: list[object] = []
+
+    async def take(message: object) -> None:
+        sent.append(message)
+
+    with pytest.raises(AssertionError, match="a field is one line"):
+        await EventSender(take).send("data", event="state\ndata: smuggled")
+    assert not sent
+
+
+@pytest.mark.parametrize("leaving", ["client", "server"])
+async def test_a_feed_is_cancelled_when_the_client_or_the_server_leaves(leaving: str) -> None:
+    ended = trio.Event()
+
+    async def feed(events: EventSender) -> None:
+        try:
+            await events.send("here")
+            await trio.sleep_forever()
+        finally:
+            ended.set()
+
+    async def endpoint(_: Request) -> Response:
+        return EventStream(feed)
+
+    async with serving(Route("/events", endpoint)) as url:
+        asked = asking(f"{url}/events")
+        answer = await asked.__aenter__()
+        assert await answer.until("here\n\n") == "data: here\n\n"
+        if leaving == "client":
+            await asked.__aexit__(None, None, None)
+            await ended.wait()
+    assert ended.is_set()
+    if leaving == "server":
+        assert await answer.body() == b"", "a whole answer, not one that was cut off"
+        await asked.__aexit__(None, None, None)
+
+
+async def test_a_silent_stream_is_kept_alive() -> None:
+    async def endpoint(_: Request) -> Response:
+        async def feed(_: EventSender) -> None:
+            await trio.sleep_forever()
+
+        return EventStream(feed, keep_alive_seconds=0.001)
+
+    async with serving(Route("/events", endpoint)) as url, asking(f"{url}/events") as answer:
+        await answer.until(":\n\n:\n\n")
+
+
+async def test_asking_for_the_head_of_a_stream_does_not_wait_for_its_end() -> None:
+    async def endpoint(_: Request) -> Response:
+        async def feed(_: EventSender) -> None:
+            await trio.sleep_forever()
+
+        return EventStream(feed)
+
+    async with (
+        serving(Route("/events", endpoint)) as url,
+        asking(f"{url}/events", method="HEAD") as answer,
+    ):
+        assert await answer.body() == b""
+
+
+async def test_a_mistake_in_a_feed_is_told_as_it_is() -> None:
+    told: list[BaseException] = []
+
+    async def feed(_: EventSender) -> None:
+        raise ZeroDivisionError
+
+    async def endpoint(_: Request) -> Response:
+        return EventStream(feed)
+
+    async with trio.open_nursery() as nursery:
+        serve = partial(serve_http, on_bug=told.append)
+        app = http_app([Route("/events", endpoint)])
+        address: HttpAddress = await nursery.start(serve, app, LOOPBACK, 0)
+        async with asking(f"{address.url}/events") as answer:
+            with pytest.raises(h11.RemoteProtocolError):
+                await answer.body()
+        nursery.cancel_scope.cancel()
+    assert [type(each) for each in told] == [ZeroDivisionError]
+
+
+# Who may ask for what.
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"origin": "http://{host}"}, 200),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        # A name of theirs that leads to this machine: the same origin, but not our name.
+        ({"origin": "http://evil.example", "host": "evil.example"}, 403),
+    ],
+)
+async def test_a_page_of_another_origin_changes_nothing(
+    headers: dict[str, str], status: int
+) -> None:
+    killed: list[str] = []
+
+    async def kill(_: Request) -> Response:
+        killed.append("b1")
+        return PlainTextResponse("killed")
+
+    async with serving(Route("/kill", kill, methods=["POST"]), HELLO) as url:
+        host = url.removeprefix("http://")
+        given = {name: value.replace("{host}", host) for name, value in headers.items()}
+        async with asking(f"{url}/kill", method="POST", headers=given) as answer:
+            assert answer.status == status
+        assert killed == (["b1"] if status == 200 else [])
+        async with asking(f"{url}/hello", headers=given) as answer:
+            assert answer.status == 200, "reading is not changing"
+
+
+# Ports.
+
+
+async def test_sites_share_a_port_or_have_their_own() -> None:
+    metrics = Site(purpose="metrics", port=0, path="/hello", routes=[HELLO])
+    page = Site(purpose="page", port=0, routes=[Route("/", hello)])
+    with socket.socket() as found:
+        found.bind((LOOPBACK, 0))
+        port = found.getsockname()[1]
+    control = Site(purpose="control", port=port, path="/hello", routes=[HELLO])
+    async with trio.open_nursery() as nursery:
+        urls = await serve_sites([metrics, page, control], nursery=nursery)
+        assert urls["metrics"] == urls["page"] + "hello"
+        assert urls["control"] == f"http://{LOOPBACK}:{port}/hello"
+        assert [await get(url) for url in urls.values()] == ["hello you"] * 3
+        nursery.cancel_scope.cancel()
+
+
+def test_an_address_that_is_every_address_is_reached_on_this_machine() -> None:
+    assert HttpAddress("0.0.0.0", 80).url == "http://127.0.0.1:80"
+    assert HttpAddress("::1", 80).url == "http://[::1]:80"
+    assert HttpAddress("b1.example", 80).url == "http://b1.example:80"
+
+
+MISSING = """
+import importlib.util, sys
+from replication.errors import UnderstudyError
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "hypercorn" else found(name, *rest)
+try:
+    import replication.observe.http
+except UnderstudyError as error:
+    print(error)
+"""
+
+
+async def test_without_the_extra_it_is_named() -> None:
+    done = await trio.run_process([sys.executable, "-c", MISSING], capture_stdout=True)
+    assert done.stdout.decode() == (
+        "serving HTTP needs hypercorn, which is not installed: pip install 'understudy[http]'\n"
+    )
