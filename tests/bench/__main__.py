@@ -4,7 +4,7 @@ import importlib
 import sys
 
 BENCHMARKS = (
-    *("start_up", "catch_up", "wire", "columnar", "cleaner"),
+    *("start_up", "plugin", "catch_up", "wire", "columnar", "cleaner"),
     *("append", "read", "timestamp", "many_partitions", "fetch_rounds", "acks"),
     *(
         "recovery",

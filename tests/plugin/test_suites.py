@@ -1,0 +1,46 @@
+"""Ten small suites of users, each in a folder and a pytest of its own, with the plugin alone."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.client
+
+SUITES = Path(__file__).parent.parent / "suites"
+ROOT = SUITES.parent.parent
+NAMES = sorted(each.name for each in SUITES.iterdir() if any(each.glob("test_*.py")))
+
+
+def test_there_are_ten() -> None:
+    assert len(NAMES) == 10
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(each, marks=pytest.mark.spark) if each.endswith("pyspark") else each
+        for each in NAMES
+    ],
+)
+def test_a_suite_passes(name: str) -> None:
+    if name.endswith("pyspark"):
+        pytest.importorskip("pyspark", reason="the Spark extra is not installed: understudy[spark]")
+    installed = entry_points(group="pytest11", name="understudy")
+    plugin = [] if installed else ["-p", "replication.pytest_plugin"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin]
+    alone = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    done = subprocess.run(
+        command,
+        cwd=SUITES / name,
+        env=alone | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
