@@ -3,6 +3,7 @@
 admin       what programs see
 calls       whom to ask, how often, for how long
 topics  offsets  brokers  groups  scram  acls     what is asked
+pages       topics partition by partition, a page at a time
 values      what is given and got back
 """
 

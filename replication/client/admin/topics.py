@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from replication.client.admin.calls import Calls, Outcome, by_topic
+from replication.client.admin.pages import described_by_pages
 from replication.client.admin.values import (
     NewTopic,
     PartitionDescription,
     Reassignment,
     TopicDescription,
 )
-from replication.client.errors import raise_for
+from replication.client.errors import UnsupportedVersionError, raise_for
 from replication.errors import ErrorCode
 from replication.wire.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -129,17 +130,24 @@ async def list_topics(calls: Calls) -> list[str]:
 
 
 async def describe_topics(calls: Calls, names: Sequence[str]) -> dict[str, TopicDescription]:
+    """Brokers that serve no DescribeTopicPartitions do not tell who is eligible (KIP-966)."""
+
     async def once(left: Sequence[str]) -> Mapping[str, Outcome]:
-        request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=name) for name in left],
-            allow_auto_topic_creation=False,
-        )
-        response = await calls.any_broker(request)
-        return {
-            each.name: Outcome(each.error_code, None, _described(each)) for each in response.topics
-        }
+        try:
+            return await described_by_pages(calls, left)
+        except UnsupportedVersionError:
+            return await _described_by_metadata(calls, left)
 
     return await calls.for_each(names, once)
+
+
+async def _described_by_metadata(calls: Calls, names: Sequence[str]) -> Mapping[str, Outcome]:
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names],
+        allow_auto_topic_creation=False,
+    )
+    response = await calls.any_broker(request)
+    return {each.name: Outcome(each.error_code, None, _described(each)) for each in response.topics}
 
 
 def _described(topic: MetadataResponseTopic) -> TopicDescription:

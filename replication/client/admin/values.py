@@ -28,6 +28,9 @@ class PartitionDescription:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...] = ()
+    eligible_leaders: tuple[int, ...] | None = None
+    """Who is out of the ISR and could lead all the same (KIP-966); None where it is not told."""
+    last_known_eligible: tuple[int, ...] | None = None
 
 
 @attrs.frozen(kw_only=True)

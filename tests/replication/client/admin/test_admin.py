@@ -1,7 +1,8 @@
 """An admin client against the real brokers of a simulated world."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -40,8 +41,10 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(world: World, *, brokers: int = 3, **config: Any) -> AsyncIterator[Scene]:
-    async with open_simulated_cluster(world, brokers=brokers) as cluster:
+async def scene(
+    world: World, *, brokers: int = 3, properties: Mapping[str, str] = MappingProxyType({}), **config: Any
+) -> AsyncIterator[Scene]:
+    async with open_simulated_cluster(world, brokers=brokers, properties=properties) as cluster:
         servers = [f"{name}:9092" for name in cluster.broker_names]
         async with Admin(servers, seams=world.node("admin"), **config) as admin:
             yield Scene(world, cluster, admin)
@@ -100,6 +103,22 @@ def test_what_fails_for_some_is_done_for_the_others() -> None:
                 await stage.admin.describe_topics(["t", "nowhere"])
             with pytest.raises(SomeFailedError, match="nowhere"):
                 await stage.admin.delete_topics(["nowhere"])
+
+    play(story)
+
+
+def test_topics_are_told_page_by_page_and_with_who_else_could_lead() -> None:
+    async def story(world: World) -> None:
+        two_a_page = {"max.request.partition.size.limit": "2"}
+        async with scene(world, properties=two_a_page) as stage:
+            names = ["t", "u", "v"]
+            await stage.admin.create_topics([NewTopic(name=name, partitions=3) for name in names])
+            await stage.settle()
+            described = await stage.admin.describe_topics(names)
+            told = {name: [each.partition for each in described[name].partitions] for name in names}
+            assert told == dict.fromkeys(names, [0, 1, 2])
+            of_t = described["t"].partitions
+            assert {(each.eligible_leaders, each.last_known_eligible) for each in of_t} == {((), ())}
 
     play(story)
 
