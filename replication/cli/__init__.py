@@ -33,6 +33,7 @@ COMMANDS = {
         "A followed copy becomes a cluster of its own.",
     ),
     "scenario": ("replication.cli.scenario", "Failover stories, on virtual time."),
+    "topic": ("replication.cli.topics.command", "Topics: make, list, describe, alter, delete."),
     "up": ("replication.cli.up", "Run a cluster until interrupted."),
     "verify": ("replication.cli.verify", "Are copies the same? If not, where they part, and why."),
 }
@@ -57,8 +58,16 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup)
+@click.option(
+    "-b",
+    "--bootstrap-server",
+    "global_servers",
+    metavar="HOST:PORT,...",
+    envvar="UNDERSTUDY_BOOTSTRAP_SERVER",
+    help="Brokers to ask first, for every command that asks some.",
+)
 @click.version_option(package_name="understudy")
-def group() -> None:
+def group(global_servers: str | None) -> None:
     """Kafka's follower replication, to run, stop and explain."""
 
 

@@ -42,7 +42,11 @@ class Scene:
 
 @asynccontextmanager
 async def scene(
-    world: World, *, brokers: int = 3, properties: Mapping[str, str] = MappingProxyType({}), **config: Any
+    world: World,
+    *,
+    brokers: int = 3,
+    properties: Mapping[str, str] = MappingProxyType({}),
+    **config: Any,
 ) -> AsyncIterator[Scene]:
     async with open_simulated_cluster(world, brokers=brokers, properties=properties) as cluster:
         servers = [f"{name}:9092" for name in cluster.broker_names]
@@ -116,9 +120,11 @@ def test_topics_are_told_page_by_page_and_with_who_else_could_lead() -> None:
             await stage.settle()
             described = await stage.admin.describe_topics(names)
             told = {name: [each.partition for each in described[name].partitions] for name in names}
-            assert told == dict.fromkeys(names, [0, 1, 2])
+            assert told == {name: [0, 1, 2] for name in names}
             of_t = described["t"].partitions
-            assert {(each.eligible_leaders, each.last_known_eligible) for each in of_t} == {((), ())}
+            assert {(each.eligible_leaders, each.last_known_eligible) for each in of_t} == {
+                ((), ())
+            }
 
     play(story)
 

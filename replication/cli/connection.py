@@ -1,0 +1,168 @@
+"""How commands reach a cluster: the options that say where, and the question itself.
+
+    -b, --bootstrap-server HOST:PORT,...    of the command, else of `understudy -b ...`,
+                                            else $UNDERSTUDY_BOOTSTRAP_SERVER, else localhost:9092
+    --command-config FILE                   a Kafka client's properties
+    -X KEY=VALUE                            one of them
+    --timeout MS                            how long an answer may take
+
+Where nobody answers, the error names whom we asked.
+"""
+
+import functools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import attrs
+import click
+
+from replication.cli.output import CommandError
+
+if TYPE_CHECKING:
+    from replication.client.admin import Admin
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_SERVER = "localhost:9092"
+ENVIRONMENT = "UNDERSTUDY_BOOTSTRAP_SERVER"
+
+
+@attrs.frozen
+class Connection:
+    """Whom to ask, and how."""
+
+    servers: str
+    properties: Mapping[str, str] = attrs.field(factory=dict)
+    timeout_ms: int = 10_000
+
+    def config(self, **keys: Any) -> dict[str, Any]:
+        """What a client is opened with: Kafka's keys, underscored; what the user said goes first."""
+        given = {key.replace(".", "_"): value for key, value in self.properties.items()}
+        return {"bootstrap_servers": self.servers, **keys, **given}
+
+    def ask(self, question: "Callable[[Admin], Awaitable[T]]") -> T:
+        """What an admin client answers."""
+        import trio
+
+        from replication.client.admin import Admin
+
+        async def run() -> T:
+            async with Admin(**self.config(default_api_timeout_ms=self.timeout_ms)) as admin:
+                return await question(admin)
+
+        answer: T = self.run(trio.run, run)
+        return answer
+
+    def look(self, question: "Callable[[Admin], Awaitable[T]]") -> T:
+        """The same of what changes nothing, and may be about a topic that was made just now."""
+        from replication.cli.patience import patiently
+
+        return self.ask(
+            lambda admin: patiently(lambda: question(admin), timeout_ms=self.timeout_ms)
+        )
+
+    def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call it; one that nobody answered in time is said with whom was asked."""
+        from replication.client.errors import KafkaTimeoutError
+
+        try:
+            return function(*arguments)
+        except KafkaTimeoutError as error:
+            raise CommandError(f"{self.servers}: {error}") from error
+
+
+def server_option(*names: str, default: str | None = DEFAULT_SERVER, help: str = "") -> Any:  # noqa: A002 - click's word
+    """`--bootstrap-server`, `-b`, and whatever a command calls it beside."""
+    return click.option(
+        "-b",
+        "--bootstrap-server",
+        *names,
+        "servers",
+        metavar="HOST:PORT,...",
+        callback=functools.partial(_servers, default=default),
+        help=help or f"Brokers to ask first.  [default: {default}]",
+    )
+
+
+def _servers(
+    ctx: click.Context,
+    _: click.Parameter,
+    given: str | None,
+    *,
+    default: str | None = DEFAULT_SERVER,
+) -> str | None:
+    """The command's own, or that of `understudy -b`, which the environment stands in for."""
+    return given or ctx.find_root().params.get("global_servers") or default
+
+
+def key_values(_: click.Context, option: click.Parameter, value: Sequence[str]) -> dict[str, str]:
+    """Of `KEY=VALUE`, given any number of times."""
+    found = {}
+    for each in value:
+        key, equals, text = each.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{each}: expected KEY=VALUE", param=option)
+        found[key.strip()] = text.strip()
+    return found
+
+
+def properties_of(file: Path | None, given: Mapping[str, str]) -> dict[str, str]:
+    """A file's keys, and those of the command line over them."""
+    from replication.config import parse_properties
+
+    told = {} if file is None else parse_properties(file.read_text(encoding="utf-8"))
+    return told | {**given}
+
+
+def connected(
+    *file_names: str, property_names: Sequence[str] = ()
+) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """The options above, which reach the command as one `connection`.
+
+    `file_names` and `property_names` are what one of Kafka's tools calls them beside.
+    """
+    options = [
+        server_option(),
+        click.option(
+            "--command-config",
+            *file_names,
+            "config_file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="A Kafka client's properties: TLS, SASL, ...",
+        ),
+        click.option(
+            "-X",
+            *property_names,
+            "client_properties",
+            callback=key_values,
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="One of them.",
+        ),
+        click.option(
+            "--timeout", "timeout_ms", type=click.IntRange(min=1), default=10_000,
+            show_default=True, help="Milliseconds that an answer may take.",
+        ),
+    ]  # fmt: skip
+
+    def with_options(command: Callable[..., T]) -> Callable[..., T]:
+        @functools.wraps(command)
+        def with_connection(
+            *arguments: Any,
+            servers: str,
+            config_file: Path | None,
+            client_properties: Mapping[str, str],
+            timeout_ms: int,
+            **others: Any,
+        ) -> T:
+            properties = properties_of(config_file, client_properties)
+            connection = Connection(servers, properties, timeout_ms)
+            return command(*arguments, connection=connection, **others)
+
+        for option in reversed(options):
+            with_connection = option(with_connection)
+        return with_connection
+
+    return with_options

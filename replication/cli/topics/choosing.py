@@ -1,0 +1,90 @@
+"""Which topics are meant: by name, by Kafka's `--topic` pattern, or all.
+
+`--topic 'orders.*,audit'` is a regular expression of the whole name, in which commas part
+several (TopicFilter.IncludeList). A name that is an argument is just that name.
+"""
+
+import re
+from collections.abc import Sequence
+
+import attrs
+import click
+
+from replication.cli.patience import NotThereError
+from replication.client.admin import Admin
+
+INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+@attrs.frozen(kw_only=True)
+class Wanted:
+    names: tuple[str, ...] = ()
+    pattern: str | None = None
+    exclude_internal: bool = False
+    if_exists: bool = False
+
+    @property
+    def all(self) -> bool:
+        return not self.names and self.pattern is None
+
+    def matches(self, topic: str) -> bool:
+        if self.exclude_internal and topic in INTERNAL:
+            return False
+        return (
+            self.all
+            or topic in self.names
+            or (self.pattern is not None and re.fullmatch(self.pattern, topic) is not None)
+        )
+
+    async def found(self, admin: Admin) -> list[str]:
+        """By name; NotThereError where one that is named is not there."""
+        listed = await admin.list_topics()
+        missing = [name for name in self.names if name not in listed]
+        found = [name for name in listed if self.matches(name)]
+        if self.pattern is not None and not any(map(self._by_pattern, listed)):
+            missing.append(self.pattern)
+        if missing and not self.if_exists:
+            raise NotThereError(f"Topic '{missing[0]}' does not exist as expected")
+        return found
+
+    def _by_pattern(self, topic: str) -> bool:
+        return self.pattern is not None and re.fullmatch(self.pattern, topic) is not None
+
+
+def pattern(_: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """Kafka's list of regular expressions, as one; empty is none."""
+    if not value:
+        return None
+    text = value.strip().strip("\"'").replace(",", "|").replace(" ", "")
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise click.BadParameter(f"{value}: {error}", param=option) from error
+    return text
+
+
+def assignment(
+    _: click.Context, option: click.Parameter, value: str | None
+) -> tuple[tuple[int, ...], ...]:
+    """`1:2,2:3` is partition 0 on brokers 1 and 2, and partition 1 on 2 and 3."""
+    partitions = [] if not value else value.split(",")
+    try:
+        replicas = tuple(tuple(int(each) for each in part.split(":")) for part in partitions)
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{value}: expected brokers such as 1:2,2:3", param=option
+        ) from error
+    for number, brokers in enumerate(replicas):
+        if len(set(brokers)) != len(brokers):
+            raise click.BadParameter(f"partition {number} names a broker twice", param=option)
+        if len(brokers) != len(replicas[0]):
+            raise click.BadParameter(
+                f"partition {number} has another replication factor than partition 0", param=option
+            )
+    return replicas
+
+
+def names_of(names: Sequence[str], pattern: str | None) -> None:
+    """UsageError where neither says which topic is meant."""
+    if not names and pattern is None:
+        raise click.UsageError("give the TOPIC, or --topic")

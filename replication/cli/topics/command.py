@@ -1,0 +1,288 @@
+"""The commands. Each change is looked for afterwards, and what was found is written.
+
+understudy topic create orders --partitions 3 --config retention.ms=60000
+understudy topic describe orders
+understudy topic delete --topic 'tmp-.*'              shows which;  --execute deletes them
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import click
+
+from replication.cli.connection import Connection, connected, key_values
+from replication.cli.output import (
+    EXECUTE,
+    JSON,
+    OUTPUT,
+    show_json,
+    show_line,
+    tell,
+    tell_unless_executed,
+)
+from replication.cli.patience import NotThereError, gone, led, patiently
+from replication.cli.topics.choosing import INTERNAL, Wanted, assignment, names_of, pattern
+from replication.cli.topics.describing import Described, Only, as_json, described, lines
+from replication.client.admin import Admin, NewTopic
+from replication.client.admin.values import TopicDescription
+from replication.errors import ErrorCode, KafkaError
+from storage.checkpoint import uuid_text
+
+TOPICS = click.argument("names", nargs=-1, metavar="[TOPIC]...")
+PATTERN = click.option(
+    "--topic", "pattern", callback=pattern, metavar="PATTERN", help="All whose whole name matches."
+)
+IF_EXISTS = click.option("--if-exists", is_flag=True, help="A topic that is not there is no error.")
+EXCLUDE_INTERNAL = click.option("--exclude-internal", is_flag=True, help="Not Kafka's own topics.")
+ASSIGNMENT = click.option(
+    "--replica-assignment",
+    "replicas",
+    callback=assignment,
+    metavar="1:2,2:3",
+    help="The brokers of each partition, whom it prefers to lead first.",
+)
+
+
+@click.group(name="topic")
+def command() -> None:
+    """Topics, of understudy and of any Kafka cluster."""
+
+
+@command.command(name="create")
+@click.argument("name", required=False, metavar="TOPIC")
+@click.option("--topic", "option_name", metavar="TOPIC", help="The same.")
+@click.option("--partitions", type=click.IntRange(min=1), help="How many; else the cluster's.")
+@click.option("--replication-factor", type=click.IntRange(1, 32767), help="Replicas of each.")
+@ASSIGNMENT
+@click.option(
+    "--config", "configs", callback=key_values, multiple=True, metavar="KEY=VALUE",
+    help="A configuration of its own.",
+)  # fmt: skip
+@click.option("--if-not-exists", is_flag=True, help="One that is there already is no error.")
+@connected()
+@OUTPUT
+def create(
+    *,
+    name: str | None,
+    option_name: str | None,
+    partitions: int | None,
+    replication_factor: int | None,
+    replicas: tuple[tuple[int, ...], ...],
+    configs: Mapping[str, str],
+    if_not_exists: bool,
+    connection: Connection,
+    output: str,
+) -> None:
+    """Make a topic, and wait until each of its partitions is led."""
+    if (name is None) == (option_name is None):
+        raise click.UsageError("give the TOPIC, or --topic")
+    if replicas and (partitions or replication_factor):
+        raise click.UsageError(
+            "--replica-assignment excludes --partitions and --replication-factor"
+        )
+    topic = name or option_name or ""
+    if "." in topic or "_" in topic:
+        tell(f"{topic}: '.' and '_' are the same in names of metrics; it is best to use one only")
+    new = NewTopic(
+        name=topic,
+        partitions=partitions or -1,
+        replication_factor=replication_factor or -1,
+        replicas=replicas,
+        configs=dict(configs),
+    )
+
+    async def made(admin: Admin) -> tuple[bool, TopicDescription]:
+        is_new = await _create(admin, new, if_not_exists=if_not_exists)
+        wanted = max(new.partitions, len(replicas)) if is_new else 1
+        after = f"Created topic {topic}"
+        return is_new, await led(
+            admin, topic, wanted, timeout_ms=connection.timeout_ms, after=after
+        )
+
+    is_new, found = connection.ask(made)
+    _show_made(found, output, created=is_new)
+
+
+async def _create(admin: Admin, new: NewTopic, *, if_not_exists: bool) -> bool:
+    """Whether it was not there already."""
+    try:
+        await admin.create_topics([new])
+    except KafkaError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or not if_not_exists:
+            raise
+        return False
+    return True
+
+
+def _show_made(found: TopicDescription, output: str, *, created: bool) -> None:
+    replicas = len(found.partitions[0].replicas)
+    if output == JSON:
+        show_json(
+            {
+                "topic": found.name,
+                "created": created,
+                "topic_id": uuid_text(found.topic_id),
+                "partition_count": len(found.partitions),
+                "replication_factor": replicas,
+            }
+        )
+        return
+    show_line(f"Created topic {found.name}." if created else f"Topic {found.name} is there.")
+    show_line(
+        f"{found.name}: {len(found.partitions)} partitions, replication factor {replicas}, led"
+    )
+
+
+@command.command(name="list")
+@PATTERN
+@EXCLUDE_INTERNAL
+@connected()
+@OUTPUT
+def list_topics(
+    pattern: str | None, *, exclude_internal: bool, connection: Connection, output: str
+) -> None:
+    """The names of the topics that there are."""
+    wanted = Wanted(pattern=pattern, exclude_internal=exclude_internal, if_exists=True)
+    found = connection.ask(wanted.found)
+    if output == JSON:
+        show_json([{"topic": name, "is_internal": name in INTERNAL} for name in found])
+    else:
+        for name in found:
+            show_line(name)
+
+
+@command.command(name="describe")
+@TOPICS
+@PATTERN
+@click.option("--topic-id", help="The one of this id.")
+@click.option("--under-replicated-partitions", is_flag=True, help="Whose ISR is not all of them.")
+@click.option("--unavailable-partitions", is_flag=True, help="Whose leader is not there.")
+@click.option("--under-min-isr-partitions", is_flag=True, help="Whose ISR is below its minimum.")
+@click.option("--at-min-isr-partitions", is_flag=True, help="Whose ISR is just its minimum.")
+@click.option("--topics-with-overrides", is_flag=True, help="With configurations of their own.")
+@IF_EXISTS
+@EXCLUDE_INTERNAL
+@connected()
+@OUTPUT
+def describe(
+    names: Sequence[str],
+    pattern: str | None,
+    topic_id: str | None,
+    *,
+    under_replicated_partitions: bool,
+    unavailable_partitions: bool,
+    under_min_isr_partitions: bool,
+    at_min_isr_partitions: bool,
+    topics_with_overrides: bool,
+    if_exists: bool,
+    exclude_internal: bool,
+    connection: Connection,
+    output: str,
+) -> None:
+    """Who leads each partition, who has it, who is in sync; all topics where none is named."""
+    only = Only(
+        under_replicated=under_replicated_partitions,
+        unavailable=unavailable_partitions,
+        under_min_isr=under_min_isr_partitions,
+        at_min_isr=at_min_isr_partitions,
+        overrides=topics_with_overrides,
+    )
+    if only.overrides and only.some_partitions:
+        raise click.UsageError("--topics-with-overrides is about topics, not about partitions")
+    wanted = Wanted(
+        names=tuple(names), pattern=pattern, exclude_internal=exclude_internal, if_exists=if_exists
+    )
+
+    async def all_of_them(admin: Admin) -> list[Described]:
+        found = await described(admin, await wanted.found(admin))
+        chosen = [each for each in found if topic_id in (None, uuid_text(each.topic.topic_id))]
+        if topic_id is not None and not chosen and not if_exists:
+            raise NotThereError(f"TopicId '{topic_id}' does not exist as expected")
+        return chosen
+
+    found = connection.look(all_of_them)
+    if output == JSON:
+        show_json(as_json(found, only))
+    else:
+        for line in lines(found, only):
+            show_line(line)
+
+
+@command.command(name="alter")
+@TOPICS
+@PATTERN
+@click.option("--partitions", type=click.IntRange(min=1), required=True, help="How many, in all.")
+@ASSIGNMENT
+@IF_EXISTS
+@connected()
+@OUTPUT
+def alter(
+    names: Sequence[str],
+    pattern: str | None,
+    partitions: int,
+    replicas: tuple[tuple[int, ...], ...],
+    *,
+    if_exists: bool,
+    connection: Connection,
+    output: str,
+) -> None:
+    """Give topics more partitions; keys may go to others from then on.
+
+    --replica-assignment names the brokers of all partitions, those that are there included.
+    Configurations are altered by `understudy config alter`.
+    """
+    names_of(names, pattern)
+    wanted = Wanted(names=tuple(names), pattern=pattern, if_exists=if_exists)
+
+    async def grown(admin: Admin) -> list[TopicDescription]:
+        found = await patiently(partial(wanted.found, admin), timeout_ms=connection.timeout_ms)
+        before = await admin.describe_topics(found) if replicas else {}
+        new = {name: replicas[len(each.partitions) :] for name, each in before.items()}
+        await admin.create_partitions(dict.fromkeys(found, partitions), replicas=new)
+        return [
+            await led(admin, name, partitions, timeout_ms=connection.timeout_ms, after="Altered")
+            for name in found
+        ]
+
+    found = connection.ask(grown)
+    if output == JSON:
+        show_json([{"topic": e.name, "partition_count": len(e.partitions)} for e in found])
+    else:
+        for each in found:
+            show_line(f"{each.name}: {len(each.partitions)} partitions, led")
+
+
+@command.command(name="delete")
+@TOPICS
+@PATTERN
+@IF_EXISTS
+@EXECUTE
+@connected()
+@OUTPUT
+def delete(
+    names: Sequence[str],
+    pattern: str | None,
+    *,
+    if_exists: bool,
+    execute: bool,
+    connection: Connection,
+    output: str,
+) -> None:
+    """Delete topics and all that is in them; shown first, done with --execute."""
+    names_of(names, pattern)
+    wanted = Wanted(names=tuple(names), pattern=pattern, if_exists=if_exists)
+
+    async def deleted(admin: Admin) -> list[str]:
+        found = await patiently(partial(wanted.found, admin), timeout_ms=connection.timeout_ms)
+        if execute and found:
+            await admin.delete_topics(found)
+            await gone(admin, found, timeout_ms=connection.timeout_ms)
+        return found
+
+    found = connection.ask(deleted)
+    if output == JSON:
+        show_json([{"topic": name, "deleted": execute} for name in found])
+    else:
+        for name in found:
+            show_line(f"Deleted topic {name}." if execute else f"Would delete topic {name}.")
+    tell_unless_executed(execute=execute)

@@ -1,0 +1,187 @@
+r"""Topics as kafka-topics.sh --describe writes them, tabs included; people grep these lines.
+
+    Topic: t	TopicId: fw..	PartitionCount: 1	ReplicationFactor: 3	Configs: retention.ms=5
+        Topic: t	Partition: 0	Leader: 2	Replicas: 2,3,1	Isr: 2,1	Elr: 	LastKnownElr:
+
+`none` leads where nobody does; `N/A` is what a broker that knows no eligible leaders (KIP-966)
+tells of them. Sorted by name and partition, where Kafka's tool has a hash map's order.
+(org.apache.kafka.tools.TopicCommand, 4.1.)
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from replication.client.admin import Admin
+from replication.client.admin.values import (
+    ConfigValue,
+    PartitionDescription,
+    Reassignment,
+    TopicDescription,
+)
+from storage.checkpoint import uuid_text
+from storage.types import NO_TOPIC_ID, TopicPartition
+
+MIN_ISR = "min.insync.replicas"
+
+
+@attrs.frozen(kw_only=True)
+class Only:
+    """Which partitions are of interest; all, where none of these is said."""
+
+    under_replicated: bool = False
+    unavailable: bool = False
+    under_min_isr: bool = False
+    at_min_isr: bool = False
+    overrides: bool = False
+    """Topics with configurations of their own, and none of their partitions."""
+
+    @property
+    def some_partitions(self) -> bool:
+        return self.under_replicated or self.unavailable or self.under_min_isr or self.at_min_isr
+
+
+@attrs.frozen(kw_only=True)
+class Described:
+    topic: TopicDescription
+    configs: Mapping[str, ConfigValue]
+    moves: Mapping[int, Reassignment]
+    alive: Collection[int]
+    """The brokers that are."""
+
+    @property
+    def own_configs(self) -> dict[str, str | None]:
+        return {each.name: each.value for each in self.configs.values() if not each.is_default}
+
+    @property
+    def min_isr(self) -> int:
+        return int(self.configs[MIN_ISR].value or 1)
+
+    def replication_factor(self, partition: PartitionDescription) -> int:
+        """Without those that are being added, while it moves."""
+        move = self.moves.get(partition.partition)
+        changing = {*move.adding, *move.removing} if move is not None else set()
+        if move is None or not changing.intersection(partition.replicas):
+            return len(partition.replicas)
+        return len(move.replicas) - len(move.adding)
+
+    def is_shown(self, partition: PartitionDescription, only: Only) -> bool:
+        isr, leads = len(partition.isr), partition.leader >= 0
+        return (
+            not only.some_partitions
+            or (only.under_replicated and self.replication_factor(partition) > isr)
+            or (only.unavailable and partition.leader not in self.alive)
+            or (only.under_min_isr and (not leads or isr < self.min_isr))
+            or (only.at_min_isr and isr == self.min_isr)
+        )
+
+
+async def described(admin: Admin, names: Sequence[str]) -> list[Described]:
+    """By name."""
+    if not names:
+        return []
+    topics = await admin.describe_topics(names)
+    configs = await admin.describe_topic_configs(names)
+    alive = {each.id for each in (await admin.describe_cluster()).brokers}
+    partitions = [
+        TopicPartition(name, each.partition) for name in names for each in topics[name].partitions
+    ]
+    moves = await admin.list_partition_reassignments(partitions)
+    return [
+        Described(
+            topic=topics[name],
+            configs=configs[name],
+            moves={at.partition: move for at, move in moves.items() if at.topic == name},
+            alive=alive,
+        )
+        for name in sorted(names)
+    ]
+
+
+def lines(found: Iterable[Described], only: Only) -> Iterator[str]:
+    for each in found:
+        if not only.some_partitions and (not only.overrides or each.own_configs):
+            yield _topic_line(each)
+        if not only.overrides:
+            for partition in each.topic.partitions:
+                if each.is_shown(partition, only):
+                    yield _partition_line(each, partition)
+
+
+def _topic_line(each: Described) -> str:
+    configs = ",".join(f"{name}={_or_null(value)}" for name, value in each.own_configs.items())
+    topic_id = each.topic.topic_id
+    fields = [
+        f"Topic: {each.topic.name}",
+        *([f"TopicId: {uuid_text(topic_id)}"] if topic_id != NO_TOPIC_ID else []),
+        f"PartitionCount: {len(each.topic.partitions)}",
+        f"ReplicationFactor: {each.replication_factor(each.topic.partitions[0])}",
+        f"Configs: {configs}",
+    ]
+    return "\t".join(fields)
+
+
+def _or_null(value: str | None) -> str:
+    return "null" if value is None else value  # as Java has it
+
+
+def _partition_line(each: Described, partition: PartitionDescription) -> str:
+    fields = [
+        f"\tTopic: {each.topic.name}",
+        f"Partition: {partition.partition}",
+        f"Leader: {partition.leader if partition.leader >= 0 else 'none'}",
+        f"Replicas: {_brokers(partition.replicas)}",
+        f"Isr: {_brokers(partition.isr)}",
+    ]
+    move = each.moves.get(partition.partition)
+    if move is not None:
+        fields.append(f"Adding Replicas: {_brokers(move.adding)}")
+        fields.append(f"Removing Replicas: {_brokers(move.removing)}")
+    fields.append(f"Elr: {_brokers(partition.eligible_leaders)}")
+    fields.append(f"LastKnownElr: {_brokers(partition.last_known_eligible)}")
+    return "\t".join(fields)
+
+
+def _brokers(ids: Iterable[int] | None) -> str:
+    return "N/A" if ids is None else ",".join(map(str, ids))
+
+
+def as_json(found: Iterable[Described], only: Only) -> list[dict[str, Any]]:
+    """Only topics of which something is shown."""
+    topics = []
+    for each in found:
+        partitions = [
+            _partition_json(each, partition)
+            for partition in each.topic.partitions
+            if not only.overrides and each.is_shown(partition, only)
+        ]
+        if partitions or (only.overrides and each.own_configs):
+            topics.append(
+                {
+                    "topic": each.topic.name,
+                    "topic_id": uuid_text(each.topic.topic_id),
+                    "is_internal": each.topic.is_internal,
+                    "partition_count": len(each.topic.partitions),
+                    "replication_factor": each.replication_factor(each.topic.partitions[0]),
+                    "configs": each.own_configs,
+                    "partitions": partitions,
+                }
+            )
+    return topics
+
+
+def _partition_json(each: Described, partition: PartitionDescription) -> dict[str, Any]:
+    move = each.moves.get(partition.partition)
+    return {
+        "partition": partition.partition,
+        "leader": partition.leader if partition.leader >= 0 else None,
+        "leader_epoch": partition.leader_epoch,
+        "replicas": partition.replicas,
+        "isr": partition.isr,
+        "offline_replicas": partition.offline_replicas,
+        "adding_replicas": move.adding if move is not None else [],
+        "removing_replicas": move.removing if move is not None else [],
+        "eligible_leaders": partition.eligible_leaders,
+        "last_known_eligible": partition.last_known_eligible,
+    }

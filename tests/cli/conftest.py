@@ -1,0 +1,20 @@
+"""Two brokers for the commands that ask some; topics and groups have names of their own."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from replication.testing import ThreadedCluster
+from tests.cli.commands import Command
+
+
+@pytest.fixture(scope="session")
+def brokers() -> Iterator[ThreadedCluster]:
+    with ThreadedCluster(brokers=2, config={"auto.create.topics.enable": "false"}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def understudy(brokers: ThreadedCluster) -> Command:
+    """The command, told of those brokers."""
+    return Command(brokers.bootstrap_servers)
