@@ -19,6 +19,7 @@ Clients see an image only once the replicas have acted on it, so that a leader w
 client learned of from this broker is leading.
 """
 
+from collections.abc import Mapping
 from functools import partial
 
 import attrs
@@ -58,11 +59,13 @@ from replication.metadata import (
 from replication.metrics import MetricsRegistry
 from replication.net.seams import Listener, Seams
 from replication.net.secure import introduced
+from replication.partition import Partition
 from replication.replica_manager import ReplicaManager, compaction_metrics
 from replication.replica_manager.log_loading import load_logs
 from storage.config import LogConfig
 from storage.errors import KafkaStorageError, StorageError
 from storage.log_manager import LogManager
+from storage.types import TopicPartition
 
 CONTROLLED_SHUTDOWN_SECONDS = 300.0  # BrokerServer.shutdown's patience
 CONTROLLER_ID = 0
@@ -119,6 +122,11 @@ class Broker:
     @property
     def broker_id(self) -> int:
         return self.config.node_id
+
+    @property
+    def hosted(self) -> Mapping[TopicPartition, Partition]:
+        """Its replicas that are well; none before it has taken up any."""
+        return self.replica_manager.online if self._registered else {}
 
     def shut_down(self, *, patience_seconds: float = CONTROLLED_SHUTDOWN_SECONDS) -> None:
         """Leave in good order; `run` returns when that is done. One that is still on its way

@@ -14,42 +14,32 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from replication import events
 from replication.metadata import METADATA_TOPIC
+from replication.observe.sentences import FAULT, kind
 from scenarios.report.causes import cause
 from scenarios.report.messages import Message
 from scenarios.report.recording import Recording, Standing
 from scenarios.script import Step
 from scenarios.simulation import trace
-from scenarios.simulation.client import CLIENT, BatchAnswered
+from scenarios.simulation.client import CLIENT
 from scenarios.simulation.trace import SIMULATOR, TraceEntry
 
 Facts: TypeAlias = Mapping[str, Any]
 """An object of JSON."""
 
-FAULT, DECISION, CUT, NEWS = "fault", "decision", "cut", "news"
 IDLE, METADATA, DATA, CONTROL = "idle", "metadata", "data", "control"
 
-_MARKS: Mapping[type[events.Event], str] = {
-    trace.NodeKilled: FAULT,
-    trace.NodeStopped: FAULT,
-    trace.PowerCut: FAULT,
-    trace.NodePaused: FAULT,
-    trace.LinkCut: FAULT,
-    trace.LinkHeld: FAULT,
-    trace.ConnectionsReset: FAULT,
-    events.LogDirectoryFailed: FAULT,
-    events.PartitionFailed: FAULT,
-    events.BugCaught: FAULT,
-    events.LeaderElected: DECISION,
-    events.PartitionOffline: DECISION,
-    events.IsrChangeProposed: DECISION,
-    events.IsrChangeRefused: DECISION,
-    events.IsrChanged: DECISION,
-    events.BrokerFenced: DECISION,
-    events.BrokerUnfenced: DECISION,
-    events.LogTruncated: CUT,
-}
+_SIMULATED_FAULTS = frozenset(
+    {
+        trace.NodeKilled,
+        trace.NodeStopped,
+        trace.PowerCut,
+        trace.NodePaused,
+        trace.LinkCut,
+        trace.LinkHeld,
+        trace.ConnectionsReset,
+    }
+)
 _DATA_APIS = {"Fetch", "Produce", "ListOffsets", "OffsetForLeaderEpoch"}
 
 
@@ -106,13 +96,12 @@ def _marks(entry: TraceEntry, lanes: Sequence[str]) -> Iterable[Facts]:
     lane = entry.node
     if lane == SIMULATOR:
         lane = getattr(event, "node", None) or getattr(event, "source", None) or lanes[0]
-    kind = NEWS if isinstance(event, BatchAnswered) else _MARKS.get(type(event), NEWS)
     partition = getattr(event, "partition", None)
     yield {
         "at": entry.at,
         "lane": lane,
         "name": event.name,
-        "kind": kind,
+        "kind": FAULT if type(event) in _SIMULATED_FAULTS else kind(event),
         "why": cause(event),
         "partition": None if partition is None else str(partition),
     }

@@ -1,0 +1,121 @@
+"""Why a replica is in the ISR or out of it, remembered from what brokers and controller told.
+
+    told by          event                      what is remembered of the replica
+    its leader       IsrChangeProposed          how far behind it was, or that it has caught up
+    the controller   BrokerFenced               since when its broker was not heard of
+    the controller   ControlledShutdownStarted  that its broker is leaving
+    the controller   IsrChanged, LeaderElected  which of these it was
+
+Rule 1: the ISR is the controller's. What a leader proposed counts once the controller has told
+that it is so; who leaves without having been proposed was fenced, or is leaving.
+
+Rule 2: one reason for each replica, the last; those of topics that are deleted are forgotten.
+"""
+
+from collections.abc import Callable
+
+import attrs
+
+from replication.events import (
+    BrokerFenced,
+    BrokerUnfenced,
+    ControlledShutdownStarted,
+    Event,
+    EventSink,
+    IsrChanged,
+    IsrChangeProposed,
+    LeaderElected,
+    PartitionOffline,
+    TopicDeleted,
+)
+from replication.observe.sentences import ELECTIONS, broker_name, fenced_because, lagging
+from storage.types import TopicPartition
+
+
+@attrs.frozen
+class Reason:
+    text: str
+    at_ms: int
+
+
+@attrs.define(eq=False)
+class IsrReasons:
+    """Hand each node `sink`; `now_ms` is the clock that reasons are dated by."""
+
+    now_ms: Callable[[], int]
+    _replicas: dict[tuple[TopicPartition, int], Reason] = attrs.field(init=False, factory=dict)
+    _leaders: dict[TopicPartition, Reason] = attrs.field(init=False, factory=dict)
+    _proposed: dict[TopicPartition, IsrChangeProposed] = attrs.field(init=False, factory=dict)
+    _brokers: dict[int, str] = attrs.field(init=False, factory=dict)
+    """Why a broker may be in no ISR, of those that may not."""
+
+    def of_replica(self, partition: TopicPartition, broker: int) -> Reason | None:
+        return self._replicas.get((partition, broker))
+
+    def of_leader(self, partition: TopicPartition) -> Reason | None:
+        """Why it leads, or nobody does."""
+        return self._leaders.get(partition)
+
+    @property
+    def sink(self) -> EventSink:
+        return self._tell
+
+    def _tell(self, event: Event) -> None:
+        match event:
+            case IsrChangeProposed():
+                self._proposed[event.partition] = event
+            case BrokerFenced():
+                self._brokers[event.broker] = (
+                    f"{broker_name(event.broker)} was fenced: {fenced_because(event)}"
+                )
+            case ControlledShutdownStarted():
+                self._brokers[event.broker] = f"{broker_name(event.broker)} is leaving"
+            case BrokerUnfenced():
+                self._brokers.pop(event.broker, None)
+            case IsrChanged():
+                self._changed(event)
+            case LeaderElected():
+                why = ELECTIONS.get(event.cause, event.cause)
+                before = (
+                    f", after {broker_name(event.previous_leader)}"
+                    if event.previous_leader >= 0
+                    else ""
+                )
+                self._leaders[event.partition] = Reason(f"{why}{before}", self.now_ms())
+            case PartitionOffline():
+                text = f"nobody may lead: {event.cause}"
+                self._leaders[event.partition] = Reason(text, self.now_ms())
+            case TopicDeleted():
+                self._forget(event.topic)
+            case _:
+                pass
+
+    def _changed(self, event: IsrChanged) -> None:
+        """Told twice, by the controller and by the leader that asked: the first time counts."""
+        proposed = self._proposed.get(event.partition)
+        if proposed is not None and proposed.partition_epoch + 1 != event.partition_epoch:
+            proposed = None  # the controller has decided otherwise
+        for broker in set(event.previous_isr) ^ set(event.isr):
+            joined = broker in event.isr
+            if proposed is not None:
+                text = _as_proposed(proposed, joined=joined)
+            elif joined:
+                text = "it leads"
+            else:
+                text = self._brokers.get(broker, "the controller took it out")
+            known = self._replicas.get((event.partition, broker))
+            if known is None or known.text != text:
+                self._replicas[event.partition, broker] = Reason(text, self.now_ms())
+
+    def _forget(self, topic: str) -> None:
+        for replica in [each for each in self._replicas if each[0].topic == topic]:
+            del self._replicas[replica]
+        for by_partition in (self._leaders, self._proposed):
+            for partition in [each for each in by_partition if each.topic == topic]:
+                del by_partition[partition]
+
+
+def _as_proposed(proposed: IsrChangeProposed, *, joined: bool) -> str:
+    if joined:
+        return f"it had reached the high watermark {proposed.high_watermark}, in this epoch"
+    return f"it {lagging(proposed)}"

@@ -1,0 +1,251 @@
+"""Why it happened: an event as a sentence, for whoever reads a report or watches a cluster.
+
+An event carries what decided it (`replication.events`, rule 2); this says it in words, and
+names the rule. Events without a sentence of their own are shown by their fields.
+
+    fault      something broke, or was broken           leader lost, disk failed, node killed
+    decision   somebody chose                           elected, ISR proposed, fenced
+    cut        records went away                        log truncated
+    news       all the rest
+"""
+
+from functools import singledispatch
+from typing import Final
+
+import attrs
+
+from replication.events import (
+    BecameFollower,
+    BecameLeader,
+    BrokerFenced,
+    BrokerRegistered,
+    BrokerStarted,
+    BrokerStopped,
+    BrokerUnfenced,
+    BugCaught,
+    ControlledShutdownStarted,
+    Event,
+    FetchRefused,
+    FollowerFetching,
+    HighWatermarkAdvanced,
+    IsrChanged,
+    IsrChangeProposed,
+    IsrChangeRefused,
+    LeaderElected,
+    LogDirectoryFailed,
+    LogRecovered,
+    LogTruncated,
+    PartitionFailed,
+    PartitionOffline,
+    TopicCreated,
+    TopicDeleted,
+)
+
+FAULT: Final = "fault"
+DECISION: Final = "decision"
+CUT: Final = "cut"
+NEWS: Final = "news"
+
+ELECTIONS = {
+    "clean": "the first live replica of the in-sync set leads: it has all that was committed",
+    "created": "a new topic is led by the first of its replicas",
+    "preferred": "the preferred replica is in sync again and takes its place",
+    "unclean": "nobody in sync is alive, and unclean.leader.election.enable lets another lead:"
+    " what was committed may be lost",
+}
+_KINDS: dict[type[Event], str] = {
+    LogDirectoryFailed: FAULT,
+    PartitionFailed: FAULT,
+    BugCaught: FAULT,
+    LeaderElected: DECISION,
+    PartitionOffline: DECISION,
+    IsrChangeProposed: DECISION,
+    IsrChangeRefused: DECISION,
+    IsrChanged: DECISION,
+    BrokerFenced: DECISION,
+    BrokerUnfenced: DECISION,
+    LogTruncated: CUT,
+}
+
+
+def kind(event: Event) -> str:
+    return _KINDS.get(type(event), NEWS)
+
+
+def broker_name(broker_id: int) -> str:
+    return f"b{broker_id}"
+
+
+def broker_names(brokers: tuple[int, ...]) -> str:
+    return " ".join(map(broker_name, brokers)) or "nobody"
+
+
+@singledispatch
+def sentence(event: Event) -> str:
+    """A sentence, or the fields of an event that has none."""
+    facts = attrs.asdict(event, recurse=False)
+    return ", ".join(
+        f"{name} {value}" for name, value in facts.items() if not isinstance(value, bytes)
+    )
+
+
+@sentence.register
+def _(event: LeaderElected) -> str:
+    why = ELECTIONS.get(event.cause, event.cause)
+    before = f" after {broker_name(event.previous_leader)}" if event.previous_leader >= 0 else ""
+    return (
+        f"{broker_name(event.leader)} leads {event.partition} in epoch {event.leader_epoch}{before},"
+        f" isr {broker_names(event.isr)}: {why}"
+    )
+
+
+@sentence.register
+def _(event: PartitionOffline) -> str:
+    return f"nobody may lead {event.partition}: {event.cause}; isr {broker_names(event.isr)}"
+
+
+@sentence.register
+def _(event: BecameLeader) -> str:
+    return (
+        f"leads {event.partition}: epoch {event.leader_epoch} begins at"
+        f" {event.leader_epoch_start_offset}, high watermark {event.high_watermark}"
+    )
+
+
+@sentence.register
+def _(event: BecameFollower) -> str:
+    leader = broker_name(event.leader) if event.leader >= 0 else "nobody"
+    return (
+        f"follows {leader} in epoch {event.leader_epoch} of {event.partition},"
+        f" its log ends at {event.log_end_offset}"
+    )
+
+
+@sentence.register
+def _(event: FollowerFetching) -> str:
+    return f"fetches {event.partition} from {event.fetch_offset} of {broker_name(event.leader)}"
+
+
+@sentence.register
+def _(event: FetchRefused) -> str:
+    return (
+        f"{broker_name(event.leader)} refuses its fetch of {event.partition} in epoch"
+        f" {event.leader_epoch}: {event.error}; it asks again after a while"
+    )
+
+
+@sentence.register
+def _(event: LogTruncated) -> str:
+    return (
+        f"cuts {event.partition} from {event.from_offset} to {event.to_offset}: {event.cause};"
+        f" its high watermark was {event.high_watermark}"
+    )
+
+
+@sentence.register
+def _(event: HighWatermarkAdvanced) -> str:
+    return (
+        f"high watermark of {event.partition} is {event.high_watermark}:"
+        f" every member of the maximal in-sync set has what lies below"
+    )
+
+
+@sentence.register
+def _(event: IsrChangeProposed) -> str:
+    if event.leaving:
+        return (
+            f"proposes {event.partition} without {broker_names(event.leaving)}: it {lagging(event)}"
+        )
+    return (
+        f"proposes {event.partition} with {broker_names(event.joining)}: it has reached the high"
+        f" watermark {event.high_watermark}, in this epoch"
+    )
+
+
+def lagging(event: IsrChangeProposed) -> str:
+    """Why who leaves has to, as a predicate."""
+    return (
+        f"lacked up to {event.lag} records for {event.lag_ms} ms,"
+        f" longer than replica.lag.time.max.ms"
+    )
+
+
+@sentence.register
+def _(event: IsrChangeRefused) -> str:
+    return f"the controller refused an in-sync set of {event.partition}: {event.error}"
+
+
+@sentence.register
+def _(event: IsrChanged) -> str:
+    before, after = broker_names(event.previous_isr), broker_names(event.isr)
+    return f"in-sync set of {event.partition}: {before} -> {after}"
+
+
+@sentence.register
+def _(event: BrokerFenced) -> str:
+    return f"{broker_name(event.broker)} is fenced: {fenced_because(event)}"
+
+
+def fenced_because(event: BrokerFenced) -> str:
+    since = f", silent for {event.since_heartbeat_ms} ms" if event.since_heartbeat_ms >= 0 else ""
+    return f"{event.cause}{since}"
+
+
+@sentence.register
+def _(event: BrokerUnfenced) -> str:
+    return f"{broker_name(event.broker)} may lead again: it has caught up with the metadata"
+
+
+@sentence.register
+def _(event: BrokerRegistered) -> str:
+    return f"{broker_name(event.broker)} is registered, in epoch {event.broker_epoch}"
+
+
+@sentence.register
+def _(event: BrokerStarted) -> str:
+    return f"serves clients at {event.host}:{event.port}"
+
+
+@sentence.register
+def _(event: BrokerStopped) -> str:
+    return "has left in good order" if event.clean else "has ended, and not in good order"
+
+
+@sentence.register
+def _(event: ControlledShutdownStarted) -> str:
+    return (
+        f"{broker_name(event.broker)} is leaving: its {event.leading} leaderships are taken over"
+        f" first"
+    )
+
+
+@sentence.register
+def _(event: LogRecovered) -> str:
+    how = "was shut down in good order" if event.clean else "was not shut down in good order"
+    return (
+        f"opened {event.partition}, which {how}: it ends at {event.log_end_offset},"
+        f" {event.truncated_bytes} bytes cut"
+    )
+
+
+@sentence.register
+def _(event: PartitionFailed) -> str:
+    return f"fetches {event.partition} no more: {event.cause}"
+
+
+@sentence.register
+def _(event: LogDirectoryFailed) -> str:
+    return f"the log directory {event.directory} is lost: {event.cause}"
+
+
+@sentence.register
+def _(event: TopicCreated) -> str:
+    return (
+        f"topic {event.topic} is made: {event.partitions} partitions,"
+        f" {event.replication_factor} replicas each"
+    )
+
+
+@sentence.register
+def _(event: TopicDeleted) -> str:
+    return f"topic {event.topic} is deleted"
