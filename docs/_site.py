@@ -96,6 +96,7 @@ def _prose(line: str) -> str:
     """Code quotes doubled; what would mean something else between them, escaped."""
     parts = _CODE.split(line)
     parts[::2] = [re.sub(r"(?<!^)(?<![*])([*|])", r"\\\1", part) for part in parts[::2]]
+    parts[::2] = [re.sub(r"(?<=\w)_(?!\w)", r"\\_", part) for part in parts[::2]]
     parts[1::2] = [f"``{part}``" for part in parts[1::2]]
     return "".join(parts)
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+__all__ = ["register"]
+
 
 def register(spark: "SparkSession") -> None:
     """Make the format `understudy` known to a session that was not made by `pipeline.session`."""

@@ -71,6 +71,7 @@ class Script:
 
     @property
     def steps(self) -> list[Step]:
+        """Its commands and answers, in order."""
         return [block for block in self.blocks if isinstance(block, Step)]
 
     @property
@@ -89,6 +90,7 @@ class Script:
 
     @property
     def title(self) -> str:
+        """The first line of its head."""
         return self._head[0].lstrip("# ") if self._head else ""
 
     @property
@@ -216,4 +218,5 @@ def find_story(name: str) -> Path:
 
 
 def read_story(path: Path) -> Script:
+    """The story in that file; ScriptError where it cannot be read as one."""
     return parse(path.read_text(encoding="utf-8"))

@@ -75,6 +75,7 @@ class SwarmRun:
 
     @property
     def replay_command(self) -> str:
+        """What tells it again."""
         return f"understudy scenario replay --seed {self.seed}"
 
 

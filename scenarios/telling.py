@@ -38,6 +38,7 @@ class Telling:
 
     @property
     def changes(self) -> str:
+        """What was recorded and what was told, as a diff; empty where they are the same."""
         return difference(self.recorded, self.told)
 
     def check(self) -> None:

@@ -15,6 +15,11 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 @attrs.frozen(kw_only=True)
 class LogConfig:
+    """A topic's settings, as far as its logs go by them: Kafka's names, underscored, and Kafka's
+    defaults (org.apache.kafka.storage.internals.log.LogConfig). `_bytes` and `_ms` are units; -1 of
+    a retention is no limit.
+    """
+
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * DAY_MS
     segment_jitter_ms: int = 0
@@ -42,6 +47,7 @@ class LogConfig:
 
     @property
     def is_compacted(self) -> bool:
+        """Whether a cleaner keeps of each key the last record."""
         return "compact" in self.cleanup_policy
 
     @property
@@ -51,6 +57,7 @@ class LogConfig:
 
     @property
     def stamps_append_time(self) -> bool:
+        """Whether records get the leader's time instead of the producer's."""
         return self.message_timestamp_type == "LogAppendTime"
 
     @property

@@ -38,7 +38,8 @@ class File(Protocol):
     """An open file. Closing twice is harmless; anything else after closing raises ValueError."""
 
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """Where it was opened."""
 
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the end of the file."""
@@ -49,12 +50,14 @@ class File(Protocol):
     def write(self, position: int, buffer: Buffer) -> None:
         """Put all of `buffer` at `position`, without copying it."""
 
-    def truncate(self, size: int) -> None: ...
+    def truncate(self, size: int) -> None:
+        """Cut it to `size` bytes, or fill it with zeroes up to there."""
 
     def allocate(self, size: int) -> None:
         """Make it at least `size` bytes long, zeroes at its end, and take the room on the disk."""
 
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """How many bytes it has."""
 
     def sync(self) -> None:
         """Make the bytes last (fsync)."""
@@ -62,7 +65,8 @@ class File(Protocol):
     def descriptor(self) -> int | None:
         """The descriptor for `sendfile`, or None where there is no real file."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give it back; nothing is synced by that."""
 
 
 class Lock(Protocol):
@@ -77,11 +81,14 @@ class FileSystem(Protocol):
     def open(self, path: str, *, create: bool = False) -> File:
         """Open for reading and writing; FileNotFoundError unless there or `create`."""
 
-    def open_for_reading(self, path: str) -> File: ...
+    def open_for_reading(self, path: str) -> File:
+        """Open for reading alone; FileNotFoundError where it is not."""
 
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """Whether a file or a directory is there."""
 
-    def is_directory(self, path: str) -> bool: ...
+    def is_directory(self, path: str) -> bool:
+        """Whether a directory is."""
 
     def list_directory(self, path: str) -> list[str]:
         """The names in it, sorted."""
@@ -104,7 +111,8 @@ class FileSystem(Protocol):
     def set_modified_ms(self, path: str, wall_ms: int) -> None:
         """Have it so that the file was last written then; `sync` of the file makes that last."""
 
-    def space(self, path: str) -> Space: ...
+    def space(self, path: str) -> Space:
+        """How large the volume of `path` is, and what is left, in bytes."""
 
     def sync_directory(self, path: str) -> None:
         """Make the names in `path` last."""
@@ -196,7 +204,7 @@ class OsLock:
 
 
 class OsFileSystem:
-    """The kernel's files."""
+    """The kernel's files: what `FileSystem` promises, by the calls of `os`."""
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)

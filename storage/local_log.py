@@ -112,14 +112,17 @@ class LocalLog:
 
     @property
     def size(self) -> int:
+        """Bytes of its `.log` files."""
         return self.segments.size
 
     @property
     def failed(self) -> bool:
+        """Whether a write or a sync has failed: it takes nothing more."""
         return self.failure is not None
 
     @property
     def log_end_offset_metadata(self) -> LogOffsetMetadata:
+        """Where the next batch will lie: its offset, its segment, and the byte in it."""
         active = self.segments.active
         return LogOffsetMetadata(self.log_end_offset, active.base_offset, active.size)
 
@@ -449,6 +452,7 @@ class LocalLog:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
+        """What the disk refuses in here closes the log: KafkaStorageError."""
         try:
             yield
         except OSError as error:

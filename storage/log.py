@@ -61,6 +61,12 @@ from storage.verification import NO_TERMS, TransactionTerms
 
 @attrs.define(eq=False, kw_only=True)
 class Log(MarkedLog):
+    """One partition's log in one directory (UnifiedLog). Offsets are exclusive where they are ends; sizes
+    are bytes, times milliseconds of the wall clock. Opened by `Log.open`, or by a `LogManager`.
+
+    KafkaStorageError of any call that writes: the disk failed, and the log takes no more.
+    """
+
     topic_id: TopicId | None
     recovery: RecoveryReport
     _topic_id_on_disk: bool = False
@@ -303,6 +309,7 @@ class Log(MarkedLog):
             self._topic_id_on_disk = True
 
     def assign_topic_id(self, topic_id: TopicId) -> None:
+        """The id that the metadata has for it; InconsistentTopicIdError where it is another topic's log."""
         if self.topic_id is None:
             self.topic_id = topic_id
             self._begun = False

@@ -247,6 +247,7 @@ class LogManager(CheckpointedLogs):
 
     @property
     def warnings(self) -> list[str]:
+        """What was odd in any of its directories, a line each; nothing was changed for it."""
         return [warning for directory in self.directories for warning in directory.warnings]
 
     # Finding, creating, deleting.

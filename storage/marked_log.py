@@ -46,6 +46,7 @@ class MarkedLog(LocalLog):
 
     @property
     def latest_epoch(self) -> LeaderEpoch | None:
+        """The leader epoch of the last batch, or of the reign that has begun since; None of an empty log."""
         return self.leader_epoch_cache.latest_epoch
 
     @property
@@ -92,6 +93,9 @@ class MarkedLog(LocalLog):
             return aborted_between(indexes, start, upper_bound)
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> OffsetAndEpoch:
+        """Where that leader epoch ended here (OffsetsForLeaderEpoch): exclusive, with the largest epoch
+        up to it that this log has.
+        """
         return self.leader_epoch_cache.end_offset_for(epoch, self.log_end_offset)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:

@@ -80,6 +80,7 @@ class StoredBatch:
         return decode_batch(self.data)
 
     def check(self) -> None:
+        """CorruptRecordError where its CRC-32C does not match."""
         if not self.is_valid:
             raise CorruptRecordError("its CRC-32C does not match")
 
@@ -93,6 +94,7 @@ class SegmentFile:
 
     @property
     def path(self) -> str:
+        """Where it was opened."""
         return self.file.path
 
     @property
@@ -120,7 +122,18 @@ class SegmentFile:
     def to_arrow(
         self, columns: Sequence[str] | None = None, *, control_batches: bool = False
     ) -> "pa.Table":
-        """All of it as a table; `storage.columnar.read` gives it a piece at a time."""
+        """All of it as a table, a row for each record; `storage.columnar.read` gives it in pieces.
+
+        Columns: `offset`, `timestamp` (ms, UTC), `timestamp_type` (0 created, 1 appended), `key`,
+        `value`, `headers` (a list of key and value), `leader_epoch`, `producer_id` (-1: none).
+
+        Args:
+            columns: some of `storage.columnar.COLUMNS`; by default all of them.
+            control_batches: whether the markers of transactions are rows too.
+
+        Raises:
+            DamagedLogError: bytes that are no batch, or whose CRC-32C is wrong, with their place.
+        """
         import pyarrow as pa  # noqa: PLC0415 - a tenth of a second, paid by who asks for it
 
         from storage import columnar  # noqa: PLC0415
@@ -138,6 +151,7 @@ class SegmentFile:
                 raise
 
     def close(self) -> None:
+        """Give the file back; the end of a `with` does."""
         self.file.close()
 
     def __enter__(self) -> Self:
@@ -150,7 +164,10 @@ class SegmentFile:
 def open_segment(
     path: str | os.PathLike[str], file_system: FileSystem | None = None
 ) -> SegmentFile:
-    """The `.log` file at `path`, to be read."""
+    """The `.log` file at `path`, to be read; FileNotFoundError where it is not.
+
+    Nothing is written, locked or mapped, and no index is needed: a broker may be at work on it.
+    """
     files = OsFileSystem() if file_system is None else file_system
     return SegmentFile(files.open_for_reading(os.fspath(path)), files)
 

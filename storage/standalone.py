@@ -97,7 +97,14 @@ def append_records(
     codec: Codec = Codec.NONE,
     leader_epoch: LeaderEpoch | None = None,
 ) -> LogAppendInfo:
-    """One batch of `records` at the end of `log`; in its latest leader epoch unless told."""
+    """One batch of `records` at the end of `log`; in its latest leader epoch unless told.
+
+    Offsets that records bring are overwritten; timestamps are milliseconds since 1970.
+
+    Raises:
+        InvalidRecordError: a producer may not send that (`max.message.bytes`, timestamps).
+        KafkaStorageError: the disk failed, and the log takes no more.
+    """
     records = list(records)
     batch = memoryview(bytearray(encode_batch(records, codec=codec)))
     epoch = (log.latest_epoch or 0) if leader_epoch is None else leader_epoch
@@ -106,7 +113,14 @@ def append_records(
 
 
 def read_records(log: Log, from_offset: Offset | None = None) -> Iterator[Record]:
-    """Every record, checked, without those of control batches, to the end of `log`."""
+    """Every record, checked, without those of control batches, to the end of `log`.
+
+    A batch is read and checked when its first record is asked for, so memory holds 1 MiB of log.
+
+    Raises:
+        CorruptRecordError: a batch whose CRC-32C does not match, named by file and byte.
+        OffsetOutOfRangeError: `from_offset` is outside of the log.
+    """
     offset = log.log_start_offset if from_offset is None else from_offset
     while offset < log.log_end_offset:
         found = log.read(offset, _READ_BYTES, max_offset_exclusive=log.log_end_offset, min_one=True)
@@ -124,7 +138,11 @@ def read_records(log: Log, from_offset: Offset | None = None) -> Iterator[Record
 
 
 def check(path: Path, file_system: FileSystem | None = None) -> Iterator[Entry]:
-    """What is wrong in the file, partition or log directory at `path`; prints as file and byte."""
+    """What is wrong in the file, partition or log directory at `path`; prints as file and byte.
+
+    Every batch is read, its CRC-32C computed and its records decoded; nothing is written or locked.
+    FileNotFoundError where nothing is there.
+    """
     entries = dump(
         file_system or OsFileSystem(), [os.fspath(path)], DumpOptions(deep_iteration=True)
     )

@@ -34,9 +34,11 @@ class Exported:
 
     @property
     def records(self) -> int:
+        """How many records were written."""
         return sum(file.rows for file in self.files)
 
     def to_json(self) -> dict[str, Any]:
+        """The run as the command prints it; spans of offsets end exclusively."""
         offsets = {str(tp): list(span) for tp, span in sorted(self.offsets.items())}
         files = [attrs.asdict(file) for file in self.files]
         return {"run": self.run, "records": self.records, "offsets": offsets, "files": files}

@@ -72,10 +72,12 @@ class OutageReport:
 
     @property
     def lost_committed(self) -> int:
+        """How many records below a high watermark were cut off, in all of its partitions."""
         return sum(each.failover.lost_committed for each in self.partitions)
 
     @property
     def truncated(self) -> int:
+        """How many records were cut off at all, committed or not."""
         return sum(each.failover.truncated for each in self.partitions)
 
 

@@ -50,6 +50,7 @@ class MinIsr:
     topics: Mapping[str, int] = attrs.field(factory=dict)
 
     def of(self, topic: str) -> int:
+        """That of one topic."""
         return self.topics.get(topic, self.default)
 
 
@@ -64,18 +65,22 @@ class State:
 
     @property
     def ms(self) -> int:
+        """How long it was so, in milliseconds."""
         return self.interval.to_ms - self.interval.from_ms
 
     @property
     def is_offline(self) -> bool:
+        """Nobody led it."""
         return self.interval.leader == NO_LEADER
 
     @property
     def is_under_replicated(self) -> bool:
+        """Fewer were in the ISR than are to have it."""
         return len(self.interval.isr) < self.replication_factor
 
     @property
     def is_under_min_isr(self) -> bool:
+        """Fewer were in the ISR than acks=all demands."""
         return len(self.interval.isr) < self.min_isr
 
     @property

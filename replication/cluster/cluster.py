@@ -115,6 +115,7 @@ class Cluster:
 
     @property
     def broker_ids(self) -> list[int]:
+        """Of all brokers, those that are down included."""
         return sorted(self.configs.keys() - {CONTROLLER_ID})
 
     @property
@@ -125,6 +126,7 @@ class Cluster:
 
     @property
     def controller(self) -> ControllerNode | None:
+        """The controller; None while it is down."""
         incarnation = self._alive.get(CONTROLLER_ID)
         node = None if incarnation is None else incarnation.node
         assert not isinstance(node, Broker), "node 0 is the controller"
@@ -174,6 +176,7 @@ class Cluster:
         return max(images, key=lambda image: image.offset, default=MetadataImage())
 
     def partition(self, topic: str, partition: int) -> PartitionRegistration | None:
+        """Replicas, ISR, leader and epochs of a partition; None of one that is not there."""
         return self.image.partition(TopicPartition(topic, partition))
 
     def leader(self, topic: str, partition: int) -> int | None:
@@ -226,15 +229,19 @@ class Cluster:
         self._keep_ports(node_id, incarnation.node)
 
     async def start_broker(self, broker_id: int) -> None:
+        """Again, at the same port; returns when it is unfenced."""
         await self.start_node(broker_id)
 
     async def start_controller(self) -> None:
+        """Again, from its own log."""
         await self.start_node(CONTROLLER_ID)
 
     async def kill_broker(self, broker_id: int) -> None:
+        """As SIGKILL would: nothing is written, and nobody is told."""
         await self.kill_node(broker_id)
 
     async def kill_controller(self) -> None:
+        """The same of the controller; brokers go on serving what they lead."""
         await self.kill_node(CONTROLLER_ID)
 
     async def kill_node(self, node_id: int) -> None:
@@ -254,6 +261,7 @@ class Cluster:
         self._alive.pop(node_id, None)
 
     async def stop_broker(self, broker_id: int) -> None:
+        """A controlled shutdown: its leaderships are taken over first."""
         await self.stop_node(broker_id)
 
     async def stop(self) -> None:

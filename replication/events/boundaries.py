@@ -21,5 +21,5 @@ class BugCaught(Event):
     """An exception at a boundary: one connection, fetcher or background job was closed."""
 
     name: ClassVar[str] = "bug_caught"
-    boundary: str
+    boundary: str  # where it was stopped
     error: str

@@ -10,16 +10,20 @@ from storage.types import LeaderEpoch, Offset, TopicPartition
 
 @attrs.frozen(kw_only=True)
 class FetcherStarted(Event):
+    """A task follows a leader for some of its partitions."""
+
     name: ClassVar[str] = "fetcher_started"
     leader: int
-    fetcher_id: int
+    fetcher_id: int  # which of `num.replica.fetchers` to that leader
 
 
 @attrs.frozen(kw_only=True)
 class FetcherStopped(Event):
+    """That task has ended: it has no partition any more, or its broker stops."""
+
     name: ClassVar[str] = "fetcher_stopped"
     leader: int
-    fetcher_id: int
+    fetcher_id: int  # which of `num.replica.fetchers` to that leader
     cause: str
 
 
@@ -31,7 +35,7 @@ class FollowerFetching(Event):
     partition: TopicPartition
     leader: int
     leader_epoch: LeaderEpoch
-    fetch_offset: Offset
+    fetch_offset: Offset  # the first that it asks for
 
 
 @attrs.frozen(kw_only=True)
@@ -56,6 +60,8 @@ class FetchRefused(Event):
 
 @attrs.frozen(kw_only=True)
 class LogTruncated(Event):
+    """A follower has cut what its leader does not have."""
+
     name: ClassVar[str] = "log_truncated"
     partition: TopicPartition
     from_offset: Offset  # the log end before
@@ -78,20 +84,26 @@ class HighWatermarkAdvanced(Event):
 
 @attrs.frozen(kw_only=True)
 class FetchSessionOpened(Event):
+    """A leader remembers what somebody follows (KIP-227)."""
+
     name: ClassVar[str] = "fetch_session_opened"
     session_id: int
-    partitions: int
+    partitions: int  # in its first request
     privileged: bool  # a follower's
 
 
 @attrs.frozen(kw_only=True)
 class FetchSessionClosed(Event):
+    """Whoever asked in that session has ended it."""
+
     name: ClassVar[str] = "fetch_session_closed"
     session_id: int
 
 
 @attrs.frozen(kw_only=True)
 class FetchSessionEvicted(Event):
+    """A session has given way to another, or is too old."""
+
     name: ClassVar[str] = "fetch_session_evicted"
     version: ClassVar[int] = 2
     session_id: int

@@ -15,12 +15,14 @@ class GroupsLoaded(Event):
     name: ClassVar[str] = "groups_loaded"
     partition: TopicPartition
     leader_epoch: LeaderEpoch
-    groups: int
-    offsets: int
+    groups: int  # so many
+    offsets: int  # and of committed offsets
 
 
 @attrs.frozen(kw_only=True)
 class GroupsUnloaded(Event):
+    """This broker coordinates them no more."""
+
     name: ClassVar[str] = "groups_unloaded"
     partition: TopicPartition
     leader_epoch: LeaderEpoch
@@ -29,6 +31,8 @@ class GroupsUnloaded(Event):
 
 @attrs.frozen(kw_only=True)
 class GroupMemberJoined(Event):
+    """A member has a place in a group; what it reads is told later."""
+
     name: ClassVar[str] = "group_member_joined"
     group: str
     member: str
@@ -38,6 +42,8 @@ class GroupMemberJoined(Event):
 
 @attrs.frozen(kw_only=True)
 class GroupMemberLeft(Event):
+    """A member has lost its place."""
+
     name: ClassVar[str] = "group_member_left"
     group: str
     member: str
@@ -47,6 +53,8 @@ class GroupMemberLeft(Event):
 
 @attrs.frozen(kw_only=True)
 class GroupRebalanceStarted(Event):
+    """Members have to join again, because somebody came, went or reads other topics."""
+
     name: ClassVar[str] = "group_rebalance_started"
     group: str
     generation: int  # the one that ends
@@ -61,15 +69,17 @@ class GroupStabilized(Event):
     name: ClassVar[str] = "group_stabilized"
     group: str
     generation: int
-    protocol: str
-    leader: str
+    protocol: str  # the assignor that all members know
+    leader: str  # the member that assigned the partitions
     members: tuple[str, ...]
 
 
 @attrs.frozen(kw_only=True)
 class GroupOffsetsForgotten(Event):
+    """Committed offsets are gone."""
+
     name: ClassVar[str] = "group_offsets_forgotten"
     group: str
-    offsets: int
+    offsets: int  # so many
     whole: bool  # the group with them
     cause: str  # "deleted", "expired", "topic deleted"

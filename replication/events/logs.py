@@ -10,11 +10,13 @@ from storage.types import Offset, TopicPartition
 
 @attrs.frozen(kw_only=True)
 class LogRecovered(Event):
+    """A log was opened."""
+
     name: ClassVar[str] = "log_recovered"
     partition: TopicPartition
     recovery_point: Offset
     log_end_offset: Offset
-    truncated_bytes: int
+    truncated_bytes: int  # cut from its end
     clean: bool  # whether a clean-shutdown marker made recovery unnecessary
 
 
@@ -24,9 +26,9 @@ class SegmentsDeleted(Event):
 
     name: ClassVar[str] = "segments_deleted"
     partition: TopicPartition
-    segments: int
-    bytes: int
-    first_offset: Offset
+    segments: int  # so many
+    bytes: int  # of their `.log` files
+    first_offset: Offset  # of the first of them
     end_offset: Offset  # exclusive
     cause: str  # "log start", "size", "time", "truncation", ...
 
@@ -51,8 +53,8 @@ class LogCleaned(Event):
     partition: TopicPartition
     first_dirty_offset: Offset
     end_offset: Offset
-    bytes_read: int
-    bytes_written: int
+    bytes_read: int  # before
+    bytes_written: int  # after
     invalid_records: int  # without a key: gone
 
 
@@ -74,22 +76,26 @@ class LogRepaired(Event):
     name: ClassVar[str] = "log_repaired"
     partition: TopicPartition
     path: str
-    position: int
-    offset: Offset
+    position: int  # the byte in `path`
+    offset: Offset  # of the first batch that went
     cause: str
-    bytes: int
-    kept: str
+    bytes: int  # so many went
+    kept: str  # the copy's name; empty where nobody was promised them
 
 
 @attrs.frozen(kw_only=True)
 class LogDirectoryWarned(Event):
+    """Something in a log directory is odd, and was left as it is."""
+
     name: ClassVar[str] = "log_directory_warned"
     directory: str
-    message: str
+    message: str  # what is odd
 
 
 @attrs.frozen(kw_only=True)
 class LogDirectoryFailed(Event):
+    """A disk has failed: every log in that directory is offline."""
+
     name: ClassVar[str] = "log_directory_failed"
     directory: str
     cause: str

@@ -10,15 +10,19 @@ from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
 
 @attrs.frozen(kw_only=True)
 class TopicCreated(Event):
+    """A topic is in the metadata."""
+
     name: ClassVar[str] = "topic_created"
     topic: str
     topic_id: TopicId
-    partitions: int
-    replication_factor: int
+    partitions: int  # so many
+    replication_factor: int  # replicas of each partition
 
 
 @attrs.frozen(kw_only=True)
 class TopicDeleted(Event):
+    """A topic is in the metadata no more."""
+
     name: ClassVar[str] = "topic_deleted"
     topic: str
     topic_id: TopicId
@@ -26,13 +30,15 @@ class TopicDeleted(Event):
 
 @attrs.frozen(kw_only=True)
 class LeaderElected(Event):
+    """The controller has a leader for a partition."""
+
     name: ClassVar[str] = "leader_elected"
     partition: TopicPartition
     leader: int
     leader_epoch: LeaderEpoch
     isr: tuple[int, ...]
     cause: str  # "clean", "eligible", "last known", "unclean" (`election.py`), or "created"
-    previous_leader: int = -1
+    previous_leader: int = -1  # who led before; -1: nobody
 
 
 @attrs.frozen(kw_only=True)
@@ -48,16 +54,20 @@ class PartitionOffline(Event):
 
 @attrs.frozen(kw_only=True)
 class BecameLeader(Event):
+    """A broker leads a partition: it takes produce requests for it."""
+
     name: ClassVar[str] = "became_leader"
     partition: TopicPartition
     leader_epoch: LeaderEpoch
-    leader_epoch_start_offset: Offset
+    leader_epoch_start_offset: Offset  # its log end when this epoch began
     high_watermark: Offset
     isr: tuple[int, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
 class BecameFollower(Event):
+    """A broker follows a partition's leader."""
+
     name: ClassVar[str] = "became_follower"
     partition: TopicPartition
     leader: int
@@ -72,7 +82,7 @@ class PartitionStopped(Event):
 
     name: ClassVar[str] = "partition_stopped"
     partition: TopicPartition
-    deleted: bool
+    deleted: bool  # with its log
 
 
 @attrs.frozen(kw_only=True)
@@ -84,19 +94,21 @@ class DuplicateRecognised(Event):
     name: ClassVar[str] = "duplicate_recognised"
     partition: TopicPartition
     leader_epoch: LeaderEpoch
-    base_offset: Offset
-    last_offset: Offset
+    base_offset: Offset  # of that batch
+    last_offset: Offset  # inclusive
 
 
 @attrs.frozen(kw_only=True)
 class IsrChangeProposed(Event):
+    """A leader asks the controller for another ISR (AlterPartition, KIP-497), and why."""
+
     name: ClassVar[str] = "isr_change_proposed"
     partition: TopicPartition
     leader_epoch: LeaderEpoch
     partition_epoch: int
     isr: tuple[int, ...]  # as proposed
-    leaving: tuple[int, ...]
-    joining: tuple[int, ...]
+    leaving: tuple[int, ...]  # who is to go
+    joining: tuple[int, ...]  # who is to come
     high_watermark: Offset
     log_end_offset: Offset
     lag: int  # records the furthest behind of those that leave or join lacks
@@ -105,6 +117,8 @@ class IsrChangeProposed(Event):
 
 @attrs.frozen(kw_only=True)
 class IsrChangeRefused(Event):
+    """The controller has said no; the leader goes on with the ISR it has, or asks again."""
+
     name: ClassVar[str] = "isr_change_refused"
     partition: TopicPartition
     leader_epoch: LeaderEpoch
@@ -115,9 +129,11 @@ class IsrChangeRefused(Event):
 
 @attrs.frozen(kw_only=True)
 class IsrChanged(Event):
+    """The controller has another ISR for a partition: the leader's wish, or a broker was fenced."""
+
     name: ClassVar[str] = "isr_changed"
     partition: TopicPartition
     leader_epoch: LeaderEpoch
     partition_epoch: int
     isr: tuple[int, ...]
-    previous_isr: tuple[int, ...] = ()
+    previous_isr: tuple[int, ...] = ()  # the one before

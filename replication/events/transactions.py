@@ -15,11 +15,13 @@ class TransactionsLoaded(Event):
     name: ClassVar[str] = "transactions_loaded"
     partition: TopicPartition
     leader_epoch: LeaderEpoch
-    transactions: int
+    transactions: int  # so many
 
 
 @attrs.frozen(kw_only=True)
 class TransactionsUnloaded(Event):
+    """This broker coordinates them no more."""
+
     name: ClassVar[str] = "transactions_unloaded"
     partition: TopicPartition
     leader_epoch: LeaderEpoch
@@ -34,8 +36,8 @@ class TransactionPrepared(Event):
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    commits: bool
-    partitions: int
+    commits: bool  # or aborts
+    partitions: int  # that have to be told
 
 
 @attrs.frozen(kw_only=True)
@@ -46,4 +48,4 @@ class TransactionCompleted(Event):
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    commits: bool
+    commits: bool  # or aborted

@@ -99,17 +99,21 @@ class Acl:
     permission: int
 
     def speaks_of(self, name: str) -> bool:
+        """Whether its pattern fits that resource's name."""
         if self.pattern_type == PatternType.PREFIXED:
             return name.startswith(self.resource_name)
         return self.resource_name in (name, WILDCARD)
 
     def applies_to(self, principal: str, host: str) -> bool:
+        """Whether it binds that principal, coming from that host."""
         return self.principal in (principal, ANYBODY) and self.host in (host, WILDCARD)
 
     def denies(self, operation: Operation) -> bool:
+        """Whether it forbids that operation."""
         return self.permission == Permission.DENY and self.operation in (operation, Operation.ALL)
 
     def allows(self, operation: Operation) -> bool:
+        """Whether it permits that operation, by its name or as what a wider one implies."""
         implied = _IMPLIED_BY.get(operation, frozenset())
         return self.permission == Permission.ALLOW and (
             self.operation in (operation, Operation.ALL) or self.operation in implied
@@ -223,6 +227,7 @@ class AclFilter:
     permission: int = Permission.ANY
 
     def matches(self, acl: Acl) -> bool:
+        """Whether it lets that binding through."""
         return (
             self.resource_type in (ResourceType.ANY, acl.resource_type)
             and self._matches_name(acl)

@@ -158,6 +158,7 @@ class ThreadedCluster:
         self._call(_create_topic, name, partitions, replication_factor, configs)
 
     def delete_topic(self, name: str) -> None:
+        """With its records."""
         self._call(_delete_topic, name)
 
     # -- what happens to it
@@ -179,12 +180,15 @@ class ThreadedCluster:
         self._call(_Running.freeze, broker_id)
 
     def thaw_broker(self, broker_id: int) -> None:
+        """What fell due meanwhile falls due at once."""
         self._call(_Running.thaw, broker_id)
 
     def kill_controller(self) -> None:
+        """As SIGKILL would; brokers go on serving what they lead, and nobody is elected."""
         self._call(_Running.kill, 0)
 
     def start_controller(self) -> None:
+        """Again, from its own log; then it elects."""
         self._call(_Running.start, 0)
 
     def partition_network(

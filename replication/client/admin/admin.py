@@ -129,6 +129,7 @@ class Admin:
         )
 
     async def delete_topics(self, names: Iterable[str]) -> None:
+        """With all of their records; who asks for one afterwards is told so once brokers have heard."""
         await topics.delete_topics(self._calls, list(names))
 
     async def create_partitions(
@@ -146,9 +147,11 @@ class Admin:
         )
 
     async def list_topics(self) -> list[str]:
+        """The names of all topics, internal ones included."""
         return await topics.list_topics(self._calls)
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        """By name: id, partitions, leaders, replicas and ISR."""
         return await topics.describe_topics(self._calls, list(names))
 
     # Partitions.
@@ -193,11 +196,13 @@ class Admin:
     async def describe_topic_configs(
         self, names: Iterable[str]
     ) -> dict[str, dict[str, ConfigValue]]:
+        """By topic and key: what is in force, and where it comes from."""
         return await brokers.describe_configs(self._calls, ResourceType.TOPIC, list(names))
 
     async def describe_broker_configs(
         self, broker_ids: Iterable[int | str]
     ) -> dict[str, dict[str, ConfigValue]]:
+        """The same of brokers, by their ids as text; `ALL_BROKERS` for what was set for all of them."""
         names = [str(each) for each in broker_ids]
         return await brokers.describe_configs(self._calls, ResourceType.BROKER, names)
 
@@ -226,6 +231,7 @@ class Admin:
     # Brokers.
 
     async def describe_cluster(self) -> ClusterDescription:
+        """Its id, its controller, and the brokers that are alive."""
         return await brokers.describe_cluster(self._calls)
 
     async def describe_log_dirs(
@@ -238,9 +244,11 @@ class Admin:
     # Groups.
 
     async def list_groups(self, *, states: Iterable[str] = ()) -> list[ListedGroup]:
+        """Of every coordinator; only those in one of `states`, where some are named."""
         return await groups.list_groups(self._calls, states=list(states))
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+        """By id: state, protocol, members and what they were assigned. A group that nobody knows is Dead."""
         return await groups.describe_groups(self._calls, list(group_ids))
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
@@ -269,6 +277,7 @@ class Admin:
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> None:
+        """Of partitions that nobody in the group reads; GROUP_SUBSCRIBED_TO_TOPIC of the others."""
         await groups.delete_group_offsets(self._calls, group_id, list(partitions))
 
     # Who may log in.
@@ -282,6 +291,7 @@ class Admin:
     async def alter_user_scram_credentials(
         self, alterations: Iterable[UserScramCredentialAlteration]
     ) -> None:
+        """Users of SCRAM set or removed (KIP-554); what is kept of a password cannot log in."""
         await scram.alter(self._calls, alterations, self._seams.chance)
 
     # Who may do what.

@@ -21,6 +21,8 @@ class NewTopic:
 
 @attrs.frozen(kw_only=True)
 class PartitionDescription:
+    """Who has a partition and who leads it, by broker id."""
+
     partition: int
     leader: int
     """-1 where there is none."""
@@ -35,6 +37,8 @@ class PartitionDescription:
 
 @attrs.frozen(kw_only=True)
 class TopicDescription:
+    """A topic and its partitions, in their order."""
+
     name: str
     topic_id: TopicId = NO_TOPIC_ID
     is_internal: bool = False
@@ -43,6 +47,8 @@ class TopicDescription:
 
 @attrs.frozen(kw_only=True)
 class BrokerDescription:
+    """A broker, where clients reach it."""
+
     id: int
     host: str
     port: int
@@ -51,6 +57,8 @@ class BrokerDescription:
 
 @attrs.frozen(kw_only=True)
 class ClusterDescription:
+    """A cluster, as the broker that answered knows it."""
+
     cluster_id: str
     controller_id: int
     brokers: tuple[BrokerDescription, ...]
@@ -58,6 +66,8 @@ class ClusterDescription:
 
 @attrs.frozen(kw_only=True)
 class ConfigValue:
+    """One key's value and where it comes from; None of a value that is shown to nobody."""
+
     name: str
     value: str | None
     source: ConfigSource
@@ -65,11 +75,14 @@ class ConfigValue:
 
     @property
     def is_default(self) -> bool:
+        """Whether nobody has set it."""
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
 @attrs.frozen(kw_only=True)
 class ListedOffset:
+    """An offset, with the time in milliseconds and the leader epoch of its record; -1 where not known."""
+
     offset: Offset
     timestamp: int = -1
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
@@ -86,6 +99,8 @@ class Reassignment:
 
 @attrs.frozen(kw_only=True)
 class ReplicaSize:
+    """One replica on one disk, and by how many records it is behind."""
+
     size: int
     """Bytes of its log."""
     offset_lag: int
@@ -93,6 +108,8 @@ class ReplicaSize:
 
 @attrs.frozen(kw_only=True)
 class LogDirectory:
+    """One log directory of a broker; sizes of its volume are in bytes, -1 where not known."""
+
     path: str
     error: str = ""
     """Why nothing can be said of it: an error's name; empty where all is well."""
@@ -103,6 +120,8 @@ class LogDirectory:
 
 @attrs.frozen(kw_only=True)
 class ListedGroup:
+    """A group, as its coordinator lists it."""
+
     group_id: str
     protocol_type: str
     state: str
@@ -110,6 +129,8 @@ class ListedGroup:
 
 @attrs.frozen(kw_only=True)
 class GroupMember:
+    """A member; `metadata` and `assignment` are the bytes that its protocol has for them."""
+
     member_id: str
     group_instance_id: str | None
     client_id: str
@@ -120,6 +141,8 @@ class GroupMember:
 
 @attrs.frozen(kw_only=True)
 class GroupDescription:
+    """A group, as its coordinator knows it."""
+
     group_id: str
     state: str
     protocol_type: str

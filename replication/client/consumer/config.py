@@ -122,8 +122,10 @@ class ConsumerConfig(ClientConfig):
 
     @property
     def reset_strategy(self) -> OffsetResetStrategy | None:
+        """`auto.offset.reset`, as a value; None where an offset that is not there is an error."""
         return parse_strategy(self.auto_offset_reset)
 
     @property
     def read_committed(self) -> bool:
+        """Whether aborted and open transactions are left out."""
         return self.isolation_level == "read_committed"

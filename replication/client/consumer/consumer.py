@@ -374,9 +374,11 @@ class Consumer(GroupCalls, LogLookups):
             self._subscriptions.pause(tp)
 
     def resume(self, *partitions: AnyPartition) -> None:
+        """Fetch these again."""
         for tp in as_partitions(partitions):
             self._subscriptions.resume(tp)
         self._wake()
 
     def paused(self) -> set[TopicPartition]:
+        """Those that `pause` has stopped."""
         return self._subscriptions.paused

@@ -96,6 +96,7 @@ class RetriableCommitFailedError(KafkaError):
 
     @property
     def retriable(self) -> bool:
+        """It may be asked again."""
         return True
 
 

@@ -36,6 +36,7 @@ class ConsumerRecord(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
+        """Both in one."""
         return TopicPartition(self.topic, self.partition)
 
     def header(self, name: str) -> bytes | None:
@@ -62,13 +63,16 @@ class ConsumerRecords:
 
     @property
     def partitions(self) -> list[TopicPartition]:
+        """Those that it has records of."""
         return list(self.by_partition)
 
     @property
     def count(self) -> int:
+        """Records in all."""
         return sum(map(len, self.by_partition.values()))
 
     def records(self, topic: str) -> list[ConsumerRecord]:
+        """Those of one topic."""
         return [record for record in self if record.topic == topic]
 
     def __getitem__(self, tp: TopicPartition) -> list[ConsumerRecord]:
@@ -88,7 +92,8 @@ class ConsumerRecords:
 class Deserializer(Protocol):
     """Bytes of a topic to whatever a program wants of them."""
 
-    def deserialize(self, topic: str, headers: tuple[Header, ...], data: bytes, /) -> Any: ...
+    def deserialize(self, topic: str, headers: tuple[Header, ...], data: bytes, /) -> Any:
+        """What the program is handed for `data`; what it raises becomes RecordDeserializationError."""
 
 
 AnyDeserializer: TypeAlias = Callable[[bytes], Any] | Deserializer | None

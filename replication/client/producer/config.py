@@ -71,6 +71,7 @@ class ProducerConfig(ClientConfig):
 
     @property
     def required_acks(self) -> int:
+        """`acks` as requests have it: -1 for all."""
         return _ACKS[self.acks]
 
     @classmethod

@@ -29,6 +29,7 @@ class RecordMetadata:
 
     @property
     def topic_partition(self) -> TopicPartition:
+        """Both in one."""
         return TopicPartition(self.topic, self.partition)
 
 
@@ -41,6 +42,7 @@ class Delivery:
 
     @property
     def done(self) -> bool:
+        """Whether it has been acknowledged, or has failed."""
         return self._batch.outcome is not None and not isinstance(self._batch.outcome, InParts)
 
     async def wait(self) -> RecordMetadata:
@@ -83,6 +85,7 @@ class Deliveries:
 
     @property
     def last(self) -> ProducerBatch:
+        """The batch of the last record."""
         return self._parts[-1][0]
 
     def __len__(self) -> int:

@@ -59,6 +59,7 @@ class TransactionCalls(ABC):
         await self._in_transactions.commit()
 
     async def abort_transaction(self) -> None:
+        """Nothing of it is shown to who reads committed records; sends of it that are on their way fail."""
         await self._in_transactions.abort()
 
     async def send_offsets_to_transaction(

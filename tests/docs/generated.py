@@ -1,0 +1,254 @@
+"""The pages that are made from the code: every configuration key, every event.
+
+    python -m tests.docs.generated --write     after a key or an event was added or changed
+
+They are kept beside the others, so that they read well where no site is built; a test compares
+them with the code. What a key means is the line that its declaration has; of an event its
+docstring, and of a field the comment behind it, or `FIELDS` where the name alone says it.
+"""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, get_type_hints
+
+import attrs
+
+from replication import events
+from replication.client.config import ClientConfig, keys_of
+from replication.client.consumer import ConsumerConfig
+from replication.client.producer import ProducerConfig
+from replication.config.broker import BROKER_KEYS
+from replication.config.dynamic import is_dynamic
+from replication.config.keys import ConfigType, Spec
+from replication.config.topic import TOPIC_KEYS
+from replication.events import Event
+
+DOCS: Final = Path(__file__).parents[2] / "docs"
+COMMAND: Final = "python -m tests.docs.generated --write"
+_MADE: Final = f"<!-- made from the code by `{COMMAND}` -->"
+
+FIELDS: Final = {
+    "broker": "its id",
+    "broker_epoch": "which of its lives",
+    "bytes": "so many",
+    "cause": "why",
+    "client": "its `client.id`",
+    "directory": "which one",
+    "end_offset": "the first that is not meant any more",
+    "error": "what it said, by its name",
+    "first_dirty_offset": "the first that no cleaner had seen",
+    "generation": "which agreement of the group",
+    "group": "its id",
+    "high_watermark": "everything below it is committed, as far as this node knows",
+    "host": "where",
+    "instance": "its `group.instance.id`",
+    "isr": "the in-sync replicas, by broker id",
+    "leader": "the leader's broker id",
+    "leader_epoch": "which reign; -1: not known",
+    "log_end_offset": "the offset that the next record gets",
+    "member": "its id in the group",
+    "members": "those in the group",
+    "partition": "which one",
+    "partition_epoch": "which version of leader and ISR (KIP-497)",
+    "partitions": "so many",
+    "path": "which file or directory",
+    "peer": "its address",
+    "port": "where",
+    "producer_epoch": "which of its lives",
+    "producer_id": "its number",
+    "recovery_point": "the log below it had been synced",
+    "session_id": "its number",
+    "topic": "its name",
+    "topic_id": "tells it from another of that name (KIP-516)",
+    "transactional_id": "whose it is",
+}
+
+_TYPES: Final = {
+    ConfigType.BOOLEAN: "true or false",
+    ConfigType.STRING: "text",
+    ConfigType.INT: "whole number",
+    ConfigType.SHORT: "whole number",
+    ConfigType.LONG: "whole number",
+    ConfigType.DOUBLE: "number",
+    ConfigType.LIST: "list",
+    ConfigType.PASSWORD: "secret",
+}
+
+
+# -- configuration
+
+
+def configuration_page() -> str:
+    shared = keys_of(ClientConfig)
+    broker = {name: (spec, _of_a_broker(name, spec)) for name, spec in BROKER_KEYS.items()}
+    topic = {
+        name: (key.spec, f" A broker's `{key.broker_key}`." if key.broker_key else "")
+        for name, key in TOPIC_KEYS.items()
+    }
+    return _page(
+        "Every configuration key",
+        [
+            "Kafka's keys by Kafka's names, with Kafka's defaults; what is ours alone begins with `understudy.`.",
+            "`docs/configuration.md` says where a value comes from, and which keys are accepted without effect.",
+            "A unit is the name's end: `.ms` milliseconds, `.bytes` bytes.",
+            "`-` as a default is none.",
+            "",
+            "## Of brokers and controllers",
+            "",
+            "*while it runs*: may be set by IncrementalAlterConfigs.",
+            "",
+            *_key_table(broker),
+            "",
+            "## Of topics",
+            "",
+            "A topic that does not set a key has its broker's value.",
+            "",
+            *_key_table(topic),
+            "",
+            "## Of all clients",
+            "",
+            "In Python with underscores for dots: `request_timeout_ms=5000`.",
+            "",
+            *_key_table(_plain(shared)),
+            "",
+            "## Of producers",
+            "",
+            *_key_table(_plain(keys_of(ProducerConfig), without=shared)),
+            "",
+            "## Of consumers",
+            "",
+            *_key_table(_plain(keys_of(ConsumerConfig), without=shared)),
+        ],
+    )
+
+
+def _of_a_broker(name: str, spec: Spec) -> str:
+    also = [f"`{synonym}`" for synonym in spec.synonyms]
+    said = f" Also by {', '.join(also)}." if also else ""
+    if spec.topic_key is not None:
+        said += f" A topic's `{spec.topic_key}`."
+    return said + (" *while it runs*" if is_dynamic(name) else "")
+
+
+def _plain(keys: Mapping[str, Spec], without: Iterable[str] = ()) -> Mapping[str, tuple[Spec, str]]:
+    left_out = set(without)
+    return {name: (spec, "") for name, spec in keys.items() if name not in left_out}
+
+
+def _key_table(keys: Mapping[str, tuple[Spec, str]]) -> Iterator[str]:
+    yield "| key | default | allowed | meaning |"
+    yield "|---|---|---|---|"
+    for name, (spec, more) in sorted(keys.items()):
+        default = None if spec.default is None else spec.render(spec.default)
+        shown = f"`{default}`" if default else "-"
+        yield f"| `{name}` | {shown} | {_allowed(spec)} | {spec.doc}{more} |"
+
+
+def _allowed(spec: Spec) -> str:
+    """What `Spec.expectation` says, as short as a table wants it."""
+    said = spec.expectation.removeprefix("a whole number ").replace("one of , ", "none, or ")
+    if said in ("a text", "words") or re.match(r"of at least -\d{5,}", said):
+        return _TYPES[spec.type]
+    return re.sub(r"^of at least (\S+)", r"\1 or more", said).removeprefix("from ")
+
+
+# -- events
+
+
+def events_page() -> str:
+    lines = [
+        "What happened, as typed facts: one frozen value for each change of state that matters.",
+        "The human log, the journal (`docs/pipeline.md` reads it) and the simulator's checkers are told the same values.",
+        "A name is stable for ever; a field may be added, with a default, and the version is then another.",
+        "Who reports, and when, stands beside each of them: in a journal the node and its wall clock.",
+    ]
+    for module in event_modules():
+        kinds = kinds_of(module)
+        if kinds:
+            about = (inspect.getdoc(importlib.import_module(module)) or "").partition("\n")[0]
+            lines += ["", f"## {_title(module)}", "", about]
+            for kind in kinds:
+                lines += ["", *_event(kind)]
+    return _page("Every event", lines)
+
+
+def event_modules() -> list[str]:
+    return [f"{events.__name__}.{each.name}" for each in pkgutil.iter_modules(events.__path__)]
+
+
+def kinds_of(module: str) -> list[type[Event]]:
+    members = vars(importlib.import_module(module)).values()
+    own = (each for each in members if inspect.isclass(each) and each.__module__ == module)
+    return [each for each in own if issubclass(each, Event) and each is not Event]
+
+
+def _title(module: str) -> str:
+    return module.rpartition(".")[2].replace("_", " ").capitalize()
+
+
+def _event(kind: type[Event]) -> Iterator[str]:
+    version = "" if kind.version == 1 else f" (version {kind.version})"
+    yield f"### `{kind.name}`{version}"
+    yield ""
+    yield " ".join((inspect.getdoc(kind) or "").split())
+    yield ""
+    yield "| field | type | what |"
+    yield "|---|---|---|"
+    hints = get_type_hints(kind)
+    comments = field_comments(kind)
+    for field in attrs.fields(kind):
+        said = comments.get(field.name) or FIELDS.get(field.name, "")
+        yield f"| `{field.name}` | {_type_name(hints[field.name])} | {said} |"
+
+
+def _type_name(hint: object) -> str:
+    named = {"tuple[int, ...]": "integers", "tuple[str, ...]": "texts"}
+    plain = {int: "integer", str: "text", bool: "true or false", bytes: "bytes"}
+    if isinstance(hint, type) and hint in plain:
+        return plain[hint]
+    return named.get(str(hint)) or str(getattr(hint, "__name__", hint))
+
+
+def field_comments(kind: type) -> dict[str, str]:
+    """The comment behind each field, where there is one."""
+    lines = inspect.getsource(kind).splitlines()
+    (body,) = ast.parse("\n".join(lines)).body
+    assert isinstance(body, ast.ClassDef)
+    return {
+        node.target.id: lines[node.lineno - 1].partition("  # ")[2]
+        for node in body.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
+
+
+# -- both
+
+
+def _page(title: str, lines: Iterable[str]) -> str:
+    return "\n".join([_MADE, "", f"# {title}", "", *lines, ""])
+
+
+MADE: Final = {"configuration-keys.md": configuration_page, "events.md": events_page}
+
+
+def stale() -> list[str]:
+    """Those that do not say what the code says."""
+    return [
+        name
+        for name, make in MADE.items()
+        if not (DOCS / name).is_file() or (DOCS / name).read_text() != make()
+    ]
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv[1:]:
+        for name, make in MADE.items():
+            (DOCS / name).write_text(make())
+    elif found := stale():
+        sys.exit(f"stale: {', '.join(found)}; {COMMAND}")
