@@ -65,6 +65,7 @@ class IsolatedCluster:
         brokers: how many; their ids are 1 to `brokers`, the controller's is 0.
         ports: the brokers' ports and then the controller's; any free ones by default.
         config: further `server.properties` entries, for every node.
+        node_config: and for one of them, by its id; these go before all others.
         forked: start nodes as forks of this process, which imports what they need first; only
             for a process without threads.
     """
@@ -73,6 +74,7 @@ class IsolatedCluster:
     brokers: int = 3
     ports: list[int] = attrs.field(factory=list)
     config: dict[str, str] = attrs.field(factory=dict)
+    node_config: dict[int, dict[str, str]] = attrs.field(factory=dict)
     cluster_id: str = "understudy"
     forked: bool = False
     _processes: dict[int, subprocess.Popen[bytes] | ForkedProcess] = attrs.field(
@@ -208,7 +210,7 @@ class IsolatedCluster:
                 "process.roles": "broker",
                 "listeners": f"PLAINTEXT://{HOST}:{self.ports[node_id - 1]}",
             }
-        entries |= self.config
+        entries |= self.config | self.node_config.get(node_id, {})
         return "".join(f"{key}={value}\n" for key, value in entries.items())
 
 

@@ -26,9 +26,10 @@ import attrs
 import trio
 
 from replication.client.errors import NO_ANSWER, UnsupportedVersionError
-from replication.client.requests import PendingResponse
+from replication.client.requests import PendingResponse, ask
 from replication.errors import ErrorCode, PeerUnavailableError, ProtocolError
 from replication.net.framing import FrameReader, send_parts
+from replication.net.sasl import VERSION as LOGIN_VERSION, renew_login
 from replication.net.seams import Connection, NodeClock, Transport
 from replication.wire.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replication.wire.apis import API, ApiKey
@@ -97,8 +98,7 @@ class BrokerConnection:
         assert self.lost is None, "a connection that is gone takes no requests"
         self._queue.append(pending)
         self._to_write.set()
-        if pending.deadline < self._watched_until:
-            self._to_watch.set()
+        self._watch_for(pending)
 
     def close(self, why: Exception) -> None:
         """At once; `run` tells those who wait."""
@@ -203,6 +203,7 @@ class BrokerConnection:
                 await self._to_write.wait()
             if self._throttled_until > self._clock.now():
                 await self._clock.sleep_until(self._throttled_until)
+            await renew_login(self._open, self._ask_at_once)
             await self._write_one(self._queue[0])
 
     async def _write_one(self, pending: PendingResponse) -> None:
@@ -228,6 +229,18 @@ class BrokerConnection:
             pending.fail(PeerUnavailableError(f"lost {self._name} while {pending} was sent"))
             raise
         pending.complete(None)
+
+    async def _ask_at_once(self, message: object) -> object:
+        """In front of all that is queued: what a login needs that has to be renewed."""
+        deadline = self._clock.now() + self.settings.request_timeout_ms / 1000
+        pending = PendingResponse(ask(message), deadline=deadline)
+        pending.version = LOGIN_VERSION
+        parts = self._encoded(message, LOGIN_VERSION)
+        pending.correlation_id = self._last_correlation_id
+        self._in_flight.append(pending)
+        self._watch_for(pending)
+        await send_parts(self._open, parts)
+        return await pending.wait()
 
     def _encoded(self, message: object, version: int) -> list[Part]:
         """Its frame, under the next correlation id."""
@@ -273,6 +286,10 @@ class BrokerConnection:
             raise ProtocolError(f"{self._name} answered request {answered}, not {asked}")
 
     # -- being late
+
+    def _watch_for(self, pending: PendingResponse) -> None:
+        if pending.deadline < self._watched_until:
+            self._to_watch.set()
 
     async def _watch(self) -> None:
         while True:

@@ -10,6 +10,7 @@ answered after a while (`connection.failed.authentication.delay.ms`), and the en
 """
 
 from collections.abc import Callable, Mapping
+from math import inf
 
 import attrs
 
@@ -81,9 +82,11 @@ class Session:
     connection: Connection
     failure: str | None = attrs.field(init=False, default=None)
     """Why the connection is closed once the answer is sent."""
+    takes_tokens: bool = attrs.field(init=False, default=False)
+    """Whether frames are bare tokens now: it asked in version 0 of SaslHandshake."""
     _sasl: SaslServer = attrs.field(init=False)
     _ends_at: float | None = attrs.field(init=False, default=None)
-    _logged_in_at: float = attrs.field(init=False, default=0.0)
+    _renewed_at: float = attrs.field(init=False, default=-inf)
     _by_certificate: str | None = attrs.field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
@@ -105,13 +108,15 @@ class Session:
         """How long a request may be: who is not let in yet has little to say."""
         return limit if self.let_in else min(limit, MOST_BYTES)
 
-    async def admit(self, request: object) -> object | None:
+    async def admit(self, request: object, *, version: int) -> object | None:
         """The answer to what is part of a login; None for what is for the handlers.
 
         ProtocolError for what may not be asked now.
         """
         if isinstance(request, SaslHandshakeRequest):
-            return await self._handshake(request)
+            response = await self._handshake(request)
+            self.takes_tokens = version == 0 and self._sasl.state is SaslState.TOKENS
+            return response
         if isinstance(request, SaslAuthenticateRequest):
             return await self._authenticate(request)
         if not self.let_in and not (
@@ -136,12 +141,16 @@ class Session:
         return SaslHandshakeResponse(error_code=error, mechanisms=offered)
 
     def _may_begin(self) -> bool:
-        """Not without SASL, and a second time not at once (KIP-368)."""
+        """Not without SASL; again where a login ends at all, and not twice within a second."""
         if not self.gate.mechanisms:
             return False
         if self._sasl.state is not SaslState.DONE:
             return True
-        return self.gate.clock.now() >= self._logged_in_at + _BETWEEN_LOGINS_SECONDS
+        now = self.gate.clock.now()
+        if self._ends_at is None or now < self._renewed_at + _BETWEEN_LOGINS_SECONDS:
+            return False
+        self._renewed_at = now
+        return True
 
     async def _authenticate(self, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
         if self._sasl.state is not SaslState.TOKENS:
@@ -152,22 +161,30 @@ class Session:
                 error_message="SaslAuthenticate request received after successful authentication",
             )
         try:
-            token = self._sasl.authenticate(request.auth_bytes)
+            token = await self.respond(request.auth_bytes)
         except LoginFailedError as error:
-            await self._fail(f"a login by {self._sasl.mechanism} failed: {error}")
             return SaslAuthenticateResponse(
                 error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=str(error)
             )
         return SaslAuthenticateResponse(
-            auth_bytes=token, session_lifetime_ms=self._begin() if self.let_in else 0
+            auth_bytes=token, session_lifetime_ms=self.gate.lifetime_ms if self.let_in else 0
         )
 
-    def _begin(self) -> int:
-        """How long this login is good for; 0: as long as the connection."""
-        self._logged_in_at = self.gate.clock.now()
+    async def respond(self, token: bytes) -> bytes:
+        """The token that answers one; LoginFailedError, after a while, where it is over."""
+        try:
+            answer = self._sasl.authenticate(token)
+        except LoginFailedError as error:
+            await self._fail(f"a login by {self._sasl.mechanism} failed: {error}")
+            raise
+        if self.let_in:
+            self._begin()
+        return answer
+
+    def _begin(self) -> None:
+        self.takes_tokens = False
         if self.gate.lifetime_ms > 0:
-            self._ends_at = self._logged_in_at + self.gate.lifetime_ms / 1000
-        return self.gate.lifetime_ms
+            self._ends_at = self.gate.clock.now() + self.gate.lifetime_ms / 1000
 
     async def _fail(self, why: str) -> None:
         self.failure = why

@@ -35,9 +35,10 @@ from replication.errors import (
     ProtocolError,
 )
 from replication.events import ConnectionRefused, EventSink
-from replication.net.framing import DEFAULT_MAX_FRAME_BYTES, FrameReader, send_parts
+from replication.net.framing import DEFAULT_MAX_FRAME_BYTES, LENGTH_SIZE, FrameReader, send_parts
 from replication.net.seams import Connection, Listener, NodeClock
 from replication.security.principal import ANONYMOUS
+from replication.security.scram import LoginFailedError
 from replication.wire.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -177,6 +178,8 @@ class Server:
     async def _answer(
         self, frame: memoryview, session: Session, *, listener: str
     ) -> Sequence[Part] | None:
+        if session.takes_tokens:
+            return await _answer_token(frame, session)
         try:
             header, request = decode_request(frame)
         except UnsupportedVersionError as error:
@@ -185,7 +188,7 @@ class Server:
             return parts
         key = ApiKey(header.api_key)
         self.metrics.add(header, request, frame_size=len(frame))
-        response: Any = await session.admit(request)
+        response: Any = await session.admit(request, version=header.api_version)
         context = RequestContext(
             key,
             header.api_version,
@@ -225,3 +228,12 @@ class Server:
         )
         self.features().told(response, version=version)
         return response
+
+
+async def _answer_token(frame: memoryview, session: Session) -> Sequence[Part] | None:
+    """What came bare is answered bare; a refusal has no word for it, and only hangs up."""
+    try:
+        token = await session.respond(bytes(frame))
+    except LoginFailedError:
+        return None
+    return [len(token).to_bytes(LENGTH_SIZE, "big") + token]

@@ -30,6 +30,7 @@ from replication.net.framing import (
     FrameReader,
     send_parts,
 )
+from replication.net.sasl import VERSION as LOGIN_VERSION, renew_login
 from replication.net.seams import Connection, NodeClock, Transport
 from replication.net.turns import Turns
 from replication.wire.apis import ApiKey, api_of
@@ -163,6 +164,7 @@ class RpcClient:
         async with self._sending:
             self._check_open()
             try:
+                await renew_login(self.connection, self._ask_at_once)
                 if answered:
                     self._take_place_in_line(call)
                 await send_parts(self.connection, parts)
@@ -171,6 +173,13 @@ class RpcClient:
                 raise
         size = total_size(parts) - LENGTH_SIZE
         self.request_bytes.setdefault(call.api_key, SentRequests()).add(size)
+
+    async def _ask_at_once(self, request: object) -> object:
+        """Of whoever has the turn to send, in front of what it means to send."""
+        call, parts = self._encode(request, version=LOGIN_VERSION)
+        self._take_place_in_line(call)
+        await send_parts(self.connection, parts)
+        return await self._receive(call)
 
     def _take_place_in_line(self, call: _Call) -> None:
         assert not (self.reuse_buffer and self._in_flight), (

@@ -136,7 +136,7 @@ _APIS = (
     Api(ApiKey.SYNC_GROUP, 0, 5, 4),
     Api(ApiKey.DESCRIBE_GROUPS, 0, 6, 5),
     Api(ApiKey.LIST_GROUPS, 0, 5, 3),
-    Api(ApiKey.SASL_HANDSHAKE, 1, 1, NEVER),
+    Api(ApiKey.SASL_HANDSHAKE, 0, 1, NEVER),
     Api(ApiKey.API_VERSIONS, 0, 4, 3),
     Api(ApiKey.CREATE_TOPICS, 2, 7, 5),
     Api(ApiKey.DELETE_TOPICS, 1, 6, 4),

@@ -1,7 +1,7 @@
 """SaslHandshake: by which mechanism a client means to log in.
 
-Version 0, after which tokens travel outside of Kafka's messages, is not spoken: every client
-since 1.0 wraps them (KIP-152).
+After version 0 tokens travel bare, each behind its length; since version 1 they are wrapped in
+SaslAuthenticate (KIP-152). A librdkafka that does not find version 0 takes SASL for not offered.
 """
 
 import attrs

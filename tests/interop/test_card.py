@@ -9,6 +9,7 @@ from replication.cli.isolated import IsolatedCluster
 from tests.interop.card.__main__ import (
     FAILS,
     NOT_OFFERED,
+    ROWS,
     WORKS,
     Column,
     Outcome,
@@ -18,6 +19,7 @@ from tests.interop.card.__main__ import (
     try_feature,
 )
 from tests.interop.card.features import CLIENTS, FEATURES
+from tests.interop.card.secured import WAYS
 
 pytestmark = pytest.mark.interop
 
@@ -27,11 +29,12 @@ def test_a_client_has_a_version_and_some_features(client: str) -> None:
     module = importlib.import_module(CLIENTS[client])
     assert module.VERSION is None or module.VERSION
     assert "produce_and_consume" in vars(module)
+    assert {way.probe for way in WAYS.values()} <= vars(module).keys()
     assert len(vars(module).keys() & FEATURES.keys()) > len(FEATURES) // 3
 
 
 def test_the_page_has_a_column_for_each_client_and_lists_what_failed() -> None:
-    outcomes = dict.fromkeys(FEATURES, Outcome(WORKS))
+    outcomes = dict.fromkeys(ROWS, Outcome(WORKS))
     broken = {**outcomes, "configs": Outcome(FAILS, "KafkaError: no")}
     text = page(
         [Column("a", "a 1", outcomes), Column("b", "b 2", broken)], ["Vote"], day="2026-01-02"

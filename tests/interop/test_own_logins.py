@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import attrs
 import pytest
 import trio
 
@@ -13,9 +14,17 @@ from replication.client.admin import (
     UserScramCredentialUpsertion,
 )
 from replication.errors import AuthenticationError
+from replication.net import production_seams
 from tests.interop.kafka import Kafka
 from tests.interop.own_clients import SECONDS, asked_until, leaders_of
-from tests.replication.net.certificates import broker_keys, certificates, in_files, stranger
+from tests.replication.net.certificates import (
+    broker_keys,
+    certificates,
+    in_files,
+    in_pkcs8,
+    stranger,
+)
+from tests.replication.net.counting import Counting
 
 pytestmark = pytest.mark.interop
 
@@ -45,7 +54,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
         "listener.name.login.scram-sha-512.sasl.jaas.config": SCRAM,
         "listener.name.login.plain.sasl.jaas.config": PLAIN,
         "listener.name.mutual.ssl.client.auth": "required",
-        "connections.max.reauth.ms": "1000",
+        "connections.max.reauth.ms": "2000",
     }
     with Kafka(
         data_dir=directory / "kafka",
@@ -54,20 +63,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
         format_arguments=("--add-scram", "SCRAM-SHA-256=[name=alice,password=sesame]"),
     ) as running:
         yield running
-
-
-def in_pkcs8(key: str) -> str:
-    """The one form of a key that Java reads."""
-    serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
-    loaded = serialization.load_pem_private_key(key.encode(), password=None)
-    return str(
-        loaded.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        ),
-        "ascii",
-    )
 
 
 def login(kafka: Kafka, mechanism: str, name: str, password: str = "sesame") -> dict[str, Any]:
@@ -138,8 +133,15 @@ async def test_who_is_refused_is_told_why_at_once(guarded: Kafka) -> None:
                     await admin.list_topics()
 
 
-async def test_a_login_that_ends_costs_nothing_but_a_new_connection(guarded: Kafka) -> None:
-    async with Admin(**login(guarded, "PLAIN", "bob")) as admin:
-        for _ in range(8):  # for longer than connections.max.reauth.ms
+async def test_a_login_that_ends_is_renewed_on_its_connection(guarded: Kafka) -> None:
+    seams = production_seams()
+    counting = Counting(seams.transport)
+    seams = attrs.evolve(seams, transport=counting)
+    async with Admin(**login(guarded, "SCRAM-SHA-256", "alice"), seams=seams) as admin:
+        for _ in range(3):  # by the bootstrap address, and by the node's own
+            await admin.list_topics()
+        connections = counting.made
+        for _ in range(20):  # three times as long as connections.max.reauth.ms
             await admin.list_topics()
             await trio.sleep(0.3)
+    assert counting.made == connections

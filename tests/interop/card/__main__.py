@@ -25,12 +25,14 @@ from replication.client.admin import NewTopic
 from tests import conformance
 from tests.interop import tools
 from tests.interop.card.features import CLIENTS, FEATURES
+from tests.interop.card.secured import WAYS, SecuredCluster, rights_of
 from tests.interop.own_clients import asked_until
 
 PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "conformance-card.md"
 LIMIT_SECONDS: Final = 120.0
 WORKS, FAILS, NOT_OFFERED = "yes", "**no**", "-"
 
+ROWS: Final = FEATURES | {name: f"security: {way.title}" for name, way in WAYS.items()}
 MEANING: Final = (
     f"`{WORKS}`: it was done, and what came of it was looked at."
     f" `{FAILS}`: it was tried and failed; the reasons are below."
@@ -58,12 +60,20 @@ class Column:
     version: str
     outcomes: dict[str, Outcome] = attrs.field(factory=dict)
 
+    def note(self, feature: str, outcome: Outcome) -> None:
+        self.outcomes[feature] = outcome
+        click.echo(f"{self.name:14}{feature:24}{outcome.mark:10}{outcome.reason}")
+
 
 def sessions_opened(cluster: IsolatedCluster) -> int:
     """Fetch sessions of clients so far, as our brokers tell of them."""
+    return told_by_brokers(cluster, r"fetch_session_opened .*privileged=False")
+
+
+def told_by_brokers(cluster: IsolatedCluster, pattern: str) -> int:
+    """How many lines of what they write have it."""
     told = [(cluster.directory(each) / "output.log").read_text() for each in cluster.node_ids]
-    opened = re.compile(r"fetch_session_opened .*privileged=False")
-    return sum(len(opened.findall(each)) for each in told)
+    return sum(len(re.findall(pattern, each)) for each in told)
 
 
 def try_feature(cluster: IsolatedCluster, column: Column, feature: str) -> Outcome:
@@ -71,17 +81,31 @@ def try_feature(cluster: IsolatedCluster, column: Column, feature: str) -> Outco
     topic = topic_of(column.name, feature)
     if feature == "fetch_sessions":
         before = sessions_opened(cluster)
-        outcome = run(cluster, column.name, "produce_and_consume", topic)
+        outcome = run(cluster.bootstrap_servers, column.name, "produce_and_consume", topic)
         opened = sessions_opened(cluster) > before
         return outcome if outcome.mark == FAILS or opened else Outcome(NOT_OFFERED)
     if feature not in offered:
         return Outcome(NOT_OFFERED)
-    return run(cluster, column.name, feature, topic)
+    return run(cluster.bootstrap_servers, column.name, feature, topic)
 
 
-def run(cluster: IsolatedCluster, client: str, feature: str, topic: str) -> Outcome:
-    command = [sys.executable, "-m", "tests.interop.card.probe"]
-    command += [client, feature, cluster.bootstrap_servers, topic]
+def try_way(secured: SecuredCluster, column: Column, name: str) -> Outcome:
+    """A client that was closed on when its login ended does not log in again."""
+    way = WAYS[name]
+    before = logins_ended(secured.cluster)
+    outcome = run(secured.entrance(way).told, column.name, name, topic_of(column.name, name))
+    if way.probe == "stay" and outcome.mark == WORKS and logins_ended(secured.cluster) > before:
+        return Outcome(NOT_OFFERED)
+    return outcome
+
+
+def logins_ended(cluster: IsolatedCluster) -> int:
+    """Connections so far that were used past the end of their login."""
+    return told_by_brokers(cluster, r"connection_refused .*the login has ended")
+
+
+def run(servers: str, client: str, feature: str, topic: str) -> Outcome:
+    command = [sys.executable, "-m", "tests.interop.card.probe", client, feature, servers, topic]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=LIMIT_SECONDS
@@ -106,16 +130,27 @@ def topic_of(client: str, feature: str) -> str:
 
 
 async def make_topics(servers: str, clients: list[str]) -> None:
-    names = [topic_of(client, feature) for client in clients for feature in FEATURES]
     async with Admin(servers) as admin:
+        await make(admin, [topic_of(client, feature) for client in clients for feature in FEATURES])
 
-        async def leaders() -> list[int]:
-            described = await admin.describe_topics(names)
-            return [each.leader for topic in described.values() for each in topic.partitions]
 
-        new = [NewTopic(name=each, partitions=2, replication_factor=3) for each in names]
-        await admin.create_topics(new)
-        await asked_until(leaders, lambda found: min(found) > 0)
+async def make(admin: Admin, names: list[str]) -> None:
+    async def leaders() -> list[int]:
+        described = await admin.describe_topics(names)
+        return [each.leader for topic in described.values() for each in topic.partitions]
+
+    new = [NewTopic(name=each, partitions=2, replication_factor=3) for each in names]
+    await admin.create_topics(new)
+    await asked_until(leaders, lambda found: min(found) > 0)
+
+
+async def make_ways(secured: SecuredCluster, clients: list[str]) -> None:
+    """A topic for each client and way in, and who may use it."""
+    topics = {topic_of(client, name): way for client in clients for name, way in WAYS.items()}
+    rights = [right for name, way in topics.items() for right in rights_of(way, name)]
+    async with secured.admin() as admin:
+        await make(admin, [*topics])
+        await admin.create_acls(rights)
 
 
 def not_served(servers: str) -> list[str]:
@@ -140,11 +175,11 @@ def page(columns: list[Column], missing: list[str], *, day: str) -> str:
         "|---" * (len(columns) + 1) + "|",
         "| version | " + " | ".join(each.version for each in columns) + " |",
     ]
-    for feature, title in FEATURES.items():
+    for feature, title in ROWS.items():
         marks = [column.outcomes[feature].mark for column in columns]
         lines.append(f"| {title} | " + " | ".join(marks) + " |")
     failures = [
-        f"| {column.name} | {FEATURES[feature]} | `{outcome.reason.replace('`', '')}` |"
+        f"| {column.name} | {ROWS[feature]} | `{outcome.reason.replace('`', '')}` |"
         for column in columns
         for feature, outcome in column.outcomes.items()
         if outcome.mark == FAILS
@@ -172,6 +207,18 @@ def behaviours_shown() -> list[str]:
     return ["", "## What Kafka's own tests assert", "", told]
 
 
+def try_ways(columns: list[Column]) -> None:
+    """At brokers of their own, which do not let everybody in."""
+    with tempfile.TemporaryDirectory(prefix="understudy-card-") as directory:
+        secured = SecuredCluster.planned(Path(directory), CONFIG)
+        with secured.cluster:
+            secured.cluster.wait_until_ready()
+            trio.run(make_ways, secured, [each.name for each in columns])
+            for column in columns:
+                for name in WAYS:
+                    column.note(name, try_way(secured, column, name))
+
+
 @click.command()
 @click.option("--client", "clients", multiple=True, type=click.Choice([*CLIENTS]))
 @click.option("--output", type=click.Path(path_type=Path), default=PAGE, show_default=True)
@@ -191,11 +238,10 @@ def main(clients: tuple[str, ...], output: Path) -> None:
         trio.run(make_topics, cluster.bootstrap_servers, [each.name for each in columns])
         for column in columns:
             for feature in FEATURES:
-                outcome = try_feature(cluster, column, feature)
-                column.outcomes[feature] = outcome
-                click.echo(f"{column.name:14}{feature:24}{outcome.mark:10}{outcome.reason}")
+                column.note(feature, try_feature(cluster, column, feature))
         java = any(column.name == "java" for column in columns)
         missing = not_served(cluster.bootstrap_servers) if java else []
+    try_ways(columns)
     today = datetime.now(tz=UTC).date().isoformat()
     output.write_text(page(columns, missing, day=today))
 

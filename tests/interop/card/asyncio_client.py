@@ -1,16 +1,20 @@
 """aiokafka."""
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiokafka
+import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from tests.interop.card.features import CODECS, LONG_AGO, SECONDS, SENT
+from tests.interop.card.secured import STAY_SECONDS, Entrance
+from tests.interop.card.waiting import heard
 
 VERSION = f"aiokafka {aiokafka.__version__}"
 
@@ -258,3 +262,74 @@ async def _groups(servers: str, topic: str) -> None:
 
 def groups(servers: str, topic: str) -> None:
     run(_groups(servers, topic))
+
+
+# Ways in.
+
+
+def words_for(way: Entrance) -> dict[str, Any]:
+    """It takes a context where others take files."""
+    words: dict[str, Any] = way.as_kafka_python()
+    context = ssl.create_default_context(cafile=words.pop("ssl_cafile"))
+    if own := words.pop("ssl_certfile", None):
+        context.load_cert_chain(own)
+    return {**words, "ssl_context": context}
+
+
+def producer_by(way: Entrance) -> aiokafka.AIOKafkaProducer:
+    return aiokafka.AIOKafkaProducer(**words_for(way), acks="all")
+
+
+def reader_by(way: Entrance, topic: str) -> aiokafka.AIOKafkaConsumer:
+    words = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+    return aiokafka.AIOKafkaConsumer(topic, group_id=topic, **words_for(way), **words)
+
+
+async def _enter(way: Entrance, topic: str) -> None:
+    async with producer_by(way) as producer:
+        for each in SENT:
+            await producer.send_and_wait(topic, each, partition=0)
+    async with reader_by(way, topic) as consumer:
+        assert values(await take(consumer, len(SENT))) == SENT
+
+
+def enter(way: Entrance, topic: str) -> None:
+    run(_enter(way, topic))
+
+
+async def _turned_away(way: Entrance) -> None:
+    """It tells its log, and its caller that nobody is there."""
+    producer = producer_by(way)
+    with heard("aiokafka") as said, pytest.raises(aiokafka.errors.KafkaConnectionError):
+        await producer.start()
+    await producer.stop()
+    assert any("SaslAuthenticationFailed" in each for each in said)
+
+
+def turned_away(way: Entrance, topic: str) -> None:
+    run(_turned_away(way))
+
+
+async def _refused(way: Entrance, topic: str) -> None:
+    async with producer_by(way) as producer:
+        with pytest.raises(aiokafka.errors.TopicAuthorizationFailedError):
+            await producer.send_and_wait(topic, b"x", partition=0)
+    with pytest.raises(aiokafka.errors.GroupAuthorizationFailedError):
+        async with reader_by(way, topic) as consumer:
+            await take(consumer, 1)
+
+
+def refused(way: Entrance, topic: str) -> None:
+    run(_refused(way, topic))
+
+
+async def _stay(way: Entrance, topic: str) -> None:
+    deadline = time.monotonic() + STAY_SECONDS
+    async with producer_by(way) as producer:
+        while time.monotonic() < deadline:
+            await producer.send_and_wait(topic, b"x", partition=0)
+            await asyncio.sleep(0.3)
+
+
+def stay(way: Entrance, topic: str) -> None:
+    run(_stay(way, topic))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.interop import tools
 from tests.interop.card.features import CODECS, SECONDS, SENT
+from tests.interop.card.secured import STAY_SECONDS, Entrance
 from tests.interop.card.waiting import until
 from tests.interop.jars import KafkaNotFoundError, kafka_version
 
@@ -236,3 +237,48 @@ def reassignments(servers: str, topic: str) -> None:
         lambda: ask(servers, command, "--verify", *given),
         lambda said: f"Reassignment of partition {topic}-0 is completed" in said,
     )
+
+
+# Ways in.
+
+
+def properties_of(way: Entrance) -> str:
+    directory = Path(tempfile.mkdtemp(prefix="understudy-card-"))
+    return str(tools.write_properties(directory / "way.properties", way.as_properties()))
+
+
+def enter(way: Entrance, topic: str) -> None:
+    given = properties_of(way)
+    send(way.servers, topic, "--producer.config", given)
+    read = read_all(way.servers, topic, len(LINES), "--consumer.config", given, f"--group={topic}")
+    assert read == LINES
+
+
+def turned_away(way: Entrance, topic: str) -> None:
+    said = failure(way, tools.TOPICS, "--list", "--command-config", properties_of(way))
+    assert "SaslAuthenticationException" in said
+
+
+def refused(way: Entrance, topic: str) -> None:
+    given, on = properties_of(way), ["--topic", topic]
+    said = failure(way, tools.CONSOLE_PRODUCER, *on, "--producer.config", given, stdin="x\n")
+    assert "TopicAuthorizationException" in said
+    reading = [*on, "--consumer.config", given, f"--group={topic}"]
+    assert "GroupAuthorizationException" in failure(way, tools.CONSOLE_CONSUMER, *reading)
+
+
+def failure(way: Entrance, main_class: str, *arguments: str, stdin: str = "") -> str:
+    """What it says; some of these tools end with 0 whatever became of it."""
+    given = ("--bootstrap-server", way.servers, *arguments)
+    done = tools.try_tool(main_class, *given, stdin=stdin, timeout=SECONDS)
+    return done.output + done.errors
+
+
+def stay(way: Entrance, topic: str) -> None:
+    given = properties_of(way)
+    count, rate = int(STAY_SECONDS * 5), 5
+    sizes = [f"--num-records={count}", "--record-size=4", f"--throughput={rate}"]
+    servers = f"bootstrap.servers={way.servers}"
+    perf = [f"--topic={topic}", *sizes, "--producer-props", servers, "--producer.config", given]
+    said = tools.run_tool(f"{KAFKA}.ProducerPerformance", *perf)
+    assert f"{count} records sent" in said

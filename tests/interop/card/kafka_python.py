@@ -4,11 +4,14 @@ import time
 from typing import Any
 
 import kafka
+import kafka.errors
+import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
 from tests.interop.card.features import CODECS, LONG_AGO, SECONDS, SENT
-from tests.interop.card.waiting import until
+from tests.interop.card.secured import STAY_SECONDS, Entrance
+from tests.interop.card.waiting import heard, now_and_then, until
 
 PREFERRED = 0
 VERSION = f"kafka-python {kafka.__version__}"
@@ -223,3 +226,42 @@ def reassignments(servers: str, topic: str) -> None:
         lambda found: found == [2, 3],
     )
     until(admin.list_partition_reassignments, lambda found: not found)
+
+
+# Ways in.
+
+
+def producer_by(way: Entrance) -> kafka.KafkaProducer:
+    return kafka.KafkaProducer(**way.as_kafka_python(), acks="all")
+
+
+def reader_by(way: Entrance, topic: str) -> kafka.KafkaConsumer:
+    words = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+    return kafka.KafkaConsumer(topic, group_id=topic, **way.as_kafka_python(), **words)
+
+
+def enter(way: Entrance, topic: str) -> None:
+    send(producer_by(way), topic, *SENT)
+    consumer = reader_by(way, topic)
+    assert values(take(consumer, len(SENT))) == SENT
+    consumer.close()
+
+
+def turned_away(way: Entrance, topic: str) -> None:
+    """It tells its log, and goes on trying for as long as it may."""
+    with heard("kafka") as said, pytest.raises(kafka.errors.KafkaTimeoutError):
+        KafkaAdminClient(**way.as_kafka_python(), bootstrap_timeout_ms=2000)
+    assert any("SaslAuthenticationFailed" in each for each in said)
+
+
+def refused(way: Entrance, topic: str) -> None:
+    with pytest.raises(kafka.errors.TopicAuthorizationFailedError):
+        send(producer_by(way), topic, b"x")
+    with pytest.raises(kafka.errors.GroupAuthorizationFailedError):
+        take(reader_by(way, topic), 1)
+
+
+def stay(way: Entrance, topic: str) -> None:
+    producer = producer_by(way)
+    for _ in now_and_then(STAY_SECONDS):
+        send(producer, topic, b"x")

@@ -7,6 +7,8 @@ import subprocess
 from typing import Any
 
 from tests.interop.card.features import CODECS, SECONDS, SENT
+from tests.interop.card.secured import STAY_SECONDS, Entrance
+from tests.interop.card.waiting import now_and_then
 
 LINES = [each.decode() for each in SENT]
 
@@ -89,3 +91,53 @@ def transactions(servers: str, topic: str) -> None:
     """It commits what it was given; it has no way to abort."""
     send(servers, topic, "-X", f"transactional.id={topic}")
     assert payloads(servers, topic, "-X", "isolation.level=read_committed") == LINES
+
+
+# Ways in.
+
+
+def words_for(way: Entrance) -> list[str]:
+    return [each for key, value in way.as_librdkafka().items() for each in ("-X", f"{key}={value}")]
+
+
+def enter(way: Entrance, topic: str) -> None:
+    words = words_for(way)
+    send(way.servers, topic, *words)
+    earliest = ["-X", "auto.offset.reset=earliest"]
+    said = kcat(way.servers, *words, "-G", topic, "-c", f"{len(SENT)}", *earliest, topic)
+    assert said.split() == LINES
+
+
+def turned_away(way: Entrance, topic: str) -> None:
+    """It lists what there is, which is nothing before it is let in."""
+    assert "Authentication failed" in failure(way, "-L")
+
+
+def refused(way: Entrance, topic: str) -> None:
+    said = failure(way, "-P", "-t", topic, "-p", "0")
+    assert "Topic authorization failed" in said
+    assert "Group authorization failed" in failure(way, "-G", topic, topic)
+
+
+def failure(way: Entrance, *arguments: str) -> str:
+    done = subprocess.run(
+        ["kcat", "-b", way.servers, *words_for(way), *arguments],
+        input="x\n",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
+    assert done.returncode != 0, done.stdout
+    return done.stderr
+
+
+def stay(way: Entrance, topic: str) -> None:
+    command = ["kcat", "-b", way.servers, *words_for(way), "-P", "-t", topic, "-p", "0"]
+    with subprocess.Popen([*command, "-X", "linger.ms=0"], stdin=subprocess.PIPE) as running:
+        assert running.stdin is not None
+        for number in now_and_then(STAY_SECONDS):
+            running.stdin.write(b"%d\n" % number)
+            running.stdin.flush()
+        running.stdin.close()
+        assert running.wait(SECONDS) == 0

@@ -19,7 +19,8 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.interop.card.features import CODECS, LONG_AGO, SECONDS, SENT
-from tests.interop.card.waiting import until
+from tests.interop.card.secured import STAY_SECONDS, Entrance
+from tests.interop.card.waiting import now_and_then, until
 
 VERSION = f"librdkafka {libversion()[0]} (confluent-kafka {version()})"
 
@@ -258,3 +259,50 @@ def elections(servers: str, topic: str) -> None:
     found = admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, 0)]).result(SECONDS)
     for error in found.values():
         assert error is None or error.name() == "ELECTION_NOT_NEEDED", error
+
+
+# Ways in.
+
+
+def enter(way: Entrance, topic: str) -> None:
+    words = way.as_librdkafka()
+    send(producer_of(way.servers, **words), topic, *SENT)
+    consumer = consumer_of(way.servers, topic, **words)
+    consumer.subscribe([topic])
+    assert values(take(consumer, len(SENT))) == SENT
+    consumer.close()
+
+
+def turned_away(way: Entrance, topic: str) -> None:
+    said: list[str] = []
+    words = {**way.as_librdkafka(), "bootstrap.servers": way.servers}
+    producer = Producer({**words, "error_cb": lambda error: said.append(error.name())})
+
+    def heard() -> list[str]:
+        producer.poll(0.1)
+        return said
+
+    until(heard, lambda found: "_AUTHENTICATION" in found)
+
+
+def refused(way: Entrance, topic: str) -> None:
+    words = way.as_librdkafka()
+    said: list[str] = []
+    producer = producer_of(way.servers, **words)
+    producer.produce(topic, b"x", on_delivery=lambda error, _: said.append(str(error)))
+    producer.flush(SECONDS)
+    assert "TOPIC_AUTHORIZATION_FAILED" in said.pop()
+    consumer = consumer_of(way.servers, topic, **words)
+    consumer.subscribe([topic])
+    try:
+        take(consumer, 1)
+    except KafkaException as error:
+        said.append(error.args[0].name())
+    assert said == ["GROUP_AUTHORIZATION_FAILED"]
+    consumer.close()
+
+
+def stay(way: Entrance, topic: str) -> None:
+    producer = producer_of(way.servers, **way.as_librdkafka())
+    for _ in now_and_then(STAY_SECONDS):
+        send(producer, topic, b"x")

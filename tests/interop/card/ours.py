@@ -1,23 +1,29 @@
 """Our own clients, for trio."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
+import pytest
 import trio
 
 from replication.client import Admin, Consumer, Producer
 from replication.client.admin import NewTopic
 from replication.client.consumer.records import ConsumerRecord
+from replication.client.errors import GroupAuthorizationFailedError
 from replication.client.offsets import OffsetAndMetadata
+from replication.errors import AuthenticationError, KafkaError
 from storage.types import TopicPartition
 from tests.interop.card.features import CODECS, LONG_AGO, SECONDS, SENT
+from tests.interop.card.secured import STAY_SECONDS, Entrance
 from tests.interop.own_clients import asked_until
 
 VERSION = "understudy"
+S = TypeVar("S", str, Entrance)
+"""Where the brokers are, and how to come in where that matters."""
 
 
-def probe(work: Callable[[str, str], Awaitable[None]]) -> Callable[[str, str], None]:
-    async def bounded(servers: str, topic: str) -> None:
+def probe(work: Callable[[S, str], Awaitable[None]]) -> Callable[[S, str], None]:
+    async def bounded(servers: S, topic: str) -> None:
         with trio.fail_after(SECONDS):
             await work(servers, topic)
 
@@ -227,3 +233,49 @@ async def reassignments(servers: str, topic: str) -> None:
         await admin.alter_partition_reassignments({TopicPartition(topic, 0): [2, 3]})
         await asked_until(replicas, lambda found: found == (2, 3))
         assert await admin.list_partition_reassignments() == {}
+
+
+# Ways in.
+
+
+def producer_by(way: Entrance) -> Producer[bytes, bytes]:
+    return Producer(**way.as_kafka_python())
+
+
+def reader_by(way: Entrance, topic: str) -> Consumer:
+    words = way.as_kafka_python() | {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+    return Consumer(topic, group_id=topic, **words)
+
+
+@probe
+async def enter(way: Entrance, topic: str) -> None:
+    async with producer_by(way) as producer:
+        await (await producer.send_many(topic, SENT, partition=0)).wait()
+    async with reader_by(way, topic) as consumer:
+        assert values(await take(consumer, len(SENT))) == SENT
+
+
+@probe
+async def turned_away(way: Entrance, topic: str) -> None:
+    async with Admin(**way.as_kafka_python()) as admin:
+        with pytest.raises(AuthenticationError):
+            await admin.list_topics()
+
+
+@probe
+async def refused(way: Entrance, topic: str) -> None:
+    async with producer_by(way) as producer:
+        with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
+            await producer.send(topic, b"x")
+    async with reader_by(way, topic) as consumer:
+        with pytest.raises(GroupAuthorizationFailedError):
+            await consumer.getone()
+
+
+@probe
+async def stay(way: Entrance, topic: str) -> None:
+    async with producer_by(way) as producer:
+        with trio.move_on_after(STAY_SECONDS):
+            while True:
+                await producer.send(topic, b"x")
+                await trio.sleep(0.3)

@@ -1,7 +1,9 @@
 """Asked again until it holds: brokers hear later of what their controller has done."""
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from tests.interop.card.features import SECONDS
@@ -15,3 +17,30 @@ def until(ask: Callable[[], T], holds: Callable[[T], bool]) -> T:
         assert time.monotonic() < deadline, f"still {answer!r} after {SECONDS:.0f} s"
         time.sleep(0.1)  # a real cluster: asked again, with a bound
     return answer
+
+
+def now_and_then(seconds: float, *, every: float = 0.3) -> Iterator[int]:
+    """0, 1, 2 and so on, one in a while, until `seconds` are over."""
+    deadline = time.monotonic() + seconds
+    number = 0
+    while time.monotonic() < deadline:
+        yield number
+        number += 1
+        time.sleep(every)  # what is shown is that a client can stay for so long
+
+
+@contextmanager
+def heard(logger: str) -> Iterator[list[str]]:
+    """What a client tells its log meanwhile."""
+    said: list[str] = []
+
+    class Listening(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage())
+
+    listening = Listening()
+    logging.getLogger(logger).addHandler(listening)
+    try:
+        yield said
+    finally:
+        logging.getLogger(logger).removeHandler(listening)

@@ -58,6 +58,20 @@ def stranger() -> Certificates:
     return Certificates(trustme.CA(key_type=trustme.KeyType.ECDSA))
 
 
+def in_pkcs8(key: str) -> str:
+    """The one form of a key that Java reads; everybody else does too."""
+    serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
+    loaded = serialization.load_pem_private_key(key.encode(), password=None)
+    return str(
+        loaded.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        ),
+        "ascii",
+    )
+
+
 def in_files(keys: TlsKeys, directory: Path, name: str) -> tuple[str, str]:
     """The same as the two files that stock clients want: key with certificates, authority."""
     own, trusted = directory / f"{name}.pem", directory / "trusted.pem"

@@ -105,7 +105,6 @@ def test_only_the_versions_we_chose_to_leave_out_are_missing(api: Api) -> None:
     known = {int(module.name[1:]) for module in pkgutil.iter_modules(package.__path__)}
     served = set(range(api.min_version, api.max_version + 1))
     later = {
-        ApiKey.SASL_HANDSHAKE: {0},  # tokens outside of messages: KIP-152 ended that
         ApiKey.PRODUCE: {13},
         ApiKey.LIST_OFFSETS: {10, 11},
         ApiKey.OFFSET_COMMIT: {10},
