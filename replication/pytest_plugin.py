@@ -5,6 +5,8 @@
 
     kafka_cluster   a `ThreadedCluster`, for the session; whole again after every test
     kafka_topic     the name of a topic of this test's own, gone after it
+    kafka_faults    what is to go wrong with requests: `kafka_faults.add(api=..., error=...)`;
+                    its rules are gone after the test
 
     @pytest.mark.kafka(brokers=1, config={"message.max.bytes": 1000}, partitions=3)
         this test's cluster has so many brokers and these settings, and its topic so many
@@ -27,6 +29,7 @@ import pytest
 
 if TYPE_CHECKING:
     from replication.testing import ThreadedCluster
+    from replication.testing.faults import ThreadedFaults
 
 MARKER = "kafka(brokers=3, config={}, partitions=1): the cluster and the topic that a test is given"
 TRACE_LINES = 200
@@ -164,3 +167,10 @@ def kafka_topic(request: pytest.FixtureRequest, kafka_cluster: "ThreadedCluster"
     yield name
     kafka_cluster.reset()
     kafka_cluster.delete_topic(name)
+
+
+@pytest.fixture
+def kafka_faults(kafka_cluster: "ThreadedCluster") -> "Iterator[ThreadedFaults]":
+    """Fault rules of the cluster: `replication.faults.FaultRule`, or its words, to `add`."""
+    yield kafka_cluster.faults
+    kafka_cluster.faults.clear()

@@ -28,6 +28,7 @@ import trio
 from replication.cluster.alter_partition_manager import AlterPartitionManager
 from replication.cluster.assignments import Assignments
 from replication.cluster.controller_channel import ControllerChannel
+from replication.cluster.faults import Faults
 from replication.cluster.groups import GroupCoordinator
 from replication.cluster.lifecycle import BrokerLifecycle
 from replication.cluster.metadata_cache import MetadataCache
@@ -80,6 +81,7 @@ class Broker:
     seams: Seams
     on_bug: OnBug
     sink: EventSink = ignore
+    faults: Faults | None = None
     metrics: MetricsRegistry = attrs.field(init=False)
     request_metrics: RequestMetrics = attrs.field(init=False)
     metadata: MetadataCache = attrs.field(init=False)
@@ -117,6 +119,7 @@ class Broker:
             sink=self.sink,
             on_bug=self.on_bug,
             broker_epoch=self._broker_epoch,
+            faults=self.faults,
         )
 
     @property

@@ -30,6 +30,7 @@ import trio
 from replication.cluster.broker import Broker
 from replication.cluster.controller_node import ControllerNode
 from replication.cluster.defaults import default_properties
+from replication.cluster.faults import Faults
 from replication.cluster.server import OnBug
 from replication.config import BrokerConfig, Voter
 from replication.errors import UnderstudyError
@@ -107,9 +108,15 @@ class Cluster:
     on_bug: OnBug
     clock: NodeClock
     _nursery: trio.Nursery
+    faults: Faults = attrs.field(init=False)
+    """What is to go wrong with requests (`replication.faults`); nothing, until rules are added."""
     failures: dict[int, Exception] = attrs.field(factory=dict, init=False)
     """What ended a node that was neither killed nor stopped; a disk, most likely."""
     _alive: dict[int, _Incarnation] = attrs.field(factory=dict, init=False)
+
+    @faults.default
+    def _no_faults(self) -> Faults:
+        return Faults(self.clock)
 
     # Where it is.
 
@@ -287,6 +294,7 @@ class Cluster:
             seams=attrs.evolve(seams, transport=transport, file_system=file_system),
             sink=self.make_sink(node_id),
             on_bug=self.on_bug,
+            faults=self.faults,
         )
         return _Incarnation(
             node=node,

@@ -55,6 +55,7 @@ from replication.cluster.controller_topics import (
     create_topics,
     delete_topics,
 )
+from replication.cluster.faults import FaultGate, Faults
 from replication.cluster.guards import for_brokers
 from replication.cluster.metadata_log import MetadataLog
 from replication.cluster.node_scope import listen
@@ -123,7 +124,7 @@ from replication.wire.offset_for_leader_epoch import (
 )
 from storage.checkpoint import MetaProperties, uuid_text
 from storage.errors import InconsistentMetadataError, KafkaStorageError
-from storage.types import Offset
+from storage.types import Offset, TopicId
 
 A = TypeVar("A")
 _SALT_BYTES = 20
@@ -137,6 +138,7 @@ class Controller:
     seams: Seams
     on_bug: OnBug
     sink: EventSink = ignore
+    faults: Faults | None = None
     sessions: BrokerSessions = attrs.field(init=False)
     listener: Listener | None = attrs.field(default=None, init=False)
     """Where brokers reach it; known once `run` has started."""
@@ -183,6 +185,7 @@ class Controller:
                 on_bug=self.on_bug,
                 max_request_bytes=self.config.socket_request_max_bytes,
                 max_idle_seconds=self.config.connections_max_idle_ms / 1000,
+                faults=self._fault_gate(),
             )
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._sync)
@@ -197,6 +200,19 @@ class Controller:
             if self.listener is not None:
                 self.listener.close()
             self._log.close()
+
+    def _fault_gate(self) -> FaultGate | None:
+        if self.faults is None:
+            return None
+        return self.faults.gate(
+            self.config.node_id,
+            self.seams,
+            self.sink,
+            name_of=self._topic_name,
+        )
+
+    def _topic_name(self, topic_id: TopicId) -> str | None:
+        return self.image.topic_names_by_id.get(topic_id)
 
     @property
     def _listening(self) -> Listener:

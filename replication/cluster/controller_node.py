@@ -8,6 +8,7 @@ import attrs
 import trio
 
 from replication.cluster.controller import Controller
+from replication.cluster.faults import Faults
 from replication.cluster.server import OnBug
 from replication.config import BrokerConfig
 from replication.events import EventSink, ignore
@@ -23,12 +24,17 @@ class ControllerNode:
     seams: Seams
     on_bug: OnBug
     sink: EventSink = ignore
+    faults: Faults | None = None
     controller: Controller = attrs.field(init=False)
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.controller = Controller(
-            config=self.config, seams=self.seams, sink=self.sink, on_bug=self.on_bug
+            config=self.config,
+            seams=self.seams,
+            sink=self.sink,
+            on_bug=self.on_bug,
+            faults=self.faults,
         )
 
     @property

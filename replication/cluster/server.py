@@ -1,8 +1,8 @@
 """Kafka's requests on a listener: a task for each connection, answers in the order asked.
 
-    bytes ── frame ── header ── request ── handler ── answer
-               │        │         │           │
-               │        │         │           └ None: acks=0, and nothing is sent
+    bytes ── frame ── header ── request ── (faults) ── handler ── answer
+               │        │         │                       │
+               │        │         │                       └ None: acks=0, and nothing is sent
                │        │         └ garbage: closed
                │        └ an API or a version not served: closed;
                │          but ApiVersions is answered, at version 0 (KIP-511)
@@ -21,12 +21,15 @@ are refused all the same, by closing.
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 import attrs
 import trio
 
+from replication.cluster.applied_faults import FaultInjectedError
 from replication.cluster.authentication import Gate, Session
+from replication.cluster.faults import FaultGate
 from replication.cluster.request_metrics import RequestMetrics
 from replication.errors import (
     AuthenticationError,
@@ -48,6 +51,7 @@ from replication.wire.api_versions import (
 )
 from replication.wire.apis import API, ApiKey
 from replication.wire.frames import (
+    RequestHeader,
     UnsupportedVersionError,
     decode_request,
     encode_response,
@@ -125,6 +129,7 @@ class Server:
     max_idle_seconds: float = 600.0
     features: Callable[[], Features] = Features
     metrics: RequestMetrics = attrs.field(factory=RequestMetrics)
+    faults: FaultGate | None = None
 
     async def serve(self, listener: Listener, *, name: str, gate: Gate | None = None) -> None:
         """Accept until cancelled; then every connection is closed where it stands. Without a
@@ -149,7 +154,7 @@ class Server:
             self.sink(ConnectionRefused(peer=connection.peer, cause=str(error)))
         except (PeerUnavailableError, RegionAbortedError):
             pass  # it left; or what it was being sent has been truncated, and it asks again
-        except (ProtocolError, CloseConnectionError) as error:
+        except (ProtocolError, CloseConnectionError, FaultInjectedError) as error:
             self.sink(ConnectionRefused(peer=connection.peer, cause=str(error)))
         except Exception as error:  # noqa: BLE001 - one of the three boundaries
             error.add_note(f"serving the connection from {connection.peer}")
@@ -186,9 +191,30 @@ class Server:
             if (parts := refusal(error.header)) is None:
                 raise
             return parts
-        key = ApiKey(header.api_key)
         self.metrics.add(header, request, frame_size=len(frame))
-        response: Any = await session.admit(request, version=header.api_version)
+        if self.faults is None or self.faults.is_open:
+            response = await self._respond(header, session, listener, request)
+        else:
+            respond = partial(self._respond, header, session, listener)
+            response = await self.faults.answer(header, request, session.connection, respond)
+        if response is None:
+            return None
+        return encode_response(
+            response,
+            version=_version_of(header, response),
+            correlation_id=header.correlation_id,
+        )
+
+    async def _respond(
+        self, header: RequestHeader, session: Session, listener: str, request: object
+    ) -> Any:
+        key = ApiKey(header.api_key)
+        if (answer := await session.admit(request, version=header.api_version)) is not None:
+            return answer
+        if isinstance(request, ApiVersionsRequest):
+            return self.api_versions(request, version=header.api_version)
+        if (handler := self.handlers.get(key)) is None:
+            raise ProtocolError(f"{key.name} is not served on {listener}")
         context = RequestContext(
             key,
             header.api_version,
@@ -197,19 +223,7 @@ class Server:
             listener,
             session.principal,
         )
-        if response is not None:
-            pass
-        elif isinstance(request, ApiVersionsRequest):
-            response = self.api_versions(request, version=header.api_version)
-        elif (handler := self.handlers.get(key)) is not None:
-            response = await handler(context, request)
-        else:
-            raise ProtocolError(f"{key.name} is not served on {listener}")
-        if response is None:
-            return None
-        return encode_response(
-            response, version=header.api_version, correlation_id=header.correlation_id
-        )
+        return await handler(context, request)
 
     def api_versions(self, request: ApiVersionsRequest, *, version: int) -> ApiVersionsResponse:
         """What this listener serves, in the order of the API keys."""
@@ -237,3 +251,13 @@ async def _answer_token(frame: memoryview, session: Session) -> Sequence[Part] |
     except LoginFailedError:
         return None
     return [len(token).to_bytes(LENGTH_SIZE, "big") + token]
+
+
+def _version_of(header: RequestHeader, response: object) -> int:
+    """Who is told that its version is not served can only read version 0 (KIP-511)."""
+    if (
+        isinstance(response, ApiVersionsResponse)
+        and response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    ):
+        return 0
+    return header.api_version

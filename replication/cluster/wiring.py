@@ -8,6 +8,7 @@ import trio
 
 from replication.cluster.authentication import Gate, gate
 from replication.cluster.controller_channel import ControllerCalls
+from replication.cluster.faults import FaultGate, Faults
 from replication.cluster.groups import GroupCoordinator, gauges
 from replication.cluster.guards import guarded
 from replication.cluster.handlers import BrokerNode, broker_handlers
@@ -38,7 +39,7 @@ from replication.transactions import EPOCH_BUMPING_VERSION
 from replication.wire.apis import ApiKey
 from storage.log_manager import LogManager
 from storage.retention import DeletedSegments
-from storage.types import TopicPartition
+from storage.types import TopicId, TopicPartition
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -53,6 +54,7 @@ class Wiring:
     sink: EventSink
     on_bug: OnBug
     broker_epoch: Callable[[], int]
+    faults: Faults | None = None
 
     def log_manager(self, on_directory_failed: Callable[[str, OSError], None]) -> LogManager:
         return LogManager(
@@ -254,6 +256,22 @@ class Wiring:
             max_idle_seconds=config.connections_max_idle_ms / 1000,
             features=partial(_features, metadata),
             metrics=request_metrics,
+            faults=self._fault_gate(metadata, sessions),
+        )
+
+    def _fault_gate(self, metadata: MetadataCache, sessions: FetchSessionCache) -> FaultGate | None:
+        if self.faults is None:
+            return None
+
+        def topic_name(topic_id: TopicId) -> str | None:
+            return metadata.image.topic_names_by_id.get(topic_id)
+
+        return self.faults.gate(
+            self.config.node_id,
+            self.seams,
+            self.sink,
+            name_of=topic_name,
+            session_of=sessions.get,
         )
 
 

@@ -21,7 +21,7 @@ Rule 5: a high watermark moves thousands of times a second, so it is reported on
 and not at all when nobody listens.
 
     event            what a fact is, and sinks
-    brokers  partitions  following  logs  groups  transactions  boundaries
+    brokers  partitions  following  logs  groups  transactions  boundaries  faults
                      the facts, by what they are about
     high_watermark   rule 5
 """
@@ -37,6 +37,7 @@ from replication.events.brokers import (
     MetadataApplied,
 )
 from replication.events.event import Event, EventSink, fan_out, ignore
+from replication.events.faults import FaultApplied
 from replication.events.following import (
     FetcherStarted,
     FetcherStopped,
@@ -104,6 +105,7 @@ __all__ = [
     "DuplicateRecognised",
     "Event",
     "EventSink",
+    "FaultApplied",
     "FetchRefused",
     "FetchSessionClosed",
     "FetchSessionEvicted",

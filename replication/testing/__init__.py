@@ -6,7 +6,7 @@
 
     threaded      ThreadedCluster: start, kill, freeze, cut, wait    portal   calls into its thread
     impairments   who is frozen, who is cut off from whom            trace    what happened, to read
-    container     the shape of testcontainers' KafkaContainer
+    container     the shape of testcontainers' KafkaContainer          faults   rules, from outside
 
     with ThreadedCluster(brokers=3) as cluster:
         cluster.create_topic("orders", partitions=2)

@@ -23,6 +23,7 @@ import trio
 
 from replication.cluster.cluster import POLL_SECONDS, Cluster, NotInTimeError, open_cluster
 from replication.metadata import PartitionRegistration
+from replication.testing.faults import ThreadedFaults
 from replication.testing.impairments import Impairments
 from replication.testing.portal import ClusterStoppedError, Portal
 from replication.testing.trace import Trace
@@ -204,8 +205,13 @@ class ThreadedCluster:
         """What was held up meanwhile arrives."""
         self._call(_Running.heal)
 
+    @property
+    def faults(self) -> ThreadedFaults:
+        """What is to go wrong with requests: rules are added here."""
+        return ThreadedFaults(self)
+
     def reset(self) -> None:
-        """Whole again: everybody up, thawed and connected. Topics stay."""
+        """Whole again: everybody up, thawed and connected, no fault rules. Topics stay."""
         self._call(_Running.make_whole)
 
     # -- inside
@@ -246,6 +252,14 @@ class ThreadedCluster:
         if self._running is None:
             raise ClusterStoppedError("the cluster has not been started")
         return self._running.portal.call(function, self._running, *arguments)
+
+    def with_cluster(self, do: Callable[[Cluster], Awaitable[T]]) -> T:
+        """What `do` returns, called with the cluster in its own thread."""
+
+        async def there(running: _Running) -> T:
+            return await do(running.cluster)
+
+        return self._call(there)
 
     def _of(self, read: Callable[["_Running"], T]) -> T:
         async def there(running: "_Running") -> T:
@@ -301,6 +315,7 @@ class _Running:
             self.impairments.thaw(node_id)
 
     async def make_whole(self) -> None:
+        self.cluster.faults.clear()
         await self.let_go()
         async with trio.open_nursery() as nursery:
             for node_id in self._down():

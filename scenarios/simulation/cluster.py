@@ -30,6 +30,7 @@ from replication.cluster.broker import Broker
 from replication.cluster.cluster import Node, NotInTimeError
 from replication.cluster.controller import Controller
 from replication.cluster.controller_node import ControllerNode
+from replication.cluster.faults import Faults
 from replication.config import BrokerConfig
 from replication.errors import UnderstudyError
 from replication.events import EventSink, fan_out, ignore
@@ -111,12 +112,15 @@ class SimulatedCluster:
     """Is told of every event, after the trace, of ends, power cuts and replaced disks."""
     clock: SimulatedClock = attrs.field(init=False)
     """Of nobody in it, so that it is never paused."""
+    faults: Faults = attrs.field(init=False)
+    """What is to go wrong with requests; nothing, until rules are added."""
     _nursery: trio.Nursery
     _alive: dict[str, _Incarnation] = attrs.field(factory=dict, init=False)
     _last_image: MetadataImage = attrs.field(factory=MetadataImage, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.clock = SimulatedClock(self.world.time)
+        self.faults = Faults(self.clock)
 
     # Who is there, and what they know.
 
@@ -304,6 +308,7 @@ class SimulatedCluster:
             seams=self.world.node(name),
             sink=fan_out(self.world.sink(name), self.watcher),
             on_bug=on_bug,
+            faults=self.faults,
         )
         incarnation = _Incarnation(node=node, gave_up=partial(self._gave_up, name))
         return incarnation

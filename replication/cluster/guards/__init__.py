@@ -5,7 +5,6 @@
                  └── the handler, which knows nothing of all this
 
     access.py    one request's questions to the authorizer
-    refusals.py  the answer to what is refused, made out of what was asked
     rules.py     what each API needs: most of Kafka's table, as a table
     special.py   the APIs that do not fit into it: Fetch, Metadata, lists
 

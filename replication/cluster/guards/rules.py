@@ -6,11 +6,11 @@ from typing import Any, TypeAlias
 import attrs
 
 from replication.cluster.guards.access import Access
-from replication.cluster.guards.refusals import refused
 from replication.cluster.server import Handler
 from replication.errors import ErrorCode
 from replication.security.acls import CLUSTER_NAME, Operation, ResourceType
 from replication.wire.apis import API, ApiKey
+from replication.wire.refusals import refused
 from replication.wire.schema import fields_of
 
 _CODES = {

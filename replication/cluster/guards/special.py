@@ -6,7 +6,6 @@ from typing import Any
 import attrs
 
 from replication.cluster.guards.access import Access, Guard
-from replication.cluster.guards.refusals import refused
 from replication.cluster.guards.rules import Each, Whole, by_rules
 from replication.cluster.server import Handler
 from replication.errors import ErrorCode
@@ -34,6 +33,7 @@ from replication.wire.metadata import (
     MetadataResponseTopic,
 )
 from replication.wire.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from replication.wire.refusals import refused
 
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _MOST_SESSIONS = 10_000

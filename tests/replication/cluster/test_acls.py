@@ -18,7 +18,6 @@ from replication.client.admin import (
     ResourceType,
 )
 from replication.cluster.cluster import Cluster, open_cluster
-from replication.cluster.guards.refusals import refused
 from replication.cluster.guards.rules import RULES
 from replication.cluster.guards.special import SPECIAL
 from replication.cluster.handlers import broker_handlers
@@ -38,6 +37,7 @@ from replication.wire.list_offsets import ListOffsetsPartition, ListOffsetsReque
 from replication.wire.metadata import MetadataRequest, MetadataRequestTopic
 from replication.wire.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from replication.wire.refusals import refused
 from tests.replication.cluster.clients import Client
 from tests.replication.cluster.stage import QUICK
 

@@ -10,7 +10,17 @@ from typing import Any
 from replication.errors import ErrorCode
 from replication.wire.schema import Kind, fields_of
 
-_ERRORS = {"error_code", "partition_error_code"}
+ERROR_FIELDS = {"error_code", "partition_error_code"}
+# What stands where there is nothing to tell, in an answer that says why.
+UNKNOWN = {
+    "base_offset": -1,
+    "high_watermark": -1,
+    "committed_offset": -1,
+    "low_watermark": -1,
+    "leader_id": -1,
+    "node_id": -1,
+    "port": -1,
+}
 _ANSWERS = {
     "topic_results": "topics",
     "results_by_transaction": "transactions",
@@ -31,21 +41,25 @@ def refused(kind: type, asked: Any, code: ErrorCode) -> Any:
     """A `kind` that answers `asked`, which may be a bare name or number, with `code`."""
     values: dict[str, object] = {}
     for field in fields_of(kind):
-        if field.name in _ERRORS:
+        if field.name in ERROR_FIELDS:
             values[field.name] = code
         elif field.wire.kind is not Kind.ARRAY:
             if (value := _copied(field.name, asked)) is not None:
                 values[field.name] = value
-        elif isinstance(field.wire.items, type) and _can_err(field.wire.items):
+            elif field.name in UNKNOWN:
+                values[field.name] = UNKNOWN[field.name]
+        elif isinstance(field.wire.items, type) and can_err(field.wire.items):
             values[field.name] = [
                 refused(field.wire.items, each, code) for each in _array_for(field.name, asked)
             ]
     return kind(**values)
 
 
-def _can_err(kind: type) -> bool:
+def can_err(kind: type) -> bool:
+    """Whether there is a place for an error in it."""
     return any(
-        field.name in _ERRORS or (isinstance(field.wire.items, type) and _can_err(field.wire.items))
+        field.name in ERROR_FIELDS
+        or (isinstance(field.wire.items, type) and can_err(field.wire.items))
         for field in fields_of(kind)
     )
 
@@ -71,8 +85,11 @@ def _array_for(name: str, asked: Any) -> list[Any]:
     arrays = {
         field.name: getattr(asked, field.name) or []
         for field in fields_of(kind)
-        if field.wire.kind is Kind.ARRAY
+        if field.wire.kind is Kind.ARRAY and field.name != "forgotten_topics_data"
     }
+    if "upsertions" in arrays:  # beside deletions: two lists of users, each of whom is answered
+        users = [*arrays["deletions"], *arrays["upsertions"]]
+        return list({each.name: each for each in users}.values())
     if (same := _ANSWERS.get(name, name)) in arrays:
         return list(arrays[same])
     if name in _ANSWERS:

@@ -1,0 +1,61 @@
+"""Requests of every API and version as they come off the wire, and rules met by them."""
+
+import random
+from typing import Any
+
+import attrs
+
+from replication.faults import Call, FaultRule, RuleBook
+from replication.faults.refusing import Refusing, refusing
+from replication.wire.apis import API, Api, ApiKey
+from replication.wire.frames import decode_request, encode_request
+from storage.types import TopicId
+
+T, OTHER = "t", "other"
+TOPIC_ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
+VERSIONS = [
+    (api, version)
+    for api in API.values()
+    for version in range(api.min_version, api.max_version + 1)
+]
+
+
+def name_of(topic_id: TopicId) -> str | None:
+    return {TOPIC_ID: T, OTHER_ID: OTHER}.get(topic_id)
+
+
+def received(request: Any, version: int) -> Any:
+    """`request` as a server gets it: with what its version can say."""
+    frame = b"".join(
+        part
+        for part in encode_request(request, version=version, correlation_id=1, client_id="c")
+        if isinstance(part, bytes | memoryview)
+    )
+    return decode_request(memoryview(frame)[4:])[1]
+
+
+def call(api: Api | ApiKey, request: Any, version: int, **known: Any) -> Call:
+    key = api.key if isinstance(api, Api) else api
+    values: dict[str, Any] = {
+        "version": version,
+        "client_id": "c",
+        "peer": "127.0.0.1:1",
+        "broker": 1,
+        "of_broker": False,
+        "wall_ms": 0,
+    }
+    return Call.of(key, request, name_of=name_of, **(values | known))
+
+
+@attrs.define
+class Met:
+    """What one request meets."""
+
+    book: RuleBook = attrs.field(factory=RuleBook)
+
+    def plan(self, asked: Call, *rules: FaultRule) -> Refusing:
+        for rule in rules:
+            self.book.add(rule)
+        decision = self.book.decide(asked, random.Random(1))
+        assert decision is not None, "a rule matches"
+        return refusing(asked, decision.errors, name_of)

@@ -1,0 +1,240 @@
+"""An error told by a rule: in every API and version, where it belongs, and for nobody else."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import pytest
+
+from replication.errors import ErrorCode
+from replication.faults import FaultRule, Sender
+from replication.faults.answers import errors_in
+from replication.faults.parts import (
+    ANSWERED_AS_A_WHOLE,
+    NAMES,
+    Part,
+    partition_number,
+    parts_of,
+    topic_name,
+)
+from replication.wire.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from replication.wire.apis import Api, ApiKey
+from replication.wire.describe_configs import ResourceType
+from replication.wire.fetch import FetchRequest, FetchResponse, ForgottenTopic
+from replication.wire.frames import decode_response, encode_response
+from replication.wire.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from replication.wire.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from replication.wire.refusals import refused
+from replication.wire.schema import fields_of
+from tests.replication.faults.asking import (
+    OTHER,
+    OTHER_ID,
+    TOPIC_ID,
+    VERSIONS,
+    Met,
+    T,
+    call,
+    name_of,
+    received,
+)
+from tests.replication.wire.kio_oracle import kio_bytes, kio_class, kio_entity
+from tests.replication.wire.samples import sample
+from tests.replication.wire.test_kio import LACKING_IN_KIO
+
+CODE = ErrorCode.NOT_LEADER_OR_FOLLOWER
+EVERY = [pytest.param(api, version, id=f"{api.name} v{version}") for api, version in VERSIONS]
+BY_TOPIC = [
+    pytest.param(api, version, id=f"{api.name} v{version}")
+    for api, version in VERSIONS
+    if api.key in NAMES.keys() - ANSWERED_AS_A_WHOLE
+]
+
+
+def on_the_wire(response: Any, api: Api, version: int) -> tuple[bytes, Any]:
+    frame = b"".join(
+        part
+        for part in encode_response(response, version=version, correlation_id=1)
+        if isinstance(part, bytes | memoryview)
+    )
+    _, decoded = decode_response(memoryview(frame)[4:], api_key=api.key, version=version)
+    return frame, decoded
+
+
+@pytest.mark.parametrize(("api", "version"), EVERY)
+def test_every_answer_of_every_version_has_a_place_for_an_error(api: Api, version: int) -> None:
+    asked = call(api, received(sample(api.request), version), version)
+    plan = Met().plan(asked, FaultRule(error=CODE, sender=Sender.ANYONE))
+    response = plan.answer(
+        None if plan.rest is None else refused(api.response, plan.rest, ErrorCode.NONE)
+    )
+    frame, decoded = on_the_wire(response, api, version)
+    assert CODE in errors_in(decoded, version)
+    if (api.key, version) in LACKING_IN_KIO:
+        return
+    body = frame[4 + 4 + api.response_header_is_flexible(version) :]
+    theirs = kio_class(api, api.response, version)
+    assert kio_bytes(kio_entity(theirs, body)) == body
+
+
+# -- by topic
+
+
+def of_two_topics(api: Api, version: int) -> Any:
+    """A request that names two topics, as its version has them."""
+    request = sample(api.request)
+    for places in NAMES[api.key]:
+        for outer in getattr(request, places.within) if places.within else [request]:
+            (first, *_) = getattr(outer, places.topics)
+            topics = [named(first, T, TOPIC_ID), named(first, OTHER, OTHER_ID)]
+            setattr(outer, places.topics, topics)
+    return received(request, version)
+
+
+def named(item: Any, name: str, topic_id: bytes) -> Any:
+    if isinstance(item, str):
+        return name
+    known = {
+        "name": name,
+        "topic": name,
+        "topic_id": topic_id,
+        "resource_name": name,
+        "resource_type": ResourceType.TOPIC,
+    }
+    kind: type = type(item)
+    fields = {field.name for field in fields_of(kind)}
+    return attrs.evolve(item, **{key: known[key] for key in known.keys() & fields})
+
+
+def told(message: Any, version: int) -> Iterator[tuple[str, set[int]]]:
+    """Each topic of an answer, and the errors that it has."""
+    kind: type = type(message)
+    for field in fields_of(kind):
+        items = getattr(message, field.name)
+        for item in items if isinstance(items, list) else ():
+            if not attrs.has(type(item)):
+                continue
+            name = topic_name(item, name_of)
+            if name in (T, OTHER):
+                yield name, errors_in(item, version)
+            else:
+                yield from told(item, version)
+
+
+@pytest.mark.parametrize(("api", "version"), BY_TOPIC)
+def test_only_the_topic_that_a_rule_names_has_the_error(api: Api, version: int) -> None:
+    asked = call(api, of_two_topics(api, version), version)
+    assert {part.topic for part in asked.parts} == {T, OTHER}
+    plan = Met().plan(asked, FaultRule(api=api.key, topic=T, error=CODE, sender="anyone"))
+    assert plan.rest is not None, "the other one is handled"
+    handled = {part.topic for part in parts_of(api.key, plan.rest, name_of)}
+    assert handled == ({T, OTHER} if plan.overwriting else {OTHER})
+    response = plan.answer(refused(api.response, plan.rest, ErrorCode.NONE))
+    _, decoded = on_the_wire(response, api, version)
+    errors = list(told(decoded, version))
+    assert {name: CODE in found for name, found in errors} == {T: True, OTHER: False}
+
+
+def test_only_the_partition_that_a_rule_names_has_the_error() -> None:
+    data = [PartitionProduceData(index=index, records=b"r") for index in range(3)]
+    request = ProduceRequest(acks=1, topic_data=[TopicProduceData(name=T, partition_data=data)])
+    plan = Met().plan(
+        call(ApiKey.PRODUCE, request, 9),
+        FaultRule(api="Produce", topic=T, partition=1, error=CODE),
+        FaultRule(api=0, topic=T, partition=2, error="kafka_storage_error"),
+    )
+    (left,) = plan.rest.topic_data
+    assert [each.index for each in left.partition_data] == [0]
+    assert len(data) == 3
+    (topic,) = plan.answer(refused_with_none(request, left)).responses
+    assert {each.index: each.error_code for each in topic.partition_responses} == {
+        0: ErrorCode.NONE,
+        1: CODE,
+        2: ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+    assert {each.base_offset for each in topic.partition_responses if each.error_code} == {-1}
+
+
+def refused_with_none(request: ProduceRequest, topic: TopicProduceData) -> Any:
+    return refused(ProduceResponse, attrs.evolve(request, topic_data=[topic]), ErrorCode.NONE)
+
+
+# -- what cannot be taken out
+
+
+def test_a_partition_of_a_fetch_session_is_told_though_it_is_not_named_again() -> None:
+    request = FetchRequest(session_id=7, session_epoch=3, max_wait_ms=500)
+    session = [Part(T, 0, TOPIC_ID), Part(T, 1, TOPIC_ID), Part(OTHER, 0, OTHER_ID)]
+    asked = call(ApiKey.FETCH, request, 17, in_session=session)
+    plan = Met().plan(asked, FaultRule(api="FETCH", topic=T, partition=1, error=CODE))
+    assert plan.rest.max_wait_ms == 0, "who is told an error does not wait for records"
+    (topic,) = plan.answer(FetchResponse(session_id=7)).responses
+    (partition,) = topic.partitions
+    assert (topic.topic_id, partition.partition_index) == (TOPIC_ID, 1)
+    assert (partition.error_code, partition.high_watermark) == (CODE, -1)
+    lost = FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    assert plan.answer(lost) == lost
+
+
+def test_an_error_of_fetch_sessions_is_told_of_the_whole() -> None:
+    code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    asked = call(ApiKey.FETCH, FetchRequest(), 17, in_session=[Part(T, 0, TOPIC_ID)])
+    plan = Met().plan(asked, FaultRule(api="FETCH", topic=T, error=code))
+    assert plan.rest is None
+    assert plan.answer(None).error_code == code
+
+
+def test_metadata_of_all_topics() -> None:
+    partitions = [MetadataResponsePartition(partition_index=index) for index in range(2)]
+    real = MetadataResponse(
+        topics=[
+            MetadataResponseTopic(name=name, partitions=list(partitions)) for name in (T, OTHER)
+        ]
+    )
+    asked = call(ApiKey.METADATA, MetadataRequest(topics=None), 12)
+    rule = FaultRule(api="METADATA", topic=T, error="LEADER_NOT_AVAILABLE")
+    mine, other = Met().plan(asked, rule).answer(real).topics
+    assert (mine.error_code, mine.partitions) == (ErrorCode.LEADER_NOT_AVAILABLE, [])
+    assert other == real.topics[1]
+    one = attrs.evolve(rule, partition=1)
+    mine, other = Met().plan(asked, one).answer(real).topics
+    assert [each.error_code for each in mine.partitions] == [0, ErrorCode.LEADER_NOT_AVAILABLE]
+    assert mine.partitions[1].leader_id == -1
+    assert other == real.topics[1]
+
+
+# -- what is refused, by whomever
+
+
+def test_every_user_is_answered_once_whatever_is_asked_of_it() -> None:
+    request = AlterUserScramCredentialsRequest(
+        deletions=[ScramCredentialDeletion(name="a"), ScramCredentialDeletion(name="b")],
+        upsertions=[ScramCredentialUpsertion(name="b"), ScramCredentialUpsertion(name="c")],
+    )
+    answer = refused(AlterUserScramCredentialsResponse, request, CODE)
+    assert [each.user for each in answer.results] == ["a", "b", "c"]
+
+
+def test_what_a_fetch_forgets_is_not_answered() -> None:
+    request = FetchRequest(forgotten_topics_data=[ForgottenTopic(topic=T, partitions=[0])])
+    assert refused(FetchResponse, request, CODE).responses == []
+
+
+def test_partitions_are_numbered_in_several_words() -> None:
+    assert partition_number(3) == 3
+    assert partition_number(PartitionProduceData(index=4)) == 4
+    assert partition_number(MetadataResponsePartition(partition_index=5)) == 5

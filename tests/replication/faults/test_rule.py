@@ -1,0 +1,191 @@
+"""Which rules can be, and which requests they meet."""
+
+import random
+from typing import Any
+
+import pytest
+
+from replication.errors import ErrorCode
+from replication.faults import (
+    Effect,
+    FaultRule,
+    FaultRuleError,
+    RuleBook,
+    Sender,
+    on_call,
+    once,
+    with_probability,
+)
+from replication.faults.parts import Part
+from replication.wire.apis import ApiKey
+from replication.wire.heartbeat import HeartbeatRequest
+from replication.wire.metadata import MetadataRequest
+from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from replication.wire.write_txn_markers import WriteTxnMarkersRequest
+from tests.replication.faults.asking import T, call
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        ({"api": "PRODUCES", "error": 6}, "api"),
+        ({"api": True, "error": 6}, "api"),
+        ({"api": 999, "error": 6}, "api"),
+        ({"error": "NOT_A_LEADER"}, "error"),
+        ({"error": "NONE"}, "error"),
+        ({"error": 30_000}, "error"),
+        ({"error": True}, "error"),
+        ({"effect": "explode"}, "effect"),
+        ({"sender": "nobody", "error": 6}, "sender"),
+        ({}, "effect"),
+        ({"api": "FETCH"}, "effect"),
+        ({"error": 6, "effect": "close-after"}, "effect"),
+        ({"effect": "observe", "delay_ms": 5}, "effect"),
+        ({"delay_ms": -1}, "delay_ms"),
+        ({"delay_ms": 1.5}, "delay_ms"),
+        ({"broker": True, "delay_ms": 1}, "broker"),
+        ({"topic": "", "delay_ms": 1}, "topic"),
+        ({"topic": 7, "delay_ms": 1}, "topic"),
+        ({"partition": 0, "delay_ms": 1}, "topic"),
+        ({"api": "HEARTBEAT", "topic": "t", "delay_ms": 1}, "topic"),
+        ({"api": "CREATE_TOPICS", "topic": "t", "partition": 0, "delay_ms": 1}, "partition"),
+        ({"api": "DESCRIBE_LOG_DIRS", "topic": "t", "partition": 0, "error": 6}, "partition"),
+        ({"api": "WRITE_TXN_MARKERS", "throttle_ms": 5}, "throttle_ms"),
+        ({"error": 6, "trigger": on_call(0)}, "trigger"),
+        ({"error": 6, "trigger": with_probability(1.5)}, "trigger"),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused_by_the_field_that_is_wrong(
+    words: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(FaultRuleError) as refusal:
+        FaultRule(**words)
+    assert refusal.value.field == field
+    assert str(refusal.value).startswith(f"{field}: ")
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("api", ["OFFSET_COMMIT", "OffsetCommit", "offset_commit", 8])
+def test_an_api_has_a_number_and_two_ways_to_write_its_name(api: object) -> None:
+    assert FaultRule(api=api, effect="close_after").api is ApiKey.OFFSET_COMMIT
+
+
+def test_a_rule_says_what_it_is() -> None:
+    rule = FaultRule(
+        api="PRODUCE",
+        topic="orders",
+        partition=0,
+        error=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        delay_ms=5,
+    )
+    said = "PRODUCE topic orders partition 0: delay 5 ms + NOT_LEADER_OR_FOLLOWER, every time"
+    assert str(rule) == said
+    assert (
+        str(FaultRule(effect="drop-request", trigger=once())) == "any request: drop-request, once"
+    )
+
+
+# -- which requests
+
+
+def produced(*partitions: int) -> ProduceRequest:
+    data = [PartitionProduceData(index=index) for index in partitions]
+    return ProduceRequest(acks=1, topic_data=[TopicProduceData(name=T, partition_data=data)])
+
+
+def is_hit(rule: FaultRule, api: ApiKey, request: Any, version: int = 4, **known: Any) -> bool:
+    book = RuleBook()
+    book.add(rule)
+    return book.decide(call(api, request, version, **known), random.Random(1)) is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "hit"),
+    [
+        ({}, True),
+        ({"api": "PRODUCE"}, True),
+        ({"api": "FETCH"}, False),
+        ({"topic": T}, True),
+        ({"topic": T, "partition": 1}, True),
+        ({"topic": T, "partition": 2}, False),
+        ({"topic": "other"}, False),
+        ({"client_id": "c"}, True),
+        ({"client_id": "billing-*"}, False),
+        ({"client_id": "*"}, True),
+        ({"broker": 1}, True),
+        ({"broker": 2}, False),
+        ({"sender": "brokers"}, False),
+        ({"sender": "anyone"}, True),
+        ({"when": lambda request: request.acks == 1}, True),
+        ({"when": lambda request: request.acks == -1}, False),
+    ],
+)
+def test_all_that_a_rule_says_must_be_so(words: dict[str, Any], hit: bool) -> None:
+    rule = FaultRule(effect=Effect.OBSERVE, **words)
+    assert is_hit(rule, ApiKey.PRODUCE, produced(0, 1), 9) is hit
+
+
+def test_a_client_without_a_name_has_none() -> None:
+    rule = FaultRule(effect="observe", client_id="?*")
+    assert not is_hit(rule, ApiKey.HEARTBEAT, HeartbeatRequest(), client_id=None)
+
+
+def test_brokers_are_met_by_rules_that_say_so() -> None:
+    asked = (ApiKey.HEARTBEAT, HeartbeatRequest())
+    by_default, brokers = (FaultRule(effect="observe", sender=each) for each in (None, "brokers"))
+    assert not is_hit(by_default, *asked, of_broker=True)
+    assert is_hit(brokers, *asked, of_broker=True)
+    assert not is_hit(brokers, *asked)
+    markers = FaultRule(api="WRITE_TXN_MARKERS", error=6)
+    assert markers.senders is Sender.BROKERS
+    assert not is_hit(markers, ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest(), of_broker=True)
+
+
+def test_metadata_of_all_topics_is_of_each_of_them() -> None:
+    rule = FaultRule(topic=T, effect="observe")
+    assert is_hit(rule, ApiKey.METADATA, MetadataRequest(topics=None))
+    assert not is_hit(rule, ApiKey.METADATA, MetadataRequest(topics=[]))
+
+
+def test_what_has_no_place_for_an_error_is_not_hit() -> None:
+    rule = FaultRule(api="METADATA", error=6)
+    assert not is_hit(rule, ApiKey.METADATA, MetadataRequest(topics=[]), 12)
+    assert is_hit(rule, ApiKey.METADATA, MetadataRequest(topics=[]), 13)
+    assert not is_hit(FaultRule(api="PRODUCE", error=6), ApiKey.PRODUCE, ProduceRequest(acks=1), 9)
+    assert is_hit(FaultRule(api="PRODUCE", error=6), ApiKey.PRODUCE, ProduceRequest(acks=0), 9)
+
+
+# -- several rules
+
+
+def test_every_rule_that_fires_is_applied() -> None:
+    book = RuleBook()
+    late = book.add(FaultRule(delay_ms=5))
+    second = book.add(FaultRule(effect="close-after", trigger=on_call(2)))
+    book.add(FaultRule(effect="close-before"))
+    watching = book.add(FaultRule(effect="observe", throttle_ms=0))
+    elsewhere = book.add(FaultRule(api="FETCH", error=6))
+    ends = []
+    for _ in range(2):
+        decision = book.decide(call(ApiKey.PRODUCE, produced(0), 9), random.Random(1))
+        assert decision is not None
+        assert decision.end is not None
+        ends.append(decision.end.rule.effect)
+        decision.answered("closed")
+    assert ends == [Effect.CLOSE_BEFORE, Effect.CLOSE_AFTER]
+    assert (late.calls, late.hits, second.calls, second.hits) == (2, 2, 2, 1)
+    assert (elsewhere.calls, elsewhere.hits) == (0, 0)
+    assert [(hit.parts, hit.answer) for hit in watching.observed] == [((Part(T, 0),), "closed")] * 2
+
+
+def test_a_rule_that_was_removed_meets_nobody_and_keeps_its_counts() -> None:
+    book = RuleBook()
+    added = book.add(FaultRule(effect="observe"))
+    asked = call(ApiKey.HEARTBEAT, HeartbeatRequest(), 4)
+    assert book.decide(asked, random.Random(1)) is not None
+    assert book.remove(added.number) is added
+    assert book.remove(added.number) is None
+    assert not book.concerns(ApiKey.HEARTBEAT)
+    assert book.decide(asked, random.Random(1)) is None
+    assert added.hits == 1
+    assert book.add(FaultRule(effect="observe")).number == added.number + 1
