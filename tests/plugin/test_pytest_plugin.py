@@ -177,6 +177,7 @@ def test_every_style_of_test_reaches_it(run: Run) -> None:
 def test_what_the_page_shows_runs(run: Run) -> None:
     pytest.importorskip("confluent_kafka")
     page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
-    with_pytest, without = (part.split("```")[0] for part in page.split("```python\n")[1:])
-    run(with_pytest).assert_outcomes(passed=3)
+    blocks = [part.split("```")[0] for part in page.split("```python\n")[1:]]
+    with_pytest, with_faults, without = blocks
+    run(with_pytest + with_faults).assert_outcomes(passed=5)
     exec(compile(without, "docs/testing.md", "exec"), {})

@@ -7,7 +7,9 @@ import trio
 
 from replication.client import Producer
 from replication.cluster.cluster import NotInTimeError
+from replication.cluster.faults import NotHitError
 from replication.errors import KafkaError
+from replication.faults import FaultRule, FaultRuleError, times
 from replication.testing import KafkaContainer, ThreadedCluster
 from replication.testing.portal import ClusterStoppedError
 
@@ -137,3 +139,27 @@ def test_the_shape_of_testcontainers() -> None:
     with container as kafka:
         host, _, port = kafka.get_bootstrap_server().partition(":")
     assert (host, port.isdigit()) == ("127.0.0.1", True)
+
+
+def test_fault_rules_are_added_from_outside_and_gone_with_a_reset(
+    cluster: ThreadedCluster,
+) -> None:
+    rule = cluster.faults.add(api="PRODUCE", topic="orders", error=6, trigger=times(2))
+    watching = cluster.faults.add(FaultRule(api="PRODUCE", effect="observe"))
+    mark = cluster.trace.mark
+    produce(cluster, "orders")
+    rule.wait_for_hits(2)
+    assert [hit.answer for hit in watching.observed] == ["NOT_LEADER_OR_FOLLOWER"] * 2 + ["NONE"]
+    assert (rule.calls, rule.hits, watching.hits) == (3, 2, 3)
+    with pytest.raises(NotHitError, match="was hit 2 of 3 times"):
+        rule.wait_for_hits(3, timeout=0.01)
+    assert [each.rule for each in cluster.faults.rules] == [rule.rule, watching.rule]
+    told = [line for line in cluster.trace.lines(mark) if "fault_applied" in line]
+    assert len(told) == 2
+    assert "fault=NOT_LEADER_OR_FOLLOWER" in told[0]
+    rule.remove()
+    assert [each.added.number for each in cluster.faults.rules] == [watching.added.number]
+    cluster.reset()
+    assert cluster.faults.rules == []
+    with pytest.raises(FaultRuleError, match=r"^error: "):
+        cluster.faults.add(api="PRODUCE", error="NO_SUCH")
