@@ -24,6 +24,9 @@ import attrs
 from storage.checkpoint import EpochEntry
 from storage.types import LeaderEpoch, Offset, TopicPartition
 
+INTERNAL_PREFIX = "__"
+"""Of topics that are Kafka's own."""
+
 
 class Status(enum.StrEnum):
     """What a broker is up to, for whoever can see it."""

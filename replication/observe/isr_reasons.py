@@ -93,8 +93,8 @@ class IsrReasons:
     def _changed(self, event: IsrChanged) -> None:
         """Told twice, by the controller and by the leader that asked: the first time counts."""
         proposed = self._proposed.get(event.partition)
-        if proposed is not None and proposed.partition_epoch + 1 != event.partition_epoch:
-            proposed = None  # the controller has decided otherwise
+        if proposed is not None and not _came_true(proposed, event):
+            proposed = None
         for broker in set(event.previous_isr) ^ set(event.isr):
             joined = broker in event.isr
             if proposed is not None:
@@ -113,6 +113,13 @@ class IsrReasons:
         for by_partition in (self._leaders, self._proposed):
             for partition in [each for each in by_partition if each.topic == topic]:
                 del by_partition[partition]
+
+
+def _came_true(proposed: IsrChangeProposed, event: IsrChanged) -> bool:
+    """A leader that is cut off proposes what never gets there, while others decide."""
+    return proposed.partition_epoch + 1 == event.partition_epoch and frozenset(
+        proposed.isr
+    ) == frozenset(event.isr)
 
 
 def _as_proposed(proposed: IsrChangeProposed, *, joined: bool) -> str:

@@ -30,7 +30,7 @@ def why_in_or_out(facts: ReplicaFacts, reason: str) -> str:
     """`reason`: what was told when it joined or left; empty where nobody has told."""
     if facts.in_isr:
         return _why_in(facts, reason)
-    now = _keeps_out(facts)
+    now = _keeps_out(facts, reason)
     if not reason:
         return f"out of the ISR: {now}" if now else "out of the ISR since before anybody looked"
     return f"left the ISR: {reason}" + (f"; {now}" if now else "")
@@ -60,13 +60,13 @@ def _why_in(facts: ReplicaFacts, reason: str) -> str:
     )
 
 
-def _keeps_out(facts: ReplicaFacts) -> str:
+def _keeps_out(facts: ReplicaFacts, reason: str) -> str:
     if facts.status is Status.DOWN:
         return "its broker is down"
     if facts.status is Status.FROZEN:
         return "its broker is frozen, and fetches nothing"
     if facts.status is Status.FENCED:
-        return "its broker is fenced, and may not join before it has caught up with the metadata"
+        return "" if "fenced" in reason else "its broker is fenced"
     if facts.role is Role.DEPOSED:
         return "it has not heard yet that its reign is over"
     if facts.lag:

@@ -21,6 +21,7 @@ from replication.isr import Committed, PendingExpand, PendingShrink
 from replication.leadership import Leadership
 from replication.metadata import NO_LEADER, MetadataImage, PartitionRegistration
 from replication.observe.cluster_state import (
+    INTERNAL_PREFIX,
     BrokerState,
     ClusterState,
     PartitionState,
@@ -36,7 +37,6 @@ from replication.partition import Partition
 from storage.types import Offset, TopicPartition
 
 LIMIT = 500
-INTERNAL_PREFIX = "__"
 
 
 @attrs.define(eq=False, kw_only=True)

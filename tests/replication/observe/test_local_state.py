@@ -70,6 +70,10 @@ def drawn(replica: ReplicaState) -> str:
     )
 
 
+def has_told(world: World, name: str) -> bool:
+    return any(entry.event.name == name for entry in world.trace.entries)
+
+
 def test_a_failover_is_told_as_it_happens() -> None:
     async def story(world: World) -> None:
         async with watched(world) as (stage, state):
@@ -143,17 +147,23 @@ def test_a_follower_that_lags_leaves_with_its_lag_as_the_reason() -> None:
     play(story)
 
 
-def test_a_leader_that_is_cut_off_is_shown_as_deposed() -> None:
+def test_a_leader_that_is_cut_off_is_shown_as_deposed_and_left_for_no_reason_of_its_own() -> None:
+    """It asks for an ISR of itself alone, which the controller never hears."""
+
     async def story(world: World) -> None:
-        async with watched(world) as (stage, state):
+        async with watched(
+            world, replica_lag_time_max_ms="500", broker_session_timeout_ms="3000"
+        ) as (stage, state):
             leader = await stage.leader("t")
             world.network.isolate(name_of(leader))
+            world.network.heal(name_of(leader), "client")
+            await stage.client.produce(stage.address(leader), "t", b"only here", acks=1)
+            await stage.cluster.until(lambda: has_told(world, "isr_change_proposed"))
             await stage.leader("t", other_than=leader)
             zombie = replica_of(state, leader)
             assert (zombie.role, zombie.leader_epoch, zombie.in_isr) == (Role.DEPOSED, 0, False)
-            assert "it has not heard yet that its reign is over" in zombie.why or (
-                "fenced" in zombie.why
-            )
+            assert zombie.why.startswith(f"left the ISR: {name_of(leader)} was fenced: ")
+            assert zombie.log_end_offset == 1
             world.network.heal_all()
 
     play(story)

@@ -1,0 +1,106 @@
+"""The newest state, and what of it is news to a reader who has seen an older one.
+
+    put(state), a few times a second         since(version 7) -> all that changed after 7
+    each thing has the version at which        a partition that changed ten times meanwhile
+    it changed last                            is in there once, as it is now
+
+Rule 1: nothing is kept for a reader. Whoever has fallen behind, by a slow line or a hidden tab,
+gets one update, however much has happened: no queue, and so none that grows.
+
+Rule 2: each thing is made JSON once, when it changes, for all readers.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+import trio
+
+from replication.observe.cluster_state import ClusterState, PartitionState, to_json
+from replication.observe.page.timeline import Timeline
+from storage.types import TopicPartition
+
+NOTHING = -1
+
+
+@attrs.frozen
+class Seen:
+    """How far a reader has come."""
+
+    version: int = NOTHING
+    told: int = 0
+    """The number of the next event."""
+
+
+@attrs.frozen
+class _Entry:
+    version: int
+    value: object
+    json: str
+
+
+@attrs.define(eq=False)
+class Board:
+    timeline: Timeline
+    _version: int = attrs.field(init=False, default=NOTHING)
+    _now_ms: int = attrs.field(init=False, default=0)
+    _told: int = attrs.field(init=False, default=0)
+    _head: _Entry = attrs.field(init=False, default=_Entry(NOTHING, None, "null"))
+    _order: _Entry = attrs.field(init=False, default=_Entry(NOTHING, None, "[]"))
+    _partitions: dict[TopicPartition, _Entry] = attrs.field(init=False, factory=dict)
+    _changed: trio.Event = attrs.field(init=False, factory=trio.Event)
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    def put(self, state: ClusterState) -> None:
+        """As it is now; whoever waits for news is woken if there is any."""
+        self._now_ms = state.now_ms
+        version = self._version + 1
+        head = attrs.evolve(state, now_ms=0, partitions=())
+        self._head = _renewed(self._head, head, version)
+        order = [str(each.topic_partition) for each in state.partitions]
+        self._order = _renewed(self._order, order, version)
+        self._partitions = dict(self._put_partitions(state.partitions, version))
+        newest = (self._head, self._order, *self._partitions.values())
+        if self._told != self.timeline.count or any(each.version == version for each in newest):
+            self._version, self._told = version, self.timeline.count
+            self._changed.set()
+            self._changed = trio.Event()
+
+    def _put_partitions(
+        self, partitions: tuple[PartitionState, ...], version: int
+    ) -> Iterator[tuple[TopicPartition, _Entry]]:
+        for each in partitions:
+            name = each.topic_partition
+            yield name, _renewed(self._partitions.get(name), each, version)
+
+    async def news(self, seen: Seen) -> tuple[str, Seen]:
+        """What has changed since, as JSON, once something has; and how far that is."""
+        while self._version == seen.version:
+            await self._changed.wait()
+        return self._update(seen), Seen(self._version, self._told)
+
+    def _update(self, seen: Seen) -> str:
+        told = [each for each in self.timeline.since(seen.told) if each.number < self._told]
+        parts: Mapping[str, str] = {
+            "now": str(self._now_ms),
+            **({"cluster": self._head.json} if self._head.version > seen.version else {}),
+            **({"order": self._order.json} if self._order.version > seen.version else {}),
+            "partitions": _list(
+                each.json for each in self._partitions.values() if each.version > seen.version
+            ),
+            "events": to_json(told),
+            "missed": str(self._told - seen.told - len(told)),
+        }
+        return "{" + ",".join(f'"{name}":{json}' for name, json in parts.items()) + "}"
+
+
+def _renewed(entry: _Entry | None, value: object, version: int) -> _Entry:
+    if entry is not None and entry.value == value:
+        return entry
+    return _Entry(version, value, to_json(value))
+
+
+def _list(parts: Iterator[str]) -> str:
+    return f"[{','.join(parts)}]"

@@ -1,0 +1,542 @@
+"use strict";
+// Draws what /stream tells (replication/observe/page/board.py); nothing here knows Kafka's rules.
+window.faults = [];
+const faulty = (message) => {
+  window.faults.push(message);
+  document.documentElement.dataset.faults = window.faults.join("; ");
+};
+window.addEventListener("error", (event) => faulty(event.message));
+window.addEventListener("unhandledrejection", (event) => faulty(String(event.reason)));
+
+const byId = (id) => document.getElementById(id);
+const CONTROLLER = 0;
+const WINDOW = 60; // offsets of a drawn log; further back where a replica or the HW is
+const MOST_CELLS = 120; // more than that are drawn as reigns, not records
+const KEPT_EVENTS = 500;
+const KINDS = { fault: "faults", decision: "decisions", cut: "cuts", news: "other news" };
+
+const state = { cluster: null, order: [], partitions: new Map(), now: 0, heardAt: 0 };
+let chosen = null; // a partition's name
+const shownKinds = new Set(Object.keys(KINDS));
+
+// Small tools.
+
+function html(name, properties = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(properties)) {
+    if (key.startsWith("data-") || key.startsWith("aria-") || key === "scope") element.setAttribute(key, value);
+    else element[key] = value;
+  }
+  element.append(...children);
+  return element;
+}
+
+function svg(name, attributes, parent, text) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  if (text !== undefined) element.textContent = text;
+  if (parent) parent.append(element);
+  return element;
+}
+
+// What did not change is not touched: focus, selection and open menus stay where they are.
+function put(element, key, value) {
+  if (element[key] !== value) element[key] = value;
+}
+
+function flash(element) {
+  element.classList.remove("changed");
+  void element.offsetWidth;
+  element.classList.add("changed");
+}
+
+function putText(element, value, marks = false) {
+  if (element.textContent === value) return;
+  const isNews = marks && element.textContent !== "";
+  element.textContent = value;
+  if (isNews) flash(element);
+}
+
+const count = (number) => (number === null || number === undefined ? "?" : number.toLocaleString("en"));
+const some = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
+const nodeName = (id) => (id === CONTROLLER ? "controller" : `b${id}`);
+const nameOf = (partition) => `${partition.topic}-${partition.partition}`;
+const epochColour = (epoch, alpha = 1) => `hsl(${(205 + epoch * 137.5) % 360} 62% 62% / ${alpha})`;
+const sinceMs = (moment) => Math.max(0, state.now + (performance.now() - state.heardAt) - moment);
+const seconds = (ms) => (ms < 10000 ? `${(ms / 1000).toFixed(1)} s` : `${Math.round(ms / 1000)} s`);
+const clockTime = (ms) => {
+  const at = new Date(ms);
+  return `${at.toTimeString().slice(0, 8)}.${String(at.getMilliseconds()).padStart(3, "0")}`;
+};
+
+const isOffline = (partition) => partition.leader === null;
+const isUnder = (partition) => partition.isr.length < partition.replicas.length;
+const isUnderMin = (partition) => partition.min_isr !== null && partition.isr.length < partition.min_isr;
+const inTrouble = (partition) => isOffline(partition) || isUnder(partition) || isUnderMin(partition);
+
+// Nodes.
+
+const cards = new Map();
+
+function makeCard(id) {
+  const name = nodeName(id);
+  const card = {
+    root: html("article", { className: "card", "aria-label": name }),
+    status: html("span", { className: "status" }),
+    facts: html("p", { title: "Where clients reach it, and how many of the partitions shown here it leads" }),
+    trouble: html("p", { className: "bad" }),
+    life: html("button", { type: "button" }),
+    pulse: html("button", { type: "button" }),
+    link: html("button", { type: "button", textContent: "Cut off", className: "hurts" }),
+    from: html("select", { title: "Whom it no longer reaches, nor they it" }),
+  };
+  card.life.addEventListener("click", () => act(card.life.dataset.act, id));
+  card.pulse.addEventListener("click", () => act(card.pulse.dataset.act, id));
+  card.link.addEventListener("click", () => act("cut", id, card.from.value));
+  card.from.setAttribute("aria-label", `Cut ${name} off from`);
+  card.root.append(html("h3", {}, name, card.status), card.facts, card.trouble,
+    html("div", { className: "acts" }, card.life, card.pulse, card.link, card.from));
+  card.root.dataset.node = name;
+  return card;
+}
+
+function showCards() {
+  const { cluster } = state;
+  const nodes = [{ id: cluster.controller ?? CONTROLLER, status: cluster.controller_status, why: "" }, ...cluster.brokers];
+  for (const node of nodes) {
+    if (!cards.has(node.id)) {
+      cards.set(node.id, makeCard(node.id));
+      byId("cards").append(cards.get(node.id).root);
+      for (const card of cards.values()) offerPeers(card, nodes);
+    }
+    showCard(cards.get(node.id), node);
+  }
+}
+
+function offerPeers(card, nodes) {
+  const own = card.root.dataset.node;
+  const peers = nodes.map((node) => node.id).filter((id) => nodeName(id) !== own);
+  card.from.replaceChildren(html("option", { value: "" }, "from all"),
+    ...peers.map((id) => html("option", { value: id }, `from ${nodeName(id)}`)));
+}
+
+function showCard(card, node) {
+  const name = nodeName(node.id), isDown = node.status === "down", isFrozen = node.status === "frozen";
+  put(card.root.dataset, "status", node.status);
+  putText(card.status, node.status, true);
+  put(card.status, "title", STATUS[node.status] || node.status);
+  putText(card.life, isDown ? "Start" : "Kill");
+  put(card.life.dataset, "act", isDown ? "start" : "kill");
+  put(card.life, "className", isDown ? "" : "hurts");
+  put(card.life, "title", isDown ? `Start ${name} again, with what is on its disk`
+    : `Kill ${name}, as SIGKILL would: it writes nothing more, and tells nobody`);
+  putText(card.pulse, isFrozen ? "Thaw" : "Freeze");
+  put(card.pulse.dataset, "act", isFrozen ? "thaw" : "freeze");
+  put(card.pulse, "disabled", isDown);
+  put(card.pulse, "className", isFrozen ? "" : "hurts");
+  put(card.pulse, "title", isFrozen ? `Let ${name} run on: all that is due falls due together`
+    : `Freeze ${name}, as SIGSTOP would, or a long pause of a garbage collector`);
+  put(card.link, "title", `Nothing passes between ${name} and those chosen beside this; clients still reach it`);
+  const leads = [...state.partitions.values()].filter((each) => each.leader === node.id).length;
+  putText(card.facts, node.id === CONTROLLER ? "elects leaders, keeps the ISRs"
+    : `${node.host}:${node.port} · leads ${count(leads)}`);
+  putText(card.trouble, [node.why, cutWords(node.id)].filter(Boolean).join("; "));
+}
+
+const STATUS = {
+  up: "It runs, and may lead",
+  down: "It does not run",
+  frozen: "It answers nobody and times out nobody, until it is thawed",
+  fenced: "It runs; the controller lets it lead nothing, until it is heard of and has caught up",
+  leaving: "It is shutting down in good order: its leaderships go to others first",
+  starting: "It runs, and has not registered yet",
+  unknown: "Nobody has said how it is",
+};
+
+function cutWords(id) {
+  const there = new Set(), back = new Set();
+  for (const [source, target] of state.cluster.cut) {
+    if (source === id) there.add(target);
+    if (target === id) back.add(source);
+  }
+  const both = [...there].filter((each) => back.has(each));
+  const one = [...there].filter((each) => !back.has(each));
+  const names = (ids) => ids.sort((a, b) => a - b).map(nodeName).join(", ");
+  return [both.length ? `cut off from ${names(both)}` : "", one.length ? `is not heard by ${names(one)}` : ""]
+    .filter(Boolean).join("; ");
+}
+
+// Partitions.
+
+const rows = new Map();
+
+function columns() {
+  return state.cluster.brokers.map((broker) => broker.id);
+}
+
+function showHead() {
+  const brokers = columns();
+  if (byId("head").dataset.for === brokers.join()) return;
+  byId("head").dataset.for = brokers.join();
+  const column = (text, title) => html("th", { scope: "col", title }, text);
+  byId("head").replaceChildren(
+    column("partition", "Choose one to see its log"),
+    column("leader", "Who takes writes, and serves reads"),
+    column("epoch", "The number of this leader's reign"),
+    column("ISR", "Replicas in sync, of all that there are"),
+    ...brokers.map((id) => column(nodeName(id), `The replica on ${nodeName(id)}: where its log ends, and what of it is committed`)));
+  for (const row of rows.values()) row.root.remove();
+  rows.clear();
+}
+
+function makeRow(name) {
+  const cell = (label, title) => html("td", { className: "number", "data-label": label, title });
+  const row = {
+    root: html("tr"), pick: html("button", { type: "button", className: name.length > 28 ? "pick long" : "pick", textContent: name }),
+    leader: cell("leader", ""), epoch: cell("epoch", "Leader epoch: the number of this reign"), isr: cell("ISR", ""),
+    replicas: new Map(),
+  };
+  row.pick.addEventListener("click", () => choose(name));
+  row.root.append(html("th", { scope: "row" }, row.pick), row.leader, row.epoch, row.isr);
+  for (const id of columns()) {
+    const replica = { root: html("td", { className: "replica", "data-label": nodeName(id) }), as: html("span", { className: "as" }),
+      ends: html("span", { className: "ends" }), behind: html("span", { className: "behind" }), why: html("span", { className: "why" }) };
+    replica.root.append(replica.as, " ", replica.ends, " ", replica.behind, replica.why);
+    row.replicas.set(id, replica);
+    row.root.append(replica.root);
+  }
+  return row;
+}
+
+function isShown(partition) {
+  const text = byId("filter").value.trim();
+  return (!partition.is_internal || byId("internal").checked) &&
+    (!byId("troubled").checked || inTrouble(partition)) && (!text || nameOf(partition).includes(text));
+}
+
+function showRows() {
+  showHead();
+  const shown = state.order.filter((name) => state.partitions.has(name) && isShown(state.partitions.get(name)));
+  const keep = new Set(shown);
+  for (const [name, row] of rows) if (!keep.has(name)) { row.root.remove(); rows.delete(name); }
+  let before = null;
+  for (const name of shown) {
+    if (!rows.has(name)) rows.set(name, makeRow(name));
+    const row = rows.get(name);
+    const place = before ? before.nextSibling : byId("rows").firstChild;
+    if (place !== row.root) byId("rows").insertBefore(row.root, place);
+    before = row.root;
+    showRow(row, state.partitions.get(name), name);
+  }
+  if (!chosen || !state.partitions.has(chosen)) choose(shown[0] || null);
+  const all = state.cluster.number_of_partitions, left = all - state.order.length;
+  putText(byId("count"), `${count(shown.length)} of ${count(all)} shown` +
+    (left > 0 ? `; the page is told of ${count(state.order.length)}, those in trouble first` : ""));
+  put(byId("none"), "hidden", all > 0);
+}
+
+function showRow(row, partition, name) {
+  putText(row.leader, isOffline(partition) ? "nobody" : nodeName(partition.leader), true);
+  row.leader.classList.toggle("bad", isOffline(partition));
+  put(row.leader, "title", partition.why || "Who takes writes, and serves reads");
+  putText(row.epoch, count(partition.leader_epoch), true);
+  putText(row.isr, `${partition.isr.length} of ${partition.replicas.length}`, true);
+  row.isr.classList.toggle("bad", isUnder(partition));
+  put(row.isr, "title", `In sync: ${partition.isr.map(nodeName).join(", ") || "nobody"}` +
+    (partition.min_isr === null ? "" : `; acks=all needs ${partition.min_isr}`) + (partition.pending ? `; the leader ${partition.pending}` : ""));
+  const isChosen = name === chosen;
+  row.root.classList.toggle("chosen", isChosen);
+  put(row.pick, "ariaPressed", String(isChosen));
+  for (const [id, cells] of row.replicas) showReplica(cells, partition, partition.replicas.find((each) => each.broker === id));
+}
+
+function standing(partition, replica) {
+  if (replica.role === "deposed") return "deposed";
+  if (replica.broker === partition.leader) return "leader";
+  return replica.in_isr ? "in sync" : "out";
+}
+
+function showReplica(cells, partition, replica) {
+  put(cells.root, "hidden", false);
+  if (!replica) {
+    putText(cells.as, ""); putText(cells.ends, ""); putText(cells.behind, ""); putText(cells.why, "");
+    put(cells.root, "title", "No replica here");
+    return;
+  }
+  put(cells.root.dataset, "in", replica.in_isr ? "yes" : "no");
+  put(cells.root.dataset, "live", replica.is_live ? "yes" : "no");
+  putText(cells.as, { leader: "★ leader", "in sync": "● in sync", out: "○ out", deposed: "☆ deposed" }[standing(partition, replica)], true);
+  putText(cells.ends, `LEO ${count(replica.log_end_offset)} · HW ${count(replica.high_watermark)}`);
+  put(cells.ends, "title", endsTitle(replica));
+  putText(cells.behind, behindWords(replica));
+  put(cells.behind, "title", "Records that the leader has and this replica has not, and for how long the leader has not seen it caught up");
+  putText(cells.why, replica.in_isr && replica.is_live && standing(partition, replica) !== "deposed" ? ""
+    : replica.why.replace("left the ISR: ", ""));
+  put(cells.root, "title", replica.why);
+}
+
+function endsTitle(replica) {
+  return `LEO ${count(replica.log_end_offset)}: the offset that the next record gets here\n` +
+    `HW ${count(replica.high_watermark)}: what lies below it is committed, as far as this replica knows` +
+    (replica.is_live ? "" : "\nas it was seen last");
+}
+
+function behindWords(replica) {
+  if (!replica.lag) return "";
+  const lasts = replica.behind_since_ms === null ? "" : ` for ${seconds(sinceMs(replica.behind_since_ms))}`;
+  return `−${count(replica.lag)}${lasts}`;
+}
+
+// One partition's log, drawn by epoch.
+
+function choose(name) {
+  chosen = name;
+  for (const [each, row] of rows) {
+    row.root.classList.toggle("chosen", each === name);
+    row.pick.ariaPressed = String(each === name);
+  }
+  showLog();
+}
+
+function runsOf(replica) {
+  const starts = replica.epochs || [];
+  return starts.map(([epoch, from], index) => [epoch, Math.max(from, replica.log_start_offset ?? 0),
+    index + 1 < starts.length ? starts[index + 1][1] : replica.log_end_offset]).filter(([, from, to]) => to > from);
+}
+
+const epochAt = (runs, offset) => {
+  const found = runs.find(([, from, to]) => from <= offset && offset < to);
+  return found ? found[0] : null;
+};
+
+function showLog() {
+  const partition = state.partitions.get(chosen);
+  putText(byId("chosen"), partition ? chosen : "no partition");
+  if (!partition) { byId("logs").replaceChildren(); byId("epochs").replaceChildren(); putText(byId("elected"), ""); return; }
+  putText(byId("elected"), isOffline(partition) ? partition.why || "nobody leads it"
+    : `${nodeName(partition.leader)} leads in epoch ${partition.leader_epoch}${partition.why ? `: ${partition.why}` : ""}` +
+      (partition.pending ? ` (it ${partition.pending})` : ""));
+  const width = Math.max(160, byId("logs").clientWidth - 46);
+  const ends = partition.replicas.map((each) => each.log_end_offset ?? 0);
+  const last = Math.max(1, ...ends);
+  const marks = partition.replicas.flatMap((each) => [each.log_end_offset, each.high_watermark]).filter((each) => each !== null);
+  const first = Math.max(0, Math.min(last - WINDOW, ...marks.map((mark) => mark - 6)));
+  const leads = partition.replicas.find((each) => each.broker === partition.leader && each.role === "leader");
+  byId("logs").replaceChildren(...partition.replicas.map((replica) => logLine(replica, leads, first, last, width)));
+  showEpochs(partition);
+}
+
+function logLine(replica, leads, first, last, width) {
+  const words = html("p", { className: replica.in_isr ? "" : "out" },
+    html("b", { title: endsTitle(replica) }, `LEO ${count(replica.log_end_offset)}, HW ${count(replica.high_watermark)}. `),
+    `${replica.is_live ? "" : "As seen last. "}${capital(replica.why)}.`);
+  return html("div", { className: `line${replica.role === "down" ? " down" : ""}` },
+    html("span", { className: "name", title: `The replica on ${nodeName(replica.broker)}` }, nodeName(replica.broker)),
+    html("div", {}, drawLog(replica, leads, first, last, width), words));
+}
+
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+let drawn = 0;
+
+function drawLog(replica, leads, first, last, width) {
+  const hatch = `hatch${drawn++}`;
+  const cell = Math.min(30, (width - 56) / (last - first)), x = (offset) => 1 + (Math.max(first, offset) - first) * cell;
+  const runs = runsOf(replica);
+  const picture = svg("svg", { viewBox: `0 0 ${width} 38`, role: "img", preserveAspectRatio: "xMinYMid meet" });
+  picture.setAttribute("aria-label", `${nodeName(replica.broker)}: ` +
+    (runs.map(([epoch, from, to]) => `epoch ${epoch} from ${from} to ${to - 1}`).join(", ") || "no records"));
+  const pattern = svg("pattern", { id: hatch, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+    svg("defs", {}, picture));
+  svg("line", { x1: 0, x2: 0, y1: 0, y2: 5, class: "hatching" }, pattern);
+  const each = last - first <= MOST_CELLS ? drawRecords : drawReigns;
+  each({ picture, replica, runs, leads, first, cell, x, hatch });
+  const mark = (offset, name, className) => {
+    if (offset === null || offset < first) return;
+    svg("line", { x1: x(offset), x2: x(offset), y1: 0, y2: 26, class: className }, picture);
+    svg("text", { x: x(offset) + 2, y: 36, class: className }, picture, name);
+  };
+  const together = replica.high_watermark === replica.log_end_offset;
+  mark(replica.log_end_offset, together ? "" : "LEO", "leo");
+  mark(replica.high_watermark, together ? "HW = LEO" : "HW", "hw");
+  return picture;
+}
+
+// What the leader's log has not, although it is of an older reign than the leader's: it will be cut.
+function conflict(leads, truth, epoch, offset) {
+  if (!leads || offset < leads.log_start_offset || epoch >= leads.leader_epoch) return "";
+  const real = epochAt(truth, offset);
+  if (real === epoch) return "";
+  return real === null ? "the leader's log has no such record: it will be cut"
+    : `the leader has a record of epoch ${real} here: this one will be cut`;
+}
+
+function drawRecords({ picture, replica, runs, leads, first, cell, x, hatch }) {
+  const truth = leads ? runsOf(leads) : [];
+  for (const [epoch, from, to] of runs) {
+    for (let offset = Math.max(from, first); offset < to; offset++) {
+      const isCommitted = offset < (replica.high_watermark ?? 0), parts = conflict(leads, truth, epoch, offset);
+      const box = { x: x(offset), y: 3, width: Math.max(1, cell - 1), height: 20, rx: 2 };
+      const record = svg("rect", { ...box, fill: epochColour(epoch, isCommitted ? 1 : 0.45) }, picture);
+      const what = `offset ${offset}, epoch ${epoch}, ${isCommitted ? "committed" : "not committed as far as this replica knows"}`;
+      svg("title", {}, record, parts ? `${what}; ${parts}` : what);
+      if (parts) svg("rect", { ...box, fill: `url(#${hatch})`, "pointer-events": "none" }, picture);
+      if (cell >= 15) {
+        svg("text", { x: x(offset) + cell / 2, y: 17, "text-anchor": "middle", class: isCommitted ? "on" : "", "pointer-events": "none" },
+          picture, offset % 1000);
+      }
+    }
+  }
+}
+
+function drawReigns({ picture, replica, runs, first, x }) {
+  for (const [epoch, from, to] of runs) {
+    if (to <= first) continue;
+    const start = Math.max(from, first), committed = Math.min(Math.max(start, replica.high_watermark ?? start), to);
+    for (const [left, right, alpha] of [[start, committed, 1], [committed, to, 0.45]]) {
+      if (right <= left) continue;
+      const box = svg("rect", { x: x(left), y: 3, width: Math.max(1, x(right) - x(left) - 0.5), height: 20, fill: epochColour(epoch, alpha) }, picture);
+      svg("title", {}, box, `epoch ${epoch}: offsets ${count(from)} to ${count(to - 1)}`);
+    }
+    if (x(to) - x(start) > 60) svg("text", { x: x(start) + 6, y: 17, class: "on", "pointer-events": "none" }, picture, `e${epoch}: ${count(start)}…`);
+  }
+}
+
+function showEpochs(partition) {
+  const seen = new Set(partition.replicas.flatMap((each) => runsOf(each).map(([epoch]) => epoch)));
+  const last = [...seen].sort((a, b) => a - b).slice(-12);
+  byId("epochs").replaceChildren(...last.map((epoch) => {
+    const swatch = html("span", { className: "swatch" });
+    swatch.style.background = epochColour(epoch);
+    return html("span", { title: `Records that were appended in the reign number ${epoch}` }, swatch, `epoch ${epoch}`);
+  }));
+}
+
+// What happened.
+
+function tell(told, missed) {
+  const list = byId("events");
+  if (missed > 0) list.prepend(html("li", { className: "gap" }, `${some(missed, "earlier event")} not kept`));
+  list.prepend(...told.map(eventLine).reverse());
+  while (list.childElementCount > KEPT_EVENTS) list.lastChild.remove();
+}
+
+function eventLine(told) {
+  const line = html("li", { "data-kind": told.kind, title: told.name.replace(/_/g, " ") },
+    html("time", {}, clockTime(told.at_ms)), html("span", { className: "who" }, told.node),
+    html("span", { className: "what" }, told.text.replace(/->/g, "→")));
+  line.hidden = !shownKinds.has(told.kind);
+  return line;
+}
+
+function offerKinds() {
+  for (const [kind, words] of Object.entries(KINDS)) {
+    const box = html("input", { type: "checkbox", checked: true });
+    box.addEventListener("change", () => {
+      if (box.checked) shownKinds.add(kind); else shownKinds.delete(kind);
+      for (const line of byId("events").children) if (line.dataset.kind) line.hidden = !shownKinds.has(line.dataset.kind);
+    });
+    byId("kinds").append(html("label", {}, box, ` ${words}`));
+  }
+}
+
+// Who cannot see the page hears what matters, a few sentences at a time.
+let toSay = [];
+
+function say(told) {
+  toSay.push(...told.filter((each) => each.kind === "fault" || each.name === "leader_elected").map((each) => each.text));
+}
+
+setInterval(() => {
+  if (toSay.length) {
+    const more = toSay.length > 3 ? `, and ${toSay.length - 3} more` : "";
+    byId("spoken").textContent = toSay.slice(0, 3).join("; ") + more;
+    toSay = [];
+  }
+}, 1500);
+
+// The buttons.
+
+const placeOf = (node) => (node === CONTROLLER ? "controller" : `brokers/${node}`);
+
+// What the control API is asked for (docs/control.md).
+function requestFor(what, node, other) {
+  if (what === "heal") return ["network/heal", {}];
+  if (what === "cut") return ["network/cut", other === "" ? { nodes: [node] } : { nodes: [node], others: [Number(other)] }];
+  return [`${placeOf(node)}/${what}`, {}];
+}
+
+async function act(what, node, other = "") {
+  const done = byId("done"), [path, body] = requestFor(what, node, other);
+  const words = what === "heal" ? "heal the network"
+    : `${what} ${nodeName(node)}${what === "cut" ? ` off from ${other === "" ? "all" : nodeName(Number(other))}` : ""}`;
+  done.className = "";
+  done.textContent = `${words} …`;
+  try {
+    const answer = await fetch(`control/${path}`,
+      { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+    if (!answer.ok) throw new Error(`${answer.status}: ${(await answer.text()).slice(0, 200)}`);
+    done.textContent = `Done: ${words}`;
+  } catch (error) {
+    done.className = "bad";
+    done.textContent = `Not done: ${words}: ${error.message}`;
+  }
+}
+
+// What is told.
+
+function summary() {
+  const { cluster } = state, all = [...state.partitions.values()];
+  const offline = all.filter(isOffline).length, under = all.filter(isUnder).length;
+  const up = cluster.brokers.filter((each) => each.status === "up").length;
+  return [`cluster ${cluster.cluster_id ?? "?"}`, `${up} of ${some(cluster.brokers.length, "broker")} up`,
+    some(cluster.number_of_partitions, "partition"), `${count(under)} under-replicated`, `${count(offline)} without a leader`].join(" · ");
+}
+
+function take(update) {
+  state.now = update.now;
+  state.heardAt = performance.now();
+  if (update.cluster) state.cluster = update.cluster;
+  if (update.order) {
+    state.order = update.order;
+    const there = new Set(update.order);
+    for (const name of state.partitions.keys()) if (!there.has(name)) state.partitions.delete(name);
+  }
+  for (const partition of update.partitions) state.partitions.set(nameOf(partition), partition);
+  showCards();
+  showRows();
+  if (update.order || update.partitions.some((each) => nameOf(each) === chosen)) showLog();
+  tell(update.events, update.missed);
+  if (document.documentElement.dataset.ready) say(update.events);
+  putText(byId("summary"), summary());
+  document.documentElement.dataset.ready = "yes";
+}
+
+function listen() {
+  const stream = new EventSource("stream");
+  stream.addEventListener("open", () => {
+    byId("events").replaceChildren();
+    byId("link").className = "live";
+    byId("link").textContent = "live";
+  });
+  stream.addEventListener("message", (message) => take(JSON.parse(message.data)));
+  stream.addEventListener("error", () => {
+    byId("link").className = "lost";
+    byId("link").textContent = "nobody answers; asking again";
+    if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 2000);
+  });
+}
+
+for (const id of ["filter", "troubled", "internal"]) byId(id).addEventListener("input", () => state.cluster && showRows());
+byId("heal").addEventListener("click", () => act("heal"));
+offerKinds();
+setInterval(() => {
+  for (const [name, row] of rows) {
+    const partition = state.partitions.get(name);
+    for (const replica of partition ? partition.replicas : []) {
+      if (row.replicas.has(replica.broker)) putText(row.replicas.get(replica.broker).behind, behindWords(replica));
+    }
+  }
+}, 500);
+new ResizeObserver(() => showLog()).observe(byId("logs"));
+listen();

@@ -1,0 +1,155 @@
+"""What a browser is sent: all at first, then what changed, and never more for being slow."""
+
+import json
+from typing import Any
+
+import attrs
+import trio
+import trio.testing
+from starlette.types import Message
+
+from replication.events import (
+    FetchSessionOpened,
+    HighWatermarkAdvanced,
+    IsrChanged,
+    LeaderElected,
+    LogTruncated,
+)
+from replication.net.clock import TrioClock
+from replication.observe.cluster_state import ClusterState, PartitionState, Status
+from replication.observe.http import EventSender
+from replication.observe.page import Board, Timeline
+from replication.observe.page.board import Seen
+from replication.observe.page.routes import feed_of
+from replication.observe.page.timeline import KEPT
+from storage.types import TopicPartition
+
+T0 = TopicPartition("t", 0)
+
+
+def partition(topic: str, epoch: int = 0) -> PartitionState:
+    return PartitionState(
+        topic=topic, partition=0, leader=1, leader_epoch=epoch, isr=(1,), replicas=()
+    )
+
+
+def cluster(*partitions: PartitionState, now_ms: int = 0) -> ClusterState:
+    return ClusterState(
+        now_ms=now_ms,
+        cluster_id="c",
+        controller=0,
+        controller_status=Status.UP,
+        brokers=(),
+        partitions=partitions,
+        number_of_partitions=len(partitions),
+    )
+
+
+def board() -> Board:
+    return Board(Timeline(lambda: 1234))
+
+
+def elected(epoch: int) -> LeaderElected:
+    return LeaderElected(partition=T0, leader=1, leader_epoch=epoch, isr=(1,), cause="clean")
+
+
+async def test_a_new_reader_is_told_all_and_then_what_changed() -> None:
+    on = board()
+    on.put(cluster(partition("a"), partition("b")))
+    text, seen = await on.news(Seen())
+    first = json.loads(text)
+    assert first["order"] == ["a-0", "b-0"]
+    assert [each["topic"] for each in first["partitions"]] == ["a", "b"]
+    assert first["cluster"]["controller_status"] == "up"
+    on.put(cluster(partition("a"), partition("b", epoch=1)))
+    text, seen = await on.news(seen)
+    second = json.loads(text)
+    assert [each["leader_epoch"] for each in second["partitions"]] == [1]
+    assert second.keys() == {"now", "partitions", "events", "missed"}
+    on.put(cluster(partition("b", epoch=1)))
+    third = json.loads((await on.news(seen))[0])
+    assert (third["order"], third["partitions"]) == (["b-0"], [])
+    assert third["cluster"]["number_of_partitions"] == 1
+
+
+async def test_where_nothing_but_time_goes_on_there_is_no_news(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    on = board()
+    on.put(cluster(partition("a"), now_ms=1))
+    _, seen = await on.news(Seen())
+    on.put(cluster(partition("a"), now_ms=2))
+    with TrioClock().move_on_after(60) as waited:
+        await on.news(seen)
+    assert waited.cancelled_caught
+
+
+async def test_a_reader_that_does_not_read_costs_nothing_and_gets_the_end_at_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Its socket takes nothing: 3,000 changes later one update waits for it, of one size."""
+    on = board()
+    sizes: list[int] = []
+    may_send = trio.Event()
+
+    async def send(message: Message) -> None:
+        await may_send.wait()
+        sizes.append(len(message["body"]))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(feed_of(on), EventSender(send))
+        for epoch in range(3_000):
+            on.put(cluster(partition("a", epoch=epoch)))
+            on.timeline.sink(0)(elected(epoch))
+            if epoch % 500 == 0:
+                await trio.testing.wait_all_tasks_blocked()
+        on.put(cluster(partition("a", epoch=3_000)))
+        may_send.set()
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert len(sizes) == 2, "the one that was on its way, and all the rest"
+    assert sizes[1] < 400 * KEPT
+
+
+async def test_who_comes_too_late_is_told_how_much_was_missed() -> None:
+    on = board()
+    on.put(cluster())
+    _, seen = await on.news(Seen())
+    for epoch in range(KEPT + 7):
+        on.timeline.sink(0)(elected(epoch))
+    on.put(cluster())
+    update = json.loads((await on.news(seen))[0])
+    assert update["missed"] == 7
+    assert len(update["events"]) == KEPT
+    assert update["events"][-1]["text"].startswith(f"b1 leads t-0 in epoch {KEPT + 6}")
+
+
+def told(*events: tuple[int, Any]) -> list[tuple[str, str, str]]:
+    timeline = Timeline(lambda: 0)
+    for node_id, event in events:
+        timeline.sink(node_id)(event)
+    return [(each.node, each.kind, each.name) for each in timeline.since(0)]
+
+
+def test_a_timeline_tells_an_isr_change_once_and_leaves_out_what_moves_all_the_time() -> None:
+    changed = IsrChanged(
+        partition=T0, leader_epoch=1, partition_epoch=2, isr=(1,), previous_isr=(1, 2)
+    )
+    advanced = HighWatermarkAdvanced(
+        partition=T0, high_watermark=1, log_end_offset=1, leader_epoch=0
+    )
+    opened = FetchSessionOpened(session_id=1, partitions=1, privileged=True)
+    assert told((1, advanced), (1, opened), (1, changed), (0, changed)) == [
+        ("controller", "decision", "isr_changed")
+    ]
+
+
+def test_of_internal_topics_decisions_and_cuts_are_told() -> None:
+    internal = TopicPartition("__consumer_offsets", 0)
+    cut = LogTruncated(
+        partition=internal, from_offset=5, to_offset=3, high_watermark=3, cause="diverging epoch"
+    )
+    assert told((2, cut), (0, attrs.evolve(elected(1), partition=internal))) == [
+        ("b2", "cut", "log_truncated"),
+        ("controller", "decision", "leader_elected"),
+    ]

@@ -1,0 +1,46 @@
+"""What is done to nodes shows between two looks, and is told."""
+
+from replication.observe.isr_reasons import IsrReasons
+from replication.observe.local_state import LocalState
+from replication.observe.page import Board, Timeline, Watch
+from scenarios.simulation.world import World
+from tests.replication.cluster.stage import play, staged
+
+
+def test_a_kill_a_freeze_and_a_cut_are_told_when_they_are_seen() -> None:
+    frozen: set[int] = set()
+    cut: set[tuple[int, int]] = set()
+
+    async def story(world: World) -> None:
+        async with staged(world) as stage:
+            clock = stage.cluster.clock
+            timeline = Timeline(clock.wall_ms)
+            state = LocalState(
+                cluster=stage.cluster,
+                reasons=IsrReasons(clock.now_ms),
+                frozen=lambda: frozenset(frozen),
+                cut=lambda: frozenset(cut),
+            )
+            watch = Watch(state=state, board=Board(timeline), clock=clock)
+            watch.look()
+            assert timeline.count == 0
+            await stage.cluster.kill_broker(1)
+            frozen.add(2)
+            cut.update({(2, 3), (3, 2), (0, 1)})
+            watch.look()
+            frozen.clear()
+            cut.clear()
+            await stage.cluster.start_broker(1)
+            watch.look()
+            assert [(each.kind, each.text) for each in timeline.since(0)] == [
+                ("fault", "b1 is down"),
+                ("fault", "b2 is frozen: it answers nobody, and nobody is told"),
+                ("fault", "nothing passes from controller to b1"),
+                ("fault", "nothing passes between b2 and b3"),
+                ("news", "b1 is up"),
+                ("news", "b2 is up"),
+                ("news", "controller reaches b1 again"),
+                ("news", "b2 and b3 reach each other again"),
+            ]
+
+    play(story)
