@@ -12,8 +12,8 @@ class FaultApplied(Event):
     """A fault rule was applied to a request (`replication.faults`)."""
 
     name: ClassVar[str] = "fault_applied"
-    rule: int
-    api: str
-    client: str
+    rule: int  # its number, in the order in which rules were added
+    api: str  # "PRODUCE"
+    client: str  # its client id
     parts: tuple[str, ...]  # the topics or partitions that the request names
     fault: str  # "NOT_LEADER_OR_FOLLOWER", "delay 100 ms", "close-after"

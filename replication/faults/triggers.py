@@ -69,6 +69,7 @@ def times(number: int) -> Trigger:
 
 
 def every_time() -> Trigger:
+    """Always."""
     return EveryTime()
 
 

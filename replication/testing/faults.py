@@ -27,6 +27,7 @@ class ThreadedRule:
 
     @property
     def rule(self) -> FaultRule:
+        """What it says."""
         return self.added.rule
 
     @property
