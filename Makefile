@@ -30,7 +30,7 @@ ALONE := client or spark or slow
 ## make test   the whole suite, but for what needs Apache Kafka
 test: setup
 	$(BIN)/python -m pytest -n auto -m "not ($(ALONE) or interop)" $(ARGS)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "($(ALONE)) and not interop" $(ARGS) || [ $$? = 5 ]
+	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder -m "($(ALONE)) and not interop" $(ARGS) || [ $$? = 5 ]
 
 ## make interop  with Apache Kafka's brokers and tools, which Maven brings, or KAFKA_HOME names
 interop: setup
