@@ -42,7 +42,7 @@ def test_the_page_has_a_column_for_each_client_and_lists_what_failed() -> None:
     assert "`Vote`." in text
     assert "| version | a 1 | b 2 |" in text
     assert f"| admin: configurations | {WORKS} | {FAILS} |" in text
-    assert "| b | admin: configurations | `KafkaError: no` |" in text
+    assert "| b | admin: configurations | `KafkaError: no` |  |" in text
     assert "2026-01-02" in text
 
 

@@ -179,13 +179,14 @@ def page(columns: list[Column], missing: list[str], *, day: str) -> str:
         marks = [column.outcomes[feature].mark for column in columns]
         lines.append(f"| {title} | " + " | ".join(marks) + " |")
     failures = [
-        f"| {column.name} | {ROWS[feature]} | `{outcome.reason.replace('`', '')}` |"
+        f"| {column.name} | {ROWS[feature]} | `{outcome.reason.replace('`', '')}`"
+        f" | {known_of(column.name).get(feature, '')} |"
         for column in columns
         for feature, outcome in column.outcomes.items()
         if outcome.mark == FAILS
     ]
     lines += ["", "## What fails", ""]
-    lines += ["| client | feature | last words |", "|---|---|---|", *failures]
+    lines += ["| client | feature | last words | why |", "|---|---|---|---|", *failures]
     if missing:
         lines += ["", "## What our brokers do not serve", ""]
         lines += [
@@ -194,6 +195,13 @@ def page(columns: list[Column], missing: list[str], *, day: str) -> str:
         ]
         lines += [", ".join(f"`{each}`" for each in missing) + "."]
     return "\n".join([*lines, *behaviours_shown(), ""])
+
+
+def known_of(client: str) -> dict[str, str]:
+    """What a client's module says of its failures."""
+    module = importlib.import_module(CLIENTS[client]) if client in CLIENTS else None
+    found: dict[str, str] = getattr(module, "KNOWN", {})
+    return found
 
 
 def behaviours_shown() -> list[str]:

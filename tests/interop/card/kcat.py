@@ -22,6 +22,8 @@ def version() -> str | None:
 
 
 VERSION = version()
+_OLD_SCRAM = "librdkafka before 2.6.1 says its nonce twice (its #4895), which Kafka 4 refuses too"
+KNOWN = {"scram_sha_256": _OLD_SCRAM, "scram_sha_512": _OLD_SCRAM}
 
 
 def kcat(servers: str, *arguments: str, given: str = "") -> str:
