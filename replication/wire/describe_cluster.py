@@ -2,13 +2,11 @@
 
 import attrs
 
+from replication.wire.metadata import UNKNOWN_OPERATIONS
 from replication.wire.schema import array, boolean, int8, int16, int32, string
 
 BROKERS = 1
 CONTROLLERS = 2
-
-UNKNOWN_OPERATIONS = -(2**31)
-"""The authorized operations of a request that did not ask for them."""
 
 
 @attrs.define(kw_only=True)

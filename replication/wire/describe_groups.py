@@ -6,10 +6,8 @@ GROUP_ID_NOT_FOUND, with a message.
 
 import attrs
 
+from replication.wire.metadata import UNKNOWN_OPERATIONS
 from replication.wire.schema import Kind, array, boolean, int16, int32, octets, string
-
-UNKNOWN_OPERATIONS = -(2**31)
-"""The authorized operations of a request that did not ask for them."""
 
 
 @attrs.define(kw_only=True)

@@ -7,6 +7,7 @@
     access.py    one request's questions to the authorizer
     rules.py     what each API needs: most of Kafka's table, as a table
     special.py   the APIs that do not fit into it: Fetch, Metadata, lists
+    described.py those that tell what may be done with what they describe
 
 Rule 1: no API is served without an entry; a test compares the two tables.
 

@@ -7,7 +7,14 @@ import attrs
 
 from replication.cluster.server import Handler, RequestContext
 from replication.metadata import MetadataImage
-from replication.security.acls import CLUSTER_NAME, Authorizer, Operation, ResourceType
+from replication.security.acls import (
+    CLUSTER_NAME,
+    SUPPORTED,
+    Authorizer,
+    Operation,
+    ResourceType,
+    as_bits,
+)
 
 
 @attrs.frozen
@@ -27,6 +34,10 @@ class Access:
             principal=self.context.principal,
             host=self._host,
         )
+
+    def operations(self, kind: ResourceType, name: str) -> int:
+        """Those of its kind that may be done with it, a bit for each."""
+        return as_bits(each for each in SUPPORTED[kind] if self.may(each, kind, name))
 
     def may_some(self, operation: Operation, kind: ResourceType) -> bool:
         return self.authorizer.may_some(

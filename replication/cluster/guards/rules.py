@@ -121,7 +121,6 @@ RULES: Mapping[ApiKey, tuple[Rule, ...]] = {
     ApiKey.HEARTBEAT: (_group(_O.READ),),
     ApiKey.LEAVE_GROUP: (_group(_O.READ),),
     ApiKey.OFFSET_DELETE: (_group(_O.DELETE), Each(_O.READ, "topics", "topics")),
-    ApiKey.DESCRIBE_GROUPS: (Each(_O.DESCRIBE, "groups", "groups", _GROUP),),
     ApiKey.DELETE_GROUPS: (Each(_O.DELETE, "groups_names", "results", _GROUP),),
     ApiKey.DELETE_TOPICS: (
         Each(_O.DELETE, "topics", "responses"),
@@ -132,7 +131,6 @@ RULES: Mapping[ApiKey, tuple[Rule, ...]] = {
     ApiKey.ELECT_LEADERS: _cluster(_O.ALTER),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _cluster(_O.ALTER),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _cluster(_O.DESCRIBE),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (Each(_O.DESCRIBE, "topics", "topics"),),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (_BY_FOLLOWERS, Each(_O.DESCRIBE, "topics", "topics")),
     ApiKey.ADD_OFFSETS_TO_TXN: (_transaction(_O.WRITE), _group(_O.READ)),
     ApiKey.END_TXN: (_transaction(_O.WRITE),),
@@ -146,7 +144,6 @@ RULES: Mapping[ApiKey, tuple[Rule, ...]] = {
     ),
     ApiKey.DESCRIBE_PRODUCERS: (Each(_O.READ, "topics", "topics"),),
     ApiKey.DESCRIBE_LOG_DIRS: _cluster(_O.DESCRIBE),
-    ApiKey.DESCRIBE_CLUSTER: (),  # whom a client may reach it is told anyway
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _cluster(_O.DESCRIBE),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _cluster(_O.ALTER),
     ApiKey.DESCRIBE_ACLS: _cluster(_O.DESCRIBE),

@@ -6,6 +6,13 @@ from typing import Any
 import attrs
 
 from replication.cluster.guards.access import Access, Guard
+from replication.cluster.guards.described import (
+    describe_cluster,
+    describe_groups,
+    describe_topic_partitions,
+    tell_cluster_operations,
+    tell_topic_operations,
+)
 from replication.cluster.guards.rules import Each, Whole, by_rules
 from replication.cluster.server import Handler
 from replication.errors import ErrorCode
@@ -109,6 +116,8 @@ async def metadata(access: Access, request: MetadataRequest, handler: Handler) -
         for each in response.topics
         if not each.name or access.topic(Operation.DESCRIBE, each.name)
     ]
+    tell_topic_operations(access, response.topics)
+    tell_cluster_operations(access, response)
     response.topics += [
         MetadataResponseTopic(error_code=_DENIED, name=each.name, topic_id=each.topic_id)
         if each.name
@@ -292,6 +301,9 @@ def _may_configure(access: Access, operation: Operation, resource: Any) -> bool:
 
 SPECIAL: Mapping[ApiKey, Guard] = {
     ApiKey.METADATA: metadata,
+    ApiKey.DESCRIBE_CLUSTER: describe_cluster,
+    ApiKey.DESCRIBE_GROUPS: describe_groups,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
     ApiKey.CREATE_TOPICS: create_topics,
     ApiKey.OFFSET_FETCH: offset_fetch,
     ApiKey.FIND_COORDINATOR: find_coordinator,

@@ -6,6 +6,7 @@ from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.server import RequestContext
 from replication.errors import ErrorCode, KafkaError
 from replication.groups import GroupState, Member
+from replication.security.acls import SUPPORTED, ResourceType, as_bits
 from replication.wire.delete_groups import (
     DeletedGroup,
     DeleteGroupsRequest,
@@ -20,8 +21,7 @@ from replication.wire.describe_groups import (
 from replication.wire.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 NOT_FOUND_SINCE = 6  # of DescribeGroups (KIP-1043); before, such a group was dead
-# What AclEntry.supportedOperations lists, a bit for each: all of it, without an authorizer.
-GROUP_OPERATIONS = 3400
+GROUP_OPERATIONS = as_bits(SUPPORTED[ResourceType.GROUP])
 
 
 async def describe_groups(

@@ -20,14 +20,15 @@ from replication.cluster.topic_names import fault_of
 from replication.errors import ErrorCode
 from replication.metadata import PartitionRegistration, TopicImage
 from replication.replica_manager import INTERNAL_TOPICS
+from replication.security.acls import SUPPORTED, ResourceType, as_bits
 from replication.wire.describe_cluster import (
     BROKERS,
-    UNKNOWN_OPERATIONS,
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
 from replication.wire.metadata import (
+    UNKNOWN_OPERATIONS,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -38,9 +39,9 @@ from replication.wire.metadata import (
 from storage.types import NO_TOPIC_ID, TopicId
 
 IDS_SINCE = 12  # KIP-516
-# What AclEntry.supportedOperations lists, a bit for each: all of it, without an authorizer.
-TOPIC_OPERATIONS = 3576
-CLUSTER_OPERATIONS = 8096
+# All that there is, without an authorizer; with one a guard takes out what may not be done.
+TOPIC_OPERATIONS = as_bits(SUPPORTED[ResourceType.TOPIC])
+CLUSTER_OPERATIONS = as_bits(SUPPORTED[ResourceType.CLUSTER])
 
 
 async def metadata(

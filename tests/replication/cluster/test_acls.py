@@ -17,6 +17,7 @@ from replication.client.admin import (
     Permission,
     ResourceType,
 )
+from replication.client.offsets import OffsetAndMetadata
 from replication.cluster.cluster import Cluster, open_cluster
 from replication.cluster.guards.rules import RULES
 from replication.cluster.guards.special import SPECIAL
@@ -25,19 +26,30 @@ from replication.config.security import STANDARD_AUTHORIZER, Introduction, Login
 from replication.errors import ErrorCode, KafkaError
 from replication.net import production_seams
 from replication.net.secure import introduced
-from replication.security.acls import CLUSTER_NAME
+from replication.security.acls import CLUSTER_NAME, SUPPORTED, as_bits
 from replication.wire.alter_partition import AlterPartitionRequest
 from replication.wire.apis import API, ApiKey
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest
+from replication.wire.describe_cluster import DescribeClusterRequest
 from replication.wire.describe_groups import DescribeGroupsRequest
+from replication.wire.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
 from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from replication.wire.init_producer_id import InitProducerIdRequest
 from replication.wire.join_group import JoinGroupRequest
 from replication.wire.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from replication.wire.metadata import MetadataRequest, MetadataRequestTopic
+from replication.wire.metadata import (
+    UNKNOWN_OPERATIONS as UNKNOWN,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
 from replication.wire.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from replication.wire.refusals import refused
+from storage.types import TopicPartition
 from tests.replication.cluster.clients import Client
 from tests.replication.cluster.stage import QUICK
 
@@ -269,3 +281,71 @@ async def test_without_an_authorizer_acls_are_refused() -> None:
             with pytest.raises(KafkaError) as refusal:
                 await call
             assert refusal.value.code is ErrorCode.SECURITY_DISABLED
+
+
+async def test_what_is_described_says_what_may_be_done_with_it() -> None:
+    """KIP-430: the operations of whoever asks, those that they imply with them."""
+    groups = DescribeGroupsRequest(groups=["g", "h"], include_authorized_operations=True)
+    topics = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in ("open", "shut")],
+        include_topic_authorized_operations=True,
+        include_cluster_authorized_operations=True,
+    )
+    about_cluster = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    async with governed() as (cluster, admin):
+        (address,) = cluster.bootstrap_list
+        await make(
+            cluster,
+            admin,
+            allow(Operation.READ, "open"),
+            allow(Operation.ALTER_CONFIGS, "open"),
+            allow(Operation.ALL, "g", kind=GROUP),
+        )
+        alice, boss = asking("alice", "a"), asking("admin", "top")
+        seen = await alice.ask(address, topics, version=10)
+        # READ implies DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS.
+        assert bits_by_topic(seen) == {"open": 1 << 3 | 1 << 8 | 1 << 10 | 1 << 11, "shut": UNKNOWN}
+        assert seen.cluster_authorized_operations == 0
+        await admin.alter_group_offsets("g", {TopicPartition("open", 0): OffsetAndMetadata(0)})
+        described = await alice.ask(address, groups, version=5)
+        assert [(each.error_code, each.authorized_operations) for each in described.groups] == [
+            (ErrorCode.NONE, as_bits(SUPPORTED[GROUP])),
+            (ErrorCode.GROUP_AUTHORIZATION_FAILED, UNKNOWN),
+        ]
+        assert (
+            await alice.ask(address, about_cluster, version=0)
+        ).cluster_authorized_operations == 0
+        assert bits_by_topic(await boss.ask(address, topics, version=10)) == dict.fromkeys(
+            ("open", "shut"), as_bits(SUPPORTED[TOPIC])
+        )
+        await make(cluster, admin, allow(Operation.ALTER, CLUSTER_NAME, kind=CLUSTER))
+        told = await alice.ask(address, about_cluster, version=0)
+        assert told.cluster_authorized_operations == 1 << 7 | 1 << 8
+        unasked = attrs.evolve(topics, include_topic_authorized_operations=False)
+        assert bits_by_topic(await boss.ask(address, unasked, version=12)) == dict.fromkeys(
+            ("open", "shut"), UNKNOWN
+        )
+
+
+def bits_by_topic(answer: Any) -> dict[str, int]:
+    return {each.name: each.topic_authorized_operations for each in answer.topics}
+
+
+async def test_all_topics_page_by_page_are_those_that_may_be_seen() -> None:
+    async with governed() as (cluster, admin):
+        (address,) = cluster.bootstrap_list
+        alice = asking("alice", "a")
+        everything = DescribeTopicPartitionsRequest(response_partition_limit=1)
+        answer = await alice.ask(address, everything, version=0)
+        assert (answer.topics, answer.next_cursor) == ([], None)
+        await make(cluster, admin, allow(Operation.WRITE, "open"))
+        answer = await alice.ask(address, everything, version=0)
+        assert bits_by_topic(answer) == {"open": 1 << 4 | 1 << 8}
+        assert answer.next_cursor is None
+        named = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="shut")])
+        answer = await alice.ask(address, named, version=0)
+        assert answer.topics[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        await make(cluster, admin, allow(Operation.DESCRIBE, "shut"))
+        lost = attrs.evolve(everything, cursor=Cursor(topic_name="pa", partition_index=0))
+        answer = await alice.ask(address, lost, version=0)
+        assert bits_by_topic(answer) == {"shut": 1 << 8}
