@@ -5,11 +5,13 @@ Starting three brokers takes a quarter of a second; importing what only `demo` o
 """
 
 import importlib
-import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
+from replication.cli.endings import of_unix
+from replication.cli.output import CommandError
 from replication.errors import UnderstudyError
 from storage.errors import StorageError
 
@@ -17,6 +19,10 @@ from storage.errors import StorageError
 COMMANDS = {
     "audit-headers": ("replication.cli.audit_headers", "A broker's batch headers, as Parquet."),
     "broker": ("replication.cli.broker", "Run one broker or controller from server.properties."),
+    "consume": (
+        "replication.cli.consume.command",
+        "Records to standard output, as text, in any form, or as JSON.",
+    ),
     "demo": ("replication.cli.demo.command", "Kill a leader under load; account for every record."),
     "dump-log": ("replication.cli.dump_log", "What stands in a log's files, and what is wrong."),
     "follow": (
@@ -28,6 +34,7 @@ COMMANDS = {
         "Consumer groups: how far they are, and who reads.",
     ),
     "pipeline": ("replication.cli.pipeline", "Jobs on Spark over what brokers have on disk."),
+    "produce": ("replication.cli.produce.command", "Standard input as records."),
     "promote": (
         "replication.cli.follow.promote",
         "A followed copy becomes a cluster of its own.",
@@ -52,6 +59,15 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command), f"{cmd_name} names a click command"
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        with of_unix():
+            try:
+                return super().invoke(ctx)
+            except BrokenPipeError:
+                raise  # nobody reads on, and nobody is told
+            except (UnderstudyError, StorageError, OSError) as error:
+                raise CommandError(str(error)) from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in sorted(COMMANDS.items())])
@@ -73,8 +89,4 @@ def group(global_servers: str | None) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command; a failing world ends it with one clear line and exit code 1."""
-    try:
-        group(arguments)
-    except (UnderstudyError, StorageError, OSError) as error:
-        click.echo(f"understudy: {error}", err=True)
-        sys.exit(1)
+    group(arguments)

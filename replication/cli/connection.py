@@ -42,24 +42,39 @@ class Connection:
         given = {key.replace(".", "_"): value for key, value in self.properties.items()}
         return {"bootstrap_servers": self.servers, **keys, **given}
 
+    def for_admin(self) -> "Connection":
+        """Without what only a consumer or a producer is told."""
+        from replication.client.config import ClientConfig, keys_of
+
+        shared = keys_of(ClientConfig)
+        known = {key: value for key, value in self.properties.items() if key in shared}
+        return attrs.evolve(self, properties=known)
+
     def ask(self, question: "Callable[[Admin], Awaitable[T]]") -> T:
         """What an admin client answers."""
         import trio
 
-        from replication.client.admin import Admin
-
-        async def run() -> T:
-            async with Admin(**self.config(default_api_timeout_ms=self.timeout_ms)) as admin:
-                return await question(admin)
-
-        answer: T = self.run(trio.run, run)
+        answer: T = self.run(trio.run, self.ask_within, question)
         return answer
 
     def look(self, question: "Callable[[Admin], Awaitable[T]]") -> T:
         """The same of what changes nothing, and may be about a topic that was made just now."""
+        import trio
+
+        answer: T = self.run(trio.run, self.look_within, question)
+        return answer
+
+    async def ask_within(self, question: "Callable[[Admin], Awaitable[T]]") -> T:
+        """`ask`, of who runs trio already."""
+        from replication.client.admin import Admin
+
+        async with Admin(**self.config(default_api_timeout_ms=self.timeout_ms)) as admin:
+            return await question(admin)
+
+    async def look_within(self, question: "Callable[[Admin], Awaitable[T]]") -> T:
         from replication.cli.patience import patiently
 
-        return self.ask(
+        return await self.ask_within(
             lambda admin: patiently(lambda: question(admin), timeout_ms=self.timeout_ms)
         )
 
@@ -97,15 +112,22 @@ def _servers(
     return given or ctx.find_root().params.get("global_servers") or default
 
 
-def key_values(_: click.Context, option: click.Parameter, value: Sequence[str]) -> dict[str, str]:
-    """Of `KEY=VALUE`, given any number of times."""
+def exact_key_values(
+    _: click.Context, option: click.Parameter, value: Sequence[str]
+) -> dict[str, str]:
+    """Of `KEY=VALUE`, given any number of times; a value may be a blank."""
     found = {}
     for each in value:
         key, equals, text = each.partition("=")
         if not equals or not key.strip():
             raise click.BadParameter(f"{each}: expected KEY=VALUE", param=option)
-        found[key.strip()] = text.strip()
+        found[key.strip()] = text
     return found
+
+
+def key_values(ctx: click.Context, option: click.Parameter, value: Sequence[str]) -> dict[str, str]:
+    """The same, with blanks around a value left out."""
+    return {key: text.strip() for key, text in exact_key_values(ctx, option, value).items()}
 
 
 def properties_of(file: Path | None, given: Mapping[str, str]) -> dict[str, str]:
@@ -142,7 +164,7 @@ def connected(
             help="One of them.",
         ),
         click.option(
-            "--timeout", "timeout_ms", type=click.IntRange(min=1), default=10_000,
+            "--timeout", "answer_ms", type=click.IntRange(min=1), default=10_000,
             show_default=True, help="Milliseconds that an answer may take.",
         ),
     ]  # fmt: skip
@@ -154,11 +176,11 @@ def connected(
             servers: str,
             config_file: Path | None,
             client_properties: Mapping[str, str],
-            timeout_ms: int,
+            answer_ms: int,
             **others: Any,
         ) -> T:
             properties = properties_of(config_file, client_properties)
-            connection = Connection(servers, properties, timeout_ms)
+            connection = Connection(servers, properties, answer_ms)
             return command(*arguments, connection=connection, **others)
 
         for option in reversed(options):

@@ -50,13 +50,15 @@ class CommandError(click.ClickException):
 
 
 def show_line(text: str) -> None:
+    if sys.stdout is None:
+        raise CommandError("standard output is closed")
     click.echo(text)
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """`-` where there is nothing."""
     cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
+    if sys.stdout is not None and sys.stdout.isatty():
         _show_drawn(columns, cells)
         return
     table = [list(columns), *cells]

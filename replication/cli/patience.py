@@ -84,3 +84,12 @@ async def gone(admin: Admin, names: Sequence[str], *, timeout_ms: int) -> None:
 
     what = f"{', '.join(names)} being listed no more"
     await until(holds, what=what, timeout_ms=timeout_ms, after="deleted")
+
+
+async def groups_gone(admin: Admin, groups: Sequence[str], *, timeout_ms: int) -> None:
+    async def holds() -> bool:
+        listed = {each.group_id for each in await admin.list_groups()}
+        return not listed.intersection(groups)
+
+    what = f"{', '.join(groups)} being listed no more"
+    await until(holds, what=what, timeout_ms=timeout_ms, after="deleted")

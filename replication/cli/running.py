@@ -8,7 +8,6 @@ holds the other end: so they end with it, however it ends.
 import contextlib
 import os
 import resource
-import signal
 import traceback
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ import attrs
 import click
 import trio
 
+from replication.cli.interruptions import STOP_SIGNALS
 from replication.events import BugCaught, EventSink
 from replication.net.clock import TrioClock
 from replication.net.raising import raising_only_one
@@ -29,8 +29,6 @@ if TYPE_CHECKING:  # a controller's process needs nothing of a broker's, nor the
     from replication.cluster.server import OnBug
 
 STANDARD_INPUT = 0
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
 
 # Each open segment's, and as many connections as a small cluster has.
 FILES_OF_A_NODE = 4 * open_segments.DEFAULT_LIMIT + 500

@@ -139,12 +139,8 @@ def _run_here(
     gc.disable()
     import trio
 
-    from replication.cli.running import (
-        STOP_SIGNALS,
-        allow_many_files,
-        journal_sink,
-        reporting_bugs,
-    )
+    from replication.cli.interruptions import STOP_SIGNALS
+    from replication.cli.running import allow_many_files, journal_sink, reporting_bugs
     from replication.cluster.cluster import Cluster, node_directory, open_cluster
     from replication.events import EventSink, ignore
     from storage.filesystem import OsFileSystem

@@ -114,14 +114,14 @@ def _record(entry: RecordEntry, options: TextOptions) -> dict[str, Any]:
         if entry.marker is not None:
             fields["coordinator_epoch"] = entry.marker.coordinator_epoch
     if options.print_data_log and not entry.header.is_control:
-        fields |= _bytes("key", record.key) | _bytes("value", record.value)
+        fields |= bytes_field("key", record.key) | bytes_field("value", record.value)
         fields["headers"] = [
-            {"key": name, **_bytes("value", value)} for name, value in record.headers
+            {"key": name, **bytes_field("value", value)} for name, value in record.headers
         ]
     return fields
 
 
-def _bytes(name: str, data: bytes | None) -> dict[str, str | None]:
+def bytes_field(name: str, data: bytes | None) -> dict[str, str | None]:
     if data is None:
         return {name: None}
     try:

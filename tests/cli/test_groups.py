@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from replication.cli import group as understudy, main
 from replication.cli.groups.command import milliseconds
 from replication.cli.groups.positions import Described, describe, log_ends
-from replication.cli.groups.reset import Target, To, new_offset, planned, put
+from replication.cli.groups.reset import Target, To, check_put, new_offset, planned, put
 from replication.cli.isolated import IsolatedCluster
 from replication.client.admin import Admin
 from replication.client.producer import Producer
@@ -142,6 +142,18 @@ def test_what_has_no_offset_cannot_be_shifted() -> None:
         new_offset(T0, Target(To.SHIFT, 1), begin=0, end=9, current=None, at_time=None)
 
 
+def test_offsets_that_are_not_there_after_all_are_told() -> None:
+    async def story(_: Scene, admin: Admin) -> None:
+        await put(admin, "g", {T0: 3})
+        await check_put(admin, "g", {T0: 3})
+        with pytest.raises(KafkaError, match="put to 4 of t-0, and 3 is committed"):
+            await check_put(admin, "g", {T0: 4})
+        with pytest.raises(KafkaError, match="put to 1 of t-7, and nothing is committed"):
+            await check_put(admin, "g", {TopicPartition("t", 7): 1})
+
+    with_a_group(story)
+
+
 def test_a_time_without_a_zone_is_utc() -> None:
     assert milliseconds("1970-01-01T00:00:01.500") == 1500
     assert milliseconds("1970-01-01T01:00:01.500+01:00") == 1500
@@ -193,7 +205,9 @@ def test_the_commands_over_a_cluster(tmp_path: Path) -> None:
         shown = run("reset-offsets", "g", "--all-topics", "--to-earliest", "--output", "json")
         assert json.loads(shown) == [{"group": "g", "topic": "t", "partition": 0, "new_offset": 0}]
         assert json.loads(run("describe", "g", "--output", "json"))[0]["offsets"][0]["lag"] == 1
-        assert "'g'" in run("delete", "g")
+        assert run("delete", "g").split() == ["GROUP", "STATE", "g", "Empty"]
+        assert json.loads(run("delete", "g", "--output", "json"))[0]["deleted"] is False
+        assert "'g'" in run("delete", "g", "--execute")
         assert json.loads(run("list", "--output", "json")) == []
 
 
@@ -202,4 +216,4 @@ def test_what_fails_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         main(["group", "list", "--bootstrap-server", "127.0.0.1:1", "--timeout", "1"])
     assert ended.value.code == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("understudy: REQUEST_TIMED_OUT")
+    assert line.startswith("understudy: 127.0.0.1:1: REQUEST_TIMED_OUT")

@@ -47,5 +47,5 @@ def test_a_group_is_told_of_moved_and_deleted(kafka: Kafka) -> None:
     understudy_group(kafka, *moved)
     theirs = kafka_group(kafka, "--describe", "--group", "told-of", "--offsets")
     assert {line[3] for line in theirs[1:]} == {"0"}
-    understudy_group(kafka, "delete", "told-of")
+    understudy_group(kafka, "delete", "told-of", "--execute")
     assert ["told-of"] not in kafka_group(kafka, "--list")

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.live import Live
 
 from replication.cli.follow.view import Moment, Rates, metrics_text
-from replication.cli.running import STOP_SIGNALS, allow_many_files, reporting_bugs
+from replication.cli.interruptions import STOP_SIGNALS
+from replication.cli.running import allow_many_files, reporting_bugs
 from replication.client.config import ClientConfig
 from replication.events import (
     Event,

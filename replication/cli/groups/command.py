@@ -1,20 +1,28 @@
 """The commands, and the tables and JSON that they print."""
 
-import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 import click
-import trio
 
+from replication.cli.connection import Connection, connected
 from replication.cli.groups.positions import Position, assigned, describe
-from replication.cli.groups.reset import Target, To, planned, put
+from replication.cli.groups.reset import Target, To, check_put, planned, put
+from replication.cli.output import (
+    EXECUTE,
+    JSON,
+    OUTPUT,
+    show_json,
+    show_line,
+    show_table,
+    tell,
+    tell_unless_executed,
+)
+from replication.cli.patience import groups_gone
 from replication.client.admin import Admin
 from replication.client.admin.values import GroupDescription
-
-T = TypeVar("T")
 
 POSITION_COLUMNS = (
     "GROUP",
@@ -27,18 +35,6 @@ POSITION_COLUMNS = (
     "HOST",
     "CLIENT-ID",
 )
-SERVERS = click.option(
-    "--bootstrap-server",
-    "servers",
-    default="localhost:9092",
-    show_default=True,
-    metavar="HOST:PORT",
-)
-TIMEOUT = click.option(
-    "--timeout", "timeout_ms", type=click.IntRange(min=1), default=10_000, show_default=True,
-    help="Milliseconds that an answer may take.",
-)  # fmt: skip
-OUTPUT = click.option("--output", type=click.Choice(["table", "json"]), default="table")
 GROUPS = click.argument("groups", nargs=-1, required=True, metavar="GROUP...")
 
 
@@ -49,58 +45,80 @@ def command() -> None:
 
 @command.command(name="list")
 @click.option("--state", "states", multiple=True, help="Only groups in this state, as in Empty.")
-@SERVERS
-@TIMEOUT
+@connected()
 @OUTPUT
-def list_groups(states: Sequence[str], servers: str, timeout_ms: int, output: str) -> None:
+def list_groups(states: Sequence[str], connection: Connection, output: str) -> None:
     """The groups that there are, and what they are at."""
-    found = ask(servers, timeout_ms, lambda admin: admin.list_groups(states=states))
-    if output == "json":
+    found = connection.ask(lambda admin: admin.list_groups(states=states))
+    if output == JSON:
         show_json([attrs.asdict(each) for each in found])
     else:
-        show(("GROUP", "TYPE", "STATE"), [(e.group_id, e.protocol_type, e.state) for e in found])
+        show_table(
+            ("GROUP", "TYPE", "STATE"), [(e.group_id, e.protocol_type, e.state) for e in found]
+        )
 
 
 @command.command(name="describe")
 @GROUPS
 @click.option("--members", is_flag=True, help="Who is in the group, instead of how far it is.")
-@SERVERS
-@TIMEOUT
+@connected()
 @OUTPUT
 def describe_groups(
-    groups: Sequence[str], *, members: bool, servers: str, timeout_ms: int, output: str
+    groups: Sequence[str], *, members: bool, connection: Connection, output: str
 ) -> None:
     """How far each GROUP has read, and who reads."""
 
     async def all_of_them(admin: Admin) -> list[Any]:
         return [await describe(admin, group_id) for group_id in groups]
 
-    found = ask(servers, timeout_ms, all_of_them)
-    if output == "json":
+    found = connection.ask(all_of_them)
+    if output == JSON:
         show_json([as_json(each.group, each.positions) for each in found])
         return
     for each in found:
         if not each.group.members:
-            click.echo(f"Consumer group '{each.group.group_id}' has no active members.", err=True)
+            tell(f"Consumer group '{each.group.group_id}' has no active members.")
         if members:
-            show(
+            show_table(
                 ("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"),
                 member_rows(each.group),
             )
         else:
-            show(POSITION_COLUMNS, [position_row(position) for position in each.positions])
+            show_table(POSITION_COLUMNS, [position_row(position) for position in each.positions])
 
 
 @command.command(name="delete")
 @GROUPS
-@SERVERS
-@TIMEOUT
-def delete_groups(groups: Sequence[str], servers: str, timeout_ms: int) -> None:
-    """Delete each GROUP and its offsets; nobody may be in it."""
-    ask(servers, timeout_ms, lambda admin: admin.delete_groups(groups))
-    click.echo(
-        f"Deletion of requested consumer groups ({', '.join(map(repr, groups))}) was successful."
-    )
+@EXECUTE
+@connected()
+@OUTPUT
+def delete_groups(
+    groups: Sequence[str], *, execute: bool, connection: Connection, output: str
+) -> None:
+    """Delete each GROUP and its offsets; nobody may be in it. Done with --execute."""
+
+    async def deleted(admin: Admin) -> list[str]:
+        """Their states before."""
+        found = await admin.describe_groups(groups)
+        if execute:
+            await admin.delete_groups(groups)
+            await groups_gone(admin, groups, timeout_ms=connection.timeout_ms)
+        return [found[group_id].state for group_id in groups]
+
+    states = connection.ask(deleted)
+    if output == JSON:
+        show_json(
+            [
+                {"group": group_id, "state": state, "deleted": execute}
+                for group_id, state in zip(groups, states, strict=True)
+            ]
+        )
+    elif execute:
+        names = ", ".join(map(repr, groups))
+        show_line(f"Deletion of requested consumer groups ({names}) was successful.")
+    else:
+        show_table(("GROUP", "STATE"), list(zip(groups, states, strict=True)))
+    tell_unless_executed(execute=execute)
 
 
 @command.command(name="reset-offsets")
@@ -119,11 +137,8 @@ def delete_groups(groups: Sequence[str], servers: str, timeout_ms: int) -> None:
     metavar="YYYY-MM-DDThh:mm:ss.sss",
     help="To the first record from then on; UTC where no zone is given.",
 )
-@click.option(
-    "--execute/--dry-run", default=False, show_default="dry-run", help="Do it, or only show it."
-)
-@SERVERS
-@TIMEOUT
+@EXECUTE
+@connected()
 @OUTPUT
 def reset_offsets(
     group: str,
@@ -131,8 +146,7 @@ def reset_offsets(
     *,
     all_topics: bool,
     execute: bool,
-    servers: str,
-    timeout_ms: int,
+    connection: Connection,
     output: str,
     **where: Any,
 ) -> None:
@@ -147,17 +161,17 @@ def reset_offsets(
         offsets = await planned(admin, group, topics or None, target)
         if execute:
             await put(admin, group, offsets)
+            await check_put(admin, group, offsets)
         return offsets
 
-    offsets = ask(servers, timeout_ms, reset)
+    offsets = connection.ask(reset)
     rows = [(group, at.topic, at.partition, offset) for at, offset in offsets.items()]
-    if output == "json":
+    if output == JSON:
         names = ("group", "topic", "partition", "new_offset")
         show_json([dict(zip(names, row, strict=True)) for row in rows])
     else:
-        show(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows)
-    if not execute:
-        click.echo("Nothing was changed; --execute does it.", err=True)
+        show_table(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows)
+    tell_unless_executed(execute=execute)
 
 
 def check_topic(text: str) -> None:
@@ -189,14 +203,6 @@ def milliseconds(text: str) -> int:
     except ValueError as error:
         raise click.UsageError(f"--to-datetime {text}: {error}") from error
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def ask(servers: str, timeout_ms: int, question: Callable[[Admin], Awaitable[T]]) -> T:
-    async def run() -> T:
-        async with Admin(servers, default_api_timeout_ms=timeout_ms) as admin:
-            return await question(admin)
-
-    return trio.run(run)
 
 
 def position_row(position: Position) -> tuple[object, ...]:
@@ -246,15 +252,3 @@ def as_json(group: GroupDescription, positions: Sequence[Position]) -> dict[str,
             for each in positions
         ],
     }
-
-
-def show(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """As wide as what is in them; `-` where there is nothing."""
-    table = [columns, *(["-" if cell is None else str(cell) for cell in row] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
-
-
-def show_json(found: object) -> None:
-    click.echo(json.dumps(found, indent=2))

@@ -119,6 +119,19 @@ async def put(admin: Admin, group_id: str, offsets: Mapping[TopicPartition, int]
     )
 
 
+async def check_put(admin: Admin, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """What was committed is asked back; KafkaError where it is not what was put."""
+    committed = await admin.list_group_offsets(group_id, offsets)
+    for partition, offset in offsets.items():
+        found = committed.get(partition)
+        if found is None or found.offset != offset:
+            there = "nothing" if found is None else found.offset
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"{group_id} was put to {offset} of {partition}, and {there} is committed",
+            )
+
+
 async def _check_nobody_is_in(admin: Admin, group_id: str) -> None:
     try:
         state = (await admin.describe_groups([group_id]))[group_id].state

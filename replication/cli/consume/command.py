@@ -1,0 +1,188 @@
+r"""The command.
+
+understudy consume orders --from-beginning --property print.key=true
+understudy consume orders -o -10 -e -f '%t-%p %o %k %s\n'
+understudy consume orders -e -o earliest --filter 'value~"total":\s*0' --output json | jq .key
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import click
+import trio
+
+from replication.cli.connection import Connection, connected, exact_key_values
+from replication.cli.consume.filters import Filter, filters
+from replication.cli.consume.formats import Format, as_json, by_pattern, by_properties
+from replication.cli.consume.places import Place, Wanted, Where, go_to, place
+from replication.cli.consume.reading import Reading
+from replication.cli.interruptions import interruptible
+from replication.cli.output import JSON, OUTPUT, tell
+from replication.cli.streams import Sink
+from replication.cli.topics.choosing import pattern
+from replication.client.consumer import Consumer
+from storage.types import TopicPartition
+
+KAFKA_FILES = ("--consumer-config", "--consumer.config")
+
+
+@click.command(name="consume")
+@click.argument("names", nargs=-1, metavar="[TOPIC]...")
+@click.option("-t", "--topic", "topics", multiple=True, help="The same.")
+@click.option(
+    "--include", callback=pattern, metavar="PATTERN", help="All whose whole name matches."
+)
+@click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Only this one; may be said again.",
+)
+@click.option(
+    "-o",
+    "--offset",
+    "at",
+    callback=place,
+    metavar="earliest|latest|stored|N|-N|s@MS",
+    help="Where to begin.  [default: latest]",
+)
+@click.option("--from-beginning", is_flag=True, help="The same as --offset earliest.")
+@click.option("-G", "--group", help="Read as a member of this group, which goes on where it was.")
+@click.option("-c", "--max-messages", type=click.IntRange(min=1), help="End after so many.")
+@click.option("--timeout-ms", type=click.IntRange(min=1), help="End after so long without any.")
+@click.option("-e", "--exit-at-end", is_flag=True, help="End where each partition ends now.")
+@click.option(
+    "--isolation-level",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    help="Whether records of open and aborted transactions are seen.",
+)
+@click.option(
+    "--filter",
+    "wanted",
+    multiple=True,
+    callback=filters,
+    metavar="TEXT|key=TEXT|value~REGEX|header.NAME=TEXT",
+    help="Only these; all must hold.",
+)
+@click.option(
+    "--property",
+    "--formatter-property",
+    "properties",
+    multiple=True,
+    callback=exact_key_values,
+    metavar="KEY=VALUE",
+    help="print.key=true, key.separator=:, ... as for Kafka's console consumer.",
+)
+@click.option("-f", "--format", "form", metavar="FORMAT", help=r"As kcat's: '%t %p %o %k %s\n'.")
+@connected("--consumer-config", "--consumer.config", property_names=["--consumer-property"])
+@OUTPUT
+def command(
+    *,
+    names: Sequence[str],
+    topics: Sequence[str],
+    include: str | None,
+    partitions: Sequence[int],
+    at: Place | None,
+    from_beginning: bool,
+    group: str | None,
+    isolation_level: str | None,
+    properties: Mapping[str, str],
+    form: str | None,
+    connection: Connection,
+    output: str,
+    **until: Any,
+) -> None:
+    """Write records of topics to standard output, bytes as they are.
+
+    In no group unless --group names one. Goes on until it is interrupted, or --max-messages,
+    --timeout-ms or --exit-at-end say otherwise.
+    """
+    chosen = Wanted(topics=(*names, *topics), include=include, partitions=tuple(partitions))
+    if not chosen.topics and include is None:
+        raise click.UsageError("give the TOPIC, or --include")
+    if at is not None and from_beginning:
+        raise click.UsageError("--from-beginning and --offset ask for two things")
+    group = group or connection.properties.get("group.id")
+    if at is not None and group is not None and not partitions:
+        raise click.UsageError("--offset of a group needs --partition: others are in it too")
+    if at is not None and at.where is Where.STORED and group is None:
+        raise click.UsageError("--offset stored is where a --group is")
+    consumption = Consumption(
+        connection=connection,
+        wanted=chosen,
+        group=group,
+        place=Place(Where.BEGINNING) if from_beginning and group is None else at,
+        from_beginning=from_beginning,
+        isolation_level=isolation_level,
+        format=_format(output, properties, form),
+        until=until,
+    )
+    connection.run(trio.run, consumption.run)
+
+
+def _format(output: str, properties: Mapping[str, str], form: str | None) -> Format:
+    if (output == JSON) + bool(properties) + (form is not None) > 1:
+        raise click.UsageError("--output json, --property and --format are three forms: give one")
+    try:
+        if form is not None:
+            return by_pattern(form)
+        return as_json if output == JSON else by_properties(properties)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+@attrs.frozen(kw_only=True)
+class Consumption:
+    """What was asked for, put together."""
+
+    connection: Connection
+    wanted: Wanted
+    group: str | None
+    place: Place | None
+    from_beginning: bool
+    isolation_level: str | None
+    format: Format
+    until: Mapping[str, Any]
+
+    async def run(self) -> None:
+        sink = Sink.standard()
+        partitions = await self._partitions()
+        async with interruptible() as interruption, Consumer(**self._config()) as consumer:
+            filters: tuple[Filter, ...] = self.until["wanted"]
+            limits = {key: value for key, value in self.until.items() if key != "wanted"}
+            reading = Reading(
+                consumer=consumer, sink=sink, format=self.format, filters=filters, **limits
+            )
+            with interruption.scope:
+                await self._begin(consumer, partitions)
+                await reading.run()
+        tell(f"Processed a total of {reading.written} messages")
+        interruption.end_if_interrupted()
+
+    async def _partitions(self) -> list[TopicPartition]:
+        """What there is to read; it is looked for first, so that a slip is told at once."""
+        return await self.connection.for_admin().look_within(self.wanted.found)
+
+    def _config(self) -> dict[str, Any]:
+        given = self.connection.config(
+            client_id="understudy-consume",
+            allow_auto_create_topics=False,
+            auto_offset_reset="earliest" if self.from_beginning else "latest",
+        )
+        told = {"group_id": self.group, "isolation_level": self.isolation_level}
+        return given | {key: value for key, value in told.items() if value is not None}
+
+    async def _begin(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        if self.group is not None and not self.wanted.partitions:
+            if self.wanted.include is not None:
+                consumer.subscribe(pattern=self.wanted.include)
+            else:
+                consumer.subscribe(self.wanted.topics)
+            return
+        consumer.assign(partitions)
+        default = Place(Where.END if self.group is None else Where.STORED)
+        timeout_ms = self.connection.timeout_ms
+        await go_to(consumer, partitions, self.place or default, timeout_ms=timeout_ms)

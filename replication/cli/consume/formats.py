@@ -1,0 +1,127 @@
+r"""A record as it is written: in Kafka's form, in kcat's, or as JSON.
+
+    --property print.key=true         CreateTime:17  Partition:0  Offset:5  h:v  key  value
+    -f '%t %p %o %k %s\n'             whatever stands between the % is written as it is
+    --output json                     {"topic":"t","partition":0,"offset":5,...}
+
+Bytes go out as they came in, but in JSON (`output.py`, rule 2). Kafka's form is that of its
+DefaultMessageFormatter; kcat's letters are
+
+    %t topic  %p partition  %o offset  %T timestamp  %h headers  %%
+    %k key    %K its length, -1 for null    %s value    %S its length    %R the same, 4 bytes
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from replication.cli.output import json_line
+from replication.client.consumer.records import ConsumerRecord
+from replication.config.known import nearest
+from storage.dump.json_lines import bytes_field
+from storage.dump.text import TIMESTAMP_NAMES
+
+Format: TypeAlias = Callable[[ConsumerRecord], bytes]
+
+PRINTED = {"timestamp": False, "partition": False, "offset": False, "headers": False}
+PRINTED |= {"key": False, "value": True}
+LITERALS = {
+    "key.separator": "\t",
+    "line.separator": "\n",
+    "headers.separator": ",",
+    "null.literal": "null",
+}
+PROPERTIES = {
+    **{f"print.{name}": str(shown).lower() for name, shown in PRINTED.items()},
+    **LITERALS,
+}
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "0": "\0"}
+_TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{1,2})|\\(.)|([^%\\]+)|([%\\])", re.DOTALL)
+
+
+def by_properties(given: Mapping[str, str]) -> Format:
+    """Kafka's; ValueError of a property that it does not have."""
+    for name in given:
+        if name not in PROPERTIES:
+            raise ValueError(f"{name}: no such property{nearest(name, PROPERTIES)}")
+    told = PROPERTIES | {**given}
+    shown = [name for name in PRINTED if told[f"print.{name}"].strip().lower() == "true"]
+    separator, end, comma, null = (told[name].encode() for name in LITERALS)
+
+    def headers(record: ConsumerRecord) -> bytes:
+        pairs = (
+            b"%b:%b" % (key.encode(), null if value is None else value)
+            for key, value in record.headers
+        )
+        return comma.join(pairs) if record.headers else b"NO_HEADERS"
+
+    parts: Mapping[str, Format] = {
+        "timestamp": lambda record: (
+            f"{TIMESTAMP_NAMES[record.timestamp_type]}:{record.timestamp}".encode()
+        ),
+        "partition": lambda record: b"Partition:%d" % record.partition,
+        "offset": lambda record: b"Offset:%d" % record.offset,
+        "headers": headers,
+        "key": lambda record: null if record.key is None else record.key,
+        "value": lambda record: null if record.value is None else record.value,
+    }
+    chosen = [parts[name] for name in shown]
+    return lambda record: separator.join([part(record) for part in chosen]) + end
+
+
+def by_pattern(text: str) -> Format:
+    """kcat's; ValueError of a letter that it does not have."""
+    pieces: list[Format] = []
+    for letter, hexadecimal, escaped, plain, alone in _TOKEN.findall(text):
+        if letter and letter != "%":
+            if letter not in _LETTERS:
+                raise ValueError(
+                    f"%{letter}: expected one of {', '.join(map('%{}'.format, _LETTERS))}"
+                )
+            pieces.append(_LETTERS[letter])
+        elif hexadecimal:
+            pieces.append(_always(bytes([int(hexadecimal, 16)])))
+        else:
+            constant = "%" if letter else _ESCAPES.get(escaped, escaped) or plain or alone
+            pieces.append(_always(constant.encode()))
+    return lambda record: b"".join([piece(record) for piece in pieces])
+
+
+def _always(constant: bytes) -> Format:
+    return lambda _: constant
+
+
+def _length(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+_LETTERS: Mapping[str, Format] = {
+    "t": lambda record: record.topic.encode(),
+    "p": lambda record: b"%d" % record.partition,
+    "o": lambda record: b"%d" % record.offset,
+    "T": lambda record: b"%d" % record.timestamp,
+    "h": lambda record: b",".join(
+        key.encode() + b"=" + (value or b"") for key, value in record.headers
+    ),
+    "k": lambda record: record.key or b"",
+    "K": lambda record: b"%d" % _length(record.key),
+    "s": lambda record: record.value or b"",
+    "S": lambda record: b"%d" % _length(record.value),
+    "R": lambda record: _length(record.value).to_bytes(4, "big", signed=True),
+}
+
+
+def as_json(record: ConsumerRecord) -> bytes:
+    """One object, and the end of its line."""
+    found = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "timestamp_type": TIMESTAMP_NAMES[record.timestamp_type],
+        "leader_epoch": record.leader_epoch,
+        **bytes_field("key", record.key),
+        **bytes_field("value", record.value),
+        "headers": [{"key": key, **bytes_field("value", value)} for key, value in record.headers],
+    }
+    return json_line(found).encode() + b"\n"

@@ -1,0 +1,80 @@
+"""Records from a consumer to standard output, until there have been enough.
+
+    enough        --max-messages of those that the filters let through
+    at the end    -e, where every partition ended when it was first looked at
+    too quiet     --timeout-ms without a record
+    interrupted   by a signal
+
+Rule 1: what was handed over is written before anything else happens, also when interrupted; and
+what is left of a poll when there were enough is given back, so that a group goes on there.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+import trio
+
+from replication.cli.consume.filters import Filter
+from replication.cli.consume.formats import Format
+from replication.cli.streams import Sink
+from replication.client.consumer import Consumer, ConsumerRecord
+from storage.types import Offset, TopicPartition
+
+LOOK_MS = 500.0
+
+
+@attrs.define(eq=False, kw_only=True)
+class Reading:
+    consumer: Consumer
+    sink: Sink
+    format: Format
+    filters: Sequence[Filter] = ()
+    max_messages: int | None = None
+    timeout_ms: int | None = None
+    """Of silence."""
+    exit_at_end: bool = False
+    written: int = attrs.field(init=False, default=0)
+    _ends: dict[TopicPartition, Offset] = attrs.field(init=False, factory=dict)
+
+    async def run(self) -> None:
+        heard_at = trio.current_time()
+        while not self._is_enough and not (self.exit_at_end and await self._is_at_end()):
+            records = await self.consumer.poll(timeout_ms=self._patience_ms(heard_at))
+            if records:
+                heard_at = trio.current_time()
+                await self._write(records)
+            elif self._patience_ms(heard_at) <= 0:
+                return
+
+    @property
+    def _is_enough(self) -> bool:
+        return self.max_messages is not None and self.written >= self.max_messages
+
+    def _patience_ms(self, heard_at: float) -> float:
+        if self.timeout_ms is None:
+            return LOOK_MS
+        return min(LOOK_MS, self.timeout_ms - (trio.current_time() - heard_at) * 1000)
+
+    async def _write(self, records: Iterable[ConsumerRecord]) -> None:
+        """In one piece: nothing awaits between the poll and this."""
+        out: list[bytes] = []
+        given_back: dict[TopicPartition, Offset] = {}
+        for record in records:
+            if self._is_enough:
+                given_back.setdefault(record.topic_partition, record.offset)
+            elif all(holds(record) for holds in self.filters):
+                out.append(self.format(record))
+                self.written += 1
+        for partition, offset in given_back.items():
+            self.consumer.seek(partition, offset)
+        if out:
+            await self.sink.write(b"".join(out))
+
+    async def _is_at_end(self) -> bool:
+        assigned = self.consumer.assignment()
+        unseen = assigned - self._ends.keys()
+        if unseen:
+            self._ends |= await self.consumer.end_offsets(unseen)
+        return bool(assigned) and all(
+            [await self.consumer.position(each) >= self._ends[each] for each in assigned]
+        )

@@ -1,0 +1,48 @@
+"""Ctrl-C and SIGTERM, of a command that has something to bring to an end first.
+
+async with interruptible() as interruption:
+    with interruption.scope:
+        ...                            the first signal cancels this; the second ends the process
+    ...                                goodbyes: commits, aborts, what was counted
+interruption.end_if_interrupted()      by that same signal, so that a shell sees it
+"""
+
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+import trio
+
+from replication.cli.endings import end_by
+from replication.net.raising import raising_only_one
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@attrs.define(eq=False)
+class Interruption:
+    """`scope` is what an interruption cancels; `signal` is what it was."""
+
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    signal: int | None = None
+
+    def end_if_interrupted(self) -> None:
+        if self.signal is not None:
+            end_by(self.signal)
+
+
+@asynccontextmanager
+async def interruptible() -> AsyncIterator[Interruption]:
+    interruption = Interruption()
+    with trio.open_signal_receiver(*STOP_SIGNALS) as signals, raising_only_one():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_hear, signals, interruption)
+            yield interruption
+            nursery.cancel_scope.cancel()
+
+
+async def _hear(signals: AsyncIterator[int], interruption: Interruption) -> None:
+    interruption.signal = await anext(signals)
+    interruption.scope.cancel()
+    end_by(await anext(signals))

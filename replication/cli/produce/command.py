@@ -1,0 +1,206 @@
+r"""The command.
+
+seq 3 | understudy produce orders
+understudy produce orders --property parse.key=true --property key.separator=: --acks 1 < file
+understudy produce orders --transactional-id T --abort < file       what a rollback leaves
+"""
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import click
+import trio
+
+from replication.cli.connection import Connection, connected, exact_key_values
+from replication.cli.interruptions import interruptible
+from replication.cli.output import JSON, OUTPUT, CommandError, tell
+from replication.cli.patience import NotThereError
+from replication.cli.produce.lines import Lines
+from replication.cli.produce.sending import Sending
+from replication.cli.streams import Sink, Source
+from replication.client.admin import Admin
+from replication.client.producer import Producer
+from replication.errors import UnderstudyError
+from storage.records import Header
+
+HEAR_SECONDS = 2.0
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+
+
+def as_bytes(_: click.Context, __: click.Parameter, value: str | None) -> bytes | None:
+    return None if value is None else value.encode()
+
+
+def header_pairs(
+    ctx: click.Context, option: click.Parameter, value: tuple[str, ...]
+) -> tuple[Header, ...]:
+    """Of `NAME=VALUE`; one name may come several times."""
+    pairs = [each.partition("=") for each in value]
+    exact_key_values(ctx, option, value)  # or it says what is wrong
+    return tuple((name, text.encode()) for name, _, text in pairs)
+
+
+@click.command(name="produce")
+@click.argument("name", required=False, metavar="TOPIC")
+@click.option("-t", "--topic", "option_name", metavar="TOPIC", help="The same.")
+@click.option("-p", "--partition", type=click.IntRange(min=0), help="Else by key, or any.")
+@click.option("-k", "--key", callback=as_bytes, help="Of every record.")
+@click.option(
+    "-H",
+    "--header",
+    "headers",
+    multiple=True,
+    callback=header_pairs,
+    metavar="NAME=VALUE",
+    help="Of every record.",
+)
+@click.option(
+    "--property",
+    "--reader-property",
+    "properties",
+    multiple=True,
+    callback=exact_key_values,
+    metavar="KEY=VALUE",
+    help="parse.key=true, key.separator=:, ... as for Kafka's console producer.",
+)
+@click.option("-K", "key_delimiter", metavar="TEXT", help="A line is a key, TEXT, and a value.")
+@click.option(
+    "-D",
+    "--delimiter",
+    default="\n",
+    metavar="TEXT",
+    help="What ends a record.  [default: newline]",
+)
+@click.option("-Z", "--empty-is-null", is_flag=True, help="An empty value is null: a tombstone.")
+@click.option(
+    "--acks",
+    "--request-required-acks",
+    type=click.Choice(["all", "-1", "0", "1"]),
+    help="Who must have a record.  [default: all]",
+)
+@click.option("--compression-type", "--compression-codec", type=click.Choice(CODECS))
+@click.option("--batch-size", type=click.IntRange(min=0), help="Bytes of a batch that is full.")
+@click.option("--sync", is_flag=True, help="One record after the other.")
+@click.option("--transactional-id", help="All of the input is there, or nothing.")
+@click.option("--abort", is_flag=True, help="Nothing: the transaction is rolled back in the end.")
+@connected("--producer-config", "--producer.config", property_names=["--producer-property"])
+@OUTPUT
+def command(
+    *,
+    name: str | None,
+    option_name: str | None,
+    properties: Mapping[str, str],
+    key_delimiter: str | None,
+    delimiter: str,
+    abort: bool,
+    acks: str | None,
+    compression_type: str | None,
+    batch_size: int | None,
+    transactional_id: str | None,
+    connection: Connection,
+    output: str,
+    **records: Any,
+) -> None:
+    """Send each line of standard input as a record, and wait until all are there.
+
+    Bytes are sent as they are. With --output json, a line for each record says where it is.
+    """
+    if (name is None) == (option_name is None):
+        raise click.UsageError("give the TOPIC, or --topic")
+    if not delimiter:
+        raise click.UsageError("--delimiter is empty")
+    config = {
+        "acks": acks,
+        "compression_type": compression_type,
+        "batch_size": batch_size,
+        "transactional_id": transactional_id,
+    }
+    if abort and not (transactional_id or connection.properties.get("transactional.id")):
+        raise click.UsageError("--abort is of a transaction: give --transactional-id")
+    if key_delimiter is not None:
+        properties = {"parse.key": "true", "key.separator": key_delimiter, **properties}
+    try:
+        lines = Lines.of(properties, end=delimiter.encode())
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    production = Production(
+        connection=connection,
+        topic=name or option_name or "",
+        lines=lines,
+        config={key: value for key, value in config.items() if value is not None},
+        as_json=output == JSON,
+        abort=abort,
+        records=records,
+    )
+    connection.run(trio.run, production.run)
+
+
+@attrs.frozen(kw_only=True)
+class Production:
+    """What was asked for, put together."""
+
+    connection: Connection
+    topic: str
+    lines: Lines
+    config: Mapping[str, Any]
+    as_json: bool
+    abort: bool
+    records: Mapping[str, Any]
+
+    async def run(self) -> None:
+        source, sink = Source.standard(), Sink.standard() if self.as_json else None
+        given = self.connection.config(
+            client_id="understudy-produce", max_block_ms=self.connection.timeout_ms
+        )
+        producing: Producer[bytes, bytes] = Producer(**(given | {**self.config}))
+        async with interruptible() as interruption, producing as producer:
+            await self._heard_of(producer)
+            sending = Sending(
+                    producer=producer, topic=self.topic, lines=self.lines, source=source,
+                    sink=sink, **self.records,
+                )  # fmt: skip
+            if producer.config.transactional_id:
+                outcome = await self._in_a_transaction(sending, interruption.scope)
+            else:
+                outcome = await self._send(sending, interruption.scope)
+        tell(f"{sending.summary()}{outcome}")
+        interruption.end_if_interrupted()
+        if sending.failed:
+            raise CommandError(f"{sending.failed} records failed: {sending.first_failure}")
+
+    async def _heard_of(self, producer: Producer[bytes, bytes]) -> None:
+        """Brokers may make a topic that is asked for; one that they do not make is none."""
+        with trio.move_on_after(min(HEAR_SECONDS, self.connection.timeout_ms / 1000)):
+            await producer.partitions_for(self.topic)
+            return
+        if await self.connection.for_admin().ask_within(self._is_unknown):
+            raise NotThereError(f"Topic '{self.topic}' does not exist as expected")
+        await producer.partitions_for(self.topic)
+
+    async def _is_unknown(self, admin: Admin) -> bool:
+        return self.topic not in await admin.list_topics()
+
+    async def _send(self, sending: Sending, scope: trio.CancelScope) -> str:
+        try:
+            with scope:
+                await sending.run()
+        finally:
+            await sending.settle()
+        return ""
+
+    async def _in_a_transaction(self, sending: Sending, scope: trio.CancelScope) -> str:
+        """What became of it; all that is not wholly there is aborted."""
+        sending.producer.begin_transaction()
+        try:
+            await self._send(sending, scope)
+        except Exception:
+            with contextlib.suppress(UnderstudyError):  # what went wrong says more
+                await sending.producer.abort_transaction()
+            raise
+        if self.abort or sending.failed or scope.cancelled_caught:
+            await sending.producer.abort_transaction()
+            return "; the transaction was aborted: who reads what is committed sees none of them"
+        await sending.producer.commit_transaction()
+        return "; the transaction was committed"

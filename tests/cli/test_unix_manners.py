@@ -1,0 +1,115 @@
+"""Pipes that close, Ctrl-C, and outputs that cannot be written, as of any Unix tool."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from replication.testing import ThreadedCluster
+from tests.cli.commands import Command
+
+pytestmark = pytest.mark.slow
+
+UNDERSTUDY = [sys.executable, "-m", "replication.cli"]
+SECONDS = 60.0
+
+
+def run(shell: str, servers: str) -> "subprocess.CompletedProcess[bytes]":
+    """By a shell, which knows `understudy`, and says of which process it was interrupted."""
+    python, *module = UNDERSTUDY
+    script = f"set -o pipefail\nunderstudy() {{ '{python}' {' '.join(module)} \"$@\"; }}\n{shell}"
+    environment = os.environ | {"UNDERSTUDY_BOOTSTRAP_SERVER": servers}
+    return subprocess.run(
+        ["bash", "-c", script],
+        capture_output=True,
+        check=False,
+        timeout=SECONDS,
+        env=environment,
+    )
+
+
+def test_through_pipes(brokers: ThreadedCluster) -> None:
+    """Every byte there and back; and who reads no more ends the one who writes, in silence."""
+    brokers.create_topic("pipes")
+    servers = brokers.bootstrap_servers
+    lines = b"".join(bytes([number % 255 or 1]) * 900 + b"\n" for number in range(3000))
+    sent = subprocess.run(
+        [*UNDERSTUDY, "-b", servers, "produce", "pipes"],
+        input=lines.replace(b"\n\n", b"\n"),
+        check=True,
+        timeout=SECONDS,
+        capture_output=True,
+    )
+    assert sent.stdout == b""
+    read = run("understudy consume pipes -o earliest -e", servers)
+    assert read.returncode == 0
+    assert read.stdout == lines.replace(b"\n\n", b"\n")
+    cut = run("understudy consume pipes -o earliest | head -c 10", servers)
+    assert cut.stdout == lines[:10]
+    assert cut.stderr == b""
+    assert cut.returncode == 128 + signal.SIGPIPE
+
+
+@pytest.mark.parametrize("to", [">&-", ">/dev/full"])
+def test_an_output_that_cannot_be_written_is_one_line(
+    brokers: ThreadedCluster, understudy: Command, to: str
+) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    if not brokers.leader("full"):
+        brokers.create_topic("full")
+        understudy("produce", "full", stdin=b"x")
+    servers = brokers.bootstrap_servers
+    for command in ("topic list", "consume full -o earliest -e"):
+        told = run(f"understudy {command} {to}", servers)
+        assert told.returncode == 1, told
+        last = told.stderr.splitlines()[-1]
+        assert last.startswith(b"understudy: "), told
+
+
+def test_ctrl_c_commits_what_was_written(brokers: ThreadedCluster, understudy: Command) -> None:
+    brokers.create_topic("interrupted")
+    understudy("produce", "interrupted", stdin=b"a\nb\nc\n")
+    reading = ["consume", "interrupted", "--group", "interrupted", "--from-beginning"]
+    with subprocess.Popen(
+        [*UNDERSTUDY, "-b", brokers.bootstrap_servers, *reading],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert [process.stdout.readline() for _ in range(3)] == [b"a\n", b"b\n", b"c\n"]
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read() == b""
+        assert process.stderr.read() == b"Processed a total of 3 messages\n"
+        assert process.wait(SECONDS) == -signal.SIGINT
+    (told,) = understudy.json("group", "describe", "interrupted")
+    assert told["offsets"][0]["current_offset"] == 3
+
+
+def test_ctrl_c_sends_whole_lines_and_aborts_a_transaction(
+    brokers: ThreadedCluster, understudy: Command
+) -> None:
+    brokers.create_topic("typed")
+    for more in ([], ["--transactional-id", "typed"]):
+        with subprocess.Popen(
+            [*UNDERSTUDY, "-b", brokers.bootstrap_servers, "produce", "typed", *more],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            assert process.stdin is not None
+            assert process.stderr is not None
+            process.stdin.write(b"whole\nhalf a")
+            process.stdin.flush()
+            while len(understudy.lines("consume", "typed", "-o", "earliest", "-e")) <= bool(more):
+                assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            said = process.stderr.read()
+            assert process.wait(SECONDS) == -signal.SIGINT
+        assert said.startswith(b"1 records in typed")
+        assert (b"was aborted" in said) == bool(more)
+    committed = ["-o", "earliest", "-e", "--isolation-level", "read_committed"]
+    assert understudy.lines("consume", "typed", *committed) == ["whole"]

@@ -1,0 +1,56 @@
+"""`understudy produce` and `consume` against Apache Kafka: what its console tools read and write."""
+
+import pytest
+from click.testing import CliRunner
+
+from replication.cli import group as understudy
+from tests.interop import tools
+from tests.interop.kafka import Kafka
+
+pytestmark = pytest.mark.interop
+
+LINES = "h:1,i:NUL\tk1\tone\nNUL\tNUL\ttwo\nj:x\tk3\tNUL\n"
+PARSED = ["parse.key=true", "parse.headers=true", "null.marker=NUL"]
+PRINTED = [f"print.{each}=true" for each in ("partition", "offset", "headers", "key", "value")]
+
+
+def options(properties: list[str]) -> list[str]:
+    return [word for each in properties for word in ("--property", each)]
+
+
+def ours(kafka: Kafka, *arguments: str, stdin: str = "") -> str:
+    given = ["-b", kafka.bootstrap_servers, *arguments]
+    done = CliRunner().invoke(understudy, given, input=stdin, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def theirs(kafka: Kafka, tool: str, *arguments: str, stdin: str = "") -> str:
+    return tools.run_tool(
+        tool, "--bootstrap-server", kafka.bootstrap_servers, *arguments, stdin=stdin
+    )
+
+
+def test_lines_are_parsed_and_printed_alike(kafka: Kafka) -> None:
+    for topic in ("by-us", "by-them"):
+        ours(kafka, "topic", "create", topic, "--partitions=1")
+    ours(kafka, "produce", "by-us", *options(PARSED), stdin=LINES)
+    theirs(kafka, tools.CONSOLE_PRODUCER, "--topic=by-them", *options(PARSED), stdin=LINES)
+    reading = ["--from-beginning", "--max-messages=3", *options(PRINTED)]
+    for topic in ("by-us", "by-them"):
+        flags = ["--topic", topic, *reading]
+        told = theirs(kafka, tools.CONSOLE_CONSUMER, *flags)
+        assert len(told.splitlines()) == 3
+        assert ours(kafka, "consume", *flags) == told
+    of_us = ours(kafka, "consume", "--topic=by-us", *reading)
+    assert of_us == ours(kafka, "consume", "--topic=by-them", *reading)
+
+
+def test_a_transaction_of_ours_is_there_for_them_or_not(kafka: Kafka) -> None:
+    ours(kafka, "topic", "create", "told-of", "--partitions=1")
+    own = ["produce", "told-of", "--transactional-id", "console"]
+    ours(kafka, *own, "--abort", stdin="never\n")
+    ours(kafka, *own, stdin="there\n")
+    reading = ["--topic=told-of", "--from-beginning", "--max-messages=1"]
+    told = theirs(kafka, tools.CONSOLE_CONSUMER, *reading, "--isolation-level=read_committed")
+    assert told == "there\n"
