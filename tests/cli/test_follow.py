@@ -2,6 +2,7 @@
 
 import json
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -18,6 +19,9 @@ from replication.cli.isolated import IsolatedCluster
 from replication.client.admin import Admin, NewTopic
 from replication.verify import verify_directories
 from storage.filesystem import OsFileSystem
+from storage.types import TopicPartition
+from tests.cli.test_up import running, stopped, table_of
+from tests.interop.own_clients import asked_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.client]
 
@@ -64,12 +68,12 @@ def wait_for_more(copy: Path, than: int) -> None:
         time.sleep(0.01)  # another process writes: looked at again, with a bound
 
 
-def assert_same(source: IsolatedCluster, copy: Path) -> None:
-    directories = [str(source.log_dir(1)), str(copy / "broker-1/log")]
-    compared = verify_directories(OsFileSystem(), directories)
+def assert_same(source: IsolatedCluster, copy: Path, brokers: int = 1) -> None:
+    copies = [str(copy / f"broker-{each}/log") for each in range(1, brokers + 1)]
+    compared = verify_directories(OsFileSystem(), [str(source.log_dir(1)), *copies])
     results = [str(each) for each in compared.partitions if each.partition.topic == "t"]
     assert len(results) == 2
-    assert all(": same in 2 copies" in each for each in results), results
+    assert all(f": same in {brokers + 1} copies" in each for each in results), results
 
 
 def test_killed_at_any_moment_it_goes_on_where_its_log_ends(
@@ -103,3 +107,23 @@ def test_killed_at_any_moment_it_goes_on_where_its_log_ends(
         .splitlines()[-1]
         .endswith("was promoted: it is a cluster of its own, and follows nobody")
     )
+    with running("up", "-n", "3", "--any-port", "--data-dir", str(copy)) as cluster:
+        addresses = [row[2] for row in table_of(cluster, 3)]
+        trio.run(spread, addresses)
+        assert stopped(cluster, signal.SIGTERM) == 0
+    assert_same(source, copy, brokers=3)
+
+
+async def spread(servers: list[str]) -> None:
+    """The copy's partitions to all brokers, as reassignments do it."""
+    partitions = [TopicPartition("t", number) for number in range(2)]
+    async with Admin(servers) as admin:
+
+        async def replicas_in_sync() -> list[int]:
+            described = (await admin.describe_topics(["t"]))["t"]
+            return [len(each.isr) for each in described.partitions]
+
+        await asked_until(replicas_in_sync, lambda found: found == [1, 1])
+        await admin.alter_partition_reassignments({each: [1, 2, 3] for each in partitions})
+        await asked_until(replicas_in_sync, lambda found: found == [3, 3])
+        await asked_until(admin.list_partition_reassignments, lambda found: not found)

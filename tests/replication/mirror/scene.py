@@ -106,14 +106,20 @@ class Following:
 
     def assert_same(self, broker: str = "b1", partition: TopicPartition = T0) -> None:
         """Byte for byte, the copy and the log of `broker`."""
-        root = DirectoryNode()
-        for name in (broker, MACHINE):
-            root.entries |= self.world.disk(name).root.entries
-        chance = self.world.chance("nothing")
-        disks = FaultyFileSystem(chance, disk=SimulatedDisk(chance, root=root))
-        compared = verify_directories(disks, [log_directory(broker), COPY], copies=2)
-        [found] = [each for each in compared.partitions if each.partition == partition]
-        assert ": same in 2 copies" in str(found), str(found)
+        assert ": same in 2 copies" in compared(self.world, broker, MACHINE, partition=partition)
+
+
+def compared(world: World, *names: str, partition: TopicPartition = T0) -> str:
+    """What `verify` says of the logs of brokers, and of the copy where MACHINE is named."""
+    root = DirectoryNode()
+    for name in names:
+        root.entries |= world.disk(name).root.entries
+    chance = world.chance("nothing")
+    disks = FaultyFileSystem(chance, disk=SimulatedDisk(chance, root=root))
+    directories = [COPY if name == MACHINE else log_directory(name) for name in names]
+    found = verify_directories(disks, directories, copies=len(names))
+    [told] = [each for each in found.partitions if each.partition == partition]
+    return str(told)
 
 
 @asynccontextmanager

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 import pytest
 
+from replication.client.admin import Admin
 from replication.client.consumer import Consumer
 from replication.client.offsets import OffsetAndMetadata
 from replication.client.producer import Producer
@@ -20,7 +21,7 @@ from replication.mirror.promotion import (
     promoted_partitions,
 )
 from replication.mirror.state import CopyState, TopicState, read_state
-from scenarios.simulation.cluster import open_simulated_cluster
+from scenarios.simulation.cluster import SimulatedCluster, open_simulated_cluster
 from scenarios.simulation.world import World
 from storage.checkpoint import EpochEntry
 from storage.standalone import open_log_directory
@@ -28,7 +29,7 @@ from storage.testing import FaultyFileSystem
 from storage.testing.disk import DirectoryNode
 from storage.types import TopicPartition
 from tests.replication.client.scene import T0, play
-from tests.replication.mirror.scene import COPY, MACHINE, admin_of, following
+from tests.replication.mirror.scene import COPY, MACHINE, admin_of, compared, following
 from tests.replication.mirror.test_following import TRANSACTIONS
 
 GROUPS = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "1"}
@@ -170,6 +171,43 @@ def test_a_promoted_one_goes_on_in_epochs_of_its_own() -> None:
 
     world.run(story)
     assert [entry.epoch for entry in epochs_of(world)][-2:] == [100, 101]
+
+
+def test_a_promoted_one_is_given_more_replicas_and_they_are_exact() -> None:
+    """Brokers are added, each partition is reassigned to them, and the copy's broker may go."""
+    world, state = copied(["a", "b"], open_transaction=True)
+    with open_log_directory(LOG, file_system=disk_of(world)) as logs:
+        [found] = promoted_partitions(state, logs, {})
+        log = logs.get(T0)
+        assert log is not None
+        abort_open_transactions(log, leader_epoch=found.new_epoch, wall_ms=1)
+
+    async def story(world: World) -> None:
+        await told(world, as_topics(state, {}, found.new_epoch))
+        async with open_simulated_cluster(world, brokers=3, properties=ANOTHER) as cluster:
+            admin = Admin("b1:9092", seams=world.node("admin"))
+            async with admin, writer_to(world) as writer:
+                await admin.alter_partition_reassignments({T0: [1, 2, 3]})
+                await cluster.until(lambda: replicas(cluster) == {1, 2, 3}, what="all have it")
+                # Three records and the marker of the promotion, as the source wrote them.
+                said = compared(world, "b1", "b2", "b3")
+                assert "same in 3 copies, offsets 0 to 4 (exclusive)" in said
+                await writer.send("t", b"mine", partition=0)
+                await admin.alter_partition_reassignments({T0: [2, 3]})
+                await cluster.until(lambda: replicas(cluster) == {2, 3}, what="b1 has let go")
+                await writer.send("t", b"after", partition=0)
+            assert await read(world, 4) == [b"a", b"b", b"mine", b"after"]
+
+    world.run(story)
+    assert "same in 2 copies, offsets 0 to 6 (exclusive)" in compared(world, "b2", "b3")
+
+
+def replicas(cluster: SimulatedCluster) -> set[int]:
+    """Those that are in sync, once nobody is on the way."""
+    found = cluster.partition(T0)
+    if found is None or found.adding or found.removing or {*found.isr} != {*found.replicas}:
+        return set()
+    return {*found.isr}
 
 
 def test_what_is_adopted_twice_is_told_once_and_a_new_topic_takes_the_place_of_the_old() -> None:
