@@ -41,6 +41,10 @@ COMMANDS = {
     ),
     "scenario": ("replication.cli.scenario", "Failover stories, on virtual time."),
     "topic": ("replication.cli.topics.command", "Topics: make, list, describe, alter, delete."),
+    "top": (
+        "replication.cli.top.command",
+        "Every partition, live: leader, epoch, LEO, HW, lag, ISR and why.",
+    ),
     "up": ("replication.cli.up", "Run a cluster until interrupted."),
     "verify": ("replication.cli.verify", "Are copies the same? If not, where they part, and why."),
 }

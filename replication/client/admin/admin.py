@@ -16,7 +16,15 @@ from typing import Any, Self
 import attrs
 import trio
 
-from replication.client.admin import acls, brokers, groups, offsets, scram, topics
+from replication.client.admin import (
+    acls,
+    brokers,
+    groups,
+    offsets,
+    replicas as replica_looks,
+    scram,
+    topics,
+)
 from replication.client.admin.calls import Calls
 from replication.client.admin.scram import ScramCredentialInfo, UserScramCredentialAlteration
 from replication.client.admin.values import (
@@ -39,7 +47,7 @@ from replication.net import production_seams
 from replication.net.seams import Seams
 from replication.security.acls import Acl, AclFilter
 from replication.wire.describe_configs import ResourceType
-from storage.types import Offset, TopicId, TopicPartition
+from storage.types import LeaderEpoch, Offset, OffsetAndEpoch, TopicId, TopicPartition
 
 ALL_BROKERS = ""
 """The broker whose configuration is every broker's default."""
@@ -184,6 +192,39 @@ class Admin:
         `replication.wire.list_offsets` are timestamps too.
         """
         return await offsets.list_offsets(self._calls, timestamps, read_committed=read_committed)
+
+    async def list_replica_offsets(
+        self,
+        replicas: replica_looks.ByBroker,
+        timestamp: int,
+        *,
+        asker: int = replica_looks.DEBUGGER,
+        timeout_ms: float = 1000.0,
+    ) -> dict[tuple[TopicPartition, int], ListedOffset]:
+        """What brokers say of their own logs, by partition and broker: EARLIEST and LATEST are a
+        log's two ends to a debugger, and LATEST the leader's high watermark to a CONSUMER. Who
+        does not answer within `timeout_ms` is left out.
+        """
+        return await replica_looks.offsets(
+            self._calls, replicas, timestamp, asker=asker, timeout_ms=timeout_ms
+        )
+
+    async def list_epoch_ends(
+        self,
+        epochs: Mapping[int, Mapping[TopicPartition, LeaderEpoch]],
+        *,
+        timeout_ms: float = 1000.0,
+    ) -> dict[TopicPartition, OffsetAndEpoch]:
+        """`epochs`: by leader, the epoch to ask about in each partition. The largest epoch up to
+        that one in the leader's log, and where it ended. Who does not answer is left out.
+        """
+        return await replica_looks.epoch_ends(self._calls, epochs, timeout_ms=timeout_ms)
+
+    async def list_replica_sizes(
+        self, replicas: replica_looks.ByBroker, *, timeout_ms: float = 1000.0
+    ) -> dict[tuple[TopicPartition, int], int]:
+        """Bytes, by partition and broker. Who does not answer is left out."""
+        return await replica_looks.sizes(self._calls, replicas, timeout_ms=timeout_ms)
 
     async def delete_records(
         self, before: Mapping[TopicPartition, Offset]

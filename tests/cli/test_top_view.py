@@ -1,0 +1,150 @@
+"""What `understudy top` shows of a state: which partitions, in which order, and why."""
+
+from collections.abc import Sequence
+
+import attrs
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from replication.cli import group as understudy
+from replication.cli.top.view import of_interest, plain_rows, screen, summary
+from replication.cli.topics.describing import Only
+from replication.observe.cluster_state import (
+    BrokerState,
+    ClusterState,
+    PartitionState,
+    ReplicaState,
+    Role,
+    Status,
+)
+
+LEADER = ReplicaState(
+    broker=1, role=Role.LEADER, in_isr=True, why="in the ISR: it leads", leader_epoch=4,
+    log_start_offset=0, log_end_offset=1200, high_watermark=1180, lag=0,
+)  # fmt: skip
+OUT = ReplicaState(
+    broker=2, role=Role.FOLLOWER, in_isr=False, why="left the ISR: it lacked records",
+    log_end_offset=1000, lag=200,
+)  # fmt: skip
+
+
+def partition(topic: str, *, isr: tuple[int, ...] = (1,), min_isr: int = 1) -> PartitionState:
+    return PartitionState(
+        topic=topic, partition=0, leader=1, leader_epoch=4, isr=isr, replicas=(LEADER, OUT),
+        min_isr=min_isr,
+    )  # fmt: skip
+
+
+WELL = attrs.evolve(
+    partition("well", isr=(1, 2)), replicas=(LEADER, attrs.evolve(OUT, in_isr=True, lag=0))
+)
+BEHIND = partition("behind")
+ALONE = attrs.evolve(partition("alone"), leader=None)
+
+
+def state(*partitions: PartitionState) -> ClusterState:
+    return ClusterState(
+        now_ms=0,
+        cluster_id="c",
+        controller=1,
+        controller_status=Status.UNKNOWN,
+        brokers=(
+            BrokerState(id=1, host="h", port=1, status=Status.UP),
+            BrokerState(id=2, host="h", port=2, status=Status.UNKNOWN, why="it does not answer"),
+        ),
+        partitions=partitions,
+        number_of_partitions=len(partitions),
+    )
+
+
+def shown(found: ClusterState, *, height: int) -> list[str]:
+    text = Console(width=110, force_terminal=False)
+    with text.capture() as capture:
+        text.print(screen(found, height=height))
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def names(found: ClusterState) -> Sequence[str]:
+    return [each.topic for each in found.partitions]
+
+
+@pytest.mark.parametrize(
+    ("only", "expected"),
+    [
+        pytest.param(Only(), ["alone", "behind", "well"], id="all, those in trouble first"),
+        pytest.param(Only(under_replicated=True), ["alone", "behind"], id="under-replicated"),
+        pytest.param(Only(unavailable=True), ["alone"], id="without a leader"),
+        pytest.param(Only(at_min_isr=True), ["alone", "behind"], id="at the minimum"),
+        pytest.param(Only(under_min_isr=True), ["alone"], id="below it, as nobody leads"),
+    ],
+)
+def test_kafkas_filters_choose(only: Only, expected: list[str]) -> None:
+    assert names(of_interest(state(WELL, BEHIND, ALONE), only)) == expected
+
+
+def test_a_row_for_each_partition_and_below_it_who_is_out_and_why() -> None:
+    lines = shown(state(BEHIND, WELL), height=20)
+    assert lines[0] == (
+        "1 of 2 brokers up (2: it does not answer) · 2 partitions, 1 under-replicated,"
+        " 0 without a leader"
+    )
+    assert lines[1].split() == [
+        "PARTITION", "LEADER", "EPOCH", "LEO", "HW", "LAG", "ISR", "REPLICAS",
+    ]  # fmt: skip
+    assert lines[2].split() == [
+        "behind-0",
+        "1",
+        "4",
+        "1,200",
+        "1,180",
+        "200",
+        "1",
+        "of",
+        "2",
+        "1*",
+        "!2",
+    ]
+    assert lines[3].strip() == "2: 200 behind, left the ISR: it lacked records"
+    assert lines[4].split() == [
+        "well-0",
+        "1",
+        "4",
+        "1,200",
+        "1,180",
+        "0",
+        "2",
+        "of",
+        "2",
+        "1*",
+        "2",
+    ]
+    assert len(lines) == 5
+
+
+def test_a_screen_holds_no_more_than_it_is_high() -> None:
+    many = state(*(attrs.evolve(WELL, partition=number) for number in range(50)))
+    lines = shown(many, height=10)
+    assert len(lines) == 10
+    assert lines[-1] == "43 more"
+
+
+def test_what_is_not_known_is_a_question_mark_and_why_is_the_last_column_of_a_pipe() -> None:
+    unknown = attrs.evolve(
+        LEADER, log_end_offset=None, high_watermark=None, lag=None, is_live=False
+    )
+    found = attrs.evolve(BEHIND, replicas=(unknown, attrs.evolve(OUT, lag=None)))
+    assert plain_rows(state(found)) == [
+        (
+            "behind-0", "1", "4", "?", "?", "?", "1 of 2", "1* !2",
+            "2: left the ISR: it lacked records",
+        )
+    ]  # fmt: skip
+    assert "1 of 2 brokers up" in summary(state(found))
+
+
+def test_help_names_kafkas_filters() -> None:
+    told = CliRunner().invoke(understudy, ["top", "--help"])
+    assert told.exit_code == 0
+    for option in ("--under-replicated-partitions", "--bootstrap-server", "--once", "--output"):
+        assert option in told.output
