@@ -4,9 +4,9 @@
       ThreadedCluster ── portal ──>  trio: open_cluster, over TCP on loopback
       any client      ── TCP ─────>  real brokers
 
-    threaded      ThreadedCluster: start, kill, freeze, cut, wait    portal   calls into its thread
-    impairments   who is frozen, who is cut off from whom            trace    what happened, to read
-    container     the shape of testcontainers' KafkaContainer          faults   rules, from outside
+    threaded    ThreadedCluster: start, kill, freeze, cut, wait     portal   calls into its thread
+    faults      what is to go wrong with requests, from outside     trace    what happened, to read
+    container   the shape of testcontainers' KafkaContainer
 
     with ThreadedCluster(brokers=3) as cluster:
         cluster.create_topic("orders", partitions=2)

@@ -13,18 +13,24 @@ the end of the block.
 
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import attrs
 import trio
 
-from replication.cluster.cluster import POLL_SECONDS, Cluster, NotInTimeError, open_cluster
+from replication.cluster.cluster import (
+    CONTROLLER_ID,
+    POLL_SECONDS,
+    Cluster,
+    NotInTimeError,
+    open_cluster,
+)
+from replication.cluster.impairments import Impairments
+from replication.cluster.steering import Steering
 from replication.metadata import PartitionRegistration
 from replication.testing.faults import ThreadedFaults
-from replication.testing.impairments import Impairments
 from replication.testing.portal import ClusterStoppedError, Portal
 from replication.testing.trace import Trace
 
@@ -166,31 +172,31 @@ class ThreadedCluster:
 
     def kill_broker(self, broker_id: int) -> None:
         """As SIGKILL would: nothing is written, and nobody is told."""
-        self._call(_Running.kill, broker_id)
+        self._steer(lambda steering: steering.kill(broker_id))
 
     def stop_broker(self, broker_id: int) -> None:
         """A controlled shutdown: its leaderships are taken over first."""
-        self._call(_Running.stop, broker_id)
+        self._steer(lambda steering: steering.stop(broker_id))
 
     def start_broker(self, broker_id: int) -> None:
         """Again, at the same port; returns when it is unfenced."""
-        self._call(_Running.start, broker_id)
+        self._steer(lambda steering: steering.start(broker_id))
 
     def freeze_broker(self, broker_id: int) -> None:
         """As SIGSTOP would, or a long pause of a garbage collector."""
-        self._call(_Running.freeze, broker_id)
+        self._of(lambda running: running.steering.freeze(broker_id))
 
     def thaw_broker(self, broker_id: int) -> None:
         """What fell due meanwhile falls due at once."""
-        self._call(_Running.thaw, broker_id)
+        self._of(lambda running: running.steering.thaw(broker_id))
 
     def kill_controller(self) -> None:
         """As SIGKILL would; brokers go on serving what they lead, and nobody is elected."""
-        self._call(_Running.kill, 0)
+        self._steer(lambda steering: steering.kill(CONTROLLER_ID))
 
     def start_controller(self) -> None:
         """Again, from its own log; then it elects."""
-        self._call(_Running.start, 0)
+        self._steer(lambda steering: steering.start(CONTROLLER_ID))
 
     def partition_network(
         self, some: Iterable[int], others: Iterable[int] | None = None, *, one_way: bool = False
@@ -198,12 +204,11 @@ class ThreadedCluster:
         """Cut `some` nodes off from `others`, by default from all other nodes, the controller
         (0) among them; clients still reach everybody. `one_way`: only what `some` send is lost.
         """
-        given = None if others is None else list(others)
-        self._call(partial(_Running.cut, one_way=one_way), list(some), given)
+        self._of(lambda running: running.steering.cut(some, others, one_way=one_way))
 
     def heal_network(self) -> None:
         """What was held up meanwhile arrives."""
-        self._call(_Running.heal)
+        self._of(lambda running: running.steering.heal())
 
     @property
     def faults(self) -> ThreadedFaults:
@@ -212,7 +217,7 @@ class ThreadedCluster:
 
     def reset(self) -> None:
         """Whole again: everybody up, thawed and connected, no fault rules. Topics stay."""
-        self._call(_Running.make_whole)
+        self._steer(lambda steering: steering.make_whole())
 
     # -- inside
 
@@ -238,13 +243,12 @@ class ThreadedCluster:
             ) as cluster,
             trio.open_nursery() as nursery,
         ):
-            impairments.know(partial(_node_at, cluster))
             portal = Portal()
             await nursery.start(portal.serve)
-            self._running = _Running(cluster, impairments, portal)
+            self._running = _Running(Steering(cluster, impairments), portal)
             self._up.set()
             await self._running.ended.wait()
-            await self._running.let_go()
+            self._running.steering.let_go()
             nursery.cancel_scope.cancel()
 
     def _call(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
@@ -261,6 +265,12 @@ class ThreadedCluster:
 
         return self._call(there)
 
+    def _steer(self, do: Callable[[Steering], Awaitable[None]]) -> None:
+        async def there(running: _Running) -> None:
+            await do(running.steering)
+
+        self._call(there)
+
     def _of(self, read: Callable[["_Running"], T]) -> T:
         async def there(running: "_Running") -> T:
             return read(running)
@@ -276,63 +286,17 @@ class ThreadedCluster:
 class _Running:
     """A cluster as its own thread sees it."""
 
-    cluster: Cluster
-    impairments: Impairments
+    steering: Steering
     portal: Portal
     ended: trio.Event = attrs.field(init=False, factory=trio.Event)
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.steering.cluster
 
     def end(self) -> None:
         """From another thread."""
         self.portal.soon(self.ended.set)
-
-    async def kill(self, node_id: int) -> None:
-        await self.cluster.kill_node(node_id)
-
-    async def stop(self, node_id: int) -> None:
-        self.impairments.thaw(node_id)
-        await self.cluster.stop_node(node_id)
-
-    async def start(self, node_id: int) -> None:
-        await self.cluster.start_node(node_id)
-
-    async def freeze(self, node_id: int) -> None:
-        self.impairments.freeze(node_id)
-
-    async def thaw(self, node_id: int) -> None:
-        self.impairments.thaw(node_id)
-
-    async def cut(self, some: list[int], others: list[int] | None, *, one_way: bool) -> None:
-        rest = [each for each in self.cluster.configs if each not in some]
-        self.impairments.cut(some, rest if others is None else others, one_way=one_way)
-
-    async def heal(self) -> None:
-        self.impairments.heal()
-
-    async def let_go(self) -> None:
-        """Nobody is held up any more."""
-        self.impairments.heal()
-        for node_id in self.impairments.frozen:
-            self.impairments.thaw(node_id)
-
-    async def make_whole(self) -> None:
-        self.cluster.faults.clear()
-        await self.let_go()
-        async with trio.open_nursery() as nursery:
-            for node_id in self._down():
-                nursery.start_soon(self.cluster.start_node, node_id)
-        await self.cluster.until(self.cluster.is_complete, what="every broker knows every other")
-
-    def _down(self) -> Iterator[int]:
-        if self.cluster.controller is None:
-            yield 0
-        yield from set(self.cluster.broker_ids) - self.cluster.brokers.keys()
-
-
-def _node_at(cluster: Cluster, port: int) -> int | None:
-    for node_id, config in cluster.configs.items():
-        if any(listener.port == port for listener in config.listeners):
-            return node_id
-    return None
 
 
 async def _create_topic(

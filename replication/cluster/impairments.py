@@ -52,5 +52,10 @@ class Impairments:
         self._gates.tell()
 
     @property
+    def cuts(self) -> frozenset[tuple[int, int]]:
+        """From whom nothing reaches whom."""
+        return frozenset(self._gates.cut)
+
+    @property
     def frozen(self) -> frozenset[int]:
         return frozenset(self._gates.frozen)
