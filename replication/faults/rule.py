@@ -222,7 +222,7 @@ class FaultRule:
             case OnCall(number) | Times(number):
                 valid = _is_whole(number) and number >= 1
             case WithProbability(probability):
-                valid = 0 <= probability <= 1
+                valid = not isinstance(probability, bool) and 0 <= probability <= 1
             case EveryTime():
                 pass
         if not valid:

@@ -1,0 +1,166 @@
+"""An operation, declared: what its route and its description are made of.
+
+request ── body is an object? ── the operation's own checks ── done ── answer as JSON
+                 └──────────────── 400: {"error": "delay_ms: ...", "field": "delay_ms"}
+
+400  not understood: the field is named        409  not possible now
+404  no such node, topic or rule               501  not with nodes that run as these do
+                                               504  it did not come about in time
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from http import HTTPStatus
+from typing import Any, TypeAlias
+
+import attrs
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from replication.cluster.cluster import NotInTimeError
+from replication.cluster.faults import NotHitError
+from replication.errors import UnderstudyError
+from replication.faults import FaultRuleError
+from replication.observe.control.schemas import Schema, resolved
+from replication.observe.control.steered import NotHereError, NotThereError, Steered
+from storage.errors import StorageError
+
+MOST_BYTES = 64 * 1024
+"""Of a request's body."""
+
+
+class FieldError(UnderstudyError):
+    """What is asked cannot be understood; `field` says where."""
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(f"{field}: {why}")
+        self.field = field
+
+
+@attrs.frozen(kw_only=True)
+class Asked:
+    """One request, as far as an operation looks at it."""
+
+    steered: Steered
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    body: Mapping[str, Any]
+
+    def number(
+        self, name: str, given: str | None, *, least: int, default: int | None = None
+    ) -> int:
+        """A whole number of the path or the query."""
+        if given is None:
+            assert default is not None, "what is needed is in the path"
+            return default
+        if not (given.isascii() and given.isdigit() and len(given) < 10 and int(given) >= least):
+            raise FieldError(name, f"{given!r} is no whole number of at least {least}")
+        return int(given)
+
+
+Do: TypeAlias = Callable[[Asked], Awaitable[Any]]
+
+
+@attrs.frozen(kw_only=True)
+class Parameter:
+    """Of the path, or of the query: that may be left out."""
+
+    name: str
+    schema: Schema
+    description: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Operation:
+    name: str
+    """In camel case: what programs made from the description call it."""
+    method: str
+    path: str
+    summary: str
+    do: Do
+    answer: Schema | None = None
+    """None: 204, and no body."""
+    status: HTTPStatus = HTTPStatus.OK
+    body: Schema | None = None
+    path_parameters: Sequence[Parameter] = ()
+    query: Sequence[Parameter] = ()
+    refusals: Sequence[HTTPStatus] = ()
+    """Those that it may have, beside 400 where there is something to be wrong."""
+
+    @property
+    def all_refusals(self) -> Sequence[HTTPStatus]:
+        asks = self.method == "POST" or self.path_parameters or self.query
+        return [*([HTTPStatus.BAD_REQUEST] if asks else []), *self.refusals]
+
+    @property
+    def answered_with(self) -> HTTPStatus:
+        return HTTPStatus.NO_CONTENT if self.answer is None else self.status
+
+    def route(self, steered: Steered) -> Route:
+        async def endpoint(request: Request) -> Response:
+            try:
+                answer = await self.do(
+                    Asked(
+                        steered=steered,
+                        path=request.path_params,
+                        query=self._query_of(request),
+                        body=await self._body_of(request),
+                    )
+                )
+            except (UnderstudyError, StorageError, OSError) as error:
+                return _refusal(error)
+            if self.answer is None:
+                return Response(status_code=self.answered_with)
+            return JSONResponse(answer, status_code=self.answered_with)
+
+        return Route(self.path, endpoint, methods=[self.method], name=self.name)
+
+    def _query_of(self, request: Request) -> Mapping[str, str]:
+        known = {each.name for each in self.query}
+        for name in request.query_params:
+            if name not in known:
+                raise FieldError(name, f"not asked for; {', '.join(sorted(known)) or 'none'} is")
+        return request.query_params
+
+    async def _body_of(self, request: Request) -> Mapping[str, Any]:
+        data = b""
+        async with aclosing(request.stream()) as chunks:
+            async for chunk in chunks:
+                data += chunk
+                if len(data) > MOST_BYTES:
+                    raise FieldError("body", f"more than {MOST_BYTES} bytes")
+        if not data and self.body is None:
+            return {}
+        try:
+            body = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise FieldError("body", f"not JSON: {error}") from error
+        if not isinstance(body, dict):
+            raise FieldError("body", "not an object")
+        known = [] if self.body is None else sorted(resolved(self.body)["properties"])
+        for word in sorted(body.keys() - known):
+            can = ", ".join(known) or "nothing"
+            raise FieldError(word, f"nothing that can be said here; {can} can")
+        return body
+
+
+def _refusal(error: Exception) -> JSONResponse:
+    message = " ".join(str(error).split())
+    told = {"error": message}
+    if isinstance(error, FieldError | FaultRuleError):
+        told["field"] = error.field
+    status = next((status for kind, status in _STATUSES if isinstance(error, kind)), _ELSE)
+    return JSONResponse(told, status_code=status)
+
+
+_STATUSES: Sequence[tuple[type[Exception], HTTPStatus]] = (
+    (FieldError, HTTPStatus.BAD_REQUEST),
+    (FaultRuleError, HTTPStatus.BAD_REQUEST),
+    (NotThereError, HTTPStatus.NOT_FOUND),
+    (NotHereError, HTTPStatus.NOT_IMPLEMENTED),
+    (NotHitError, HTTPStatus.GATEWAY_TIMEOUT),
+    (NotInTimeError, HTTPStatus.GATEWAY_TIMEOUT),
+)
+_ELSE = HTTPStatus.CONFLICT

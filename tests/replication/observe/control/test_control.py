@@ -1,0 +1,269 @@
+"""Control over HTTP of a real cluster: every operation does, and answers, as it is described."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from replication.cluster.cluster import open_cluster
+from replication.cluster.impairments import Impairments
+from replication.cluster.steering import Steering
+from replication.faults import FaultRule, on_call, with_probability
+from replication.faults.words import rule_of, words_of
+from replication.net import production_seams
+from replication.observe.control import SteeredHere, control_routes
+from replication.observe.control.description import described
+from replication.observe.control.operations import OPERATIONS
+from replication.observe.http import LOOPBACK, http_app, serve_http
+from tests.replication.cluster.clients import Client
+from tests.replication.cluster.stage import QUICK
+from tests.replication.observe.http.http_client import asking
+
+DESCRIPTION = json.loads(json.dumps(described(OPERATIONS)))
+
+
+@attrs.define
+class Controlled:
+    """A cluster behind its control, and what of that has been used."""
+
+    url: str
+    steering: Steering
+    used: set[tuple[str, int]] = attrs.field(factory=set)
+
+    async def ask(self, method: str, path: str, body: object = None, *, raw: bytes = b"") -> Any:
+        """Its status and its answer, which is as described."""
+        data = raw if body is None else json.dumps(body).encode()
+        async with asking(f"{self.url}{path}", method=method, body=data) as answer:
+            text = await answer.body()
+            told = json.loads(text) if text else None
+            self.check(method, path.partition("?")[0], answer.status, told)
+            return answer.status, told
+
+    def check(self, method: str, path: str, status: int, told: object) -> None:
+        operation = operation_at(method, path)
+        self.used.add((operation["operationId"], status))
+        described_answer = operation["responses"][str(status)]
+        if told is None:
+            assert "content" not in described_answer
+            return
+        schema = described_answer["content"]["application/json"]["schema"]
+        whole = {**schema, "components": DESCRIPTION["components"]}
+        Draft202012Validator(whole).validate(told)
+
+    async def done(self, method: str, path: str, body: object = None) -> Any:
+        status, told = await self.ask(method, path, body)
+        assert status < 300, told
+        return told
+
+    async def refused(self, status: int, method: str, path: str, body: object = None) -> Any:
+        refused, told = await self.ask(method, path, body)
+        assert refused == status, told
+        assert "\n" not in told["error"]
+        return told
+
+
+def operation_at(method: str, path: str) -> Any:
+    """What is said of it; a word in braces stands for any."""
+    given = path.split("/")
+    for template, operations in DESCRIPTION["paths"].items():
+        words = template.split("/")
+        alike = (
+            mine.startswith("{") or mine == theirs
+            for mine, theirs in zip(words, given, strict=False)
+        )
+        if len(words) == len(given) and all(alike) and method.lower() in operations:
+            return operations[method.lower()]
+    raise AssertionError(f"{method} {path} is not described")
+
+
+@asynccontextmanager
+async def controlled() -> AsyncIterator[Controlled]:
+    impairments = Impairments()
+    opened = open_cluster(brokers=2, properties=QUICK, make_seams=impairments.seams)
+    async with opened as cluster, trio.open_nursery() as nursery:
+        steering = Steering(cluster, impairments)
+        app = http_app(control_routes(SteeredHere(steering)))
+        address = await nursery.start(serve_http, app, LOOPBACK, 0)
+        yield Controlled(address.url, steering)
+        steering.let_go()
+        cluster.faults.clear()
+        nursery.cancel_scope.cancel()
+
+
+def test_the_description_is_openapi() -> None:
+    OpenAPIV31SpecValidator(DESCRIPTION).validate()
+    assert {each.name for each in OPERATIONS} == {
+        each["operationId"] for paths in DESCRIPTION["paths"].values() for each in paths.values()
+    }
+
+
+async def test_every_operation_does_what_it_says_and_answers_as_described() -> None:
+    async with controlled() as there:
+        assert await there.done("GET", "/openapi.json") == DESCRIPTION
+        await of_nodes(there)
+        await of_the_network(there)
+        await of_topics(there)
+        await of_faults(there)
+        assert {name for name, _ in there.used} == {each.name for each in OPERATIONS}
+
+
+async def of_nodes(there: Controlled) -> None:
+    nodes = await there.done("GET", "/control/brokers")
+    assert nodes["controller"]["status"] == "running"
+    assert [(each["id"], each["status"]) for each in nodes["brokers"]] == [
+        (1, "running"),
+        (2, "running"),
+    ]
+    addresses = [each["address"] for each in nodes["brokers"]]
+    assert addresses == there.steering.cluster.bootstrap_list
+    statuses = {"kill": "down", "freeze": "frozen", "stop": "down"}
+    for node in ("brokers/2", "controller"):
+        ends = [("kill", "start")] * (node == "controller")  # who has killed a broker waits for it
+        for word, undo in (*ends, ("freeze", "thaw"), ("stop", "start")):
+            told = await there.done("POST", f"/control/{node}/{word}", {})
+            assert told["status"] == statuses[word]
+            told = await there.done("POST", f"/control/{node}/{undo}")
+            assert told["status"] == "running"
+    refused = await there.refused(409, "POST", "/control/brokers/2/start")
+    assert refused == {"error": "broker 2 is up already"}
+    await there.done("POST", "/control/brokers/2/kill")
+    for word in ("kill", "stop", "freeze", "thaw"):
+        refused = await there.refused(409, "POST", f"/control/brokers/2/{word}")
+        assert refused == {"error": "broker 2 is down already"}
+    refused = await there.refused(404, "POST", "/control/brokers/7/kill")
+    assert refused == {"error": "broker_id: there is no broker 7; there are 1, 2"}
+    nodes = await there.done("POST", "/control/reset")
+    assert {each["status"] for each in nodes["brokers"]} == {"running"}
+
+
+async def of_the_network(there: Controlled) -> None:
+    assert await there.done("GET", "/control/network") == {"cuts": []}
+    one_way = {"nodes": [1], "others": [2], "one_way": True}
+    cut = {"cuts": [{"from": 1, "to": 2}]}
+    assert await there.done("POST", "/control/network/cut", one_way) == cut
+    told = await there.done("POST", "/control/network/cut", {"nodes": [0]})
+    assert {"from": 2, "to": 0} in told["cuts"]
+    assert len(told["cuts"]) == 5
+    assert await there.done("POST", "/control/network/heal", {}) == {"cuts": []}
+
+
+async def of_topics(there: Controlled) -> None:
+    assert await there.done("GET", "/control/topics") == {"topics": []}
+    cluster = there.steering.cluster
+    client = Client(production_seams())
+    await client.create_topic(cluster.bootstrap_list[0], "t", partitions=2, replicas=2)
+    await cluster.until(lambda: cluster.leader("t", 1) is not None)
+    topic = await there.done("GET", "/control/topics/t")
+    assert await there.done("GET", "/control/topics") == {"topics": [topic]}
+    for each in topic["partitions"]:
+        partition = cluster.partition("t", each["partition"])
+        assert partition is not None
+        assert (each["leader"], each["replicas"]) == (partition.leader, list(partition.replicas))
+        assert each["isr"] == [1, 2]
+    refused = await there.refused(404, "GET", "/control/topics/u")
+    assert refused == {"error": "topic: there is no 'u'"}
+
+
+async def of_faults(there: Controlled) -> None:
+    cluster = there.steering.cluster
+    client = Client(production_seams())
+    leader = cluster.bootstrap_list[(cluster.leader("t", 0) or 0) - 1]
+    words = {"api": "PRODUCE", "topic": "t", "error": "INVALID_RECORD", "trigger": {"times": 2}}
+    added = await there.done("POST", "/control/faults", words)
+    assert added == {"number": 1, "rule": words, "calls": 0, "hits": 0}
+    assert (await client.produce(leader, "t", b"one")).error_code == 87
+    added |= {"calls": 1, "hits": 1}
+    assert await there.done("GET", "/control/faults/1/wait") == added
+    assert await there.done("GET", "/control/faults/1") == added
+    assert await there.done("GET", "/control/faults") == {"rules": [added]}
+    (hit,) = (await there.done("GET", "/control/faults/1/hits"))["hits"]
+    assert (hit["api"], hit["client_id"], hit["answer"]) == ("PRODUCE", "test", "INVALID_RECORD")
+    assert hit["parts"] == [{"topic": "t", "partition": 0}]
+    refused = await there.refused(504, "GET", "/control/faults/1/wait?hits=2&timeout_ms=1")
+    assert "was hit 1 of 2 times" in refused["error"]
+    await there.done("DELETE", "/control/faults/1")
+    for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/hits"), ("GET", "/wait")):
+        refused = await there.refused(404, method, f"/control/faults/1{path}")
+        assert refused == {"error": "number: there is no rule 1"}
+    assert (await client.produce(leader, "t", b"two")).base_offset == 0
+    await there.done("POST", "/control/faults", {"effect": "observe"})
+    await there.done("DELETE", "/control/faults")
+    assert await there.done("GET", "/control/faults") == {"rules": []}
+
+
+BAD: list[tuple[str, str, object, str]] = [
+    ("POST", "/control/brokers/one/kill", None, "broker_id"),
+    ("POST", "/control/brokers/0/kill", None, "broker_id"),
+    ("POST", "/control/brokers/1/kill", {"now": True}, "now"),
+    ("POST", "/control/brokers/1/kill", [], "body"),
+    ("POST", "/control/network/cut", {}, "nodes"),
+    ("POST", "/control/network/cut", {"nodes": []}, "nodes"),
+    ("POST", "/control/network/cut", {"nodes": [9]}, "nodes"),
+    ("POST", "/control/network/cut", {"nodes": [True]}, "nodes"),
+    ("POST", "/control/network/cut", {"nodes": [1.0]}, "nodes"),
+    ("POST", "/control/network/cut", {"nodes": [[1]]}, "nodes"),
+    ("POST", "/control/network/cut", {"nodes": 1}, "nodes"),
+    ("POST", "/control/network/cut", {"nodes": [1], "others": ["2"]}, "others"),
+    ("POST", "/control/network/cut", {"nodes": [1], "others": [1, 2]}, "others"),
+    ("POST", "/control/network/cut", {"nodes": [1], "one_way": "yes"}, "one_way"),
+    ("POST", "/control/network/cut", {"nodes": [1], "both": True}, "both"),
+    ("POST", "/control/faults", {}, "effect"),
+    ("POST", "/control/faults", {"api": "PRODUCES", "error": 6}, "api"),
+    ("POST", "/control/faults", {"api": ["PRODUCE"], "error": 6}, "api"),
+    ("POST", "/control/faults", {"error": {"code": 6}}, "error"),
+    ("POST", "/control/faults", {"effect": ["observe"]}, "effect"),
+    ("POST", "/control/faults", {"delay_ms": "5"}, "delay_ms"),
+    ("POST", "/control/faults", {"delay_ms": 5, "client_id": 5}, "client_id"),
+    ("POST", "/control/faults", {"delay_ms": 5, "when": "now"}, "when"),
+    ("POST", "/control/faults", {"delay_ms": 5, "trigger": "twice"}, "trigger"),
+    ("POST", "/control/faults", {"delay_ms": 5, "trigger": {"times": 0}}, "trigger"),
+    ("POST", "/control/faults", {"delay_ms": 5, "trigger": {"times": True}}, "trigger"),
+    ("POST", "/control/faults", {"delay_ms": 5, "trigger": {"times": 1, "x": 1}}, "trigger"),
+    ("POST", "/control/faults", {"delay_ms": 5, "trigger": {"with_probability": 2}}, "trigger"),
+    ("GET", "/control/faults/first", None, "number"),
+    ("GET", "/control/faults/1/wait?hits=-1", None, "hits"),
+    ("GET", "/control/faults/1/wait?timeout_ms=9999999", None, "timeout_ms"),
+    ("GET", "/control/faults/1/wait?seconds=1", None, "seconds"),
+]
+
+
+async def test_what_is_not_understood_is_refused_by_its_field_and_changes_nothing() -> None:
+    async with controlled() as there:
+        there.steering.cluster.faults.add(FaultRule(effect="observe"))
+        before = await state_of(there)
+        for method, path, body, field in BAD:
+            refused = await there.refused(400, method, path, body)
+            assert refused["field"] == field, (path, body)
+            assert refused["error"].startswith(f"{field}: ")
+        for raw in (b"{", b"\xff", b"7", b"[" * 20_000, b" " * 70_000):
+            status, refused = await there.ask("POST", "/control/faults", raw=raw)
+            assert (status, refused["field"]) == (400, "body")
+        assert await state_of(there) == before
+
+
+async def state_of(there: Controlled) -> Any:
+    paths = ("/control/brokers", "/control/network", "/control/faults")
+    return [await there.done("GET", path) for path in paths]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        FaultRule(effect="observe"),
+        FaultRule(api="FETCH", topic="t", partition=0, client_id="a*", error=-1, delay_ms=5),
+        FaultRule(broker=0, sender="brokers", throttle_ms=5, trigger=on_call(3)),
+        FaultRule(effect="cut-answer", trigger=with_probability(0.25)),
+        FaultRule(effect="cut-answer", trigger=rule_of({"delay_ms": 1, "trigger": "once"}).trigger),
+    ],
+)
+def test_a_rules_words_say_all_of_it(rule: FaultRule) -> None:
+    words = words_of(rule)
+    assert rule_of(json.loads(json.dumps(words))) == rule
+    schema = {"$ref": "#/components/schemas/FaultRule", "components": DESCRIPTION["components"]}
+    Draft202012Validator(schema).validate(words)
