@@ -33,7 +33,7 @@ KILLS = 3
 def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IsolatedCluster]:
     """One broker with a topic of two partitions."""
     with IsolatedCluster(tmp_path_factory.mktemp("source"), brokers=1) as cluster:
-        cluster.wait_until_ready()
+        cluster.wait_until_ready(SECONDS)
         trio.run(make_topic, cluster.bootstrap_servers)
         yield cluster
 

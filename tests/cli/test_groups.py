@@ -179,7 +179,7 @@ def test_a_wrong_command_line_is_one_line(arguments: list[str], reason: str) -> 
 @pytest.mark.slow
 def test_the_commands_over_a_cluster(tmp_path: Path) -> None:
     with IsolatedCluster(tmp_path, brokers=3) as cluster:
-        cluster.wait_until_ready()
+        cluster.wait_until_ready(60)
         servers = cluster.bootstrap_servers
 
         def run(*arguments: str) -> str:

@@ -27,6 +27,7 @@ TOPIC = "soak"
 PARTITIONS = 6
 BATCH = 200
 MOST_BROKERS_DOWN = 2
+PATIENCE_SECONDS = 120
 SEED = int(os.environ.get("SOAK_SEED", "1"))
 SECONDS = float(os.environ.get("SOAK_SECONDS", "18"))
 # Small segments, so that there is rolling, flushing and recovery at their edges.
@@ -82,7 +83,7 @@ def in_sync(cluster: IsolatedCluster) -> dict[int, set[int]]:
 
 
 def wait_for_isr(cluster: IsolatedCluster) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     isrs: dict[int, set[int]] = {}
     while time.monotonic() < deadline:
         isrs = in_sync(cluster)
@@ -99,7 +100,7 @@ def lines(chance: random.Random) -> list[bytes]:
 def test_nothing_acknowledged_is_lost_whoever_dies(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     with IsolatedCluster(tmp_path, brokers=3, config=SOAK_CONFIG) as cluster:
-        cluster.wait_until_ready()
+        cluster.wait_until_ready(PATIENCE_SECONDS)
         servers = cluster.bootstrap_servers
         create_topic(servers, TOPIC, partitions=PARTITIONS, replication_factor=3)
         wait_for_isr(cluster)
@@ -113,7 +114,7 @@ def test_nothing_acknowledged_is_lost_whoever_dies(tmp_path: Path) -> None:
                     workload.send(line)
             workload.poll(0.05)
         luck.end()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while workload.outstanding() and time.monotonic() < deadline:
             workload.poll(0.1)
         wait_for_isr(cluster)

@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from tests.replication.cluster.clients import Client
 
 pytestmark = pytest.mark.slow
 
-TIMEOUT = 30
+TIMEOUT = 60
 
 
 @contextmanager
@@ -87,18 +87,22 @@ def test_what_was_acked_is_there_again_after_up_was_killed(
     topic_id = bytes(16)
 
     def leader() -> str:
-        (topic,) = fetch_metadata(HOST, port).topics
+        until(lambda: leaders(port) == 1, "the partition has no leader")
+        (topic,) = fetch_metadata(HOST, port, timeout_seconds=TIMEOUT).topics
         assert (topic.name, topic.topic_id) == ("t", topic_id)
         return ports[topic.partitions[0].leader_id]
 
     def produced_once_it_leads() -> int:
         """Ask until the leader has heard that it leads, as a client would."""
-        for _ in range(1000):
+        said: list[int] = []
+
+        def is_heard() -> bool:
             acked = trio.run(client.produce, leader(), "t", b"one", b"two")
-            if acked.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                return acked.error_code
-            time.sleep(0.01)
-        raise AssertionError("the leader never heard that it leads")
+            said.append(acked.error_code)
+            return said[-1] != ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+        until(is_heard, "the leader never heard that it leads")
+        return said[-1]
 
     with running(*arguments) as process:
         ports = {int(row[0]): row[2] for row in table_of(process, 2)}
@@ -112,8 +116,6 @@ def test_what_was_acked_is_there_again_after_up_was_killed(
     with running(*arguments) as process:
         ports = {int(row[0]): row[2] for row in table_of(process, 2)}
         port = int(ports[1].rpartition(":")[2])
-        while fetch_metadata(HOST, port).topics[0].partitions[0].leader_id < 0:
-            time.sleep(0.05)
         assert trio.run(client.read_all, leader(), topic_id) == [b"one", b"two"]
         assert stopped(process, signal.SIGTERM) == 0
         assert process.stderr is not None
@@ -165,14 +167,24 @@ def test_isolated_nodes_end_in_good_order_when_who_started_them_is_killed(tmp_pa
     assert (tmp_path / "broker-1" / "log" / ".kafka_cleanshutdown").exists()
 
 
+def leaders(port: int) -> int:
+    """How many partitions have one, as the broker there has heard."""
+    topics = fetch_metadata(HOST, port, timeout_seconds=TIMEOUT).topics
+    return sum(each.leader_id > 0 for topic in topics for each in topic.partitions)
+
+
 def wait_until_free(data_dir: Path, *, brokers: int) -> None:
     """Until no node of a cluster runs any more."""
     nodes = ["controller", *(f"broker-{broker_id}" for broker_id in range(1, brokers + 1))]
     locks = [data_dir / node / "log" / ".lock" for node in nodes]
+    until(lambda: all(map(is_free, locks)), "a node outlived who started it")
+
+
+def until(holds: Callable[[], bool], otherwise: str) -> None:
     deadline = time.monotonic() + TIMEOUT
-    while not all(map(is_free, locks)):
-        assert time.monotonic() < deadline, "a node outlived who started it"
-        time.sleep(0.05)
+    while not holds():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.05)  # processes: asked again, with a bound
 
 
 def is_free(lock: Path) -> bool:
@@ -196,8 +208,7 @@ def test_more_files_are_opened_than_a_shell_allows_at_first(tmp_path: Path) -> N
             await Client(seams).create_topic(f"{HOST}:{port}", "t", partitions=20, replicas=3)
 
         trio.run(create)
-        metadata = fetch_metadata(HOST, port)
-        assert all(each.leader_id > 0 for each in metadata.topics[0].partitions)
+        until(lambda: leaders(port) == 20, "the partitions have no leaders")
         assert stopped(process, signal.SIGTERM) == 0
 
 
@@ -241,8 +252,7 @@ def test_one_node_may_be_broker_and_controller(tmp_path: Path) -> None:
     listeners = properties.read_text().split(f"{HOST}:")
     port = int(listeners[1].partition(",")[0])
     with running("broker", "--config", str(properties)) as process:
-        while broker_ids(HOST, port) != {1}:
-            assert process.poll() is None, process.communicate()
+        until(lambda: broker_ids(HOST, port) == {1}, "the broker does not answer")
         assert stopped(process, signal.SIGTERM) == 0
 
 

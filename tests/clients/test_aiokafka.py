@@ -11,6 +11,7 @@ from tests.clients.sample import (
     CODECS,
     COUNT,
     PARTITIONS,
+    PATIENCE_SECONDS,
     TOPIC,
     Sample,
     cluster_for_clients,
@@ -60,7 +61,7 @@ async def consume(bootstrap_servers: str) -> list[Sample]:
     consumer.assign([aiokafka.TopicPartition(TOPIC, index) for index in range(PARTITIONS)])
     read: list[Sample] = []
     while len(read) < COUNT:
-        fetched = await consumer.getmany(timeout_ms=10_000)
+        fetched = await consumer.getmany(timeout_ms=1000 * PATIENCE_SECONDS)
         assert fetched, f"only {len(read)} of {COUNT}"
         for records in fetched.values():
             read += [

@@ -1,6 +1,5 @@
 """librdkafka, the client of most languages, against three brokers over loopback."""
 
-import time
 from typing import Any
 
 import confluent_kafka
@@ -21,12 +20,14 @@ from tests.clients.sample import (
     CODECS,
     COUNT,
     PARTITIONS,
+    PATIENCE_SECONDS,
     TOPIC,
     Sample,
     cluster_for_clients,
     in_thread,
     samples,
     stored_codecs,
+    until,
 )
 
 pytestmark = pytest.mark.client
@@ -35,7 +36,7 @@ pytestmark = pytest.mark.client
 def create_topic(bootstrap_servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)]).values():
-        future.result(timeout=10)
+        future.result(timeout=PATIENCE_SECONDS)
 
 
 def produce(bootstrap_servers: str, codec: str, idempotent: bool) -> list[object]:
@@ -64,7 +65,7 @@ def produce(bootstrap_servers: str, codec: str, idempotent: bool) -> list[object
             headers=list(each.headers),
             on_delivery=delivered,
         )
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE_SECONDS) == 0
     return errors
 
 
@@ -77,7 +78,7 @@ def consume(bootstrap_servers: str) -> list[Sample]:
     )
     read: list[Sample] = []
     while len(read) < COUNT:
-        messages = consumer.consume(COUNT, timeout=10)
+        messages = consumer.consume(COUNT - len(read), timeout=PATIENCE_SECONDS)
         assert messages, f"only {len(read)} of {COUNT}"
         for message in messages:
             assert message.error() is None, message.error()
@@ -110,10 +111,22 @@ async def test_what_is_produced_is_read_back_as_it_was(codec: str, idempotent: b
         assert stored_codecs(cluster) == {Codec[codec.upper()]}
 
 
+def told(admin: AdminClient, at_least: int) -> Any:
+    """The metadata of a broker that has heard of as many of the topic's partitions."""
+    metadata: list[Any] = []
+
+    def is_told() -> bool:
+        metadata.append(admin.list_topics(TOPIC, timeout=PATIENCE_SECONDS))
+        return len(metadata[-1].topics[TOPIC].partitions) >= at_least
+
+    until(is_told, lambda: f"{TOPIC} has no {at_least} partitions: {metadata[-1].topics}")
+    return metadata[-1]
+
+
 def create_topic_of(bootstrap_servers: str, config: dict[str, str]) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3, config=config)]).values():
-        future.result(timeout=10)
+        future.result(timeout=PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +157,8 @@ async def test_a_topic_is_made_by_producing_to_it() -> None:
 async def test_the_metadata_of_a_cluster_names_brokers_leaders_and_replicas() -> None:
     def look(bootstrap_servers: str) -> None:
         create_topic(bootstrap_servers)
-        metadata = AdminClient({"bootstrap.servers": bootstrap_servers}).list_topics(timeout=10)
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        metadata = told(admin, PARTITIONS)
         assert sorted(metadata.brokers) == [1, 2, 3]
         partitions = metadata.topics[TOPIC].partitions
         assert sorted(partitions) == [0, 1, 2]
@@ -159,18 +173,20 @@ async def test_configurations_are_altered_while_the_brokers_run() -> None:
     def entry(name: str, value: str | None, operation: AlterConfigOpType) -> ConfigEntry:
         return ConfigEntry(name, value, incremental_operation=operation)
 
-    def until(admin: AdminClient, asked: ConfigResource, **expected: str) -> None:
+    def becomes(admin: AdminClient, asked: ConfigResource, **expected: str) -> None:
         """Asked again until the broker that is asked has heard of the change."""
-        for _ in range(200):
+
+        def is_so() -> bool:
             (entries,) = described(admin, [asked])
-            if all(entries[key.replace("_", ".")].value == each for key, each in expected.items()):
-                return
-            time.sleep(0.05)
-        raise AssertionError(f"{asked} never became {expected}")
+            return all(
+                entries[key.replace("_", ".")].value == each for key, each in expected.items()
+            )
+
+        until(is_so, lambda: f"{asked} never became {expected}")
 
     def look(bootstrap_servers: str) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(10)
+        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(PATIENCE_SECONDS)
         changes = [
             entry("retention.ms", "1000", AlterConfigOpType.SET),
             entry("cleanup.policy", "compact", AlterConfigOpType.APPEND),
@@ -179,9 +195,9 @@ async def test_configurations_are_altered_while_the_brokers_run() -> None:
         changes = [entry("num.replica.fetchers", "2", AlterConfigOpType.SET)]
         broker = ConfigResource(ConfigResource.Type.BROKER, "2", incremental_configs=changes)
         for future in admin.incremental_alter_configs([topic, broker]).values():
-            future.result(10)
-        until(admin, topic, retention_ms="1000", cleanup_policy="delete,compact")
-        until(admin, broker, num_replica_fetchers="2")
+            future.result(PATIENCE_SECONDS)
+        becomes(admin, topic, retention_ms="1000", cleanup_policy="delete,compact")
+        becomes(admin, broker, num_replica_fetchers="2")
         (entries,) = described(admin, [broker])
         assert ConfigSource(entries["num.replica.fetchers"].source) == (
             ConfigSource.DYNAMIC_BROKER_CONFIG
@@ -192,25 +208,11 @@ async def test_configurations_are_altered_while_the_brokers_run() -> None:
         wrong = ConfigResource(ConfigResource.Type.TOPIC, TOPIC, incremental_configs=changes)
         (future,) = admin.incremental_alter_configs([wrong]).values()
         with pytest.raises(KafkaException) as refused:
-            future.result(10)
+            future.result(PATIENCE_SECONDS)
         assert refused.value.args[0].code() == KafkaError.INVALID_CONFIG
 
     async with cluster_for_clients() as cluster:
         await in_thread(look, cluster.bootstrap_servers)
-
-
-async def test_a_group_subscription_is_told_that_there_is_no_coordinator() -> None:
-    def subscribe(bootstrap_servers: str) -> None:
-        create_topic(bootstrap_servers)
-        consumer = confluent_kafka.Consumer(
-            {"bootstrap.servers": bootstrap_servers, "group.id": "g"}
-        )
-        consumer.subscribe([TOPIC])
-        assert consumer.poll(1.0) is None
-        consumer.close()
-
-    async with cluster_for_clients() as cluster:
-        await in_thread(subscribe, cluster.bootstrap_servers)
 
 
 async def test_a_topic_is_described_and_deleted() -> None:
@@ -218,12 +220,15 @@ async def test_a_topic_is_described_and_deleted() -> None:
         create_topic(bootstrap_servers)
         admin = AdminClient({"bootstrap.servers": bootstrap_servers})
         resource = ConfigResource(ConfigResource.Type.TOPIC, TOPIC)
-        (described,) = [each.result(10) for each in admin.describe_configs([resource]).values()]
-        assert described["segment.bytes"].value == str(1 << 30)
-        assert described["segment.bytes"].is_default
+        (entries,) = described(admin, [resource])
+        assert entries["segment.bytes"].value == str(1 << 30)
+        assert entries["segment.bytes"].is_default
         for future in admin.delete_topics([TOPIC]).values():
-            future.result(timeout=10)
-        assert TOPIC not in admin.list_topics(timeout=10).topics
+            future.result(timeout=PATIENCE_SECONDS)
+        until(
+            lambda: TOPIC not in admin.list_topics(timeout=PATIENCE_SECONDS).topics,
+            lambda: f"{TOPIC} is still there",
+        )
 
     async with cluster_for_clients() as cluster:
         await in_thread(look, cluster.bootstrap_servers)
@@ -239,7 +244,7 @@ async def test_records_are_deleted_and_a_consumer_below_them_is_out_of_range() -
             confluent_kafka.TopicPartition(TOPIC, 1, confluent_kafka.OFFSET_END),
         ]
         deleted = {
-            partition.partition: future.result(timeout=10).low_watermark
+            partition.partition: future.result(timeout=PATIENCE_SECONDS).low_watermark
             for partition, future in admin.delete_records(asked).items()
         }
         assert deleted == {0: 7, 1: COUNT // PARTITIONS}
@@ -252,13 +257,13 @@ async def test_records_are_deleted_and_a_consumer_below_them_is_out_of_range() -
             }
         )
         consumer.assign([confluent_kafka.TopicPartition(TOPIC, 0, 3)])
-        message = consumer.poll(10)
+        message = consumer.poll(PATIENCE_SECONDS)
         assert message is not None
         error = message.error()
         assert error is not None
         assert error.code() == KafkaError._AUTO_OFFSET_RESET
         assert "out of range" in error.str()
-        first, _ = consumer.get_watermark_offsets(asked[0], timeout=10)
+        first, _ = consumer.get_watermark_offsets(asked[0], timeout=PATIENCE_SECONDS)
         assert first == 7
         consumer.close()
 
@@ -268,21 +273,27 @@ async def test_records_are_deleted_and_a_consumer_below_them_is_out_of_range() -
 
 def described(admin: AdminClient, asked: list[ConfigResource]) -> list[dict[str, Any]]:
     """Asked again while the broker that is asked has not heard of the topic yet."""
-    for _ in range(200):
+    found: list[dict[str, Any]] = []
+
+    def is_known() -> bool:
         try:
-            return [each.result(10) for each in admin.describe_configs(asked).values()]
+            futures = admin.describe_configs(asked).values()
+            found.extend(each.result(PATIENCE_SECONDS) for each in futures)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
-            time.sleep(0.05)
-    raise AssertionError(f"no broker has heard of {asked}")
+            return False
+        return True
+
+    until(is_known, lambda: f"no broker has heard of {asked}")
+    return found
 
 
 async def test_configurations_say_where_their_values_come_from() -> None:
     def look(bootstrap_servers: str) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap_servers})
         topic = NewTopic(TOPIC, 1, 3, config={"retention.ms": "1000"})
-        admin.create_topics([topic])[TOPIC].result(10)
+        admin.create_topics([topic])[TOPIC].result(PATIENCE_SECONDS)
         asked = [
             ConfigResource(ConfigResource.Type.TOPIC, TOPIC),
             ConfigResource(ConfigResource.Type.BROKER, "2"),
@@ -313,7 +324,7 @@ async def test_configurations_say_where_their_values_come_from() -> None:
 async def test_the_cluster_is_described() -> None:
     def look(bootstrap_servers: str) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-        described = admin.describe_cluster().result(10)
+        described = admin.describe_cluster().result(PATIENCE_SECONDS)
         assert described.cluster_id == "understudy"
         addresses = [f"{node.host}:{node.port}" for node in described.nodes]
         assert addresses == bootstrap_servers.split(",")
@@ -324,7 +335,7 @@ async def test_the_cluster_is_described() -> None:
 
 def refusal(admin: AdminClient, topic: NewTopic) -> str:
     with pytest.raises(KafkaException) as refused:
-        admin.create_topics([topic])[topic.topic].result(10)
+        admin.create_topics([topic])[topic.topic].result(PATIENCE_SECONDS)
     return str(refused.value.args[0].name())
 
 
@@ -340,7 +351,7 @@ async def test_a_topic_that_cannot_be_made_is_refused_with_kafkas_error() -> Non
         assert refusal(admin, wrong) == "INVALID_CONFIG"
         asked = admin.create_topics([NewTopic("t", 1, 1), NewTopic("t", 2, 1)])
         with pytest.raises(KafkaException, match="INVALID_REQUEST"):
-            asked["t"].result(10)
+            asked["t"].result(PATIENCE_SECONDS)
 
     async with cluster_for_clients() as cluster:
         await in_thread(look, cluster.bootstrap_servers)
@@ -357,16 +368,18 @@ def produced(bootstrap_servers: str, acks: str) -> tuple[str | None, int | None]
         told.append((None if error is None else error.name(), message.offset()))
 
     producer.produce(TOPIC, partition=0, value=acks.encode(), on_delivery=delivered)
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE_SECONDS) == 0
     (outcome,) = told
     return outcome
 
 
 async def test_acks_all_needs_min_insync_replicas_and_the_others_do_not() -> None:
-    quick = {"broker_heartbeat_interval_ms": "100", "broker_session_timeout_ms": "500"}
+    quick = {"broker_heartbeat_interval_ms": "200", "broker_session_timeout_ms": "1500"}
     async with cluster_for_clients(min_insync_replicas="2", **quick) as cluster:
         servers = cluster.bootstrap_servers
         await in_thread(create_topic, servers)
+        # What is sent is not tried again: every broker has to have heard of the topic.
+        await cluster.until(lambda: knowing(cluster) == 3, what="every broker has the topic")
         assert await in_thread(produced, servers, "all") == (None, 0)
         leader = cluster.leader(TOPIC, 0)
         for follower in {1, 2, 3} - {leader}:
@@ -384,6 +397,12 @@ async def test_acks_all_needs_min_insync_replicas_and_the_others_do_not() -> Non
         await cluster.until(lambda: ends(cluster) == [3], what="acks=0 has arrived")
 
 
+def knowing(cluster: Cluster) -> int:
+    """How many brokers have partition 0."""
+    partition = TopicPartition(TOPIC, 0)
+    return sum(partition in each.replica_manager.describe() for each in cluster.brokers.values())
+
+
 def ends(cluster: Cluster) -> list[int]:
     """The log end offsets of partition 0 on the brokers that run."""
     return [
@@ -399,7 +418,7 @@ async def test_a_big_message_goes_through_where_the_topic_allows_it_and_only_the
         admin = AdminClient({"bootstrap.servers": bootstrap_servers})
         allowing = NewTopic("big", 1, 3, config={"max.message.bytes": str(2 * big)})
         for future in admin.create_topics([allowing, NewTopic("small", 1, 3)]).values():
-            future.result(10)
+            future.result(PATIENCE_SECONDS)
         producer = confluent_kafka.Producer(
             {"bootstrap.servers": bootstrap_servers, "message.max.bytes": 2 * big, "acks": "all"}
         )
@@ -410,14 +429,14 @@ async def test_a_big_message_goes_through_where_the_topic_allows_it_and_only_the
 
         for topic in ("big", "small"):
             producer.produce(topic, bytes(big), on_delivery=delivered)
-        assert producer.flush(20) == 0
+        assert producer.flush(PATIENCE_SECONDS) == 0
         assert errors == {"big": None, "small": "MSG_SIZE_TOO_LARGE"}
         # Larger than replica.fetch.max.bytes and fetch.message.max.bytes: it goes alone.
         consumer = confluent_kafka.Consumer(
             {"bootstrap.servers": bootstrap_servers, "group.id": "g", "enable.auto.commit": False}
         )
         consumer.assign([confluent_kafka.TopicPartition("big", 0, 0)])
-        (message,) = consumer.consume(1, timeout=10)
+        (message,) = consumer.consume(1, timeout=PATIENCE_SECONDS)
         assert message.value() == bytes(big)
         consumer.close()
 
@@ -435,10 +454,13 @@ async def test_offsets_are_found_by_time() -> None:
         first = 1_600_000_000_000
         for moment, offset in ((0, 0), (first + 30, 10), (first + 29, 10), (first + COUNT, -1)):
             asked = [confluent_kafka.TopicPartition(TOPIC, 0, moment)]
-            (found,) = consumer.offsets_for_times(asked, timeout=10)
+            (found,) = consumer.offsets_for_times(asked, timeout=PATIENCE_SECONDS)
             assert (found.error, found.offset) == (None, offset)
         partition = confluent_kafka.TopicPartition(TOPIC, 0)
-        assert consumer.get_watermark_offsets(partition, timeout=10) == (0, COUNT // PARTITIONS)
+        assert consumer.get_watermark_offsets(partition, timeout=PATIENCE_SECONDS) == (
+            0,
+            COUNT // PARTITIONS,
+        )
         consumer.close()
 
     async with cluster_for_clients() as cluster:
@@ -446,25 +468,18 @@ async def test_offsets_are_found_by_time() -> None:
 
 
 def led_by(admin: AdminClient, number: int) -> int:
-    leader: int = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions[number].leader
+    leader: int = told(admin, number + 1).topics[TOPIC].partitions[number].leader
     return leader
 
 
 async def test_a_topic_grows() -> None:
     def look(bootstrap_servers: str) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(10)
-        admin.create_partitions([NewPartitions(TOPIC, 3)])[TOPIC].result(10)
-        partitions: list[int] = []
-        for _ in range(200):  # another broker than the one that made it may answer
-            partitions = sorted(admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions)
-            if partitions == [0, 1, 2]:
-                break
-            time.sleep(0.05)
-        else:
-            raise AssertionError(f"there are only {partitions}")
+        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(PATIENCE_SECONDS)
+        admin.create_partitions([NewPartitions(TOPIC, 3)])[TOPIC].result(PATIENCE_SECONDS)
+        assert sorted(told(admin, 3).topics[TOPIC].partitions) == [0, 1, 2]
         with pytest.raises(KafkaException) as refused:
-            admin.create_partitions([NewPartitions(TOPIC, 3)])[TOPIC].result(10)
+            admin.create_partitions([NewPartitions(TOPIC, 3)])[TOPIC].result(PATIENCE_SECONDS)
         assert refused.value.args[0].code() == KafkaError.INVALID_PARTITIONS
 
     async with cluster_for_clients() as cluster:
@@ -474,23 +489,22 @@ async def test_a_topic_grows() -> None:
 async def test_the_preferred_leader_is_elected_when_an_operator_asks() -> None:
     def create(bootstrap_servers: str) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(10)
+        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(PATIENCE_SECONDS)
 
     def elect(bootstrap_servers: str, preferred: int) -> None:
         admin = AdminClient({"bootstrap.servers": bootstrap_servers})
         asked = confluent_kafka.TopicPartition(TOPIC, 0)
         (answer,) = (
-            admin.elect_leaders(confluent_kafka.ElectionType.PREFERRED, [asked]).result(10).values()
+            admin.elect_leaders(confluent_kafka.ElectionType.PREFERRED, [asked])
+            .result(PATIENCE_SECONDS)
+            .values()
         )
         assert answer is None
-        for _ in range(200):
-            if led_by(admin, 0) == preferred:
-                break
-            time.sleep(0.05)
-        else:
-            raise AssertionError(f"{preferred} never led")
+        until(lambda: led_by(admin, 0) == preferred, lambda: f"{preferred} never led")
         (answer,) = (
-            admin.elect_leaders(confluent_kafka.ElectionType.PREFERRED, [asked]).result(10).values()
+            admin.elect_leaders(confluent_kafka.ElectionType.PREFERRED, [asked])
+            .result(PATIENCE_SECONDS)
+            .values()
         )
         assert answer.code() == KafkaError.ELECTION_NOT_NEEDED
 

@@ -8,7 +8,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from replication.cluster.cluster import Cluster
 from storage.types import TopicPartition
-from tests.clients.sample import cluster_for_clients, in_thread
+from tests.clients.sample import PATIENCE_SECONDS, cluster_for_clients, in_thread
 
 pytestmark = pytest.mark.client
 
@@ -29,14 +29,14 @@ async def move_into_racks(cluster: Cluster) -> None:
 def create_topic(bootstrap_servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     topic = NewTopic(TP.topic, num_partitions=1, replica_assignment=[[LEADER, FOLLOWER]])
-    admin.create_topics([topic])[TP.topic].result(10)
+    admin.create_topics([topic])[TP.topic].result(PATIENCE_SECONDS)
 
 
 def produce(bootstrap_servers: str) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap_servers, "acks": "all"})
     for number in range(COUNT):
         producer.produce(TP.topic, str(number))
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE_SECONDS) == 0
 
 
 def consume(bootstrap_servers: str, rack: str) -> list[bytes | None]:
@@ -51,7 +51,7 @@ def consume(bootstrap_servers: str, rack: str) -> list[bytes | None]:
     consumer.assign([confluent_kafka.TopicPartition(TP.topic, 0, 0)])
     read: list[bytes | None] = []
     while len(read) < COUNT:
-        messages = consumer.consume(COUNT - len(read), timeout=10)
+        messages = consumer.consume(COUNT - len(read), timeout=PATIENCE_SECONDS)
         assert messages, f"only {len(read)} of {COUNT}"
         for message in messages:
             assert message.error() is None, message.error()

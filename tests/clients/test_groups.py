@@ -9,7 +9,6 @@ import contextlib
 import gc
 import socket
 import time
-from collections.abc import Callable
 
 import confluent_kafka
 import pytest
@@ -19,25 +18,24 @@ from confluent_kafka.cimpl import NewTopic
 from replication.cluster.cluster import Cluster
 from replication.groups import GROUP_METADATA_TOPIC, partition_for
 from tests.clients.readers import GROUP, Ledger, Read, Reader, aiokafka_, confluent, kafka_python
-from tests.clients.sample import PARTITIONS, TOPIC, cluster_for_clients, in_thread
+from tests.clients.sample import (
+    PARTITIONS,
+    PATIENCE_SECONDS,
+    TOPIC,
+    cluster_for_clients,
+    in_thread,
+    until,
+)
 
 pytestmark = pytest.mark.client
 
 QUICK = {"broker_session_timeout_ms": "1000", "broker_heartbeat_interval_ms": "200"}
-PATIENCE_SECONDS = 40
-
-
-def until(holds: Callable[[], bool], what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.02)  # real clients, in real time: they are asked again, with a bound
 
 
 def create_topic(servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     topic = NewTopic(TOPIC, PARTITIONS, 3, config={"min.insync.replicas": "2"})
-    admin.create_topics([topic])[TOPIC].result(10)
+    admin.create_topics([topic])[TOPIC].result(PATIENCE_SECONDS)
 
 
 def produce(servers: str, name: str, count: int) -> set[str]:
@@ -139,7 +137,7 @@ async def test_a_consumer_that_assigns_by_hand_closes_at_once() -> None:
         return time.monotonic() - began
 
     async with cluster_for_clients() as cluster:
-        assert await in_thread(look, cluster.bootstrap_servers) < 5
+        assert await in_thread(look, cluster.bootstrap_servers) < 30
 
 
 async def test_groups_are_listed_described_and_deleted_by_an_admin_client() -> None:
@@ -151,9 +149,11 @@ async def test_groups_are_listed_described_and_deleted_by_an_admin_client() -> N
         consumer.subscribe([TOPIC])
         until(lambda: consumer.poll(0.1) is None and bool(consumer.assignment()), lambda: "joined")
         admin = AdminClient({"bootstrap.servers": servers})
-        listed = admin.list_consumer_groups(request_timeout=10).result(10)
+        listed = admin.list_consumer_groups(request_timeout=PATIENCE_SECONDS).result(
+            PATIENCE_SECONDS
+        )
         assert [(each.group_id, each.state.name) for each in listed.valid] == [(GROUP, "STABLE")]
-        described = admin.describe_consumer_groups([GROUP])[GROUP].result(10)
+        described = admin.describe_consumer_groups([GROUP])[GROUP].result(PATIENCE_SECONDS)
         (member,) = described.members
         assert (member.client_id, described.partition_assignor) == ("watched", "range")
         assert len(member.assignment.topic_partitions) == PARTITIONS
@@ -161,10 +161,15 @@ async def test_groups_are_listed_described_and_deleted_by_an_admin_client() -> N
         consumer.commit(offsets=[place], asynchronous=False)
         consumer.close()
         asked = confluent_kafka.ConsumerGroupTopicPartitions(GROUP)
-        offsets = admin.list_consumer_group_offsets([asked])[GROUP].result(10)
+        offsets = admin.list_consumer_group_offsets([asked])[GROUP].result(PATIENCE_SECONDS)
         assert [(each.partition, each.offset) for each in offsets.topic_partitions] == [(0, 0)]
-        admin.delete_consumer_groups([GROUP])[GROUP].result(10)
-        assert admin.list_consumer_groups(request_timeout=10).result(10).valid == []
+        admin.delete_consumer_groups([GROUP])[GROUP].result(PATIENCE_SECONDS)
+        assert (
+            admin.list_consumer_groups(request_timeout=PATIENCE_SECONDS)
+            .result(PATIENCE_SECONDS)
+            .valid
+            == []
+        )
 
     async with cluster_for_clients() as cluster:
         await in_thread(look, cluster.bootstrap_servers)

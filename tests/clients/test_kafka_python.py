@@ -1,7 +1,5 @@
 """kafka-python, against three brokers over loopback."""
 
-import time
-
 import kafka
 import kafka.codec
 import pytest
@@ -13,12 +11,14 @@ from tests.clients.sample import (
     CODECS,
     COUNT,
     PARTITIONS,
+    PATIENCE_SECONDS,
     TOPIC,
     Sample,
     cluster_for_clients,
     in_thread,
     samples,
     stored_codecs,
+    until,
 )
 
 pytestmark = pytest.mark.client
@@ -34,7 +34,7 @@ def delete_records(bootstrap_servers: str, offset: int) -> int:
     """The low watermark. kafka-python asks again while a broker has yet to hear that it leads."""
     admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
     partition = kafka.TopicPartition(TOPIC, 0)
-    deleted = admin.delete_records({partition: offset}, timeout_ms=10_000)
+    deleted = admin.delete_records({partition: offset}, timeout_ms=1000 * PATIENCE_SECONDS)
     admin.close()
     low_watermark: int = deleted[partition]["low_watermark"]
     return low_watermark
@@ -67,7 +67,7 @@ def produce(bootstrap_servers: str, codec: str, idempotent: bool) -> None:
         for each in samples()
     ]
     for future in sent:
-        future.get(timeout=10)
+        future.get(timeout=PATIENCE_SECONDS)
     producer.close()
 
 
@@ -78,7 +78,7 @@ def consume(bootstrap_servers: str) -> list[Sample]:
     consumer.assign([kafka.TopicPartition(TOPIC, index) for index in range(PARTITIONS)])
     read: list[Sample] = []
     while len(read) < COUNT:
-        polled = consumer.poll(10_000)
+        polled = consumer.poll(1000 * PATIENCE_SECONDS)
         assert polled, f"only {len(read)} of {COUNT}"
         for records in polled.values():
             read += [
@@ -122,12 +122,10 @@ def altered(bootstrap_servers: str, incremental: bool) -> None:
     admin.alter_configs([asked], incremental=incremental)
     question = ConfigResource(ConfigResourceType.TOPIC, TOPIC)
     # Whoever answers may not have heard of the change, or of the topic.
-    for _ in range(200):
-        if "1000" in str(admin.describe_configs([question])):
-            break
-        time.sleep(0.05)
-    else:
-        raise AssertionError("retention.ms never became 1000")
+    until(
+        lambda: "1000" in str(admin.describe_configs([question])),
+        lambda: "retention.ms never became 1000",
+    )
     admin.close()
 
 
@@ -140,13 +138,13 @@ async def test_a_topics_configuration_is_altered(incremental: bool) -> None:
 def described(admin: KafkaAdminClient, **expected: object) -> None:
     """Asked again until the broker that is asked has heard of it."""
     partitions: list[dict[str, object]] = []
-    for _ in range(200):
+
+    def is_so() -> bool:
         (topic,) = admin.describe_topic_partitions([TOPIC])["topics"]
-        partitions = topic["partitions"]
-        if partitions and expected.items() <= partitions[0].items():
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"{partitions} never had {expected}")
+        partitions[:] = topic["partitions"]
+        return bool(partitions) and expected.items() <= partitions[0].items()
+
+    until(is_so, lambda: f"{partitions} never had {expected}")
 
 
 def described_log_dirs(bootstrap_servers: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from storage.compression import Codec
-from tests.clients.sample import CODECS, cluster_for_clients, in_thread, stored_codecs
+from tests.clients.sample import CODECS, cluster_for_clients, in_thread, stored_codecs, until
 
 pytestmark = [
     pytest.mark.client,
@@ -17,7 +17,7 @@ pytestmark = [
     ),
 ]
 
-TIMEOUT = 30
+TIMEOUT = 60
 LINES = [f"key {index}:value {index} of many" for index in range(100)]
 
 
@@ -42,7 +42,14 @@ def read_from_the_beginning(bootstrap_servers: str, topic: str, *arguments: str)
 async def test_metadata_is_listed() -> None:
     def look(bootstrap_servers: str) -> None:
         kcat(bootstrap_servers, "-P", "-t", "t", given="x")
-        listed = json.loads(kcat(bootstrap_servers, "-L", "-J"))
+        listed: dict[str, Any] = {}
+
+        def is_told() -> bool:
+            """By whoever is asked, who may not have heard of the topic yet."""
+            listed.update(json.loads(kcat(bootstrap_servers, "-L", "-J")))
+            return bool(listed["topics"])
+
+        until(is_told, lambda: listed)
         addresses = [broker["name"] for broker in listed["brokers"]]
         assert addresses == bootstrap_servers.split(",")
         (topic,) = listed["topics"]

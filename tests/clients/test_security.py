@@ -24,7 +24,7 @@ from replication.client import Admin
 from replication.client.admin import NewTopic
 from replication.cluster.cluster import Cluster, open_cluster
 from replication.config.security import STANDARD_AUTHORIZER
-from tests.clients.sample import in_thread
+from tests.clients.sample import PATIENCE_SECONDS, in_thread, until
 from tests.replication.cluster.stage import QUICK
 from tests.replication.net.certificates import broker_keys, certificates, in_files
 
@@ -123,10 +123,10 @@ def with_confluent_kafka(config: dict[str, Any], files: Path) -> bytes | None:
     words = in_librdkafkas_words(config, files)
     producer = confluent_kafka.Producer(words)
     producer.produce("t", b"sealed")
-    assert producer.flush(20) == 0
+    assert producer.flush(PATIENCE_SECONDS) == 0
     consumer = confluent_kafka.Consumer(words | {"group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["t"])
-    message = consumer.poll(20)
+    message = consumer.poll(PATIENCE_SECONDS)
     consumer.close()
     assert message is not None
     assert message.error() is None
@@ -136,10 +136,14 @@ def with_confluent_kafka(config: dict[str, Any], files: Path) -> bytes | None:
 
 def with_kafka_python(config: dict[str, Any], _: Path) -> bytes | None:
     producer = kafka.KafkaProducer(**config)
-    producer.send("t", b"sealed").get(timeout=20)
+    producer.send("t", b"sealed").get(timeout=PATIENCE_SECONDS)
     producer.close()
     consumer = kafka.KafkaConsumer(
-        "t", group_id="g", auto_offset_reset="earliest", consumer_timeout_ms=20_000, **config
+        "t",
+        group_id="g",
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=1000 * PATIENCE_SECONDS,
+        **config,
     )
     value: bytes | None = next(consumer).value
     consumer.close()
@@ -153,7 +157,7 @@ def with_aiokafka(config: dict[str, Any], _: Path) -> bytes | None:
         async with aiokafka.AIOKafkaConsumer(
             "t", group_id="g", auto_offset_reset="earliest", **config
         ) as consumer:
-            record = await asyncio.wait_for(consumer.getone(), 20)
+            record = await asyncio.wait_for(consumer.getone(), PATIENCE_SECONDS)
         value: bytes | None = record.value
         return value
 
@@ -179,10 +183,7 @@ async def test_a_wrong_password_is_the_clients_own_error_for_it(tmp_path: Path) 
                 "error_cb": lambda error: said.append(error.name())
             }
             producer = confluent_kafka.Producer(words)
-            for _ in range(100):
-                producer.poll(0.1)
-                if said:
-                    return said
+            until(lambda: producer.poll(0.1) >= 0 and bool(said), lambda: "nothing was said")
             return said
 
         assert "_AUTHENTICATION" in await in_thread(ask_librdkafka)
@@ -198,18 +199,25 @@ async def test_librdkafkas_admin_keeps_users_and_acls(tmp_path: Path) -> None:
             info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
             alteration = UserScramCredentialUpsertion("dora", info, b"secret")
             for future in admin.alter_user_scram_credentials([alteration]).values():
-                future.result(timeout=20)
+                future.result(timeout=PATIENCE_SECONDS)
             pattern = (ResourceType.TOPIC, "t", ResourcePatternType.LITERAL)
             who = ("User:bob", "*")
             reading = AclBinding(*pattern, *who, AclOperation.READ, AclPermissionType.ALLOW)
             for future in admin.create_acls([reading]).values():
-                future.result(timeout=20)
+                future.result(timeout=PATIENCE_SECONDS)
             wanted = AclBindingFilter(*pattern, *who, AclOperation.ANY, AclPermissionType.ANY)
-            assert admin.describe_acls(wanted).result(timeout=20) == [reading]
-            topics = AdminClient(bob).list_topics(timeout=20).topics
-            assert list(topics) == ["t"]
+            # The broker has yet to hear of it from the controller.
+            until(
+                lambda: admin.describe_acls(wanted).result(timeout=PATIENCE_SECONDS) == [reading],
+                lambda: "there is no such ACL",
+            )
+            bobs = AdminClient(bob)
+            until(
+                lambda: list(bobs.list_topics(timeout=PATIENCE_SECONDS).topics) == ["t"],
+                lambda: "bob sees no topic",
+            )
             for future in admin.delete_acls([wanted]).values():
-                assert future.result(timeout=20) == [reading]
+                assert future.result(timeout=PATIENCE_SECONDS) == [reading]
 
         await in_thread(keep)
         broker = cluster.brokers[1]

@@ -51,11 +51,11 @@ def make_topics(bootstrap_servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     topics = [NewTopic(name, PARTITIONS, 3) for name in (SOURCE, COPY)]
     for future in admin.create_topics(topics).values():
-        future.result(timeout=10)
+        future.result(timeout=SECONDS)
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap_servers})
     for number in range(COUNT):
         producer.produce(SOURCE, str(number), partition=number % PARTITIONS)
-    assert producer.flush(20) == 0
+    assert producer.flush(SECONDS) == 0
 
 
 def consumer(bootstrap_servers: str, group: str) -> confluent_kafka.Consumer:
@@ -182,12 +182,12 @@ async def with_ours(bootstrap_servers: str, copied: Copied) -> None:
 
 
 def read_copy(bootstrap_servers: str) -> list[list[int]]:
-    """By partition, once nothing more has come for a while."""
+    """By partition, once as many are there and nothing more has come for a while."""
     reader = consumer(bootstrap_servers, "reader")
     reader.assign([confluent_kafka.TopicPartition(COPY, each, 0) for each in range(PARTITIONS)])
     found: list[list[int]] = [[] for _ in range(PARTITIONS)]
-    quiet = 0
-    while quiet < (1 if sum(map(len, found)) >= COUNT else 3):
+    quiet, deadline = 0, time.monotonic() + SECONDS
+    while quiet < 1 or (sum(map(len, found)) < COUNT and time.monotonic() < deadline):
         messages = [each for each in reader.consume(COUNT, timeout=1) if each.error() is None]
         quiet = 0 if messages else quiet + 1
         for each in messages:

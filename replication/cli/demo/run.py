@@ -119,6 +119,8 @@ class Demo:
 
     def _kill(self) -> None:
         leaders = {partition: state.leader_id for partition, state in self._describe().items()}
+        if not leaders:
+            return  # nobody answered in time: with the next line, then
         if self.victim is None:
             self.victim = leaders[0]
         self._led = frozenset(p for p, leader in leaders.items() if leader == self.victim)
@@ -138,8 +140,9 @@ class Demo:
             return
         assert self.victim is not None, "the victim is chosen before it is killed"
         if self._failed_over_at is None:
-            leaders = {self._describe()[partition].leader_id for partition in self._led}
-            if self.victim in leaders or NO_LEADER in leaders:
+            states = self._describe()
+            leaders = {states[each].leader_id for each in self._led if each in states}
+            if not self._led <= states.keys() or leaders & {self.victim, NO_LEADER}:
                 return
             self._failed_over_at = time.time()
         moved_at = self._failed_over_at
