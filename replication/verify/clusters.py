@@ -6,11 +6,14 @@
 Rule 1: where logs end is looked at when it begins: what is written later is not compared. Of two
 clusters one is looked at first; what ended sooner there is looked at again, as long as it grows.
 
-Rule 2: a follower is asked as a consumer would (KIP-392), and serves up to the high watermark
+Rule 2: of a partition that nobody leads nothing can be told. It is waited for, and then named,
+with the brokers that have its replicas and are away.
+
+Rule 3: a follower is asked as a consumer would (KIP-392), and serves up to the high watermark
 that it knows: it is asked again for a while, until it knows of the one the leader had.
 """
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -19,18 +22,22 @@ import attrs
 import trio
 
 from replication.client.admin import Admin
+from replication.client.errors import KafkaTimeoutError
 from replication.client.network_client import NetworkClient
 from replication.client.nodes import Node
+from replication.client.retries import keep_asking
 from replication.errors import ErrorCode, KafkaError
 from replication.net.seams import Seams
 from replication.verify.comparing import Copy
 from replication.verify.directories import IGNORED_TOPICS
 from replication.verify.fetched import FetchedBatches, FetchOptions, FindNode
 from replication.verify.lock_step import Past
+from replication.verify.results import CannotCompareError
 from replication.wire.list_offsets import EARLIEST, LATEST
 from storage.types import Offset, TopicId, TopicPartition
 
 _COMPACT = "compact"
+_MOST_NAMED = 5
 
 
 @attrs.frozen(kw_only=True)
@@ -56,14 +63,18 @@ class Cluster:
     _topics: dict[str, _Topic] = attrs.field(init=False, factory=dict)
     _starts: Mapping[TopicPartition, Offset] = attrs.field(init=False, factory=dict)
     _ends: Mapping[TopicPartition, Offset] = attrs.field(init=False, factory=dict)
+    _selects: Callable[[TopicPartition], bool] = attrs.field(init=False)
 
     async def topics(self) -> list[str]:
         return [each for each in await self.admin.list_topics() if each not in IGNORED_TOPICS]
 
-    async def survey(self, topics: Collection[str]) -> None:
-        """Learn what there is of these."""
+    async def survey(
+        self, topics: Collection[str], selects: Callable[[TopicPartition], bool]
+    ) -> None:
+        """Learn what there is of these; of their partitions, of those that it selects."""
+        self._selects = selects
         configs = await self.admin.describe_topic_configs(topics) if topics else {}
-        await self._describe(topics)
+        await self._wait_for_leaders(topics)
         for name, keys in configs.items():
             policy = keys["cleanup.policy"].value if "cleanup.policy" in keys else None
             compacted = _COMPACT in (policy or "").split(",")
@@ -124,6 +135,40 @@ class Cluster:
         past = Past(cleaned_before=end if topic.is_compacted else 0)
         return Copy(name=name, stream=stream, start_offset=start, past=past)
 
+    async def _wait_for_leaders(self, topics: Collection[str]) -> None:
+        async def attempt() -> None:
+            await self._describe(topics)
+            if leaderless := self._leaderless():
+                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, leaderless)
+
+        config = self.admin.config
+        try:
+            await keep_asking(
+                attempt,
+                config=config,
+                clock=self.seams.clock,
+                chance=self.seams.chance,
+                timeout_ms=config.default_api_timeout_ms,
+            )
+        except KafkaTimeoutError as error:
+            if leaderless := self._leaderless():
+                waited = f"for {config.default_api_timeout_ms} ms"
+                raise CannotCompareError(
+                    f"{self.name}: {waited} nobody leads {leaderless}"
+                ) from error
+            raise
+
+    def _leaderless(self) -> str:
+        """The partitions without a leader, and why; empty where there are none."""
+        found = []
+        for partition, leader in sorted(self._leaders.items()):
+            if leader not in self._nodes:
+                away = sorted({*self.replicas[partition]} - self._nodes.keys())
+                which = ", ".join(map(str, away)) or "none"
+                found.append(f"{partition} (of its brokers away: {which})")
+        more = len(found) - _MOST_NAMED
+        return ", ".join(found[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
     async def _describe(self, topics: Collection[str]) -> None:
         cluster = await self.admin.describe_cluster()
         self._nodes = {each.id: Node(each.id, each.host, each.port) for each in cluster.brokers}
@@ -134,6 +179,8 @@ class Cluster:
             )
             for each in topic.partitions:
                 partition = TopicPartition(name, each.partition)
+                if not self._selects(partition):
+                    continue
                 self.replicas[partition] = each.replicas
                 self._leaders[partition] = each.leader
 

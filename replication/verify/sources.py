@@ -114,7 +114,8 @@ class Verification:
                 )
             )
             await opened.survey(
-                [each for each in await opened.topics() if self.selection.selects_topic(each)]
+                [each for each in await opened.topics() if self.selection.selects_topic(each)],
+                self.selection.selects,
             )
             sources.append(opened)
         return sources

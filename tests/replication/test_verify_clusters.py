@@ -8,7 +8,7 @@ import attrs
 import pytest
 import trio
 
-from replication.client.admin import Admin
+from replication.client.admin import Admin, NewTopic
 from replication.verify import (
     CannotCompareError,
     Cause,
@@ -214,3 +214,38 @@ def test_what_is_not_there_cannot_be_compared() -> None:
             assert nothing_compared(alone)
 
     play(story)
+
+
+def test_a_partition_that_nobody_leads_is_named_with_the_brokers_that_are_away() -> None:
+    async def story(world: World) -> None:
+        async with scene(world, brokers=3, replicas=((1,), (2,))) as on:
+            await on.produce("a", partition=0)
+            async with Admin("b1:9092", seams=world.node("admin")) as admin:
+                await admin.create_topics([NewTopic(name="u", replicas=((3,),))])
+            await on.cluster.until(on.cluster.is_complete, what="u is there")
+            for each in ("b2", "b3"):
+                await on.cluster.kill(each)
+            await world.clock("b1").sleep(30)
+            for servers in (["b1:9092"], ["b1:9092", "b1:9092"]):
+                with pytest.raises(CannotCompareError) as refused:
+                    await verify(on, bootstrap_servers=servers, selection=Selection(topics="t|u"))
+                assert str(refused.value) == (
+                    "b1:9092: for 60000 ms nobody leads"
+                    " t-1 (of its brokers away: 2), u-0 (of its brokers away: 3)"
+                )
+            # What is not selected is not waited for.
+            chosen = Selection(topics="t", partitions=frozenset({0}))
+            pair = ["b1:9092", "b1:9092"]
+            assert isinstance(one(await verify(on, bootstrap_servers=pair, selection=chosen)), Same)
+            # Nor what comes back in time.
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(come_back, on, "b2")
+                found = await verify(on, bootstrap_servers=pair)
+            assert [type(each) for each in found.partitions] == [Same, Same]
+
+    play(story)
+
+
+async def come_back(on: Scene, name: str) -> None:
+    await on.world.clock("b1").sleep(10)
+    await on.cluster.start(name)
