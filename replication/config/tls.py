@@ -4,9 +4,11 @@
     listener.name.outside.ssl.keystore.location=/etc/kafka/out.pem    of OUTSIDE alone
 
 Keys and certificates are PEM (KIP-651), in files or in the configuration itself. Java's own
-stores (JKS, PKCS12) are refused: openssl makes PEM of them.
+stores (JKS, which is Kafka's default, and PKCS12) are refused, by their type as by what is in the
+file, in a line that has the command which makes PEM of them.
 """
 
+import shlex
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -17,6 +19,7 @@ from replication.errors import ConfigError
 
 K = TypeVar("K", bound="TlsKeys")
 
+FORMS = ("PEM", "PKCS12", "JKS")
 VERSIONS = ("TLSv1.2", "TLSv1.3")
 
 
@@ -24,16 +27,14 @@ VERSIONS = ("TLSv1.2", "TLSv1.3")
 class TlsKeys:
     """What one side of a connection has to show, and whom it believes."""
 
-    ssl_keystore_type: str = text("PEM", "The form of our key and certificates.", choices=["PEM"])
+    ssl_keystore_type: str = text("PEM", "The form of our key and certificates.", choices=FORMS)
     ssl_keystore_location: str | None = text(None, "The file with our key and certificates.")
     ssl_keystore_certificate_chain: str | None = text(
         None, "Our certificates themselves, instead of a file."
     )
     ssl_keystore_key: str | None = secret("Our private key itself, instead of a file.")
     ssl_key_password: str | None = secret("What our private key is encrypted with.")
-    ssl_truststore_type: str = text(
-        "PEM", "The form of the certificates we trust.", choices=["PEM"]
-    )
+    ssl_truststore_type: str = text("PEM", "The form of the certificates we trust.", choices=FORMS)
     ssl_truststore_location: str | None = text(
         None, "The file with the certificates we trust; none: those of this machine."
     )
@@ -58,8 +59,35 @@ def overridden(config: TlsKeys, kind: type[K], overrides: Mapping[str, str]) -> 
     return kind(**found)
 
 
+def how_to_convert(form: str, path: str, *, trusted: bool) -> str:
+    """The command that makes PEM of a store of Java's; keytool first makes PKCS12 of its older one."""
+    base = path.rsplit(".", 1)[0]
+    store, first = shlex.quote(path), ""
+    if form == "JKS":
+        store = shlex.quote(f"{base}.p12")
+        options = f"-srckeystore {shlex.quote(path)} -destkeystore {store} -deststoretype PKCS12"
+        first = f"keytool -importkeystore {options} && "
+    kept = "-nokeys" if trusted else "-nodes"
+    return f"{first}openssl pkcs12 -in {store} -out {shlex.quote(f'{base}.pem')} {kept}"
+
+
+def _check_form(form: str, path: str | None, *, what: str, where: str) -> None:
+    if form != "PEM":
+        command = how_to_convert(form, path or "store.p12", trusted=what == "truststore")
+        raise ConfigError(
+            f"{where}ssl.{what}.type={form}: only PEM is read here; make it with `{command}`, and"
+            f" name that file in ssl.{what}.location, with ssl.{what}.type=PEM"
+        )
+
+
 def check_tls(keys: TlsKeys, *, where: str = "") -> None:
-    """ConfigError where a key comes without its certificates, or both from two places."""
+    """ConfigError where a key comes without its certificates, or both from two places, or where
+    they are in a form that is not read.
+    """
+    _check_form(keys.ssl_keystore_type, keys.ssl_keystore_location, what="keystore", where=where)
+    _check_form(
+        keys.ssl_truststore_type, keys.ssl_truststore_location, what="truststore", where=where
+    )
     in_place = (keys.ssl_keystore_key is not None, keys.ssl_keystore_certificate_chain is not None)
     if any(in_place) and not all(in_place):
         raise ConfigError(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from replication.config.tls import TlsKeys, check_tls
+from replication.config.tls import TlsKeys, check_tls, how_to_convert
 from replication.errors import ConfigError
 
 CLIENT_AUTH = {
@@ -18,6 +18,7 @@ CLIENT_AUTH = {
     "requested": ssl.CERT_OPTIONAL,
     "required": ssl.CERT_REQUIRED,
 }
+_MAGIC = {"JKS": b"\xfe\xed\xfe\xed", "PKCS12": b"\x30\x82"}  # the latter begins a DER sequence
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -64,7 +65,8 @@ def _load_trusted(context: ssl.SSLContext, keys: TlsKeys, purpose: ssl.Purpose) 
     except (OSError, ValueError) as error:
         where = keys.ssl_truststore_location
         name = "certificates" if where is None else f"location={where}"
-        raise ConfigError(f"ssl.truststore.{name}: {_why(error)}") from error
+        why = _of_java(where, trusted=True) or _why(error)
+        raise ConfigError(f"ssl.truststore.{name}: {why}") from error
 
 
 @contextmanager
@@ -92,7 +94,21 @@ def _load_own(context: ssl.SSLContext, path: str, keys: TlsKeys) -> None:
     except (OSError, ValueError) as error:
         where = keys.ssl_keystore_location
         name = "key" if where is None else f"location={where}"
-        raise ConfigError(f"ssl.keystore.{name}: {_why(error)}") from error
+        why = _of_java(where, trusted=False) or _why(error)
+        raise ConfigError(f"ssl.keystore.{name}: {why}") from error
+
+
+def _of_java(path: str | None, *, trusted: bool) -> str | None:
+    """Why a store of Java's is not read, where the file is one by its first bytes."""
+    try:
+        begin = b"" if path is None else Path(path).read_bytes()[:4]
+    except OSError:
+        return None
+    form = next((form for form, magic in _MAGIC.items() if begin.startswith(magic)), None)
+    if path is None or form is None:
+        return None
+    command = how_to_convert(form, path, trusted=trusted)
+    return f"it is {form}, and only PEM is read here; make it with `{command}`"
 
 
 def _why(error: Exception) -> str:

@@ -166,7 +166,7 @@ def test_values_and_other_names(text: str, name: str, value: object) -> None:
         ("listener.security.protocol.map=A:TLS\nlisteners=A://:1", "A:TLS: expected one of"),
         ("listeners=SASL_SSL://:9092", "sasl.enabled.mechanisms is missing: SASL_SSL is SASL_SSL"),
         ("sasl.enabled.mechanisms=GSSAPI", "GSSAPI: expected words out of PLAIN, SCRAM-SHA-256"),
-        ("ssl.keystore.type=JKS", "ssl.keystore.type=JKS: expected one of PEM"),
+        ("ssl.keystore.type=BCFKS", "ssl.keystore.type=BCFKS: expected one of JKS, PEM, PKCS12"),
         ("advertised.listeners=PLAINTEXT://0.0.0.0:1", "expected a host that others can reach"),
         ("controller.quorum.voters=localhost:9093", "expected id@host:port"),
         ("controller.quorum.voters=1@a:1,2@b:2", "there is no quorum yet"),

@@ -1,10 +1,14 @@
 """TLS: who is let in, who is told why not, and what goes over the wire."""
 
 import datetime as dt
+import shlex
+import shutil
 import ssl
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -221,6 +225,45 @@ def test_what_is_wrong_with_keys_is_said_in_one_line(keys: object, message: str)
     with pytest.raises(ConfigError, match=message) as refused:
         server_context(keys() if callable(keys) else keys, client_auth="required")  # type: ignore[arg-type] # keys, or made when the test runs
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["by its type", "by its bytes"])
+def test_a_store_of_javas_is_refused_with_the_command_that_makes_pem_of_it(
+    named: bool, tmp_path: Path
+) -> None:
+    """Which is run, for it to be believed; PKCS12 is what keytool makes (JEP 229)."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("no openssl to follow the advice with")
+    own, trusted = in_files(broker_keys(), tmp_path, "broker")
+    form = "PKCS12" if named else "PEM"
+    for what, stored in (("keystore", "-inkey"), ("truststore", "-nokeys")):
+        source = own if what == "keystore" else trusted
+        given = [stored, own] if what == "keystore" else [stored]
+        store = str(tmp_path / f"{what}.p12")
+        make = [openssl, "pkcs12", "-export", "-in", source, *given, "-out", store]
+        subprocess.run([*make, "-passout", "pass:x"], check=True, capture_output=True)
+        files: dict[str, Any] = {"ssl_keystore_location": own, "ssl_truststore_location": trusted}
+        given_form = {f"ssl_{what}_type": form}
+        keys = TlsKeys(**files | given_form | {f"ssl_{what}_location": store})
+        with pytest.raises(ConfigError, match=f"ssl.{what}.*PKCS12.*only PEM") as refused:
+            server_context(keys, client_auth="required")
+        assert "\n" not in str(refused.value)
+        command = shlex.split(str(refused.value).split("`")[1])
+        subprocess.run([*command, "-passin", "pass:x"], check=True, capture_output=True)
+        made = TlsKeys(**files | {f"ssl_{what}_location": f"{store[:-4]}.pem"})
+        assert server_context(made, client_auth="required").get_ca_certs()
+
+
+def test_javas_older_store_takes_two_commands() -> None:
+    keys = TlsKeys(ssl_keystore_type="JKS", ssl_keystore_location="/etc/kafka/server.jks")
+    with pytest.raises(ConfigError) as refused:
+        check_tls(keys)
+    assert str(refused.value).split("`")[1] == (
+        "keytool -importkeystore -srckeystore /etc/kafka/server.jks"
+        " -destkeystore /etc/kafka/server.p12 -deststoretype PKCS12"
+        " && openssl pkcs12 -in /etc/kafka/server.p12 -out /etc/kafka/server.pem -nodes"
+    )
 
 
 def test_what_is_said_for_one_listener_goes_before_what_is_said_for_all() -> None:
