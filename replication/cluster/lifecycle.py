@@ -11,8 +11,11 @@ Rule 2: heartbeats go on whatever the controller answers. A fenced broker that c
 is unfenced by the next one; a controller that was away finds us still here.
 
 Rule 3: nothing waits for an interval that need not: the first heartbeat follows the
-catching up, and a shutdown's heartbeats follow each other until it is granted. None follows
-the grant: it would ask to be unfenced, and whoever leaves next would wait for one that is gone.
+catching up, and a shutdown's heartbeats follow each other for two intervals, within which every
+broker that is well has told the controller what it knows. What takes longer is somebody who is
+not well, or a partition that nobody else can lead: then it is asked for at each interval. None
+follows the grant: it would ask to be unfenced, and whoever leaves next would wait for one that
+is gone.
 
 Rule 4: a log directory that is lost is told in the next heartbeat. A controller that has not
 heard of it would leave us the leader of what lay there: after `log.dir.failure.timeout.ms`
@@ -41,6 +44,7 @@ NO_BROKER_EPOCH = -1
 PLAINTEXT = 0  # SecurityProtocol's id
 RETRY_SECONDS = 0.1
 SHUTDOWN_RETRY_SECONDS = 0.05
+HURRIED_INTERVALS = 2  # of heartbeats, at the beginning of a shutdown
 CONTROLLER_PATIENCE_SECONDS = 2.0  # of a broker that wants to leave
 
 
@@ -91,6 +95,7 @@ class BrokerLifecycle:
     broker_epoch: int = attrs.field(default=NO_BROKER_EPOCH, init=False)
     state: BrokerState = attrs.field(default=BrokerState.STARTING, init=False)
     _answered_at: float = attrs.field(default=0.0, init=False)
+    _leaving_since: float = attrs.field(default=0.0, init=False)
     _granted: bool = attrs.field(default=False, init=False)
     _may_stop: trio.Event = attrs.field(factory=trio.Event, init=False)
     _hurry: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -175,13 +180,18 @@ class BrokerLifecycle:
             if answer.should_shut_down:
                 self._granted = True
                 self._may_stop.set()
-            return SHUTDOWN_RETRY_SECONDS
+            return self._pause_while_leaving()
         if answer.is_fenced:
             # It knows of metadata that we have yet to apply: tell it as soon as we have.
             self.state = BrokerState.RECOVERY
             return RETRY_SECONDS
         self.state = BrokerState.RUNNING
         return self.heartbeat_interval_ms / 1000
+
+    def _pause_while_leaving(self) -> float:
+        interval = self.heartbeat_interval_ms / 1000
+        hurried = self.clock.now() - self._leaving_since < HURRIED_INTERVALS * interval
+        return SHUTDOWN_RETRY_SECONDS if hurried else interval
 
     def lose_directory(self, directory_id: bytes) -> None:
         """Tell the controller at once that what lies there is offline."""
@@ -211,7 +221,7 @@ class BrokerLifecycle:
         A controller that is away cannot take anything over: it is not waited for long.
         """
         self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
-        self._answered_at = self.clock.now()
+        self._answered_at = self._leaving_since = self.clock.now()
         self._hurry.set()
         with self.clock.move_on_after(timeout_seconds):
             await self._may_stop.wait()

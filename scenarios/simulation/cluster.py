@@ -51,6 +51,10 @@ BROKER_PORT = 9092
 LISTENER = "PLAINTEXT"
 POLL_SECONDS = 0.01
 PATIENCE_SECONDS = 60.0  # virtual
+STOP_PATIENCE_SECONDS = 30.0
+"""Of whoever stops a broker, as of a pod that is deleted: then it leaves without a grant. Five
+minutes, which a broker has by itself, would be most of what some runs do.
+"""
 
 
 def node_name(node_id: int) -> str:
@@ -275,9 +279,12 @@ class SimulatedCluster:
         self.watcher(DiskReplaced(node=name))
 
     async def stop(self, name: str) -> None:
-        """A controlled shutdown."""
+        """A controlled shutdown, for as long as its operator is patient."""
         incarnation = self._alive[name]
-        incarnation.node.shut_down()
+        if isinstance(incarnation.node, Broker):
+            incarnation.node.shut_down(patience_seconds=STOP_PATIENCE_SECONDS)
+        else:
+            incarnation.node.shut_down()
         await incarnation.ended.wait()
         if self._alive.get(name) is incarnation:  # nobody killed it on its way out
             del self._alive[name]

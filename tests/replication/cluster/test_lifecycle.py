@@ -1,5 +1,6 @@
 """A broker's registration, heartbeats and leaving, against a controller on virtual time."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -160,6 +161,22 @@ async def test_a_broker_that_leaves_does_not_wait_for_its_interval(
         nursery.cancel_scope.cancel()
     assert CLOCK.now() == pytest.approx(0.5 + 2 * 0.05, abs=0.01)
     assert lifecycle.state is BrokerState.NOT_RUNNING
+
+
+async def test_a_broker_that_nobody_lets_go_asks_at_its_interval_after_a_while(
+    autojump_clock: MockClock,
+) -> None:
+    controller = FakeController(lambda _: BrokerHeartbeatResponse(is_fenced=False))
+    lifecycle = lifecycle_of(controller)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lifecycle.run)
+        await CLOCK.sleep(0.5)
+        assert not await lifecycle.shut_down(timeout_seconds=60)
+        nursery.cancel_scope.cancel()
+    pauses = [later - earlier for earlier, later in itertools.pairwise(controller.asked_at[1:])]
+    hurried = [each for each in pauses if each < 0.1]
+    assert sum(hurried) == pytest.approx(2 * 2.0, abs=0.1)
+    assert pauses[len(hurried) :] == pytest.approx([2.0] * 28, abs=0.01)
 
 
 @pytest.mark.parametrize("granted", [True, False], ids=["granted", "out of time"])
