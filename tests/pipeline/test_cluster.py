@@ -1,7 +1,7 @@
 """The jobs on a Spark standalone cluster say what they say on one machine.
 
-Two applications run there at once, each with an executor on both workers: starting them is most
-of what they take.
+Two applications run there at once, one of them with an executor on both workers: starting them is
+most of what they take.
 """
 
 import json
@@ -26,12 +26,15 @@ pytestmark = [pytest.mark.spark, pytest.mark.client]
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 400
-# Small data, JVMs that are to start soon, and room for the other application.
-QUICKLY = [
-    *("--conf", "spark.sql.shuffle.partitions=2"),
-    *("--conf", "spark.cores.max=2"),
-    *("--conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
-]
+
+
+def quickly(*, workers: int) -> list[str]:
+    """Small data, JVMs that are to start soon, and an executor on so many workers."""
+    return [
+        *("--conf", "spark.sql.shuffle.partitions=2"),
+        *("--conf", f"spark.cores.max={workers}"),
+        *("--conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
+    ]
 
 
 @attrs.frozen
@@ -79,7 +82,7 @@ def applications(
         driver = [sys.executable, "-m", "tests.pipeline.cluster_driver", master]
         # Where executors find it too.
         exported = tmp_path_factory.mktemp("exported")
-        arguments = shlex.join([*QUICKLY, "pyspark-shell"])
+        arguments = shlex.join([*quickly(workers=2), "pyspark-shell"])
         yield Applications(
             every_job=start(
                 "driver",
@@ -103,7 +106,7 @@ def submission(master: str, failed_over: FailoverRun, bundle: Path) -> list[str]
 
     assert CliRunner().invoke(group, ["pipeline", "bundle", str(bundle)]).exit_code == 0
     submit = Path(environment(bundle)["SPARK_HOME"]) / "bin" / "spark-submit"
-    arguments = [str(submit), "--master", master, *QUICKLY]
+    arguments = [str(submit), "--master", master, *quickly(workers=1)]
     arguments += ["--py-files", str(bundle / "understudy.zip")]
     arguments += [str(bundle / "understudy_submit.py"), "audit", *failed_over.log_dirs]
     # To a file: spark-submit lets what the driver says on either stream out on one.
