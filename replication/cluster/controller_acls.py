@@ -13,13 +13,12 @@ from replication.wire.create_acls import (
     CreateAclsResponse,
 )
 from replication.wire.delete_acls import (
-    DeleteAclsFilter,
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from replication.wire.describe_acls import DescribeAclsRequest
+from replication.wire.describe_acls import AclBindingFilter
 
 
 def create_acls(
@@ -54,7 +53,7 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> Decision[De
     return Decision(DeleteAclsResponse(filter_results=results), records)
 
 
-def filter_of(asked: DeleteAclsFilter | DescribeAclsRequest) -> AclFilter:
+def filter_of(asked: AclBindingFilter) -> AclFilter:
     return AclFilter(
         resource_type=asked.resource_type_filter,
         resource_name=asked.resource_name_filter,

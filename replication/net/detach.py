@@ -22,6 +22,7 @@ import attrs
 
 from replication.errors import PeerUnavailableError
 from replication.net.seams import Connection, Listener, Transport
+from replication.net.wrapped import WrappedListener
 from storage.file_region import FileRegion
 from storage.filesystem import File, FileSystem, Lock, Space
 from storage.types import Buffer
@@ -103,25 +104,16 @@ class _Connection:
 
 
 @attrs.define(eq=False)
-class _Listener:
-    _inner: Listener
+class _Listener(WrappedListener):
     _transport: DetachableTransport
-
-    @property
-    def host(self) -> str:
-        return self._inner.host
-
-    @property
-    def port(self) -> int:
-        return self._inner.port
 
     async def accept(self) -> Connection:
         self._transport.check()
-        return self._transport.adopt_connection(await self._inner.accept())
+        return self._transport.adopt_connection(await self.inner.accept())
 
     def close(self) -> None:
         self._transport.forget(self)
-        self._inner.close()
+        self.inner.close()
 
 
 _AnyOpen = TypeVar("_AnyOpen", _Connection, _Listener)

@@ -29,6 +29,7 @@ import trio
 
 from replication.errors import PeerUnavailableError
 from replication.net.seams import Connection, Listener, NodeClock, Transport
+from replication.net.wrapped import WrappedListener
 from storage.file_region import FileRegion
 from storage.types import Buffer
 
@@ -95,23 +96,11 @@ class ImpairedTransport:
 
 
 @attrs.define(eq=False)
-class _Listener:
-    _inner: Listener
+class _Listener(WrappedListener):
     _transport: ImpairedTransport
 
-    @property
-    def host(self) -> str:
-        return self._inner.host
-
-    @property
-    def port(self) -> int:
-        return self._inner.port
-
     async def accept(self) -> Connection:
-        return _Connection(await self._inner.accept(), self._transport, None)
-
-    def close(self) -> None:
-        self._inner.close()
+        return _Connection(await self.inner.accept(), self._transport, None)
 
 
 @attrs.define(eq=False)

@@ -28,7 +28,8 @@ import trio
 
 from replication.errors import AuthenticationError, PeerUnavailableError
 from replication.net.regions import region_chunks
-from replication.net.seams import Connection, Listener, Transport
+from replication.net.seams import Connection, Transport
+from replication.net.wrapped import WrappedListener
 from storage.file_region import FileRegion
 from storage.types import Buffer
 
@@ -226,25 +227,13 @@ def _pieces(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
 
 
 @attrs.define(eq=False)
-class TlsListener:
+class TlsListener(WrappedListener):
     """`Listener` whose connections speak TLS; each shakes hands when it is first used."""
 
-    inner: Listener
     context: ssl.SSLContext
-
-    @property
-    def host(self) -> str:
-        return self.inner.host
-
-    @property
-    def port(self) -> int:
-        return self.inner.port
 
     async def accept(self) -> TlsConnection:
         return TlsConnection(await self.inner.accept(), self.context)
-
-    def close(self) -> None:
-        self.inner.close()
 
 
 @attrs.frozen(eq=False)

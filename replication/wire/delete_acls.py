@@ -2,19 +2,13 @@
 
 import attrs
 
-from replication.wire.describe_acls import LITERAL
+from replication.wire.describe_acls import LITERAL, AclBindingFilter
 from replication.wire.schema import array, int8, int16, int32, string
 
 
 @attrs.define(kw_only=True)
-class DeleteAclsFilter:
-    resource_type_filter: int = int8()
-    resource_name_filter: str | None = string(nullable="0+")
-    pattern_type_filter: int = int8(default=LITERAL)
-    principal_filter: str | None = string(nullable="0+")
-    host_filter: str | None = string(nullable="0+")
-    operation: int = int8()
-    permission_type: int = int8()
+class DeleteAclsFilter(AclBindingFilter):
+    """One of several."""
 
 
 @attrs.define(kw_only=True)

@@ -9,7 +9,9 @@ LITERAL = 3
 
 
 @attrs.define(kw_only=True)
-class DescribeAclsRequest:
+class AclBindingFilter:
+    """Of DeleteAcls too."""
+
     resource_type_filter: int = int8()
     resource_name_filter: str | None = string(nullable="0+")
     pattern_type_filter: int = int8(default=LITERAL)
@@ -17,6 +19,11 @@ class DescribeAclsRequest:
     host_filter: str | None = string(nullable="0+")
     operation: int = int8()
     permission_type: int = int8()
+
+
+@attrs.define(kw_only=True)
+class DescribeAclsRequest(AclBindingFilter):
+    """One filter."""
 
 
 @attrs.define(kw_only=True)

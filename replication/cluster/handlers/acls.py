@@ -3,7 +3,7 @@
 from replication.cluster.controller_acls import filter_of
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.server import RequestContext
-from replication.errors import ErrorCode, PeerUnavailableError
+from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
 from replication.wire.create_acls import (
     AclCreationResult,
     CreateAclsRequest,
@@ -54,30 +54,34 @@ async def describe_acls(
 async def create_acls(
     node: BrokerNode, _: RequestContext, request: CreateAclsRequest
 ) -> CreateAclsResponse:
-    error, why = ErrorCode.SECURITY_DISABLED, _DISABLED
-    if node.config.authorizer is not None:
-        try:
-            response = await node.forward(request, timeout_ms=node.config.request_timeout_ms)
-        except PeerUnavailableError as unavailable:
-            error, why = ErrorCode.REQUEST_TIMED_OUT, str(unavailable)
-        else:
-            assert isinstance(response, CreateAclsResponse), "an answer decodes as asked"
-            return response
-    result = AclCreationResult(error_code=error, error_message=why)
-    return CreateAclsResponse(results=[result] * len(request.creations))
+    try:
+        response = await _ask_controller(node, request)
+    except KafkaError as error:
+        result = AclCreationResult(error_code=error.code, error_message=error.detail)
+        return CreateAclsResponse(results=[result] * len(request.creations))
+    assert isinstance(response, CreateAclsResponse), "an answer decodes as asked"
+    return response
 
 
 async def delete_acls(
     node: BrokerNode, _: RequestContext, request: DeleteAclsRequest
 ) -> DeleteAclsResponse:
-    error, why = ErrorCode.SECURITY_DISABLED, _DISABLED
-    if node.config.authorizer is not None:
-        try:
-            response = await node.forward(request, timeout_ms=node.config.request_timeout_ms)
-        except PeerUnavailableError as unavailable:
-            error, why = ErrorCode.REQUEST_TIMED_OUT, str(unavailable)
-        else:
-            assert isinstance(response, DeleteAclsResponse), "an answer decodes as asked"
-            return response
-    result = DeleteAclsFilterResult(error_code=error, error_message=why)
-    return DeleteAclsResponse(filter_results=[result] * len(request.filters))
+    try:
+        response = await _ask_controller(node, request)
+    except KafkaError as error:
+        result = DeleteAclsFilterResult(error_code=error.code, error_message=error.detail)
+        return DeleteAclsResponse(filter_results=[result] * len(request.filters))
+    assert isinstance(response, DeleteAclsResponse), "an answer decodes as asked"
+    return response
+
+
+async def _ask_controller(
+    node: BrokerNode, request: CreateAclsRequest | DeleteAclsRequest
+) -> object:
+    """KafkaError where nobody keeps ACLs, or the controller is away."""
+    if node.config.authorizer is None:
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, _DISABLED)
+    try:
+        return await node.forward(request, timeout_ms=node.config.request_timeout_ms)
+    except PeerUnavailableError as error:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
