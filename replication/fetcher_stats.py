@@ -1,5 +1,7 @@
 """What one fetcher counts, under Kafka's names (FetcherStats, FetcherLagStats)."""
 
+from collections.abc import Iterator
+
 import attrs
 
 from replication.fetch_state import BrokerEndPoint
@@ -53,6 +55,10 @@ class FetcherStats:
         partition = TopicPartition(tags.get("topic", ""), int(number) if number.isdigit() else -1)
         ours = name == self.lag_name(partition)
         return self._lags.get(partition) if ours else None
+
+    def snapshot(self) -> Iterator[tuple[MetricName, float]]:
+        for partition, lag in list(self._lags.items()):
+            yield self.lag_name(partition), lag
 
     def max_lag(self) -> int:
         return max(self._lags.values(), default=0)

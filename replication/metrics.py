@@ -13,17 +13,23 @@ Rule 3: a number for each of many things (the lag of each followed partition) is
 whoever counts them keeps them, and makes the names when somebody looks. A name with its tags
 is larger than what it names.
 
-A registry belongs to one broker. It holds no clock: it is handed the node's.
+Rule 4: what differs from one time to the next, how long requests take, is a distribution: how
+many there were, and the latest of them, which a reader sorts.
+
+A registry belongs to one node. It holds no clock: it is handed the node's.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import attrs
 
 _TICK = 5.0
 _ALPHA = 1 - math.exp(-_TICK / 60)
+KEPT = 1024
+"""Of a distribution: as many as Kafka's reservoirs hold."""
 
 
 @attrs.frozen
@@ -89,15 +95,62 @@ class Family(Protocol):
     def read(self, name: MetricName) -> float | None:
         """None where `name` is none of these."""
 
+    def snapshot(self) -> Iterator[tuple[MetricName, float]]:
+        """All of them, read one after the other while others may come and go."""
+
+
+class Distribution(Protocol):
+    """See rule 4."""
+
+    @property
+    def count(self) -> int: ...
+
+    def latest(self) -> Sequence[float]:
+        """The last of them, in any order."""
+
+
+@attrs.define
+class Histogram:
+    """A distribution of numbers that are told one by one."""
+
+    count: int = 0
+    _latest: deque[float] = attrs.field(factory=lambda: deque(maxlen=KEPT))
+
+    def update(self, value: float) -> None:
+        self.count += 1
+        self._latest.append(value)
+
+    def latest(self) -> Sequence[float]:
+        return tuple(self._latest)
+
+
+def quantiles(values: Sequence[float], fractions: Iterable[float]) -> list[float]:
+    """Between the two nearest, in proportion; 0 of none (com.yammer.metrics.stats.Snapshot)."""
+    ordered = sorted(values)
+    return [_quantile(ordered, fraction) for fraction in fractions]
+
+
+def _quantile(ordered: Sequence[float], fraction: float) -> float:
+    if not ordered:
+        return 0.0
+    position = fraction * (len(ordered) + 1)
+    if position < 1:
+        return ordered[0]
+    if position >= len(ordered):
+        return ordered[-1]
+    below, above = ordered[int(position) - 1], ordered[int(position)]
+    return below + (position - int(position)) * (above - below)
+
 
 @attrs.define
 class MetricsRegistry:
-    """One broker's meters and gauges."""
+    """One node's meters, gauges and distributions."""
 
     _now: Callable[[], float]
     _gauges: dict[MetricName, Gauge] = attrs.field(factory=dict)
     _meters: dict[MetricName, Meter] = attrs.field(factory=dict)
     _families: list[Family] = attrs.field(factory=list)
+    _distributions: dict[MetricName, Distribution] = attrs.field(factory=dict)
 
     def family(self, family: Family) -> None:
         self._families.append(family)
@@ -114,10 +167,18 @@ class MetricsRegistry:
         """The meter of that name, made when first asked for."""
         return self._meters.setdefault(name, Meter(self._now))
 
+    def distribution(self, name: MetricName, distribution: Distribution) -> None:
+        """Show it under that name, apart from what is one number."""
+        self._distributions[name] = distribution
+
+    def distributions(self) -> Iterator[tuple[MetricName, Distribution]]:
+        yield from list(self._distributions.items())
+
     def remove(self, name: MetricName) -> None:
         """Nothing happens where there is none."""
         self._gauges.pop(name, None)
         self._meters.pop(name, None)
+        self._distributions.pop(name, None)
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, MetricName):
@@ -142,5 +203,12 @@ class MetricsRegistry:
         raise KeyError(name)
 
     def snapshot(self) -> Iterator[tuple[MetricName, float]]:
-        for name in self.names():
-            yield name, self.read(name)
+        """Everything that is one number, each read when it is its turn: whoever reads may let
+        others run in between.
+        """
+        for name, read in list(self._gauges.items()):
+            yield name, read()
+        for name, meter in list(self._meters.items()):
+            yield name, meter.count
+        for family in list(self._families):
+            yield from family.snapshot()

@@ -16,11 +16,15 @@ its answer happens in its own task, after whoever called `check` has gone on.
                              │ <─ check(key)    yes: wake
       answer  <──────────────┘    or the timeout, by the node's clock
 
+Rule 4: a task that wants to know how long it has waited here puts a `Waited` in its context:
+a request's remote time is what its handler spent in purgatories, however deep below it.
+
 Between the question at the door and the watch there is no checkpoint, so no change falls
 between them (DelayedOperationPurgatory asks twice for want of that).
 """
 
 from collections.abc import Callable, Hashable, Iterable
+from contextvars import ContextVar
 from typing import Generic, Protocol, TypeVar
 
 import attrs
@@ -30,6 +34,16 @@ from replication.net.seams import NodeClock
 
 Key = TypeVar("Key", bound=Hashable)
 Key_contra = TypeVar("Key_contra", bound=Hashable, contravariant=True)
+
+
+@attrs.define
+class Waited:
+    """How long, all waits together; whoever put it there begins again at 0 when it likes."""
+
+    seconds: float = 0.0
+
+
+WAITED: ContextVar[Waited | None] = ContextVar("WAITED", default=None)
 
 
 class DelayedOperation(Protocol[Key_contra]):
@@ -84,6 +98,7 @@ class Purgatory(Generic[Key]):
         for key in watch.keys:
             self._watches.setdefault(key, {})[watch] = None
         self._waiting[operation] = watch
+        began = self._clock.now()
         try:
             # A peer may say any number.
             with self._clock.move_on_after(max(0, timeout_ms) / 1000):
@@ -91,6 +106,8 @@ class Purgatory(Generic[Key]):
         finally:
             del self._waiting[operation]
             self._forget(watch)
+            if (waited := WAITED.get()) is not None:
+                waited.seconds += self._clock.now() - began
         if not watch.woken.is_set():
             self.expired += 1
         return watch.woken.is_set()

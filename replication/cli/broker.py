@@ -15,10 +15,12 @@ import structlog
 import trio
 
 from replication.cli.running import Nodes, allow_many_files, journal_sink, reporting_bugs
+from replication.cli.served import HttpPort, MetricsServer, metrics_option
 from replication.config import BrokerConfig, parse_properties
 from replication.errors import ConfigError
 from replication.events import EventSink, fan_out
 from replication.net import production_seams
+from replication.net.raising import raising_only_one
 from replication.observe.logging import log_sink
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     help="Where to append what happens, as msgpack.",
 )
 @click.option("-X", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one more key.")
+@metrics_option("Serve /metrics for Prometheus there; 0 takes any port.")
 @click.option(
     "--stop-at-end-of-input", is_flag=True, help="Stop when standard input ends, as for SIGTERM."
 )
@@ -46,6 +49,7 @@ def command(
     properties: Path,
     journal: Path | None,
     overrides: tuple[str, ...],
+    metrics: HttpPort | None,
     *,
     stop_at_end_of_input: bool,
 ) -> None:
@@ -66,7 +70,9 @@ def command(
     if journal is not None:
         sink = fan_out(sink, journal_sink(str(journal), node_id=config.node_id))
     allow_many_files()
-    trio.run(partial(run_node, config, sink, stop_at_end_of_input=stop_at_end_of_input))
+    served = MetricsServer(metrics)
+    sink = fan_out(sink, *served.sinks(broker=config.node_id if config.is_broker else None))
+    trio.run(partial(run_node, config, sink, served, stop_at_end_of_input=stop_at_end_of_input))
 
 
 def _text(properties: Path) -> str:
@@ -79,21 +85,37 @@ def _text(properties: Path) -> str:
 
 
 async def run_node(
-    config: BrokerConfig, sink: EventSink, *, stop_at_end_of_input: bool = False
+    config: BrokerConfig,
+    sink: EventSink,
+    served: MetricsServer | None = None,
+    *,
+    stop_at_end_of_input: bool = False,
 ) -> None:
     """Whatever roles the node has: the controller comes first and goes last."""
-    on_bug = reporting_bugs(sink)
+    served = served or MetricsServer(None)
+    on_bug = served.on_bug(reporting_bugs(sink))
     nodes: list[Node] = []
     if config.is_controller:
         from replication.cluster.controller_node import ControllerNode
 
         own = controller_config(config)
-        nodes.append(ControllerNode(config=own, seams=production_seams(), sink=sink, on_bug=on_bug))
+        controller = ControllerNode(config=own, seams=production_seams(), sink=sink, on_bug=on_bug)
+        nodes.append(controller)
+        if served.metrics is not None:
+            served.metrics.controllers = lambda: [controller]
     if config.is_broker:
         from replication.cluster.broker import Broker
 
-        nodes.append(Broker(config=config, seams=production_seams(), sink=sink, on_bug=on_bug))
-    await Nodes(nodes, stop_at_end_of_input=stop_at_end_of_input).run()
+        broker = Broker(config=config, seams=production_seams(), sink=sink, on_bug=on_bug)
+        nodes.append(broker)
+        if served.metrics is not None:
+            served.metrics.brokers = lambda: [broker]
+    with raising_only_one():
+        async with trio.open_nursery() as nursery:
+            for purpose, url in (await served.start(nursery, on_bug)).items():
+                click.echo(f"understudy: {purpose}: {url}", err=True)
+            await Nodes(nodes, stop_at_end_of_input=stop_at_end_of_input).run()
+            nursery.cancel_scope.cancel()
 
 
 def controller_config(config: BrokerConfig) -> BrokerConfig:

@@ -30,6 +30,7 @@ from typing import Self
 import attrs
 
 from replication.cli.forked import ForkedProcess, fork_command
+from replication.cli.served import HttpPort
 from replication.errors import UnderstudyError
 from storage.filesystem import OsFileSystem
 
@@ -39,6 +40,7 @@ NODE_MODULES = (
     "replication.cluster.broker",
     "replication.cluster.controller_node",
 )
+METRICS_MODULES = ("replication.observe.http.metrics",)
 HOST = "127.0.0.1"
 
 
@@ -68,6 +70,8 @@ class IsolatedCluster:
         node_config: and for one of them, by its id; these go before all others.
         forked: start nodes as forks of this process, which imports what they need first; only
             for a process without threads.
+        metrics: each node serves its own: the controller there, broker 1 one above, ...; at any
+            free ports where that is port 0.
     """
 
     data_dir: Path
@@ -77,19 +81,35 @@ class IsolatedCluster:
     node_config: dict[int, dict[str, str]] = attrs.field(factory=dict)
     cluster_id: str = "understudy"
     forked: bool = False
+    metrics: HttpPort | None = None
     _processes: dict[int, subprocess.Popen[bytes] | ForkedProcess] = attrs.field(
         factory=dict, init=False
     )
     _held: contextlib.ExitStack = attrs.field(factory=contextlib.ExitStack, init=False)
+    _metrics: list[HttpPort] = attrs.field(factory=list, init=False)
+    """By node id."""
     _lifeline: int = attrs.field(default=-1, init=False)
     """What nodes read from; it ends when we do."""
 
     def __attrs_post_init__(self) -> None:
         self.ports = self.ports or free_ports(self.brokers + 1)
+        if self.metrics is not None:
+            first, nodes = self.metrics.port, range(self.brokers + 1)
+            ports = [first + node for node in nodes] if first else free_ports(len(nodes))
+            self._metrics = [HttpPort(self.metrics.host, port) for port in ports]
 
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(f"{HOST}:{port}" for port in self.ports[: self.brokers])
+
+    @property
+    def metrics_urls(self) -> dict[str, str]:
+        """By what they are."""
+        return {
+            "metrics of "
+            + (f"broker {node}" if node else "the controller"): f"http://{where}/metrics"
+            for node, where in enumerate(self._metrics)
+        }
 
     @property
     def node_ids(self) -> list[int]:
@@ -119,7 +139,7 @@ class IsolatedCluster:
             held.callback(os.close, self._lifeline)
             held.callback(self.stop)
             if self.forked:
-                for module in NODE_MODULES:
+                for module in NODE_MODULES + METRICS_MODULES * bool(self._metrics):
                     importlib.import_module(module)
             for node_id in self.node_ids:
                 self.start(node_id)
@@ -137,6 +157,8 @@ class IsolatedCluster:
         properties.write_text(self._properties(node_id))
         arguments = ["broker", "--config", str(properties)]
         arguments += ["--journal", str(self.journal(node_id)), "--stop-at-end-of-input"]
+        if self._metrics:
+            arguments += ["--metrics", str(self._metrics[node_id])]
         with (directory / "output.log").open("ab") as output:
             spawn = fork_command if self.forked else spawn_command
             self._processes[node_id] = spawn(

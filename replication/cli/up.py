@@ -14,12 +14,15 @@ import contextlib
 import gc
 import signal
 import time
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import attrs
 import click
 
+from replication.cli.served import HttpPort, metrics_option
 from replication.errors import ConfigError
 
 BASE_PORT = 9092
@@ -51,6 +54,10 @@ COPY_STATE = "mirror.json"  # what imports its owner takes longer than a cluster
     metavar="KEY=VALUE",
     help="Set a key, as in server.properties.",
 )
+@metrics_option(
+    "Serve /metrics for Prometheus there; 0 takes any port. With --isolated each process serves"
+    " its own: the controller there, broker 1 one above, ..."
+)
 def command(
     brokers: int | None,
     data_dir: Path | None,
@@ -59,6 +66,7 @@ def command(
     any_port: bool,
     isolated: bool,
     overrides: tuple[str, ...],
+    metrics: HttpPort | None,
 ) -> None:
     """Run a cluster until interrupted."""
     if any_port and base_port is not None:
@@ -74,7 +82,14 @@ def command(
         brokers = brokers or DEFAULT_BROKERS
         warning = _of_who_was_killed(data_dir, brokers, properties)
         run = _run_isolated if isolated else _run_here
-        run(data_dir, brokers, first_port, properties, warning)
+        run(
+            data_dir=data_dir,
+            brokers=brokers,
+            first_port=first_port,
+            properties=properties,
+            warning=warning,
+            metrics=metrics,
+        )
 
 
 def _key_and_value(override: str) -> tuple[str, str]:
@@ -124,72 +139,50 @@ def _warn(warning: str) -> None:
         click.echo(warning, err=True)
 
 
-def _show(addresses: list[str]) -> None:
+def _show(addresses: list[str], urls: Mapping[str, str]) -> None:
     """Plain text: what draws nicer tables takes longer to import than a cluster to start."""
     width = len("running")
     click.echo(f"NODE-ID  {'STATUS':<{width}}  KAFKA-ADDRESS")
     for broker_id, address in enumerate(addresses, start=1):
         click.echo(f"{broker_id:<7}  {'running':<{width}}  {address}")
+    for purpose, url in urls.items():
+        click.echo(f"{purpose}: {url}")
 
 
 def _run_here(
-    data_dir: Path, brokers: int, first_port: int, properties: dict[str, str], warning: str
+    *,
+    data_dir: Path,
+    brokers: int,
+    first_port: int,
+    properties: dict[str, str],
+    warning: str,
+    metrics: HttpPort | None,
 ) -> None:
     # What is imported now lives as long as the process: the collector need not look at it.
     gc.disable()
-    import trio
-
-    from replication.cli.interruptions import STOP_SIGNALS
-    from replication.cli.running import allow_many_files, journal_sink, reporting_bugs
-    from replication.cluster.cluster import Cluster, node_directory, open_cluster
-    from replication.events import EventSink, ignore
-    from storage.filesystem import OsFileSystem
+    from replication.cli.one_process import OneProcess
 
     gc.freeze()
     gc.enable()
-
-    def make_sink(node_id: int) -> EventSink:
-        directory = data_dir / node_directory(node_id)
-        directory.mkdir(parents=True, exist_ok=True)
-        return journal_sink(str(directory / "events.journal"), node_id=node_id)
-
-    async def tell_failures(cluster: Cluster) -> None:
-        told: dict[int, Exception] = {}
-        while True:
-            for node_id, error in cluster.failures.items():
-                if told.get(node_id) is not error:
-                    told[node_id] = error
-                    click.echo(f"understudy: node {node_id} has ended: {error}", err=True)
-            await trio.sleep(LOOK_SECONDS)
-
-    async def run() -> None:
-        with trio.open_signal_receiver(*STOP_SIGNALS) as signals:
-            async with open_cluster(
-                brokers=brokers,
-                data_dir=str(data_dir),
-                base_port=first_port,
-                properties=properties,
-                make_sink=make_sink,
-                on_bug=reporting_bugs(ignore),
-            ) as cluster:
-                _show(cluster.bootstrap_list)
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(tell_failures, cluster)
-                    await anext(signals)
-                    nursery.cancel_scope.cancel()
-
-    allow_many_files()
-    data_dir.mkdir(parents=True, exist_ok=True)
-    lock = OsFileSystem().lock(str(data_dir / ".lock"))
-    _warn(warning)
-    try:
-        trio.run(run)
-    finally:
-        lock.release()
+    OneProcess(
+        data_dir=data_dir,
+        brokers=brokers,
+        first_port=first_port,
+        properties=properties,
+        metrics=metrics,
+        warn=partial(_warn, warning),
+        show=_show,
+    ).run()
 
 
 def _run_isolated(
-    data_dir: Path, brokers: int, first_port: int, properties: dict[str, str], warning: str
+    *,
+    data_dir: Path,
+    brokers: int,
+    first_port: int,
+    properties: dict[str, str],
+    warning: str,
+    metrics: HttpPort | None,
 ) -> None:
     from replication.cli.isolated import IsolatedCluster
     from replication.cluster.defaults import default_properties
@@ -204,11 +197,13 @@ def _run_isolated(
     config = default_properties(brokers) | properties
     with (
         contextlib.suppress(KeyboardInterrupt),
-        IsolatedCluster(data_dir, brokers, ports=ports, config=config, forked=True) as cluster,
+        IsolatedCluster(
+            data_dir, brokers, ports=ports, config=config, forked=True, metrics=metrics
+        ) as cluster,
     ):
         _warn(warning)
         cluster.wait_until_ready()
-        _show(cluster.bootstrap_servers.split(","))
+        _show(cluster.bootstrap_servers.split(","), cluster.metrics_urls)
         while True:
             # Not signal.pause(): a signal that comes just before it would be waited for in vain.
             time.sleep(LOOK_SECONDS)

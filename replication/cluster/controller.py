@@ -39,6 +39,7 @@ from replication.cluster.controller_decisions import Decision, elections_of_lead
 from replication.cluster.controller_directories import assign_replicas
 from replication.cluster.controller_events import events_of
 from replication.cluster.controller_isr import alter_partition
+from replication.cluster.controller_metrics import ControllerMetrics
 from replication.cluster.controller_partitions import (
     balanced,
     create_partitions,
@@ -59,6 +60,7 @@ from replication.cluster.faults import FaultGate, Faults
 from replication.cluster.guards import for_brokers
 from replication.cluster.metadata_log import MetadataLog
 from replication.cluster.node_scope import listen
+from replication.cluster.request_metrics import RequestMetrics
 from replication.cluster.server import Handler, OnBug, RequestContext, Server
 from replication.config import BrokerConfig, Listener as ListenerConfig
 from replication.election import ElectionRules
@@ -72,6 +74,7 @@ from replication.metadata import (
     MetadataRecord,
     TopicImage,
 )
+from replication.metrics import MetricsRegistry
 from replication.net.seams import Listener, Seams
 from replication.security.acls import Authorizer
 from replication.wire.allocate_producer_ids import (
@@ -139,13 +142,18 @@ class Controller:
     on_bug: OnBug
     sink: EventSink = ignore
     faults: Faults | None = None
+    metrics: MetricsRegistry = attrs.field(init=False)
     sessions: BrokerSessions = attrs.field(init=False)
+    _counted: ControllerMetrics = attrs.field(init=False)
     listener: Listener | None = attrs.field(default=None, init=False)
     """Where brokers reach it; known once `run` has started."""
     _log: MetadataLog | None = attrs.field(default=None, init=False)
     _events: deque[tuple[Offset, Event]] = attrs.field(factory=deque, init=False)
 
     def __attrs_post_init__(self) -> None:
+        now = self.seams.clock.now
+        self.metrics = MetricsRegistry(now)
+        self._counted = ControllerMetrics(self.metrics, lambda: self.image, now)
         self.sessions = BrokerSessions(self.config.broker_session_timeout_ms)
 
     @property
@@ -186,6 +194,7 @@ class Controller:
                 max_request_bytes=self.config.socket_request_max_bytes,
                 max_idle_seconds=self.config.connections_max_idle_ms / 1000,
                 faults=self._fault_gate(),
+                metrics=RequestMetrics(self.metrics),
             )
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._sync)
@@ -408,6 +417,7 @@ class Controller:
     ) -> None:
         before = self.image
         after = self.log.append(records)
+        self._counted.appended(records, end=self.log.log_end_offset)
         if self.sink is not ignore:
             events = events_of(records, before, after, cause=cause, silent_ms=silent_ms)
             self._events.extend((after.offset, event) for event in events)
@@ -448,6 +458,7 @@ class Controller:
                 LogDirectoryFailed(directory=self.config.metadata_directory, cause=str(error))
             )
             raise
+        self._counted.synced(self.log.high_watermark)
         while self._events and self._events[0][0] < self.log.high_watermark:
             self.sink(self._events.popleft()[1])
 

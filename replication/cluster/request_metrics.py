@@ -1,4 +1,16 @@
-"""How large requests were: `kafka.network:type=RequestMetrics,name=RequestBytes,request=<API>`.
+"""How many requests there were, how large, and how long they took (RequestChannel.RequestMetrics).
+
+    kafka.network:type=RequestMetrics,name=RequestsPerSec,request=<API>,version=<its>
+    kafka.network:type=RequestMetrics,name=RequestBytes,request=<API>
+    kafka.network:type=RequestMetrics,name=TotalTimeMs,request=<API>       and its parts:
+
+    received ──────────── handler ─────────────────────────── answer ──── sending ──── sent
+        RequestQueueTimeMs    LocalTimeMs, RemoteTimeMs    ResponseQueueTimeMs   ResponseSendTimeMs
+
+Nothing queues here: a request is decoded and its client admitted where Kafka's waits for a
+handler's thread, and an answer is encoded where Kafka's waits for a network thread. Remote is
+what the handler waited in purgatories: for followers, for bytes, for deletions. Who hangs up
+before an answer is counted and measured, but not timed.
 
 Kafka measures a request without its four bytes of length but with its header. The header
 is as long as the client's name, so the size of the body is kept beside it: that is the
@@ -6,11 +18,14 @@ number which fetch sessions (KIP-227) shrink. As in Kafka, fetches are counted t
 Fetch, and as what they are for, FetchFollower or FetchConsumer.
 """
 
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import attrs
 
-from replication.metrics import MetricName, MetricsRegistry
+from replication.metrics import KEPT, MetricName, MetricsRegistry
+from replication.purgatory import Waited
 from replication.wire.apis import API, ApiKey
 from replication.wire.fetch import FetchRequest
 from replication.wire.frames import RequestHeader
@@ -41,14 +56,95 @@ class Sizes:
         return self.total / self.count if self.count else 0.0
 
 
+# In the order in which a `Stopwatch` tells them.
+TIMES = (
+    "RequestQueueTimeMs",
+    "LocalTimeMs",
+    "RemoteTimeMs",
+    "ResponseQueueTimeMs",
+    "ResponseSendTimeMs",
+    "TotalTimeMs",
+)
+
+
+@attrs.define
+class Stopwatch:
+    """One request on its way; times are the node's clock's."""
+
+    now: Callable[[], float]
+    waited: Waited
+    received: float = 0.0
+    handler: float = 0.0
+    answer: float = 0.0
+    sending: float = 0.0
+
+    def start(self) -> None:
+        self.waited.seconds = 0.0
+        self.received = self.handler = self.answer = self.sending = self.now()
+
+    def times(self) -> tuple[float, ...]:
+        """In milliseconds, as `TIMES` names them; now it is sent."""
+        sent = self.now()
+        remote = self.waited.seconds
+        seconds = (
+            self.handler - self.received,
+            self.answer - self.handler - remote,
+            remote,
+            self.sending - self.answer,
+            sent - self.sending,
+            sent - self.received,
+        )
+        return tuple([1000 * each for each in seconds])
+
+
+@attrs.define
+class Times:
+    """The times of one API's requests: kept together, because that costs one append."""
+
+    count: int = 0
+    _latest: deque[tuple[float, ...]] = attrs.field(factory=lambda: deque(maxlen=KEPT))
+
+    def add(self, times: tuple[float, ...]) -> None:
+        self.count += 1
+        self._latest.append(times)
+
+    def part(self, index: int) -> "PartOfTimes":
+        return PartOfTimes(self, index)
+
+    def latest(self, index: int) -> Sequence[float]:
+        return [times[index] for times in tuple(self._latest)]
+
+
+@attrs.frozen
+class PartOfTimes:
+    """One of `TIMES`, as a `Distribution`."""
+
+    times: Times
+    index: int
+
+    @property
+    def count(self) -> int:
+        return self.times.count
+
+    def latest(self) -> Sequence[float]:
+        return self.times.latest(self.index)
+
+
 @attrs.define(eq=False)
 class RequestMetrics:
-    """Sizes by request name, as Kafka names them: Produce, FetchFollower, ..."""
+    """Counts, sizes and times by request name, as Kafka names them: Produce, FetchFollower, ..."""
 
     registry: MetricsRegistry | None = None
     request_bytes: dict[str, Sizes] = attrs.field(factory=dict, init=False)
     request_body_bytes: dict[str, Sizes] = attrs.field(factory=dict, init=False)
+    times: dict[str, Times] = attrs.field(factory=dict, init=False)
     connections: int = attrs.field(default=0, init=False)
+    _requests: Counter[tuple[str, int]] = attrs.field(factory=Counter, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if self.registry is not None:
+            self.registry.family(self)
+            self.registry.gauge(CONNECTIONS, lambda: self.connections)
 
     def add(self, header: RequestHeader, request: object, *, frame_size: int) -> None:
         """Count a request that came in a frame of `frame_size` bytes, its length not counted."""
@@ -56,13 +152,39 @@ class RequestMetrics:
         for name in _names(request):
             if name not in self.request_bytes:
                 self._register(name)
+            self._requests[name, header.api_version] += 1
             self.request_bytes[name].add(frame_size)
             self.request_body_bytes[name].add(body_size)
 
+    def answered(self, request: object, watch: Stopwatch) -> None:
+        """What `add` has counted has its answer on its way to the client."""
+        times = watch.times()
+        for name in _names(request):
+            self.times[name].add(times)
+
+    # The family of counts, by API and version.
+
+    def names(self) -> list[MetricName]:
+        return [requests_metric(*key) for key in self._requests]
+
+    def read(self, name: MetricName) -> float | None:
+        tags = dict(name.tags)
+        version = tags.get("version", "")
+        key = (tags.get("request", ""), int(version) if version.isdigit() else -1)
+        ours = key in self._requests and name == requests_metric(*key)
+        return self._requests[key] if ours else None
+
+    def snapshot(self) -> Iterator[tuple[MetricName, float]]:
+        for key, count in list(self._requests.items()):
+            yield requests_metric(*key), count
+
     def _register(self, request: str) -> None:
+        times = self.times[request] = Times()
         self.request_bytes[request] = Sizes()
         self.request_body_bytes[request] = Sizes()
         if self.registry is not None:
+            for index, part in enumerate(TIMES):
+                self.registry.distribution(times_metric(part, request), times.part(index))
             for metric, sizes in (
                 ("RequestBytes", self.request_bytes[request]),
                 ("RequestBodyBytes", self.request_body_bytes[request]),
@@ -71,6 +193,18 @@ class RequestMetrics:
                     self.registry.gauge(
                         metric_name(metric, request, attribute), partial(getattr, sizes, field)
                     )
+
+
+CONNECTIONS = MetricName("kafka.server", "socket-server-metrics", "connection-count")
+
+
+def requests_metric(request: str, version: int) -> MetricName:
+    tags = (("request", request), ("version", str(version)))
+    return MetricName("kafka.network", "RequestMetrics", "RequestsPerSec", tags)
+
+
+def times_metric(part: str, request: str) -> MetricName:
+    return MetricName("kafka.network", "RequestMetrics", part, (("request", request),))
 
 
 def metric_name(metric: str, request: str, attribute: str) -> MetricName:

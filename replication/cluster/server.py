@@ -30,7 +30,7 @@ import trio
 from replication.cluster.applied_faults import FaultInjectedError
 from replication.cluster.authentication import Gate, Session
 from replication.cluster.faults import FaultGate
-from replication.cluster.request_metrics import RequestMetrics
+from replication.cluster.request_metrics import RequestMetrics, Stopwatch
 from replication.errors import (
     AuthenticationError,
     ErrorCode,
@@ -40,6 +40,7 @@ from replication.errors import (
 from replication.events import ConnectionRefused, EventSink
 from replication.net.framing import DEFAULT_MAX_FRAME_BYTES, LENGTH_SIZE, FrameReader, send_parts
 from replication.net.seams import Connection, Listener, NodeClock
+from replication.purgatory import WAITED, Waited
 from replication.security.principal import ANONYMOUS
 from replication.security.scram import LoginFailedError
 from replication.wire.api_versions import (
@@ -167,49 +168,65 @@ class Server:
         connection = session.connection
         # A frame is read from until its answer is sent: by then its records are in the log.
         reader = FrameReader(connection, max_frame_bytes=self.max_request_bytes, reuse_buffer=True)
+        watch = Stopwatch(self.clock.now, Waited())
+        WAITED.set(watch.waited)  # of this task's context, and of those that its handlers start
         while True:
             reader.max_frame_bytes = session.most_bytes(self.max_request_bytes)
             with self.clock.move_on_after(self.max_idle_seconds) as idle:
                 frame = await reader.receive_frame()
             if idle.cancelled_caught or frame is None:
                 return
-            parts = await self._answer(frame, session, listener=listener)
+            watch.start()
+            request, parts = await self._answer(frame, session, watch, listener=listener)
             if parts is not None:
                 # The only regions that a handler of ours answers with are a log's.
                 await send_parts(connection, cast("Sequence[Buffer | FileRegion]", parts))
+            if request is not None:
+                self.metrics.answered(request, watch)
             if session.failure is not None:
                 raise CloseConnectionError(session.failure)
 
     async def _answer(
-        self, frame: memoryview, session: Session, *, listener: str
-    ) -> Sequence[Part] | None:
+        self, frame: memoryview, session: Session, watch: Stopwatch, *, listener: str
+    ) -> tuple[object | None, Sequence[Part] | None]:
+        """The request, where it could be read, and what to send for it, if anything."""
         if session.takes_tokens:
-            return await _answer_token(frame, session)
+            return None, await _answer_token(frame, session)
         try:
             header, request = decode_request(frame)
         except UnsupportedVersionError as error:
             if (parts := refusal(error.header)) is None:
                 raise
-            return parts
+            return None, parts
         self.metrics.add(header, request, frame_size=len(frame))
         if self.faults is None or self.faults.is_open:
-            response = await self._respond(header, session, listener, request)
+            response = await self._respond(header, session, watch, listener, request)
         else:
-            respond = partial(self._respond, header, session, listener)
+            respond = partial(self._respond, header, session, watch, listener)
             response = await self.faults.answer(header, request, session.connection, respond)
+        watch.answer = watch.sending = self.clock.now()
         if response is None:
-            return None
-        return encode_response(
+            return request, None
+        parts = encode_response(
             response,
             version=_version_of(header, response),
             correlation_id=header.correlation_id,
         )
+        watch.sending = self.clock.now()
+        return request, parts
 
     async def _respond(
-        self, header: RequestHeader, session: Session, listener: str, request: object
+        self,
+        header: RequestHeader,
+        session: Session,
+        watch: Stopwatch,
+        listener: str,
+        request: object,
     ) -> Any:
         key = ApiKey(header.api_key)
-        if (answer := await session.admit(request, version=header.api_version)) is not None:
+        answer = await session.admit(request, version=header.api_version)
+        watch.handler = self.clock.now()
+        if answer is not None:
             return answer
         if isinstance(request, ApiVersionsRequest):
             return self.api_versions(request, version=header.api_version)

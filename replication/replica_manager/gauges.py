@@ -2,22 +2,22 @@
 
     kafka.server:type=ReplicaManager              how many lead, follow, lag, are below the minimum
     kafka.server:type=DelayedOperationPurgatory   who waits
-    kafka.cluster:type=Partition                  the same of each partition, while it is here
+    of each partition, while it is here           partition_gauges.py
 
 All of it is counted when somebody looks: nothing here costs a partition anything while nobody
 does. What is registered is taken back when the broker stops.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import attrs
 
-from replication.leadership import Leadership
-from replication.metrics import Meter, MetricName, MetricsRegistry
+from replication.metrics import Family, Meter, MetricName, MetricsRegistry
 from replication.partition import Partition
 from replication.purgatory import Purgatory
 from replication.replica_manager.hosted import HostedPartitions
+from replication.replica_manager.partition_gauges import OF_PARTITION, partition_families
 from replication.replica_manager.purgatories import Purgatories
 from storage.types import TopicPartition
 
@@ -35,41 +35,6 @@ def purgatory_metric(name: str, operation: str) -> MetricName:
     return MetricName("kafka.server", "DelayedOperationPurgatory", name, tags)
 
 
-def partition_metric(name: str, partition: TopicPartition) -> MetricName:
-    tags = (("topic", partition.topic), ("partition", str(partition.partition)))
-    return MetricName("kafka.cluster", "Partition", name, tags)
-
-
-# Of one partition. One that does not lead is never under-replicated: it does not know.
-
-
-def _of_leader(read: Callable[[Leadership], int]) -> Callable[[Partition], int]:
-    def value(partition: Partition) -> int:
-        return 0 if partition.leadership is None else read(partition.leadership)
-
-    return value
-
-
-def _under_replicated(leadership: Leadership) -> int:
-    return int(len(leadership.isr) < 1 + len(leadership.followers))
-
-
-def _at_min_isr(leadership: Leadership) -> int:
-    return int(len(leadership.isr) == leadership.effective_min_isr)
-
-
-OF_PARTITION: Mapping[str, Callable[[Partition], int]] = {
-    "UnderReplicated": _of_leader(_under_replicated),
-    "InSyncReplicasCount": _of_leader(lambda leadership: len(leadership.isr)),
-    "UnderMinIsr": _of_leader(lambda leadership: int(leadership.under_min_isr)),
-    "AtMinIsr": _of_leader(_at_min_isr),
-    "ReplicasCount": _of_leader(lambda leadership: 1 + len(leadership.followers)),
-    "LastStableOffsetLag": lambda partition: max(
-        0, partition.log.high_watermark - partition.log.last_stable_offset
-    ),
-}
-
-
 def is_reassigning(partition: Partition) -> bool:
     return bool(partition.adding or partition.removing)
 
@@ -78,29 +43,6 @@ def has_late_transaction(partition: Partition, *, wall_ms: int, max_timeout_ms: 
     """Whether a transaction is open that its coordinator should have ended long ago (KIP-664)."""
     last = partition.log.producers.oldest_transaction_timestamp
     return last is not None and 0 < last < wall_ms - max_timeout_ms - LATE_TRANSACTION_BUFFER_MS
-
-
-@attrs.frozen
-class PartitionGauges:
-    """One family for all partitions: their names are made when they are asked for."""
-
-    hosted: HostedPartitions
-
-    def names(self) -> list[MetricName]:
-        return [
-            partition_metric(name, each) for each in self.hosted.online for name in OF_PARTITION
-        ]
-
-    def read(self, name: MetricName) -> float | None:
-        tags = dict(name.tags)
-        number = tags.get("partition", "")
-        topic_partition = TopicPartition(
-            tags.get("topic", ""), int(number) if number.isdigit() else -1
-        )
-        partition = self.hosted.find(topic_partition)
-        if partition is None or name != partition_metric(name.name, topic_partition):
-            return None
-        return OF_PARTITION[name.name](partition) if name.name in OF_PARTITION else None
 
 
 @attrs.define(eq=False)
@@ -117,11 +59,12 @@ class ReplicaGauges:
     shrinks: Meter = attrs.field(init=False)
     failed_updates: Meter = attrs.field(init=False)
     _names: list[MetricName] = attrs.field(factory=list, init=False)
-    _partitions: PartitionGauges = attrs.field(init=False)
+    _families: list[Family] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._partitions = PartitionGauges(self.hosted)
-        self.registry.family(self._partitions)
+        self._families = partition_families(self.hosted)
+        for family in self._families:
+            self.registry.family(family)
         counts: dict[str, Callable[[], float]] = {
             "LeaderCount": lambda: len(self._led()),
             "PartitionCount": lambda: len(self.hosted.online),
@@ -146,7 +89,8 @@ class ReplicaGauges:
     def unregister(self) -> None:
         for name in self._names:
             self.registry.remove(name)
-        self.registry.remove_family(self._partitions)
+        for family in self._families:
+            self.registry.remove_family(family)
 
     def isr_changed(self, *, before: frozenset[int], after: frozenset[int]) -> None:
         (self.shrinks if after < before else self.expands).mark()

@@ -31,8 +31,9 @@ MESSAGES_IN, BYTES_IN = "MessagesInPerSec", "BytesInPerSec"
 PRODUCES, FAILED_PRODUCES = "TotalProduceRequestsPerSec", "FailedProduceRequestsPerSec"
 FETCHES, BYTES_OUT = "TotalFetchRequestsPerSec", "BytesOutPerSec"
 REPLICATION_BYTES_OUT = "ReplicationBytesOutPerSec"
+CORRUPT = "InvalidMessageCrcRecordsPerSec"
 OF_A_LEADER = (MESSAGES_IN, BYTES_IN, PRODUCES, FAILED_PRODUCES)
-OF_ALL_TOPICS = (*OF_A_LEADER, FETCHES, BYTES_OUT, REPLICATION_BYTES_OUT)
+OF_ALL_TOPICS = (*OF_A_LEADER, FETCHES, BYTES_OUT, REPLICATION_BYTES_OUT, CORRUPT)
 
 # What Kafka expects of clients, and does not count as a failure.
 _EXPECTED = frozenset(
@@ -77,6 +78,8 @@ class TopicMeters:
         if error is ErrorCode.NONE:
             self._mark(BYTES_IN, topic, size)
             self._mark(MESSAGES_IN, topic, messages)
+        elif error is ErrorCode.CORRUPT_MESSAGE:
+            self._mark(CORRUPT, None)
         elif error not in _EXPECTED:
             self._mark(FAILED_PRODUCES, topic)
 

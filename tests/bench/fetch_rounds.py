@@ -30,6 +30,7 @@ from replication.cluster.authentication import Gate
 from replication.cluster.handlers.fetch import fetch
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.metadata_cache import MetadataCache
+from replication.cluster.request_metrics import Stopwatch
 from replication.cluster.server import Server
 from replication.cluster.wiring import Wiring
 from replication.errors import PeerUnavailableError
@@ -44,6 +45,7 @@ from replication.metrics import MetricsRegistry
 from replication.net import production_seams
 from replication.net.seams import Connection
 from replication.partition import Partition
+from replication.purgatory import Waited
 from replication.wire.apis import ApiKey
 from replication.wire.fetch import FetchRequest, FetchResponse
 from replication.wire.frames import decode_response, encode_request
@@ -111,7 +113,11 @@ class Endpoint:
         frame = bytearray().join(bytes_of(part) for part in parts)[4:]
         began = time.perf_counter()
         session = Gate(clock=CLOCK).session(_NOBODY)
-        answer = await self.server._answer(memoryview(frame), session, listener="PLAINTEXT")
+        watch = Stopwatch(CLOCK.now, Waited())
+        watch.start()
+        _, answer = await self.server._answer(
+            memoryview(frame), session, watch, listener="PLAINTEXT"
+        )
         self.leader_seconds = time.perf_counter() - began
         assert answer is not None, "a fetch is answered"
         received = b"".join(bytes_of(part) for part in answer)

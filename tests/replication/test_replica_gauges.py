@@ -10,11 +10,15 @@ from replication.config import BrokerConfig
 from replication.errors import ErrorCode
 from replication.fetch_session.cache import FetchSessionCache
 from replication.metrics import MetricName, MetricsRegistry
-from replication.replica_manager.gauges import (
+from replication.replica_manager.gauges import manager_metric, purgatory_metric
+from replication.replica_manager.partition_gauges import (
+    OF_LED,
+    OF_LOG,
     OF_PARTITION,
-    manager_metric,
+    follower_metric,
+    led_metric,
+    log_metric,
     partition_metric,
-    purgatory_metric,
 )
 from storage.records import ControlRecordType
 from storage.testing import FaultyFileSystem
@@ -158,7 +162,10 @@ async def test_a_partition_that_has_gone_shows_nothing(autojump_clock: MockClock
         assert {partition_metric(name, TP) for name in OF_PARTITION} <= shown_now
         await node.learn()
         assert shown_now - set(node.metrics.names()) == {
-            partition_metric(name, TP) for name in OF_PARTITION
+            *(partition_metric(name, TP) for name in OF_PARTITION),
+            *(log_metric(name, TP) for name in OF_LOG),
+            *(led_metric(name, TP) for name in OF_LED),
+            follower_metric("follower_behind_seconds", TP, REMOTE),  # which has yet to fetch
         }
         assert partition_metric("UnderReplicated", TP) not in node.metrics
         with pytest.raises(KeyError):

@@ -13,7 +13,7 @@ Rule 3: `FETCH_METRICS` and `PARTITION_METRICS` declare every name there is.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import attrs
 
@@ -210,6 +210,11 @@ class FetchMetrics:
             return None
         found = self._partitions.get(TopicPartition(tags["topic"], int(tags["partition"])))
         return None if found is None else _OF_PARTITION[name.name](found)
+
+    def snapshot(self) -> Iterator[tuple[MetricName, float]]:
+        for tp, found in list(self._partitions.items()):
+            for name in PARTITION_METRICS:
+                yield self.name(name, tp), _OF_PARTITION[name](found)
 
     def _partition(self, tp: TopicPartition) -> _OfPartition:
         if (found := self._partitions.get(tp)) is not None:

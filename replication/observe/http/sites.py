@@ -26,10 +26,11 @@ class Site:
     purpose: str
     """How it is named when its URL is told: "metrics"."""
     port: int
-    """Of two sites with the same number each has its routes on that one port."""
+    """Of two sites with the same number (and host) each has its routes on that one port."""
     routes: Sequence[BaseRoute]
     path: str = "/"
     """Where to look first."""
+    host: str = LOOPBACK
 
 
 def http_app(routes: Sequence[BaseRoute], *, host: str = LOOPBACK) -> ASGIApp:
@@ -38,17 +39,14 @@ def http_app(routes: Sequence[BaseRoute], *, host: str = LOOPBACK) -> ASGIApp:
 
 
 async def serve_sites(
-    sites: Sequence[Site],
-    *,
-    nursery: trio.Nursery,
-    host: str = LOOPBACK,
-    on_bug: OnBug = raise_bug,
+    sites: Sequence[Site], *, nursery: trio.Nursery, on_bug: OnBug = raise_bug
 ) -> dict[str, str]:
     """Serve them in `nursery`; where each is found, by its purpose, once all of them are."""
-    addresses: dict[int, HttpAddress] = {}
-    for port in dict.fromkeys(site.port for site in sites):
-        routes = [route for site in sites if site.port == port for route in site.routes]
+    addresses: dict[tuple[str, int], HttpAddress] = {}
+    for host, port in dict.fromkeys((site.host, site.port) for site in sites):
+        sharing = [site for site in sites if (site.host, site.port) == (host, port)]
+        app = http_app([route for site in sharing for route in site.routes], host=host)
         serve = partial(serve_http, on_bug=on_bug)
         with raising_only_one():
-            addresses[port] = await nursery.start(serve, http_app(routes, host=host), host, port)
-    return {site.purpose: addresses[site.port].url + site.path for site in sites}
+            addresses[host, port] = await nursery.start(serve, app, host, port)
+    return {each.purpose: addresses[each.host, each.port].url + each.path for each in sites}

@@ -1,0 +1,88 @@
+"""`understudy up`, all nodes in one process: imported when that is asked for, and not before."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+import attrs
+import click
+import trio
+
+from replication.cli.interruptions import STOP_SIGNALS
+from replication.cli.running import allow_many_files, journal_sink, reporting_bugs
+from replication.cli.served import HttpPort, MetricsServer
+from replication.cluster.cluster import Cluster, node_directory, open_cluster
+from replication.errors import UnderstudyError
+from replication.events import EventSink, fan_out, ignore
+from storage.filesystem import OsFileSystem
+
+LOOK_SECONDS = 0.5
+# What is said when it runs: where brokers are reached, and where what else is served.
+Show: TypeAlias = Callable[[list[str], Mapping[str, str]], None]
+
+
+@attrs.define(eq=False, kw_only=True)
+class OneProcess:
+    """A cluster until interrupted; nobody else has its data meanwhile."""
+
+    data_dir: Path
+    brokers: int
+    first_port: int
+    properties: dict[str, str]
+    metrics: HttpPort | None
+    warn: Callable[[], None]
+    """Said once the data is ours."""
+    show: Show
+    _served: MetricsServer = attrs.field(init=False)
+
+    def run(self) -> None:
+        self._served = MetricsServer(self.metrics)
+        allow_many_files()
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        lock = OsFileSystem().lock(str(self.data_dir / ".lock"))
+        self.warn()
+        try:
+            trio.run(self._run)
+        finally:
+            lock.release()
+
+    async def _run(self) -> None:
+        on_bug = self._served.on_bug(reporting_bugs(ignore))
+        refused: UnderstudyError | None = None
+        opened = open_cluster(
+            brokers=self.brokers,
+            data_dir=str(self.data_dir),
+            base_port=self.first_port,
+            properties=self.properties,
+            make_sink=self._sink,
+            on_bug=on_bug,
+        )
+        with trio.open_signal_receiver(*STOP_SIGNALS) as signals:
+            async with opened as cluster, trio.open_nursery() as nursery:
+                nursery.start_soon(_tell_failures, cluster)
+                try:
+                    urls = await self._served.start_beside(cluster, nursery, on_bug)
+                except UnderstudyError as error:
+                    refused = error  # and the cluster leaves in good order, as ever
+                else:
+                    self.show(cluster.bootstrap_list, urls)
+                    await anext(signals)
+                nursery.cancel_scope.cancel()
+        if refused is not None:
+            raise refused
+
+    def _sink(self, node_id: int) -> EventSink:
+        directory = self.data_dir / node_directory(node_id)
+        directory.mkdir(parents=True, exist_ok=True)
+        journal = journal_sink(str(directory / "events.journal"), node_id=node_id)
+        return fan_out(journal, *self._served.sinks(broker=node_id or None))
+
+
+async def _tell_failures(cluster: Cluster) -> None:
+    told: dict[int, Exception] = {}
+    while True:
+        for node_id, error in cluster.failures.items():
+            if told.get(node_id) is not error:
+                told[node_id] = error
+                click.echo(f"understudy: node {node_id} has ended: {error}", err=True)
+        await trio.sleep(LOOK_SECONDS)
