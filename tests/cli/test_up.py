@@ -1,9 +1,11 @@
 """`understudy up` and `understudy broker`, as processes: what they say and how they end."""
 
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -338,3 +340,33 @@ def test_a_broker_that_may_not_open_enough_files_says_what_to_do(tmp_path: Path)
     assert "may open 300 files and needs" in line
     assert "ulimit" in line
     assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize("flags", [[], ["--isolated"]], ids=["one process", "isolated"])
+def test_metrics_are_served_where_they_are_asked_for(tmp_path: Path, flags: list[str]) -> None:
+    data = ["--data-dir", str(tmp_path), "--any-port", "--metrics", "0"]
+    with running("up", "-n", "1", *data, *flags) as process:
+        table_of(process, 1)
+        assert process.stdout is not None
+        names = ["metrics of the controller", "metrics of broker 1"] if flags else ["metrics"]
+        shown = ""
+        for name in names:
+            said, _, url = process.stdout.readline().strip().partition(": ")
+            assert said == name
+            with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
+                shown += answer.read().decode()
+        assert "\nkafka_controller_kafkacontroller_activecontrollercount 1\n" in shown
+        assert '\nkafka_server_replicamanager_leadercount{broker="1"} 0\n' in shown
+        assert stopped(process, signal.SIGTERM) == 0
+
+
+def test_a_busy_port_of_metrics_is_one_line_and_leaves_the_cluster_in_order(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        port = str(taken.getsockname()[1])
+        flags = ["-n", "1", "--any-port", "--data-dir", str(tmp_path), "--metrics", port]
+        assert refused("up", *flags) == (
+            f"understudy: cannot serve HTTP on {HOST}:{port}: Address already in use"
+        )
+    assert (tmp_path / "broker-1" / "log" / ".kafka_cleanshutdown").exists()
