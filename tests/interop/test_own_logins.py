@@ -1,6 +1,7 @@
 """Our clients log in to Apache Kafka, and show it a certificate."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -13,8 +14,11 @@ from replication.client.admin import (
     ScramCredentialInfo,
     UserScramCredentialUpsertion,
 )
+from replication.client.config import ClientConfig
 from replication.errors import AuthenticationError
+from replication.mirror import Mirror, MirrorOptions
 from replication.net import production_seams
+from replication.net.raising import raising_only_one
 from tests.interop.kafka import Kafka
 from tests.interop.own_clients import SECONDS, asked_until, leaders_of
 from tests.replication.net.certificates import (
@@ -145,3 +149,31 @@ async def test_a_login_that_ends_is_renewed_on_its_connection(guarded: Kafka) ->
             await admin.list_topics()
             await trio.sleep(0.3)
     assert counting.made == connections
+
+
+@pytest.mark.parametrize("way", ["SCRAM-SHA-256", "PLAIN", "certificate"])
+async def test_it_is_followed_by_a_mirror_that_comes_in(
+    guarded: Kafka, way: str, tmp_path: Path
+) -> None:
+    config = {
+        "SCRAM-SHA-256": lambda: login(guarded, "SCRAM-SHA-256", "alice"),
+        "PLAIN": lambda: login(guarded, "PLAIN", "bob"),
+        "certificate": lambda: by_certificate(guarded),
+    }[way]()
+    topic = f"followed-by-{way.lower()}"
+    await write_and_read(config, topic)
+    mirror = Mirror(
+        source_config=ClientConfig.of(**config),
+        options=MirrorOptions(topics=(topic,)),
+        directory=str(tmp_path / "copy"),
+        seams=production_seams(),
+    )
+
+    async def ends() -> list[int]:
+        return [each.log_end_offset for each in mirror.progress()]
+
+    with raising_only_one():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(mirror.run)
+            await asked_until(ends, lambda found: found == [1])
+            mirror.stop()

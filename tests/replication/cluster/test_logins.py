@@ -16,6 +16,7 @@ from replication.client.admin import (
 )
 from replication.client.errors import KafkaTimeoutError
 from replication.cluster.cluster import Cluster, open_cluster
+from replication.config.tls import TlsKeys
 from replication.errors import AuthenticationError, ErrorCode
 from replication.events import ConnectionRefused, Event
 from tests.replication.cluster.stage import QUICK
@@ -40,8 +41,7 @@ PROPERTIES = QUICK | {
 }
 
 
-def key_properties() -> dict[str, str]:
-    keys = broker_keys()
+def key_properties(keys: TlsKeys) -> dict[str, str]:
     assert keys.ssl_keystore_key is not None
     assert keys.ssl_keystore_certificate_chain is not None
     return {
@@ -52,9 +52,12 @@ def key_properties() -> dict[str, str]:
 
 @asynccontextmanager
 async def guarded_cluster(
-    brokers: int = 1, sink: Callable[[Event], None] = lambda _: None, **more: str
+    brokers: int = 1,
+    sink: Callable[[Event], None] = lambda _: None,
+    keys: TlsKeys | None = None,
+    **more: str,
 ) -> AsyncIterator[Cluster]:
-    properties = PROPERTIES | key_properties()
+    properties = PROPERTIES | key_properties(keys or broker_keys())
     properties |= {key.replace("_", "."): value for key, value in more.items()}
     async with open_cluster(
         brokers=brokers,

@@ -13,6 +13,7 @@ from replication.mirror import Mirror, MirrorOptions
 from replication.net import production_seams
 from replication.net.raising import raising_only_one
 from tests.replication.cluster.test_logins import guarded_cluster, outside
+from tests.replication.net.certificates import expired_keys
 
 
 async def test_a_source_is_followed_over_tls_and_a_login_and_a_wrong_password_is_refused(
@@ -45,3 +46,19 @@ async def test_a_source_is_followed_over_tls_and_a_login_and_a_wrong_password_is
                     lambda: [each.log_end_offset for each in mirror.progress()] == [1]
                 )
                 mirror.stop()
+
+
+async def test_a_source_whose_certificate_has_expired_is_refused_in_one_line(
+    tmp_path: Path,
+) -> None:
+    async with guarded_cluster(keys=expired_keys()) as cluster:
+        mirror = Mirror(
+            source_config=ClientConfig.of(**outside(cluster, "PLAIN", "alice", "sesame")),
+            options=MirrorOptions(topics=("t",)),
+            directory=str(tmp_path / "copy"),
+            seams=production_seams(),
+        )
+        with pytest.raises(AuthenticationError, match="certificate has expired") as refused:
+            await mirror.run()
+        assert "\n" not in str(refused.value)
+        assert not (tmp_path / "copy" / "mirror.json").exists()

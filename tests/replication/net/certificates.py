@@ -1,5 +1,6 @@
 """Certificates for tests, made once for all of them."""
 
+import datetime as dt
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,18 @@ def certificates() -> Certificates:
 @cache
 def broker_keys() -> TlsKeys:
     return certificates().issued(HOST, "localhost")
+
+
+@cache
+def expired_keys() -> TlsKeys:
+    """Of a broker that nobody has renewed the certificate of."""
+    long_ago = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+    issued = certificates().authority.issue_cert(HOST, "localhost", not_after=long_ago)
+    return TlsKeys(
+        ssl_keystore_key=issued.private_key_pem.bytes().decode(),
+        ssl_keystore_certificate_chain=issued.cert_chain_pems[0].bytes().decode(),
+        ssl_truststore_certificates=certificates().trusted,
+    )
 
 
 @cache

@@ -1,6 +1,5 @@
 """TLS: who is let in, who is told why not, and what goes over the wire."""
 
-import datetime as dt
 import shlex
 import shutil
 import ssl
@@ -23,6 +22,7 @@ from tests.replication.net.certificates import (
     HOST,
     broker_keys,
     certificates,
+    expired_keys,
     in_files,
     stranger,
 )
@@ -130,14 +130,7 @@ async def test_a_certificate_of_another_host_is_refused_unless_that_is_allowed()
 
 
 async def test_an_expired_certificate_is_refused_by_name() -> None:
-    long_ago = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
-    issued = certificates().authority.issue_cert(HOST, not_after=long_ago)
-    expired = attrs.evolve(
-        broker_keys(),
-        ssl_keystore_key=issued.private_key_pem.bytes().decode(),
-        ssl_keystore_certificate_chain=issued.cert_chain_pems[0].bytes().decode(),
-    )
-    async with pair(expired, certificates().trusting) as (here, there):
+    async with pair(expired_keys(), certificates().trusting) as (here, there):
         ours, theirs = await failures(here, there)
     assert ours.endswith("its certificate is refused: certificate has expired")
     assert theirs.startswith("AuthenticationError: ")
