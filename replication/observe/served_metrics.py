@@ -31,6 +31,8 @@ class ServedMetrics:
     controllers: "Callable[[], Iterable[ControllerNode]]" = tuple
     process: ProcessMetrics = attrs.field(factory=lambda: ProcessMetrics(TrioClock()))
     cluster: MetricsRegistry | None = None
+    mirror: MetricsRegistry | None = None
+    """Of a copy that is followed here: what a broker's replicas and fetchers have, no broker's."""
     _events: dict[Labels, NodeEvents] = attrs.field(factory=dict, init=False)
 
     def of_cluster(self, cluster: "Cluster") -> None:
@@ -52,7 +54,9 @@ class ServedMetrics:
         found += [Source(each.controller.metrics) for each in self.controllers()]
         now = self.process.clock.now
         found += [Source(each.registry(now), labels) for labels, each in self._events.items()]
-        found += [Source(each) for each in [self.process.registry, self.cluster] if each]
+        found += [
+            Source(each) for each in [self.process.registry, self.cluster, self.mirror] if each
+        ]
         return found
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import pytest
 import trio
 from click.testing import CliRunner
 from confluent_kafka import Producer
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from replication.cli import group
 from replication.cli.isolated import IsolatedCluster
@@ -112,6 +115,42 @@ def test_killed_at_any_moment_it_goes_on_where_its_log_ends(
         trio.run(spread, addresses)
         assert stopped(cluster, signal.SIGTERM) == 0
     assert_same(source, copy, brokers=3)
+
+
+def test_its_lag_is_served_to_prometheus(source: IsolatedCluster, tmp_path: Path) -> None:
+    produce(source, 10)
+    follower = follow(source, tmp_path / "copy", "--metrics-port", "0")
+    try:
+        assert follower.stdout is not None
+        told = next(line for line in follower.stdout if line.startswith(b"metrics: "))
+        url = told.decode().split()[1]
+        deadline, wanted = time.monotonic() + SECONDS, [("0", 0.0), ("1", 0.0)]
+        while (lags := lags_at(url)) != wanted:
+            assert time.monotonic() < deadline, f"still {lags}"
+            time.sleep(0.05)  # another process copies: asked again, with a bound
+        assert sample(url, "kafka_server_brokertopicmetrics_replicationbytesin_total") > 0
+    finally:
+        follower.kill()
+        follower.communicate()
+
+
+def samples_at(url: str) -> dict[str, list[Sample]]:
+    with urllib.request.urlopen(url, timeout=SECONDS) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+        found: dict[str, list[Sample]] = {}
+        for family in families:
+            for each in family.samples:
+                found.setdefault(each.name, []).append(each)
+        return found
+
+
+def lags_at(url: str) -> list[tuple[str, float]]:
+    found = samples_at(url).get("kafka_server_fetcherlagmetrics_consumerlag", [])
+    return sorted((each.labels["partition"], each.value) for each in found)
+
+
+def sample(url: str, name: str) -> float:
+    return sum(each.value for each in samples_at(url).get(name, []))
 
 
 async def spread(servers: list[str]) -> None:

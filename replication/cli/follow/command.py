@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from replication.cli.served import HttpPort, HttpPortType
 from replication.client.config import ClientConfig
 from replication.config import parse_properties
 from replication.errors import ConfigError
@@ -49,6 +50,10 @@ UP_TO = {"lso": UpTo.LAST_STABLE, "hw": UpTo.HIGH_WATERMARK}
     help="Write all metrics there every few seconds, under Kafka's names.",
 )  # fmt: skip
 @click.option(
+    "--metrics-port", "metrics_at", type=HttpPortType(), metavar="[HOST:]PORT",
+    help="Serve /metrics for Prometheus there; 0 takes any port.",
+)  # fmt: skip
+@click.option(
     "-X", "overrides", multiple=True, metavar="KEY=VALUE", help="A key of the broker that keeps it."
 )
 def command(
@@ -64,6 +69,7 @@ def command(
     command_config: Path | None,
     until_caught_up: bool,
     metrics_file: Path | None,
+    metrics_at: HttpPort | None,
     overrides: tuple[str, ...],
 ) -> None:
     """Keep an exact copy of topics of any Kafka cluster, until interrupted.
@@ -90,6 +96,7 @@ def command(
         str(directory.resolve()),
         until_caught_up=until_caught_up,
         metrics_file=metrics_file,
+        metrics_at=metrics_at,
     )
     sys.exit(0 if caught_up or not until_caught_up else 1)
 

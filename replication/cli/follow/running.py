@@ -1,7 +1,8 @@
 """A mirror in a process of its own, until a signal or until it has caught up."""
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -13,6 +14,7 @@ from rich.live import Live
 from replication.cli.follow.view import Moment, Rates, metrics_text
 from replication.cli.interruptions import STOP_SIGNALS
 from replication.cli.running import allow_many_files, reporting_bugs
+from replication.cli.served import HttpPort, MetricsServer
 from replication.client.config import ClientConfig
 from replication.events import (
     Event,
@@ -20,6 +22,7 @@ from replication.events import (
     LogRepaired,
     LogTruncated,
     PartitionFailed,
+    fan_out,
     ignore,
 )
 from replication.mirror import Mirror, MirrorOptions
@@ -37,6 +40,7 @@ def follow(
     *,
     until_caught_up: bool,
     metrics_file: Path | None,
+    metrics_at: HttpPort | None,
 ) -> bool:
     """Whether nothing was missing when it ended."""
     allow_many_files()
@@ -46,16 +50,24 @@ def follow(
         if (line := worth_telling(event)) is not None:
             console.print(line, highlight=False, markup=False, soft_wrap=True)
 
+    served = MetricsServer(metrics_at)
+    on_bug = served.on_bug(reporting_bugs(ignore))
     mirror = Mirror(
         source_config=config,
         options=options,
         directory=directory,
         seams=production_seams(),
-        sink=tell,
-        on_bug=reporting_bugs(ignore),
+        sink=fan_out(tell, *served.sinks(broker=None)),
+        on_bug=on_bug,
     )
+    if served.metrics is not None:
+        served.metrics.mirror = mirror.metrics
     watch = Watch(
-        mirror=mirror, console=console, until_caught_up=until_caught_up, metrics_file=metrics_file
+        mirror=mirror,
+        console=console,
+        until_caught_up=until_caught_up,
+        metrics_file=metrics_file,
+        start_serving=partial(served.start, on_bug=on_bug),
     )
     trio.run(watch.run)
     click.echo(watch.last.line() if watch.last else "nothing was heard of the source")
@@ -86,6 +98,7 @@ class Watch:
     console: Console
     until_caught_up: bool
     metrics_file: Path | None
+    start_serving: Callable[[trio.Nursery], Awaitable[dict[str, str]]]
     last: Moment | None = attrs.field(init=False, default=None)
     _rates: Rates = attrs.field(init=False)
     _line_at: float = attrs.field(init=False, default=0.0)
@@ -94,6 +107,8 @@ class Watch:
         self._rates = Rates(self.mirror.metrics, trio.current_time() - LOOK_SECONDS)
         with trio.open_signal_receiver(*STOP_SIGNALS) as signals, raising_only_one():
             async with trio.open_nursery() as nursery:
+                for purpose, url in (await self.start_serving(nursery)).items():
+                    self.console.print(f"{purpose}: {url}", highlight=False, soft_wrap=True)
                 nursery.start_soon(self._show)
                 nursery.start_soon(self._stop_on_signal, signals)
                 await self.mirror.run()
