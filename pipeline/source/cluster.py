@@ -8,7 +8,7 @@ Rule 1: these three are all that is asked. Any Kafka cluster answers them.
 
 Rule 2: a leader that is one no more, or is being elected, is asked for again until
 `default.api.timeout.ms` is over: a failover is waited for, not reported. What a peer will
-say forever (no authorization, say) is raised at once.
+say forever (no authorization, a login that is refused) is raised at once.
 
 Rule 3: connections outlive a task: a worker process has one cluster for each configuration.
 """
@@ -20,11 +20,18 @@ from typing import TypeVar
 
 import attrs
 
-from pipeline.source.errors import BrokerError, UnknownTopicError
+from pipeline.source.entrance import Entrance
+from pipeline.source.errors import BrokerError, OptionError, UnknownTopicError
 from pipeline.source.link import Link
 from replication.client.config import ClientConfig
 from replication.client.requests import ClientRequest, ask
-from replication.errors import ErrorCode, PeerUnavailableError, ProtocolError
+from replication.errors import (
+    AuthenticationError,
+    ConfigError,
+    ErrorCode,
+    PeerUnavailableError,
+    ProtocolError,
+)
 from replication.wire.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -58,9 +65,16 @@ class Cluster:
     """Connections, and the newest view of topics that were asked about."""
 
     config: ClientConfig
+    _entrance: Entrance = attrs.field(init=False)
     _links: dict[tuple[str, int], Link] = attrs.field(init=False, factory=dict)
     _nodes: dict[int, tuple[str, int]] = attrs.field(init=False, factory=dict)
     _topics: dict[str, TopicView] = attrs.field(init=False, factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        try:
+            self._entrance = Entrance.of(self.config.introduction)
+        except ConfigError as error:
+            raise OptionError(f"an option kafka.*: {error}") from error
 
     # -- asking
 
@@ -132,6 +146,8 @@ class Cluster:
         while True:
             try:
                 return attempt()
+            except AuthenticationError as error:
+                raise BrokerError(str(error)) from error
             except (*NO_ANSWER, _NotThereError) as error:
                 self._topics.clear()
                 if time.monotonic() + wait_ms / 1000 > deadline:
@@ -150,6 +166,8 @@ class Cluster:
         for address in dict.fromkeys([*self._nodes.values(), *bootstrap]):
             try:
                 response: MetadataResponse = self._link(address).call(request)
+            except AuthenticationError:
+                raise
             except NO_ANSWER as error:
                 said.append(str(error))
                 continue
@@ -165,6 +183,7 @@ class Cluster:
                 client_id=self.config.client_id,
                 connect_timeout_ms=self.config.socket_connection_setup_timeout_ms,
                 request_timeout_ms=self.config.request_timeout_ms,
+                entrance=self._entrance,
             )
         return self._links[address]
 

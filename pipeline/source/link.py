@@ -1,28 +1,37 @@
 """One connection to one broker, for code that waits: a Spark task has a thread to itself.
 
-    send ──> (the broker works) ──> receive        one request under way at a time
+    connect, log in ── send ──> (the broker works) ──> receive       one request under way at a time
 
 Rule 1: what goes wrong on a connection ends it. An answer that nobody waited for would be
 taken for the next one's.
 
-Rule 2: nothing is believed of a peer's lengths but within `MOST_FRAME_BYTES`.
+Rule 2: a login that nears its end costs the connection, and the next request makes a new one
+(`pipeline.source.entrance`).
+
+Rule 3: nothing is believed of a peer's lengths but within `MOST_FRAME_BYTES`.
 
 The protocol is `replication.wire`, as in the client for trio (`replication.client.connection`).
 """
 
 import contextlib
 import socket
+import ssl
 import struct
+import time
+from math import inf
 from typing import Any, Final
 
 import attrs
 
+from pipeline.source.entrance import Entrance
 from replication.client.connection import SOFTWARE_NAME, SOFTWARE_VERSION
 from replication.client.requests import ClientRequest
 from replication.errors import ErrorCode, PeerUnavailableError, ProtocolError
 from replication.net.framing import DEFAULT_MAX_FRAME_BYTES
+from replication.net.sasl import VERSION as LOGIN_VERSION, LoginRequest
+from replication.net.tls import refusal
 from replication.wire.api_versions import ApiVersionsRequest
-from replication.wire.apis import API, ApiKey
+from replication.wire.apis import API, ApiKey, api_of
 from replication.wire.frames import decode_response, encode_request
 
 MOST_FRAME_BYTES: Final = DEFAULT_MAX_FRAME_BYTES
@@ -38,10 +47,12 @@ class Link:
     client_id: str
     connect_timeout_ms: int
     request_timeout_ms: int
+    entrance: Entrance = attrs.field(factory=Entrance)
     versions: dict[int, tuple[int, int]] = attrs.field(init=False, factory=dict)
     _socket: socket.socket | None = attrs.field(init=False, default=None)
     _waiting: tuple[ApiKey, int, int] | None = attrs.field(init=False, default=None)
     _correlation_id: int = attrs.field(init=False, default=0)
+    _login_ends: float = attrs.field(init=False, default=inf)
 
     def call(self, request: ClientRequest) -> Any:
         self.send(request)
@@ -49,6 +60,8 @@ class Link:
 
     def send(self, request: ClientRequest) -> None:
         """UnsupportedVersionError where the broker serves no version that could say it."""
+        if time.monotonic() > self._login_ends and not self.is_busy:
+            self.close()
         if self._socket is None:
             self._connect()
         version = request.version_for(self.versions.get(request.api_key))
@@ -82,9 +95,17 @@ class Link:
         with self._ending():
             timeout = self.connect_timeout_ms / 1000
             self._socket = socket.create_connection((self.host, self.port), timeout)
+            self._socket = self.entrance.shake_hands(self._socket, self.host, self.port)
             self._socket.settimeout(self.request_timeout_ms / 1000)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._login_ends = time.monotonic() + self.entrance.log_in(
+                str(self), self._ask_to_log_in
+            )
         self._ask_versions()
+
+    def _ask_to_log_in(self, request: LoginRequest) -> object:
+        self._send(api_of(type(request)).key, request, LOGIN_VERSION)
+        return self.receive()
 
     def _ask_versions(self) -> None:
         """KIP-511: the newest question first; a broker too old for it says what it knows."""
@@ -142,6 +163,10 @@ class Link:
         """Rule 1."""
         try:
             yield
+        except ssl.SSLError as error:
+            # Under TLS 1.3 a broker refuses our certificate when we have shaken hands.
+            self.close()
+            raise refusal(str(self), error) from error
         except OSError as error:
             self.close()
             raise PeerUnavailableError(f"{self}: {error}") from error

@@ -42,6 +42,7 @@ from pyspark.sql.datasource import (
 from pipeline.source.errors import OptionError, SourceError
 from pipeline.source.options import KAFKA, OURS_TO_DECIDE, check_known, lowered
 from replication.client.admin import Admin
+from replication.client.config import ClientConfig, keys_of
 from replication.client.producer import Producer
 from replication.client.producer.config import ProducerConfig
 from replication.client.producer.delivery import Deliveries, Delivery
@@ -79,7 +80,7 @@ class SinkOptions:
     @property
     def clients(self) -> dict[str, Any]:
         """The properties that an admin client knows too."""
-        known = ("bootstrap.servers", "client.id", "request.timeout.ms", "security.protocol")
+        known = keys_of(ClientConfig)
         return {
             name.replace(".", "_"): value
             for name, value in self.properties.items()

@@ -101,7 +101,7 @@ class SaslConnection:
     async def log_in(self, ask: Ask) -> None:
         """Also once more; AuthenticationError where we are not let in."""
         again = self._renewed_from != inf
-        log_in = _LogIn(self.peer, self.login, ask, new_nonce(self.chance), again)
+        log_in = LogIn(self.peer, self.login, ask, new_nonce(self.chance), again)
         if (lifetime_ms := await log_in.run()) > 0:
             used = _LEAST_OF_LIFETIME + self.chance.random() * _SPREAD_OF_LIFETIME
             self._renewed_from = self.clock.now() + lifetime_ms / 1000 * used
@@ -153,8 +153,8 @@ class _FirstRequests:
 
 
 @attrs.define(eq=False)
-class _LogIn:
-    """One login, from the mechanism to the last token."""
+class LogIn:
+    """One login, from the mechanism to the last token; `ask` is all that it waits for."""
 
     peer: str
     login: Login

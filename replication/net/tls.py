@@ -180,9 +180,7 @@ class TlsConnection:
             self._incoming.write_eof()
 
     def _refused(self, error: ssl.SSLError) -> PeerUnavailableError:
-        if isinstance(error, ssl.SSLEOFError):
-            return PeerUnavailableError(f"{self.peer} closed the connection inside a TLS handshake")
-        return AuthenticationError(f"no TLS with {self.peer}: {_in_words(error)}")
+        return refusal(self.peer, error)
 
     @contextmanager
     def _one_sender(self) -> Iterator[None]:
@@ -201,6 +199,13 @@ class TlsConnection:
         except BaseException:
             self.close()
             raise
+
+
+def refusal(peer: str, error: ssl.SSLError) -> PeerUnavailableError:
+    """What a handshake that failed is to who asked for the connection."""
+    if isinstance(error, ssl.SSLEOFError):
+        return PeerUnavailableError(f"{peer} closed the connection inside a TLS handshake")
+    return AuthenticationError(f"no TLS with {peer}: {_in_words(error)}")
 
 
 def _in_words(error: ssl.SSLError) -> str:

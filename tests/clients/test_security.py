@@ -52,7 +52,7 @@ PROPERTIES = QUICK | {
 
 
 @asynccontextmanager
-async def secured_cluster(directory: Path) -> AsyncIterator[Cluster]:
+async def secured_cluster(directory: Path, **more: str) -> AsyncIterator[Cluster]:
     """One broker with a topic; `directory` has carol's files."""
     keys = broker_keys()
     in_files(certificates().issued("carol.example", common_name="carol"), directory, "carol")
@@ -60,6 +60,7 @@ async def secured_cluster(directory: Path) -> AsyncIterator[Cluster]:
         "ssl.keystore.key": keys.ssl_keystore_key or "",
         "ssl.keystore.certificate.chain": keys.ssl_keystore_certificate_chain or "",
         "ssl.truststore.certificates": certificates().trusted,
+        **{key.replace("_", "."): value for key, value in more.items()},
     }
     async with open_cluster(
         brokers=1, listeners=["LOGIN", "MUTUAL"], properties=properties
