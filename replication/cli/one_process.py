@@ -10,8 +10,10 @@ import trio
 
 from replication.cli.interruptions import STOP_SIGNALS
 from replication.cli.running import allow_many_files, journal_sink, reporting_bugs
-from replication.cli.served import HttpPort, MetricsServer
+from replication.cli.served import HttpPort, MetricsServer, PageServer, serve
 from replication.cluster.cluster import Cluster, node_directory, open_cluster
+from replication.cluster.impairments import Impairments
+from replication.cluster.steering import Steering
 from replication.errors import UnderstudyError
 from replication.events import EventSink, fan_out, ignore
 from storage.filesystem import OsFileSystem
@@ -30,13 +32,16 @@ class OneProcess:
     first_port: int
     properties: dict[str, str]
     metrics: HttpPort | None
+    ui: HttpPort | None
     warn: Callable[[], None]
     """Said once the data is ours."""
     show: Show
-    _served: MetricsServer = attrs.field(init=False)
+    _metrics: MetricsServer = attrs.field(init=False)
+    _page: PageServer = attrs.field(init=False)
 
     def run(self) -> None:
-        self._served = MetricsServer(self.metrics)
+        self._metrics = MetricsServer(self.metrics)
+        self._page = PageServer(self.ui)
         allow_many_files()
         self.data_dir.mkdir(parents=True, exist_ok=True)
         lock = OsFileSystem().lock(str(self.data_dir / ".lock"))
@@ -47,26 +52,32 @@ class OneProcess:
             lock.release()
 
     async def _run(self) -> None:
-        on_bug = self._served.on_bug(reporting_bugs(ignore))
+        on_bug = self._metrics.on_bug(reporting_bugs(ignore))
+        impairments = Impairments()
         refused: UnderstudyError | None = None
         opened = open_cluster(
             brokers=self.brokers,
             data_dir=str(self.data_dir),
             base_port=self.first_port,
             properties=self.properties,
+            make_seams=None if self.ui is None else impairments.seams,
             make_sink=self._sink,
             on_bug=on_bug,
         )
         with trio.open_signal_receiver(*STOP_SIGNALS) as signals:
             async with opened as cluster, trio.open_nursery() as nursery:
                 nursery.start_soon(_tell_failures, cluster)
+                steering = Steering(cluster, impairments)
                 try:
-                    urls = await self._served.start_beside(cluster, nursery, on_bug)
+                    sites = self._metrics.sites_beside(cluster, nursery)
+                    sites += self._page.sites(steering, nursery)
+                    urls = await serve(sites, nursery, on_bug)
                 except UnderstudyError as error:
                     refused = error  # and the cluster leaves in good order, as ever
                 else:
                     self.show(cluster.bootstrap_list, urls)
                     await anext(signals)
+                    steering.let_go()  # a frozen node would not leave
                 nursery.cancel_scope.cancel()
         if refused is not None:
             raise refused
@@ -75,7 +86,8 @@ class OneProcess:
         directory = self.data_dir / node_directory(node_id)
         directory.mkdir(parents=True, exist_ok=True)
         journal = journal_sink(str(directory / "events.journal"), node_id=node_id)
-        return fan_out(journal, *self._served.sinks(broker=node_id or None))
+        others = [*self._metrics.sinks(broker=node_id or None), *self._page.sinks(node_id)]
+        return fan_out(journal, *others)
 
 
 async def _tell_failures(cluster: Cluster) -> None:

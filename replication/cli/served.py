@@ -2,6 +2,7 @@
 
     --metrics 9100            on this machine alone
     --metrics 0.0.0.0:9100    to whoever can reach it
+    --ui 8080                 the live page; at the same port as the metrics, if that is said
 
 Nothing of it is imported where no port is asked for.
 """
@@ -18,6 +19,9 @@ from replication.events import EventSink
 if TYPE_CHECKING:
     from replication.cluster.cluster import Cluster
     from replication.cluster.server import OnBug
+    from replication.cluster.steering import Steering
+    from replication.observe.http.sites import Site
+    from replication.observe.page import LivePage
     from replication.observe.served_metrics import ServedMetrics
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -58,6 +62,11 @@ def metrics_option(help_text: str) -> Callable[[_Command], _Command]:
     return click.option("--metrics", metavar="[HOST:]PORT", type=HttpPortType(), help=help_text)
 
 
+def ui_option(help_text: str) -> Callable[[_Command], _Command]:
+    """--ui, of a command that serves the live page."""
+    return click.option("--ui", metavar="[HOST:]PORT", type=HttpPortType(), help=help_text)
+
+
 @attrs.define(eq=False)
 class MetricsServer:
     """`/metrics`, if it was asked for."""
@@ -79,22 +88,54 @@ class MetricsServer:
     def on_bug(self, report: "OnBug") -> "OnBug":
         return report if self.metrics is None else self.metrics.process.counting(report)
 
-    async def start_beside(
-        self, cluster: "Cluster", nursery: trio.Nursery, on_bug: "OnBug"
-    ) -> dict[str, str]:
-        """Those of a cluster in this process."""
-        if self.metrics is not None:
-            self.metrics.of_cluster(cluster)
-        return await self.start(nursery, on_bug)
+    def sites_beside(self, cluster: "Cluster", nursery: trio.Nursery) -> "list[Site]":
+        """Of a cluster in this process."""
+        if self.metrics is None:
+            return []
+        self.metrics.of_cluster(cluster)
+        return self._sites(nursery)
 
     async def start(self, nursery: trio.Nursery, on_bug: "OnBug") -> dict[str, str]:
         """Its URL, by what it is."""
-        if self.where is None or self.metrics is None:
-            return {}
-        from replication.observe.http.metrics import metrics_site
-        from replication.observe.http.sites import serve_sites
+        return await serve(self._sites(nursery), nursery, on_bug)
 
-        site = metrics_site(self.where.port, self.metrics, host=self.where.host)
-        urls = await serve_sites([site], nursery=nursery, on_bug=on_bug)
+    def _sites(self, nursery: trio.Nursery) -> "list[Site]":
+        if self.where is None or self.metrics is None:
+            return []
+        from replication.observe.http.metrics import metrics_site
+
         nursery.start_soon(self.metrics.process.probe)
-        return urls
+        return [metrics_site(self.where.port, self.metrics, host=self.where.host)]
+
+
+@attrs.define(eq=False)
+class PageServer:
+    """The live page, if it was asked for."""
+
+    where: HttpPort | None
+    page: "LivePage | None" = attrs.field(init=False, default=None)
+
+    def __attrs_post_init__(self) -> None:
+        if self.where is not None:
+            from replication.observe.page import LivePage
+
+            self.page = LivePage()
+
+    def sinks(self, node_id: int) -> list[EventSink]:
+        return [] if self.page is None else [self.page.sink(node_id)]
+
+    def sites(self, steering: "Steering", nursery: trio.Nursery) -> "list[Site]":
+        if self.where is None or self.page is None:
+            return []
+        site = self.page.site(steering, port=self.where.port, host=self.where.host)
+        nursery.start_soon(self.page.run)
+        return [site]
+
+
+async def serve(sites: "list[Site]", nursery: trio.Nursery, on_bug: "OnBug") -> dict[str, str]:
+    """Where each is found, by its purpose; those that name one port share it."""
+    if not sites:
+        return {}
+    from replication.observe.http.sites import serve_sites
+
+    return await serve_sites(sites, nursery=nursery, on_bug=on_bug)

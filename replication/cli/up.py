@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 import attrs
 import click
 
-from replication.cli.served import HttpPort, metrics_option
+from replication.cli.served import HttpPort, metrics_option, ui_option
 from replication.errors import ConfigError
 
 BASE_PORT = 9092
@@ -58,6 +58,7 @@ COPY_STATE = "mirror.json"  # what imports its owner takes longer than a cluster
     "Serve /metrics for Prometheus there; 0 takes any port. With --isolated each process serves"
     " its own: the controller there, broker 1 one above, ..."
 )
+@ui_option("Serve the live page there: a cluster to look at, and to hurt; 0 takes any port.")
 def command(
     brokers: int | None,
     data_dir: Path | None,
@@ -67,8 +68,11 @@ def command(
     isolated: bool,
     overrides: tuple[str, ...],
     metrics: HttpPort | None,
+    ui: HttpPort | None,
 ) -> None:
     """Run a cluster until interrupted."""
+    if isolated and ui is not None:
+        raise click.UsageError("--ui shows nodes of one process; of others `understudy top` tells")
     if any_port and base_port is not None:
         raise click.UsageError("--any-port and --base-port exclude each other")
     first_port = 0 if any_port else base_port or BASE_PORT
@@ -81,7 +85,7 @@ def command(
             brokers, properties = _of_a_copy(data_dir, brokers, properties)
         brokers = brokers or DEFAULT_BROKERS
         warning = _of_who_was_killed(data_dir, brokers, properties)
-        run = _run_isolated if isolated else _run_here
+        run = _run_isolated if isolated else partial(_run_here, ui=ui)
         run(
             data_dir=data_dir,
             brokers=brokers,
@@ -157,6 +161,7 @@ def _run_here(
     properties: dict[str, str],
     warning: str,
     metrics: HttpPort | None,
+    ui: HttpPort | None,
 ) -> None:
     # What is imported now lives as long as the process: the collector need not look at it.
     gc.disable()
@@ -170,6 +175,7 @@ def _run_here(
         first_port=first_port,
         properties=properties,
         metrics=metrics,
+        ui=ui,
         warn=partial(_warn, warning),
         show=_show,
     ).run()

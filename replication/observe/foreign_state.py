@@ -235,7 +235,6 @@ class ForeignState:
         if leader_end is not None and log.log_end_offset is not None:
             lag = max(0, leader_end - log.log_end_offset)
         facts = ReplicaFacts(
-            broker=log.broker,
             in_isr=log.in_isr,
             role=log.role,
             status=Status.UNKNOWN if log.role is Role.DOWN else Status.UP,

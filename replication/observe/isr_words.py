@@ -16,7 +16,6 @@ from replication.observe.cluster_state import Role, Status
 class ReplicaFacts:
     """What is seen of a replica now; None is unknown."""
 
-    broker: int
     in_isr: bool
     role: Role
     status: Status
@@ -64,7 +63,7 @@ def _keeps_out(facts: ReplicaFacts, reason: str) -> str:
     if facts.status is Status.DOWN:
         return "its broker is down"
     if facts.status is Status.FROZEN:
-        return "its broker is frozen, and fetches nothing"
+        return "its broker is frozen"
     if facts.status is Status.FENCED:
         return "" if "fenced" in reason else "its broker is fenced"
     if facts.role is Role.DEPOSED:

@@ -14,6 +14,7 @@ Rule 2: of a broker that is down the last figures that were seen are shown, as s
 from collections.abc import Callable, Iterator, Mapping
 
 import attrs
+import trio
 
 from replication.cluster.broker import Broker
 from replication.cluster.cluster import CONTROLLER_ID, Cluster
@@ -37,6 +38,7 @@ from replication.partition import Partition
 from storage.types import Offset, TopicPartition
 
 LIMIT = 500
+SLICE = 16  # partitions, until others on this loop have their turn
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -51,34 +53,53 @@ class LocalState:
     _seen: dict[tuple[TopicPartition, int], ReplicaState] = attrs.field(init=False, factory=dict)
 
     def look(self) -> ClusterState:
-        image, brokers, frozen = self.cluster.image, self.cluster.brokers, self.frozen()
-        statuses = {each: self._status(image, each) for each in self.cluster.broker_ids}
+        """At one instant."""
+        looks = self._begin()
+        return self._end(looks, [looks.partition(each) for each in looks.shown])
+
+    async def look_in_slices(self) -> ClusterState:
+        """The same for whoever must not hold up the loop: each partition as of one instant."""
+        looks = self._begin()
+        partitions = []
+        for number, each in enumerate(looks.shown):
+            if number % SLICE == 0:
+                await trio.lowlevel.checkpoint()
+            partitions.append(looks.partition(each))
+        return self._end(looks, partitions)
+
+    def _begin(self) -> "_Looks":
+        image = self.cluster.image
         troubled = {
             partition: _in_trouble(registration)
             for partition, _, registration in image.partitions()
         }
         internal = frozenset(name for name in image.topics if name.startswith(INTERNAL_PREFIX))
-        shown = troubled_first(troubled, internal, self.limit)
-        looks = _Looks(self, image, brokers, statuses)
-        partitions = tuple(looks.partition(each) for each in shown)
+        return _Looks(
+            state=self,
+            image=image,
+            statuses={each: self._status(image, each) for each in self.cluster.broker_ids},
+            shown=troubled_first(troubled, internal, self.limit),
+            number_of_partitions=len(troubled),
+        )
+
+    def _end(self, looks: "_Looks", partitions: list[PartitionState]) -> ClusterState:
         self._remember(partitions)
+        controls = self.cluster.controller is not None
         return ClusterState(
             now_ms=self.cluster.clock.now_ms(),
-            cluster_id=image.cluster_id,
+            cluster_id=looks.image.cluster_id,
             controller=CONTROLLER_ID,
-            controller_status=_of_node(
-                self.cluster.controller is not None, CONTROLLER_ID in frozen
-            ),
-            brokers=tuple(self._broker(each, statuses[each]) for each in self.cluster.broker_ids),
-            partitions=partitions,
-            number_of_partitions=len(troubled),
+            controller_status=_of_node(controls, CONTROLLER_ID in self.frozen()),
+            brokers=tuple(self._broker(each, status) for each, status in looks.statuses.items()),
+            partitions=tuple(partitions),
+            number_of_partitions=looks.number_of_partitions,
             cut=tuple(sorted(self.cut())),
         )
 
     def last_seen(self, partition: TopicPartition, broker: int) -> ReplicaState | None:
         return self._seen.get((partition, broker))
 
-    def _remember(self, partitions: tuple[PartitionState, ...]) -> None:
+    def _remember(self, partitions: list[PartitionState]) -> None:
         self._seen = {
             (each.topic_partition, replica.broker): replica
             for each in partitions
@@ -119,14 +140,30 @@ def _in_trouble(partition: PartitionRegistration) -> bool:
     return partition.leader == NO_LEADER or len(partition.isr) < len(partition.replicas)
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class _Looks:
     """One look: what is read once for all partitions."""
 
     state: LocalState
     image: MetadataImage
-    brokers: Mapping[int, Broker]
     statuses: Mapping[int, Status]
+    shown: list[TopicPartition]
+    number_of_partitions: int
+    brokers: Mapping[int, Broker] = attrs.field(init=False)
+    _session_ms: int = attrs.field(init=False)
+    _max_lag_ms: int = attrs.field(init=False)
+
+    @brokers.default
+    def _running(self) -> Mapping[int, Broker]:
+        return self.state.cluster.brokers
+
+    @_session_ms.default
+    def _session(self) -> int:
+        return self.state.cluster.configs[CONTROLLER_ID].broker_session_timeout_ms
+
+    @_max_lag_ms.default
+    def _max_lag(self) -> int:
+        return self.state.cluster.configs[CONTROLLER_ID].replica_lag_time_max_ms
 
     def partition(self, topic_partition: TopicPartition) -> PartitionState:
         registration = self.image.partition(topic_partition)
@@ -165,90 +202,93 @@ class _Looks:
 
     def _replica(
         self,
-        topic_partition: TopicPartition,
+        name: TopicPartition,
         registration: PartitionRegistration,
         leads: Leadership | None,
         broker_id: int,
     ) -> ReplicaState:
-        partition = self._hosted(topic_partition, broker_id)
+        partition = self._hosted(name, broker_id)
         if partition is None:
-            log = self._remembered(topic_partition, broker_id)
-        else:
-            log = _read(partition, registration, broker_id)
-        lag = _lag(leads, log)
-        behind_since_ms = None if not lag or leads is None else _behind_since(leads, broker_id)
-        facts = ReplicaFacts(
+            return self._remembered(name, registration, leads, broker_id)
+        log = partition.log
+        role = _role(partition, registration)
+        lag = _lag(leads, log.log_end_offset)
+        return ReplicaState(
             broker=broker_id,
+            role=role,
             in_isr=broker_id in registration.isr,
-            role=log.role,
+            why=self._why(name, registration, broker_id, role=role, lag=lag),
+            leader_epoch=partition.leader_epoch,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            high_watermark=log.high_watermark,
+            lag=lag,
+            behind_since_ms=_behind_since(leads, broker_id) if lag else None,
+            epochs=tuple(log.leader_epoch_cache.entries),
+            bytes=log.size,
+        )
+
+    def _remembered(
+        self,
+        name: TopicPartition,
+        registration: PartitionRegistration,
+        leads: Leadership | None,
+        broker_id: int,
+    ) -> ReplicaState:
+        """What was seen last of one that is not there."""
+        is_down = self.statuses.get(broker_id) is Status.DOWN
+        role = Role.DOWN if is_down else Role.UNKNOWN
+        known = self.state.last_seen(name, broker_id)
+        if known is None:
+            known = ReplicaState(broker=broker_id, role=role, in_isr=False, why="")
+        lag = _lag(leads, known.log_end_offset)
+        return attrs.evolve(
+            known,
+            role=role,
+            in_isr=broker_id in registration.isr,
+            why=self._why(name, registration, broker_id, role=role, lag=lag),
+            is_live=False,
+            lag=lag,
+            behind_since_ms=_behind_since(leads, broker_id) if lag else None,
+        )
+
+    def _why(
+        self,
+        name: TopicPartition,
+        registration: PartitionRegistration,
+        broker_id: int,
+        *,
+        role: Role,
+        lag: int | None,
+    ) -> str:
+        facts = ReplicaFacts(
+            in_isr=broker_id in registration.isr,
+            role=role,
             status=self.statuses.get(broker_id, Status.UNKNOWN),
             is_leader=broker_id == registration.leader,
             lag=lag,
             session_ms=self._session_ms,
             max_lag_ms=self._max_lag_ms,
         )
-        reason = self.state.reasons.of_replica(topic_partition, broker_id)
-        return attrs.evolve(
-            log,
-            in_isr=facts.in_isr,
-            why=why_in_or_out(facts, "" if reason is None else reason.text),
-            lag=lag,
-            behind_since_ms=behind_since_ms,
-        )
-
-    def _remembered(self, topic_partition: TopicPartition, broker_id: int) -> ReplicaState:
-        known = self.state.last_seen(topic_partition, broker_id)
-        is_down = self.statuses.get(broker_id) is Status.DOWN
-        role = Role.DOWN if is_down else Role.UNKNOWN
-        if known is None:
-            return ReplicaState(broker=broker_id, role=role, in_isr=False, why="", is_live=False)
-        return attrs.evolve(known, role=role, is_live=False)
-
-    @property
-    def _session_ms(self) -> int:
-        return self.state.cluster.configs[CONTROLLER_ID].broker_session_timeout_ms
-
-    @property
-    def _max_lag_ms(self) -> int:
-        return self.state.cluster.configs[CONTROLLER_ID].replica_lag_time_max_ms
+        reason = self.state.reasons.of_replica(name, broker_id)
+        return why_in_or_out(facts, "" if reason is None else reason.text)
 
 
-def _read(
-    partition: Partition, registration: PartitionRegistration, broker_id: int
-) -> ReplicaState:
-    log = partition.log
+def _role(partition: Partition, registration: PartitionRegistration) -> Role:
     if not partition.is_leader:
-        role = Role.FOLLOWER
-    elif partition.leader_epoch < registration.leader_epoch:
-        role = Role.DEPOSED
-    else:
-        role = Role.LEADER
-    return ReplicaState(
-        broker=broker_id,
-        role=role,
-        in_isr=False,
-        why="",
-        leader_epoch=partition.leader_epoch,
-        log_start_offset=log.log_start_offset,
-        log_end_offset=log.log_end_offset,
-        high_watermark=log.high_watermark,
-        epochs=tuple(log.leader_epoch_cache.entries),
-        bytes=log.size,
-    )
+        return Role.FOLLOWER
+    is_over = partition.leader_epoch < registration.leader_epoch
+    return Role.DEPOSED if is_over else Role.LEADER
 
 
-def _lag(leads: Leadership | None, log: ReplicaState) -> int | None:
-    if leads is None or log.log_end_offset is None:
+def _lag(leads: Leadership | None, log_end_offset: Offset | None) -> int | None:
+    if leads is None or log_end_offset is None:
         return None
-    return max(0, _end(leads) - log.log_end_offset)
+    return max(0, leads.log.log_end_offset - log_end_offset)
 
 
-def _end(leads: Leadership) -> Offset:
-    return leads.log.log_end_offset
-
-
-def _behind_since(leads: Leadership, broker_id: int) -> int | None:
-    follower = leads.followers.get(broker_id)
+def _behind_since(leads: Leadership | None, broker_id: int) -> int | None:
+    follower = None if leads is None else leads.followers.get(broker_id)
     if follower is None or follower.lag_ms(0) == -1:
         return None
     return follower.last_caught_up_ms

@@ -24,6 +24,7 @@ from replication.events import (
     BrokerUnfenced,
     BugCaught,
     ControlledShutdownStarted,
+    DuplicateRecognised,
     Event,
     FetchRefused,
     FollowerFetching,
@@ -236,6 +237,14 @@ def _(event: PartitionFailed) -> str:
 @sentence.register
 def _(event: LogDirectoryFailed) -> str:
     return f"the log directory {event.directory} is lost: {event.cause}"
+
+
+@sentence.register
+def _(event: DuplicateRecognised) -> str:
+    return (
+        f"knows {event.partition} {event.base_offset} to {event.last_offset}, which its producer"
+        f" sent again: nothing is written"
+    )
 
 
 @sentence.register

@@ -10,6 +10,7 @@ import json
 import os
 import select
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,14 @@ import attrs
 from tests.browser import CHROMIUM
 
 PATIENCE_SECONDS = 60.0
+# Where Chromium reads and writes. They are moved away first, for one may be where the other goes.
+_AT_3_AND_4 = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(each), fcntl.F_DUPFD, 10) for each in sys.argv[1:3]]
+os.dup2(ends[0], 3)
+os.dup2(ends[1], 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 @attrs.define
@@ -137,11 +146,12 @@ def live_browser(profile: Path) -> Iterator[LiveBrowser]:
     assert CHROMIUM is not None, "looked for before"
     there, to = os.pipe()
     back, there_back = os.pipe()
-    # Chromium reads from 3 and writes to 4: dup2 puts the pipes there in the child.
     command = [
-        "/bin/sh",
+        sys.executable,
         "-c",
-        f'exec "$0" "$@" 3<&{there} 4>&{there_back}',
+        _AT_3_AND_4,
+        str(there),
+        str(there_back),
         CHROMIUM,
         "--headless",
         "--no-sandbox",

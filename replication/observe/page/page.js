@@ -266,7 +266,7 @@ function showReplica(cells, partition, replica) {
   put(cells.root.dataset, "in", replica.in_isr ? "yes" : "no");
   put(cells.root.dataset, "live", replica.is_live ? "yes" : "no");
   putText(cells.as, { leader: "★ leader", "in sync": "● in sync", out: "○ out", deposed: "☆ deposed" }[standing(partition, replica)], true);
-  putText(cells.ends, `LEO ${count(replica.log_end_offset)} · HW ${count(replica.high_watermark)}`);
+  putText(cells.ends, `LEO\u00a0${count(replica.log_end_offset)} · HW\u00a0${count(replica.high_watermark)}`);
   put(cells.ends, "title", endsTitle(replica));
   putText(cells.behind, behindWords(replica));
   put(cells.behind, "title", "Records that the leader has and this replica has not, and for how long the leader has not seen it caught up");
@@ -320,7 +320,8 @@ function showLog() {
   const ends = partition.replicas.map((each) => each.log_end_offset ?? 0);
   const last = Math.max(1, ...ends);
   const marks = partition.replicas.flatMap((each) => [each.log_end_offset, each.high_watermark]).filter((each) => each !== null);
-  const first = Math.max(0, Math.min(last - WINDOW, ...marks.map((mark) => mark - 6)));
+  const least = Math.min(last - WINDOW, ...marks);
+  const first = Math.max(0, Math.floor(least - Math.max(6, (last - least) * 0.08)));
   const leads = partition.replicas.find((each) => each.broker === partition.leader && each.role === "leader");
   byId("logs").replaceChildren(...partition.replicas.map((replica) => logLine(replica, leads, first, last, width)));
   showEpochs(partition);
@@ -356,9 +357,10 @@ function drawLog(replica, leads, first, last, width) {
     svg("line", { x1: x(offset), x2: x(offset), y1: 0, y2: 26, class: className }, picture);
     svg("text", { x: x(offset) + 2, y: 36, class: className }, picture, name);
   };
-  const together = replica.high_watermark === replica.log_end_offset;
-  mark(replica.log_end_offset, together ? "" : "LEO", "leo");
-  mark(replica.high_watermark, together ? "HW = LEO" : "HW", "hw");
+  const ends = replica.log_end_offset, committed = replica.high_watermark;
+  const near = ends !== null && committed !== null && x(ends) - x(committed) < 24;
+  mark(ends, near ? "" : "LEO", "leo");
+  mark(committed, ends === committed ? "HW = LEO" : near ? "HW < LEO" : "HW", "hw");
   return picture;
 }
 
@@ -466,6 +468,15 @@ function requestFor(what, node, other) {
   return [`${placeOf(node)}/${what}`, {}];
 }
 
+async function refusalOf(answer) {
+  const text = await answer.text();
+  try {
+    return JSON.parse(text).error || text;
+  } catch {
+    return `${answer.status} ${text.slice(0, 200)}`;
+  }
+}
+
 async function act(what, node, other = "") {
   const done = byId("done"), [path, body] = requestFor(what, node, other);
   const words = what === "heal" ? "heal the network"
@@ -475,7 +486,7 @@ async function act(what, node, other = "") {
   try {
     const answer = await fetch(`control/${path}`,
       { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
-    if (!answer.ok) throw new Error(`${answer.status}: ${(await answer.text()).slice(0, 200)}`);
+    if (!answer.ok) throw new Error(await refusalOf(answer));
     done.textContent = `Done: ${words}`;
   } catch (error) {
     done.className = "bad";

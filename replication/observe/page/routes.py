@@ -29,9 +29,9 @@ FILES: Final = {
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def page_routes(board: Board, look: Callable[[], ClusterState]) -> Sequence[BaseRoute]:
+def page_routes(board: Board, look: Callable[[], Awaitable[ClusterState]]) -> Sequence[BaseRoute]:
     async def state(_: Request) -> Response:
-        return Response(to_json(look()), media_type="application/json")
+        return Response(to_json(await look()), media_type="application/json")
 
     async def stream(_: Request) -> Response:
         return EventStream(feed_of(board))

@@ -3,7 +3,8 @@
     nodes ──look──> ClusterState ──> Board ──> each browser, as fast as it reads
       └───events──> Timeline ─────────┘
 
-Rule 1: looking takes a twentieth of the time at most: what takes longer is done less often.
+Rule 1: looking takes a twentieth of the time at most: what takes longer is done less often. And
+it is done in slices, for the brokers are on the same loop.
 
 Rule 2: what was done to a node (killed, frozen, cut off) is no event of the node's. It shows
 between two looks, whoever has done it, and is told then.
@@ -41,12 +42,12 @@ class Watch:
     async def run(self) -> None:
         while True:
             began = self.clock.now()
-            self.look()
+            await self.look()
             took = self.clock.now() - began
             await self.clock.sleep(max(LOOK_SECONDS, took * SHARE_OF_TIME))
 
-    def look(self) -> None:
-        found = self.state.look()
+    async def look(self) -> None:
+        found = await self.state.look_in_slices()
         if self._before is not None:
             self._tell_nodes(self._before, found)
             self._tell_cuts(self._before, found)

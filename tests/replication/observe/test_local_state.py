@@ -108,6 +108,9 @@ def test_a_failover_is_told_as_it_happens() -> None:
             assert logs_of(state) == {victim: "[e0: 0-1]"} | dict.fromkeys(
                 {1, 2, 3} - {victim}, "[e0: 0-1][e1: 2-2]"
             )
+            assert attrs.evolve(await state.look_in_slices(), now_ms=0) == attrs.evolve(
+                state.look(), now_ms=0
+            )
             statuses = {each.id: each.status for each in state.look().brokers}
             assert statuses == {1: "up", 2: "up", 3: "up"} | {victim: "down"}
 
@@ -202,9 +205,7 @@ def test_json_has_plain_words_and_null_for_what_is_unknown() -> None:
     assert told[0]["log_end_offset"] is None
 
 
-FACTS = ReplicaFacts(
-    broker=2, in_isr=False, role=Role.FOLLOWER, status=Status.UP, is_leader=False, lag=0
-)
+FACTS = ReplicaFacts(in_isr=False, role=Role.FOLLOWER, status=Status.UP, is_leader=False, lag=0)
 
 
 def test_what_is_not_known_is_not_made_up() -> None:

@@ -22,16 +22,16 @@ def test_a_kill_a_freeze_and_a_cut_are_told_when_they_are_seen() -> None:
                 cut=lambda: frozenset(cut),
             )
             watch = Watch(state=state, board=Board(timeline), clock=clock)
-            watch.look()
+            await watch.look()
             assert timeline.count == 0
             await stage.cluster.kill_broker(1)
             frozen.add(2)
             cut.update({(2, 3), (3, 2), (0, 1)})
-            watch.look()
+            await watch.look()
             frozen.clear()
             cut.clear()
             await stage.cluster.start_broker(1)
-            watch.look()
+            await watch.look()
             assert [(each.kind, each.text) for each in timeline.since(0)] == [
                 ("fault", "b1 is down"),
                 ("fault", "b2 is frozen: it answers nobody, and nobody is told"),

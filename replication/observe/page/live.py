@@ -1,0 +1,59 @@
+"""All that a page needs of a cluster in this process: its nodes' events, its state, its steering.
+
+    page = LivePage()
+    async with open_cluster(make_seams=impairments.seams, make_sink=page.sink) as cluster:
+        site = page.site(Steering(cluster, impairments), port=8080)
+        nursery.start_soon(page.run)
+
+Rule: events are heard from the beginning, also those of the nodes' start: why a replica is in
+the ISR may have been told before anybody looks.
+"""
+
+import attrs
+
+from replication.cluster.steering import Steering
+from replication.events import EventSink, fan_out
+from replication.net.clock import TrioClock
+from replication.net.seams import NodeClock
+from replication.observe.control import SteeredHere, control_routes
+from replication.observe.http import LOOPBACK, Site
+from replication.observe.isr_reasons import IsrReasons
+from replication.observe.local_state import LocalState
+from replication.observe.page.board import Board
+from replication.observe.page.routes import page_routes
+from replication.observe.page.timeline import Timeline
+from replication.observe.page.watch import Watch
+
+
+@attrs.define(eq=False)
+class LivePage:
+    clock: NodeClock = attrs.field(factory=TrioClock)
+    _reasons: IsrReasons = attrs.field(init=False)
+    _timeline: Timeline = attrs.field(init=False)
+    _watch: Watch | None = attrs.field(init=False, default=None)
+
+    def __attrs_post_init__(self) -> None:
+        self._reasons = IsrReasons(self.clock.now_ms)
+        self._timeline = Timeline(self.clock.wall_ms)
+
+    def sink(self, node_id: int) -> EventSink:
+        """Where that node's events go, among others."""
+        return fan_out(self._reasons.sink, self._timeline.sink(node_id))
+
+    def site(self, steering: Steering, *, port: int, host: str = LOOPBACK) -> Site:
+        """The page, and what its buttons ask for."""
+        state = LocalState(
+            cluster=steering.cluster,
+            reasons=self._reasons,
+            frozen=lambda: steering.impairments.frozen,
+            cut=lambda: steering.impairments.cuts,
+        )
+        board = Board(self._timeline)
+        self._watch = Watch(state=state, board=board, clock=self.clock)
+        routes = [*page_routes(board, state.look_in_slices), *control_routes(SteeredHere(steering))]
+        return Site(purpose="page", host=host, port=port, routes=routes)
+
+    async def run(self) -> None:
+        """Look, until cancelled."""
+        assert self._watch is not None, "there is a site to look for"
+        await self._watch.run()
