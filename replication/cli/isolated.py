@@ -171,6 +171,21 @@ class IsolatedCluster:
         process.kill()
         process.wait()
 
+    def is_running(self, node_id: int) -> bool:
+        """Whether its process is there; one that is stopped (SIGSTOP) is."""
+        process = self._processes.get(node_id)
+        return process is not None and process.poll() is None
+
+    def stop_node(self, node_id: int, timeout_seconds: float = 20.0) -> None:
+        """Controlled shutdown of one node; SIGKILL after that."""
+        self._terminate([node_id], timeout_seconds)
+
+    def last_words(self, node_id: int) -> str:
+        """The last line that a node has written."""
+        output = self.directory(node_id) / "output.log"
+        lines = output.read_text(errors="replace").strip().splitlines() or ["no output"]
+        return lines[-1]
+
     def stop(self, timeout_seconds: float = 20.0) -> None:
         """Controlled shutdown of every broker, then of the controller; SIGKILL after that."""
         brokers = [node_id for node_id in self._processes if node_id != CONTROLLER]
@@ -207,10 +222,8 @@ class IsolatedCluster:
     def _check_alive(self) -> None:
         for node_id, process in self._processes.items():
             if process.poll() is not None:
-                output = self.directory(node_id) / "output.log"
-                lines = output.read_text(errors="replace").strip().splitlines() or ["no output"]
                 raise NodeFailedError(
-                    f"node {node_id} ended with {process.returncode}: {lines[-1]}"
+                    f"node {node_id} ended with {process.returncode}: {self.last_words(node_id)}"
                 )
 
     def _properties(self, node_id: int) -> str:

@@ -84,16 +84,24 @@ def test_a_failing_test_is_reported_with_what_happened_in_its_cluster(run: Run) 
         def test_before(kafka_cluster):
             kafka_cluster.create_topic("of-another-test")
 
-        def test_fails(kafka_cluster, kafka_topic):
+        def test_fails(kafka_cluster, kafka_topic, kafka_faults):
+            late = kafka_faults.add(api="CREATE_TOPICS", delay_ms=1)
+            kafka_cluster.create_topic("late")
+            assert late.hits == 1
             kafka_cluster.kill_broker(1)
             kafka_cluster.until(lambda: 1 not in kafka_cluster.isr(kafka_topic))
             assert False
+
+        def test_after_it(kafka_faults):
+            assert kafka_faults.rules == []
     """
     result = run(source)
-    result.assert_outcomes(passed=1, failed=1)
+    result.assert_outcomes(passed=2, failed=1)
     said = result.stdout.str()
     assert "Kafka's events" in said
     assert "broker_fenced" in said
+    assert "api=CREATE_TOPICS" in said
+    assert "fault=delay1ms" in said
     assert "topic=of-another-test topic_id" not in said
 
 

@@ -283,7 +283,7 @@ OPERATIONS: Sequence[Operation] = (
         summary="Every topic, with who leads its partitions.",
         do=_topics,
         answer=record({"topics": listed("Topic")}),
-        refusals=(_LATE,),
+        refusals=(_NOT_NOW,),
     ),
     Operation(
         name="showTopic",
@@ -293,7 +293,7 @@ OPERATIONS: Sequence[Operation] = (
         do=_one_topic,
         answer=reference("Topic"),
         path_parameters=(Parameter(name="topic", schema={"type": "string"}),),
-        refusals=(_GONE, _LATE),
+        refusals=(_GONE, _NOT_NOW),
     ),
     Operation(
         name="listFaults",

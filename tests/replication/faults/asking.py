@@ -7,17 +7,12 @@ import attrs
 
 from replication.faults import Call, FaultRule, RuleBook
 from replication.faults.refusing import Refusing, refusing
-from replication.wire.apis import API, Api, ApiKey
+from replication.wire.apis import Api, ApiKey
 from replication.wire.frames import decode_request, encode_request
 from storage.types import TopicId
 
 T, OTHER = "t", "other"
 TOPIC_ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
-VERSIONS = [
-    (api, version)
-    for api in API.values()
-    for version in range(api.min_version, api.max_version + 1)
-]
 
 
 def name_of(topic_id: TopicId) -> str | None:
