@@ -72,10 +72,15 @@ class Faults:
             self.remove(rule)
 
     async def wait_for_hits(self, rule: AddedRule, hits: int = 1, *, timeout: float = 30.0) -> None:
-        """Until the rule was applied so often in all; NotHitError where it never is. Seconds."""
+        """Until the rule was applied so often in all; NotHitError where it never is. Seconds.
+
+        What the rule's `when` has raised meanwhile is raised here.
+        """
         with self.clock.move_on_after(timeout):
-            while rule.hits < hits:
+            while rule.hits < hits and rule.mistake is None:
                 await self._hit.wait()
+        if rule.mistake is not None:
+            raise rule.mistake
         if rule.hits < hits:
             raise NotHitError(
                 f"not within {timeout:g} s: {rule} was hit {rule.hits} of {hits} times"
@@ -106,7 +111,7 @@ class Faults:
 
     def decide(self, call: Call, chance: random.Random) -> Decision | None:
         decision = self._book.decide(call, chance)
-        if decision is not None:
+        if decision is not None or any(each.mistake for each in self.rules.values()):
             self._hit.set()
             self._hit = trio.Event()
         return decision

@@ -90,6 +90,8 @@ class AddedRule:
     """How many requests it has matched."""
     hits: int = attrs.field(default=0, init=False)
     """To how many of them it was applied."""
+    mistake: Exception | None = attrs.field(default=None, init=False)
+    """What its `when` has raised; a request of which it does so is not met."""
     observed: deque[Hit] = attrs.field(init=False, factory=lambda: deque(maxlen=KEPT_HITS))
 
     def __str__(self) -> str:
@@ -172,8 +174,17 @@ def _matches(added: AddedRule, call: Call) -> bool:
         and (rule.client_id is None or fnmatchcase(call.client_id or "", rule.client_id))
         and (rule.topic is None or call.names_all or _takes_some(added, call))
         and (rule.error is None or _can_tell(call))
-        and (rule.when is None or bool(rule.when(call.request)))
+        and (rule.when is None or _is_when(added, call))
     )
+
+
+def _is_when(added: AddedRule, call: Call) -> bool:
+    assert added.rule.when is not None, "it says when"
+    try:
+        return bool(added.rule.when(call.request))
+    except Exception as mistake:  # noqa: BLE001 - its author's, who is told of it where he asks
+        added.mistake = mistake
+        return False
 
 
 def _is_sent_by(sender: Sender, call: Call) -> bool:

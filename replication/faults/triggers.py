@@ -59,7 +59,7 @@ def once() -> Trigger:
 
 
 def on_call(number: int) -> Trigger:
-    """The `number`th time alone; the first is 1."""
+    """That time alone; the first is 1."""
     return OnCall(number)
 
 

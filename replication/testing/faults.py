@@ -33,22 +33,29 @@ class ThreadedRule:
     @property
     def calls(self) -> int:
         """How many requests it has matched."""
-        return self.added.calls
+        return self._checked.calls
 
     @property
     def hits(self) -> int:
         """To how many of them it was applied."""
-        return self.added.hits
+        return self._checked.hits
 
     @property
     def observed(self) -> list[Hit]:
         """The last thousand of them: api, parts, client_id, wall_ms, answer."""
 
         async def read(_: Cluster) -> list[Hit]:
-            return [attrs.evolve(hit) for hit in self.added.observed]
+            return [attrs.evolve(hit) for hit in self._checked.observed]
 
         seen: list[Hit] = self._there.with_cluster(read)
         return seen
+
+    @property
+    def _checked(self) -> AddedRule:
+        """What its `when` has raised is raised here."""
+        if self.added.mistake is not None:
+            raise self.added.mistake
+        return self.added
 
     def wait_for_hits(self, hits: int = 1, *, timeout: float = WAIT_SECONDS) -> None:
         """Until it was applied so often in all; NotHitError where it never is. Seconds."""

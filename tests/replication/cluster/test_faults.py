@@ -192,6 +192,32 @@ def test_waiting_for_hits_that_do_not_come() -> None:
     assert not events_of(world, FaultApplied), "who only looks has done nothing"
 
 
+def test_whoever_waits_for_a_rule_hears_of_the_mistake_in_it() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as stage:
+            faults = stage.cluster.faults
+            added = faults.add(FaultRule(effect="observe", when=lambda request: request.nothing))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(send, stage, "a")
+                with pytest.raises(AttributeError, match="nothing"):
+                    await faults.wait_for_hits(added)
+            assert await stage.values() == ["a"]
+
+    play(story)
+
+
+def test_a_client_is_told_of_throttling() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as stage:
+            stage.cluster.faults.add(FaultRule(api="METADATA", throttle_ms=250))
+            client = await connected(stage)
+            answer = await client.call(MetadataRequest(topics=[]), version=9, timeout_ms=LATER)
+            client.close()
+            assert answer.throttle_time_ms == 250
+
+    play(story)
+
+
 def test_a_consumer_meets_an_error_of_a_partition_that_its_session_has() -> None:
     async def story(world: World) -> None:
         async with scene(world, replicas=((1,), (1,))) as stage:

@@ -155,6 +155,15 @@ def test_what_has_no_place_for_an_error_is_not_hit() -> None:
     assert is_hit(FaultRule(api="PRODUCE", error=6), ApiKey.PRODUCE, ProduceRequest(acks=0), 9)
 
 
+def test_what_a_rule_cannot_make_of_a_request_is_kept_for_its_author() -> None:
+    book = RuleBook()
+    added = book.add(FaultRule(effect="observe", when=lambda request: request.acks == 0))
+    asked = call(ApiKey.HEARTBEAT, HeartbeatRequest(), 4)
+    assert book.decide(asked, random.Random(1)) is None
+    assert isinstance(added.mistake, AttributeError)
+    assert added.calls == 0
+
+
 # -- several rules
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -18,6 +19,7 @@ from replication.faults import FaultRule, on_call, with_probability
 from replication.faults.words import rule_of, words_of
 from replication.net import production_seams
 from replication.observe.control import SteeredHere, control_routes
+from replication.observe.control.declared import Operation
 from replication.observe.control.description import described
 from replication.observe.control.operations import OPERATIONS
 from replication.observe.http import LOOPBACK, http_app, serve_http
@@ -101,6 +103,17 @@ def test_the_description_is_openapi() -> None:
     assert {each.name for each in OPERATIONS} == {
         each["operationId"] for paths in DESCRIPTION["paths"].values() for each in paths.values()
     }
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_the_page_has_it(operation: Operation) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "control.md").read_text(encoding="utf-8")
+    parent, _, word = operation.path.rpartition("/")
+    assert any(
+        f"`{operation.method} {operation.path}" in line
+        or (f"`{operation.method} {parent}/" in line and f"`{word}`" in line)
+        for line in page.splitlines()
+    )
 
 
 async def test_every_operation_does_what_it_says_and_answers_as_described() -> None:
