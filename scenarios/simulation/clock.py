@@ -53,6 +53,13 @@ class SimulatedClock:
         else:
             await sleep_until(self, deadline)
 
+    async def sleep_through(self, seconds: float) -> None:
+        """As `sleep` in a scope that is shielded, for less: a cancellation waits."""
+        if seconds <= 0 and not self.paused:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        else:
+            await sleep_until(self, self.time.now + seconds, shielded=True)
+
     def move_on_after(self, seconds: float) -> "_Scope":
         return _Scope(self, self.time.now + seconds)
 
@@ -108,11 +115,12 @@ class _Scope:
     _alarm: Alarm | None = attrs.field(init=False, default=None)
 
     def __enter__(self) -> trio.CancelScope:
-        if self.deadline <= self.clock.now() and not self.clock.paused:
-            self._scope.cancel()
+        clock, scope = self.clock, self._scope
+        if self.deadline <= clock.time.now and not clock.paused:
+            scope.cancel()
         else:
-            self._alarm = self.clock.alarm(self.deadline, self._scope.cancel)
-        return self._scope.__enter__()
+            self._alarm = clock.time.put(self.deadline, _NodeAlarm(scope.cancel, clock))
+        return scope.__enter__()
 
     def __exit__(
         self,
@@ -121,5 +129,5 @@ class _Scope:
         traceback: TracebackType | None,
     ) -> bool | None:
         if self._alarm is not None:
-            self._alarm.call_off()
+            self._alarm.act = None
         return self._scope.__exit__(kind, error, traceback)

@@ -36,8 +36,7 @@ class SimulatedOffload:
         try:
             return fn()
         finally:
-            with trio.CancelScope(shield=True):
-                await self.clock.sleep(self.file_system.take_cost())
+            await self.clock.sleep_through(self.file_system.take_cost())
             self._limiter.release()
 
     async def _take_thread(self) -> None:

@@ -64,8 +64,8 @@ class Pipe:
 
     def push(self, chunk: memoryview | End, *, now: float) -> None:
         arrival = now + self.link.delay()
-        if self._on_their_way:
-            arrival = max(arrival, self._on_their_way[-1][0])
+        if self._on_their_way and arrival < self._on_their_way[-1][0]:
+            arrival = self._on_their_way[-1][0]
         self._on_their_way.append((arrival, chunk))
         if isinstance(chunk, memoryview):
             self.held += len(chunk)
@@ -94,14 +94,15 @@ class Pipe:
 
     def _settle(self) -> bool:
         """Whether anything has arrived."""
-        ahead = len(self._on_their_way)
-        while self._on_their_way and self._on_their_way[0][0] <= self.time.now:
-            _, chunk = self._on_their_way.popleft()
+        ahead, now, settled = self._on_their_way, self.time.now, False
+        while ahead and ahead[0][0] <= now:
+            _, chunk = ahead.popleft()
+            settled = True
             if isinstance(chunk, memoryview):
                 self._arrived.append(chunk)
             elif self.end is None:
                 self.end = chunk
-        return len(self._on_their_way) < ahead
+        return settled
 
     @property
     def has_news(self) -> bool:
@@ -190,10 +191,12 @@ class SimulatedConnection:
             await trio.lowlevel.checkpoint()
         while not self._has_news():
             await self._receivers.park()
-        self._check_open()
+        if self.closed:
+            self._check_open()
         size = self.incoming.take(buffer)
         if size:
-            self._tell_if_late()
+            if self.superseded:
+                self._tell_if_late()
             self.on_received(buffer[:size], self.incoming.link)
             if self.tap is not None:
                 self.tap.received(self.incoming, size, self.incoming.time.now)
@@ -209,7 +212,7 @@ class SimulatedConnection:
 
     def _tell_if_late(self) -> None:
         link = self.incoming.link
-        if self.superseded and not link.told_late:
+        if not link.told_late:
             link.told_late = True
             self.sink(LateBytes(source=self.peer_host.name, target=self.host.name))
 
@@ -246,10 +249,11 @@ class SimulatedConnection:
         self._senders.unpark_all()
 
     def room_again(self) -> None:
-        self._senders.unpark_all()
+        if self._senders:  # which is rare, and to ask is less than to wake nobody
+            self._senders.unpark_all()
 
     def _arrived(self) -> None:
-        if not self.host.paused:  # when it resumes, everybody is woken
+        if self._receivers and not self.host.paused:  # when it resumes, everybody is woken
             self._receivers.unpark_all()
         if self.incoming.end is not None:
             self._senders.unpark_all()

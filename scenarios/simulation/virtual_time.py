@@ -13,9 +13,9 @@ Rule 3: an alarm is a function call, and no task. Whoever waits for a moment is 
 when it has come, which is what makes an hour cheap.
 """
 
-import heapq
 import math
 from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import Protocol
 
 import attrs
@@ -44,12 +44,14 @@ class Alarms(Protocol):
     def alarm(self, moment: float, act: Callable[[], object]) -> Alarm: ...
 
 
-async def sleep_until(alarms: Alarms, moment: float) -> None:
-    """Until the alarm rings that is set for then."""
+async def sleep_until(alarms: Alarms, moment: float, *, shielded: bool = False) -> None:
+    """Until the alarm rings that is set for then; `shielded`: also where it is cancelled."""
     task = trio.lowlevel.current_task()
     alarm = alarms.alarm(moment, lambda: trio.lowlevel.reschedule(task))
 
     def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        if shielded:
+            return trio.lowlevel.Abort.FAILED
         alarm.call_off()
         return trio.lowlevel.Abort.SUCCEEDED
 
@@ -73,8 +75,9 @@ class VirtualTime(trio.abc.Clock):
         return self.put(moment, Alarm(act))
 
     def put(self, moment: float, alarm: Alarm) -> Alarm:
-        self._number += 1
-        heapq.heappush(self._agenda, (max(moment, self.now), self._number, alarm))
+        number = self._number = self._number + 1
+        now = self.now
+        heappush(self._agenda, (max(now, moment), number, alarm))
         return alarm
 
     # trio's side.
@@ -100,13 +103,14 @@ class VirtualTime(trio.abc.Clock):
         """For which anything is on the agenda."""
         agenda = self._agenda
         while agenda and agenda[0][2].act is None:
-            heapq.heappop(agenda)
+            heappop(agenda)
         return agenda[0][0] if agenda else math.inf
 
     def _ring(self) -> None:
         """What is due, but not what is put down meanwhile."""
-        agenda, last = self._agenda, self._number
-        while agenda and agenda[0][0] <= self.now and agenda[0][1] <= last:
-            alarm = heapq.heappop(agenda)[2]
-            self.rung += alarm.act is not None
-            alarm.ring()
+        agenda, last, now = self._agenda, self._number, self.now
+        while agenda and agenda[0][0] <= now and agenda[0][1] <= last:
+            alarm = heappop(agenda)[2]
+            if alarm.act is not None:
+                self.rung += 1
+                alarm.ring()

@@ -226,7 +226,9 @@ class SimulatedDisk:
     def node(self, path: str) -> Node | None:
         node: Node | None = self.root
         for name in path_names(path):
-            node = node.entries.get(name) if isinstance(node, DirectoryNode) else None
+            if type(node) is not DirectoryNode:
+                return None
+            node = node.entries.get(name)
         return node
 
     def directory(self, path: str) -> DirectoryNode:
@@ -273,5 +275,10 @@ def matches(path: str, names: str) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)  # a node asks for the same few again and again
+def parent_and_name(path: str) -> tuple[str, str]:
+    return os.path.split(path)
+
+
+@functools.lru_cache(maxsize=4096)
 def path_names(path: str) -> tuple[str, ...]:
     return tuple(name for name in path.split("/") if name not in ("", "."))

@@ -16,6 +16,7 @@ from storage.testing.disk import (
     SimulatedDisk,
     Truncate,
     Write,
+    parent_and_name,
     path_names,
 )
 from storage.types import Buffer
@@ -183,9 +184,10 @@ class FaultyFileSystem:
 
     def open(self, path: str, *, create: bool = False) -> FaultyFile:
         self._enter("open", path, self.disk.costs.open)
-        parent = self.disk.directory(os.path.dirname(path))
-        if create and os.path.basename(path) not in parent.entries:
-            parent.do({os.path.basename(path): FileNode(modified_ms=self.disk.wall_ms())})
+        parent_path, name = parent_and_name(path)
+        parent = self.disk.directory(parent_path)
+        if create and name not in parent.entries:
+            parent.do({name: FileNode(modified_ms=self.disk.wall_ms())})
         return FaultyFile(path, self, self.disk.file(path))
 
     def open_for_reading(self, path: str) -> FaultyFile:
@@ -221,13 +223,13 @@ class FaultyFileSystem:
         node = self.disk.node(source)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
-        source_name, target_name = os.path.basename(source), os.path.basename(target)
-        if os.path.dirname(source) == os.path.dirname(target):
-            parent = self.disk.directory(os.path.dirname(source))
-            parent.do({source_name: None, target_name: node})
+        source_parent, source_name = parent_and_name(source)
+        target_parent, target_name = parent_and_name(target)
+        if source_parent == target_parent:
+            self.disk.directory(source_parent).do({source_name: None, target_name: node})
         else:
-            self.disk.directory(os.path.dirname(target)).do({target_name: node})
-            self.disk.directory(os.path.dirname(source)).do({source_name: None})
+            self.disk.directory(target_parent).do({target_name: node})
+            self.disk.directory(source_parent).do({source_name: None})
 
     def remove(self, path: str) -> None:
         self._enter("remove", path, self.disk.costs.open)
@@ -298,6 +300,7 @@ class FaultyFileSystem:
             raise OSError(fault.error, os.strerror(fault.error), path)
 
     def _unlink(self, path: str) -> None:
-        parent = self.disk.node(os.path.dirname(path))
-        if isinstance(parent, DirectoryNode) and os.path.basename(path) in parent.entries:
-            parent.do({os.path.basename(path): None})
+        parent_path, name = parent_and_name(path)
+        parent = self.disk.node(parent_path)
+        if isinstance(parent, DirectoryNode) and name in parent.entries:
+            parent.do({name: None})
