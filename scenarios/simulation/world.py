@@ -31,6 +31,7 @@ from replication.net.detach import DetachableTransport
 from replication.net.seams import Seams
 from scenarios.simulation.clock import SimulatedClock
 from scenarios.simulation.determinism import deterministic_scheduling
+from scenarios.simulation.garbage import collected_rarely
 from scenarios.simulation.links import Link
 from scenarios.simulation.network import SimulatedNetwork
 from scenarios.simulation.offload import SimulatedOffload
@@ -104,7 +105,7 @@ class World:
                 return await story(self)
             raise StuckError(f"not done after {limit:.0f} virtual seconds; seed {self.seed}")
 
-        with deterministic_scheduling(f"{self.seed}/scheduler"):
+        with collected_rarely(), deterministic_scheduling(f"{self.seed}/scheduler"):
             return trio.run(limited, clock=self.time)
 
     def chance(self, purpose: str) -> random.Random:
