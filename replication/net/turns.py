@@ -1,8 +1,8 @@
 """Whose turn it is on a connection.
 
-`trio.Lock` gives way to other tasks even where nobody holds it. Whoever takes a turn is about
-to wait for the network, which does so anyway; a round of the loop for nothing is a tenth of
-what a small request costs.
+`trio.Lock` gives way to other tasks even where nobody holds it, and remembers who does. Whoever
+takes a turn is about to wait for the network, which gives way anyway; a round of the loop for
+nothing is a tenth of what a small request costs.
 """
 
 from types import TracebackType
@@ -15,17 +15,14 @@ import trio
 class Turns:
     """One at a time, first come, first served; at once where it is free."""
 
-    _lock: trio.Lock = attrs.field(init=False, factory=trio.Lock)
-
-    @property
-    def taken(self) -> bool:
-        return self._lock.locked()
+    taken: bool = attrs.field(default=False, init=False)
+    _waiting: trio.lowlevel.ParkingLot = attrs.field(init=False, factory=trio.lowlevel.ParkingLot)
 
     async def __aenter__(self) -> None:
         if self.taken:
-            await self._lock.acquire()
+            await self._waiting.park()  # until it is handed on
         else:
-            self._lock.acquire_nowait()
+            self.taken = True
 
     async def __aexit__(
         self,
@@ -33,4 +30,7 @@ class Turns:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._lock.release()
+        if self._waiting:
+            self._waiting.unpark()
+        else:
+            self.taken = False

@@ -105,14 +105,15 @@ class _NodeAlarm(Alarm):
             super().ring()
 
 
-@attrs.define(eq=False)
 class _Scope:
     """A scope of trio's that an alarm of the node cancels."""
 
-    clock: SimulatedClock
-    deadline: float
-    _scope: trio.CancelScope = attrs.field(init=False, factory=trio.CancelScope)
-    _alarm: Alarm | None = attrs.field(init=False, default=None)
+    __slots__ = ("_alarm", "_scope", "clock", "deadline")
+
+    def __init__(self, clock: SimulatedClock, deadline: float) -> None:
+        self.clock, self.deadline = clock, deadline
+        self._scope = trio.CancelScope()
+        self._alarm: Alarm | None = None
 
     def __enter__(self) -> trio.CancelScope:
         clock, scope = self.clock, self._scope
