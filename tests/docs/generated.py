@@ -1,6 +1,6 @@
-"""The pages that are made from the code: every configuration key, every event.
+"""The pages that are made from the code: every configuration key, every event, every metric.
 
-    python -m tests.docs.generated --write     after a key or an event was added or changed
+    python -m tests.docs.generated --write     after one of them was added or changed
 
 They are kept beside the others, so that they read well where no site is built; a test compares
 them with the code. What a key means is the line that its declaration has; of an event its
@@ -28,6 +28,7 @@ from replication.config.dynamic import is_dynamic
 from replication.config.keys import ConfigType, Spec
 from replication.config.topic import TOPIC_KEYS
 from replication.events import Event
+from tests.docs.metrics_page import metrics_lines
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 COMMAND: Final = "python -m tests.docs.generated --write"
@@ -227,14 +228,22 @@ def field_comments(kind: type) -> dict[str, str]:
     }
 
 
-# -- both
+# -- all of them
 
 
 def _page(title: str, lines: Iterable[str]) -> str:
     return "\n".join([_MADE, "", f"# {title}", "", *lines, ""])
 
 
-MADE: Final = {"configuration-keys.md": configuration_page, "events.md": events_page}
+def metrics_page() -> str:
+    return _page("Every metric", metrics_lines())
+
+
+MADE: Final = {
+    "configuration-keys.md": configuration_page,
+    "events.md": events_page,
+    "metrics.md": metrics_page,
+}
 
 
 def stale() -> list[str]:
