@@ -207,7 +207,7 @@ def test_the_compatibility_test_of_kafkas_clients_passes(our_brokers: IsolatedCl
     make_topic(our_brokers, "compatible", "--config=max.message.bytes=2000000")
     has = ["offsets-for-times", "cluster-id", "create-topics", "describe-configs"]
     supported = [f"--{each}-supported=true" for each in [*has, "idempotent-producer"]]
-    rest = ["--describe-acls-supported=false", "--expect-record-too-large-exception=false"]
+    rest = ["--describe-acls-supported=true", "--expect-record-too-large-exception=false"]
     ask(
         our_brokers,
         f"{KAFKA}.ClientCompatibilityTest",
