@@ -6,7 +6,11 @@ import pytest
 import trio
 
 from replication.client import Admin, Producer
-from replication.client.admin import NewTopic
+from replication.client.admin import (
+    NewTopic,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 from replication.client.config import ClientConfig
 from replication.errors import AuthenticationError
 from replication.mirror import Mirror, MirrorOptions
@@ -62,3 +66,45 @@ async def test_a_source_whose_certificate_has_expired_is_refused_in_one_line(
             await mirror.run()
         assert "\n" not in str(refused.value)
         assert not (tmp_path / "copy" / "mirror.json").exists()
+
+
+async def test_a_login_that_is_refused_later_is_waited_out_and_shown(tmp_path: Path) -> None:
+    """Logins end soon here, so that the next one is heard of."""
+    bob = UserScramCredentialUpsertion("bob", "SCRAM-SHA-512", "open")
+    async with guarded_cluster(connections_max_reauth_ms="300") as cluster:
+        alice = outside(cluster, "PLAIN", "alice", "sesame")
+        known = ("bob", "SCRAM-SHA-512")
+
+        def is_known() -> bool:
+            return known in cluster.brokers[1].metadata.image.security.credentials
+
+        async with Admin(**alice) as admin, Producer(**alice) as producer:
+            await admin.create_topics([NewTopic(name="t")])
+            await admin.alter_user_scram_credentials([bob])
+            await cluster.until(is_known)
+            await cluster.until(lambda: cluster.leader("t", 0) is not None)
+            await producer.send("t", b"before")
+            mirror = Mirror(
+                source_config=ClientConfig.of(
+                    **outside(cluster, "SCRAM-SHA-512", "bob", "open"), metadata_max_age_ms=300
+                ),
+                options=MirrorOptions(topics=("t",)),
+                directory=str(tmp_path / "copy"),
+                seams=production_seams(),
+            )
+
+            def ends() -> list[int]:
+                return [each.log_end_offset for each in mirror.progress()]
+
+            with raising_only_one():
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(mirror.run)
+                    await cluster.until(lambda: ends() == [1])
+                    await admin.alter_user_scram_credentials([UserScramCredentialDeletion(*known)])
+                    await cluster.until(lambda: not is_known())
+                    await cluster.until(lambda: "did not let bob in" in (mirror.trouble or ""))
+                    await producer.send("t", b"after")
+                    await admin.alter_user_scram_credentials([bob])
+                    await cluster.until(lambda: ends() == [2])
+                    await cluster.until(lambda: mirror.trouble is None)
+                    mirror.stop()
