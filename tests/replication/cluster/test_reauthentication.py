@@ -6,14 +6,18 @@ On virtual time: the server of a broker, and a client of each kind that we have.
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import attrs
 import pytest
 import trio
 
+from replication.client import Admin, Producer
+from replication.client.admin import NewTopic
 from replication.client.connection import BrokerConnection, ConnectionSettings
 from replication.client.requests import PendingResponse, ask
 from replication.cluster.authentication import Gate
+from replication.cluster.cluster import open_cluster
 from replication.cluster.server import RequestContext, Server
 from replication.config.security import Login
 from replication.errors import AuthenticationError, ErrorCode, PeerUnavailableError
@@ -28,6 +32,7 @@ from replication.wire.apis import ApiKey
 from replication.wire.metadata import MetadataRequest, MetadataResponse
 from replication.wire.sasl_handshake import SaslHandshakeRequest
 from scenarios.simulation.world import World
+from tests.replication.cluster.stage import QUICK, name_of
 from tests.replication.net.counting import Counting
 
 PORT = 9092
@@ -294,3 +299,64 @@ def test_a_bare_token_that_is_wrong_is_hung_up_on() -> None:
         ]
 
     play(story, lifetime_ms=0)
+
+
+# A whole cluster.
+
+USERS = 'PlainLoginModule required username="admin" password="top" user_admin="top";'
+PROPERTIES = QUICK | {
+    "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,INSIDE:SASL_PLAINTEXT",
+    "inter.broker.listener.name": "INSIDE",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "sasl.mechanism.controller.protocol": "PLAIN",
+    "listener.name.inside.plain.sasl.jaas.config": USERS,
+    "listener.name.controller.plain.sasl.jaas.config": USERS,
+    "connections.max.reauth.ms": "3000",
+}
+
+
+def test_nodes_and_clients_of_a_cluster_go_on_over_the_connections_that_they_have() -> None:
+    """For seven times as long as a login is good for: fetchers, heartbeats, a producer."""
+
+    async def story(world: World) -> None:
+        events: list[Event] = []
+        transports: dict[str, Counting] = {}
+
+        def seams_of(name: str) -> Seams:
+            seams = world.node(name)
+            transports[name] = Counting(seams.transport)
+            return attrs.evolve(seams, transport=transports[name])
+
+        async with open_cluster(
+            brokers=2,
+            data_dir="/data",
+            listeners=["INSIDE"],
+            properties=PROPERTIES,
+            host_of=name_of,
+            make_seams=lambda node_id: seams_of(name_of(node_id)),
+            make_sink=lambda _: events.append,
+        ) as cluster:
+            login: dict[str, Any] = {
+                "bootstrap_servers": cluster.bootstrap_servers,
+                "security_protocol": "SASL_PLAINTEXT",
+                "sasl_mechanism": "PLAIN",
+                "sasl_plain_username": "admin",
+                "sasl_plain_password": "top",
+            }
+            async with Admin(**login, seams=world.node("admin")) as admin:
+                await admin.create_topics([NewTopic(name="t", replication_factor=2)])
+            async with Producer(**login, seams=seams_of("producer"), acks="all") as producer:
+                await producer.send("t", b"first")
+                made = {name: each.made for name, each in transports.items()}
+                for number in range(21):
+                    await producer.send("t", b"%d" % number)
+                    await cluster.clock.sleep(1)
+                assert {name: each.made for name, each in transports.items()} == made
+            partition = cluster.partition("t", 0)
+            assert partition is not None
+            assert len(partition.isr) == 2
+        refused = [each for each in events if isinstance(each, ConnectionRefused)]
+        assert refused == []
+
+    World(seed=1).run(story)
