@@ -1,8 +1,9 @@
 """`understudy up`, all nodes in one process: imported when that is asked for, and not before."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 import click
@@ -10,13 +11,16 @@ import trio
 
 from replication.cli.interruptions import STOP_SIGNALS
 from replication.cli.running import allow_many_files, journal_sink, reporting_bugs
-from replication.cli.served import HttpPort, MetricsServer, PageServer, serve
+from replication.cli.served import ControlServer, HttpPort, MetricsServer, PageServer, serve
 from replication.cluster.cluster import Cluster, node_directory, open_cluster
 from replication.cluster.impairments import Impairments
 from replication.cluster.steering import Steering
 from replication.errors import UnderstudyError
 from replication.events import EventSink, fan_out, ignore
 from storage.filesystem import OsFileSystem
+
+if TYPE_CHECKING:
+    from replication.observe.control import Steered
 
 LOOK_SECONDS = 0.5
 # What is said when it runs: where brokers are reached, and where what else is served.
@@ -33,15 +37,18 @@ class OneProcess:
     properties: dict[str, str]
     metrics: HttpPort | None
     ui: HttpPort | None
+    control: HttpPort | None
     warn: Callable[[], None]
     """Said once the data is ours."""
     show: Show
     _metrics: MetricsServer = attrs.field(init=False)
     _page: PageServer = attrs.field(init=False)
+    _control: ControlServer = attrs.field(init=False)
 
     def run(self) -> None:
         self._metrics = MetricsServer(self.metrics)
         self._page = PageServer(self.ui)
+        self._control = ControlServer(self.control)
         allow_many_files()
         self.data_dir.mkdir(parents=True, exist_ok=True)
         lock = OsFileSystem().lock(str(self.data_dir / ".lock"))
@@ -60,7 +67,7 @@ class OneProcess:
             data_dir=str(self.data_dir),
             base_port=self.first_port,
             properties=self.properties,
-            make_seams=None if self.ui is None else impairments.seams,
+            make_seams=impairments.seams if self.ui or self.control else None,
             make_sink=self._sink,
             on_bug=on_bug,
         )
@@ -71,6 +78,7 @@ class OneProcess:
                 try:
                     sites = self._metrics.sites_beside(cluster, nursery)
                     sites += self._page.sites(steering, nursery)
+                    sites += self._control.sites(partial(_steered, steering))
                     urls = await serve(sites, nursery, on_bug)
                 except UnderstudyError as error:
                     refused = error  # and the cluster leaves in good order, as ever
@@ -88,6 +96,12 @@ class OneProcess:
         journal = journal_sink(str(directory / "events.journal"), node_id=node_id)
         others = [*self._metrics.sinks(broker=node_id or None), *self._page.sinks(node_id)]
         return fan_out(journal, *others)
+
+
+def _steered(steering: Steering) -> "Steered":
+    from replication.observe.control import SteeredHere
+
+    return SteeredHere(steering)
 
 
 async def _tell_failures(cluster: Cluster) -> None:

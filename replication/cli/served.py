@@ -3,6 +3,7 @@
     --metrics 9100            on this machine alone
     --metrics 0.0.0.0:9100    to whoever can reach it
     --ui 8080                 the live page; at the same port as the metrics, if that is said
+    --control 8080            what steers the cluster, without the page
 
 Nothing of it is imported where no port is asked for.
 """
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from replication.cluster.cluster import Cluster
     from replication.cluster.server import OnBug
     from replication.cluster.steering import Steering
+    from replication.observe.control import Steered
     from replication.observe.http.sites import Site
     from replication.observe.page import LivePage
     from replication.observe.served_metrics import ServedMetrics
@@ -65,6 +67,11 @@ def metrics_option(help_text: str) -> Callable[[_Command], _Command]:
 def ui_option(help_text: str) -> Callable[[_Command], _Command]:
     """--ui, of a command that serves the live page."""
     return click.option("--ui", metavar="[HOST:]PORT", type=HttpPortType(), help=help_text)
+
+
+def control_option(help_text: str) -> Callable[[_Command], _Command]:
+    """--control, of a command that can be steered."""
+    return click.option("--control", metavar="[HOST:]PORT", type=HttpPortType(), help=help_text)
 
 
 @attrs.define(eq=False)
@@ -130,6 +137,33 @@ class PageServer:
         site = self.page.site(steering, port=self.where.port, host=self.where.host)
         nursery.start_soon(self.page.run)
         return [site]
+
+
+@attrs.frozen(eq=False)
+class ControlServer:
+    """What steers a cluster, if it was asked for."""
+
+    where: HttpPort | None
+
+    def __attrs_post_init__(self) -> None:
+        if self.where is not None:
+            import replication.observe.http  # noqa: F401 - or it is said now what is missing
+
+    def sites(self, steered: "Callable[[], Steered]") -> "list[Site]":
+        if self.where is None:
+            return []
+        from replication.observe.control import control_routes
+        from replication.observe.http.sites import Site
+
+        return [
+            Site(
+                purpose="control",
+                port=self.where.port,
+                host=self.where.host,
+                routes=control_routes(steered()),
+                path="/openapi.json",
+            )
+        ]
 
 
 async def serve(sites: "list[Site]", nursery: trio.Nursery, on_bug: "OnBug") -> dict[str, str]:

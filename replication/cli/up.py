@@ -22,7 +22,13 @@ from tempfile import TemporaryDirectory
 import attrs
 import click
 
-from replication.cli.served import HttpPort, metrics_option, ui_option
+from replication.cli.served import (
+    ControlServer,
+    HttpPort,
+    control_option,
+    metrics_option,
+    ui_option,
+)
 from replication.errors import ConfigError
 
 BASE_PORT = 9092
@@ -59,6 +65,10 @@ COPY_STATE = "mirror.json"  # what imports its owner takes longer than a cluster
     " its own: the controller there, broker 1 one above, ..."
 )
 @ui_option("Serve the live page there: a cluster to look at, and to hurt; 0 takes any port.")
+@control_option(
+    "Serve what steers the cluster there, described at /openapi.json: kill, freeze, cut, let"
+    " requests go wrong (docs/control.md); 0 takes any port."
+)
 def command(
     brokers: int | None,
     data_dir: Path | None,
@@ -69,6 +79,7 @@ def command(
     overrides: tuple[str, ...],
     metrics: HttpPort | None,
     ui: HttpPort | None,
+    control: HttpPort | None,
 ) -> None:
     """Run a cluster until interrupted."""
     if isolated and ui is not None:
@@ -93,6 +104,7 @@ def command(
             properties=properties,
             warning=warning,
             metrics=metrics,
+            control=control,
         )
 
 
@@ -162,6 +174,7 @@ def _run_here(
     warning: str,
     metrics: HttpPort | None,
     ui: HttpPort | None,
+    control: HttpPort | None,
 ) -> None:
     # What is imported now lives as long as the process: the collector need not look at it.
     gc.disable()
@@ -176,6 +189,7 @@ def _run_here(
         properties=properties,
         metrics=metrics,
         ui=ui,
+        control=control,
         warn=partial(_warn, warning),
         show=_show,
     ).run()
@@ -189,9 +203,12 @@ def _run_isolated(
     properties: dict[str, str],
     warning: str,
     metrics: HttpPort | None,
+    control: HttpPort | None,
 ) -> None:
     from replication.cli.isolated import IsolatedCluster
     from replication.cluster.defaults import default_properties
+
+    served = ControlServer(control)  # or it is said now what is missing
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -209,6 +226,11 @@ def _run_isolated(
     ):
         _warn(warning)
         cluster.wait_until_ready()
+        if control is not None:
+            from replication.cli.steered_processes import steer
+
+            steer(cluster, served, _show)
+            return
         _show(cluster.bootstrap_servers.split(","), cluster.metrics_urls)
         while True:
             # Not signal.pause(): a signal that comes just before it would be waited for in vain.

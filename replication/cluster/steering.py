@@ -97,13 +97,13 @@ class Steering:
 
     def let_go(self) -> None:
         """Nobody is held up any more."""
+        self.cluster.faults.clear()
         self.heal()
         for node_id in self.impairments.frozen:
             self.impairments.thaw(node_id)
 
     async def make_whole(self) -> None:
         """Everybody up, thawed and connected, and no fault rules. Topics stay."""
-        self.cluster.faults.clear()
         self.let_go()
         with raising_only_one():
             async with trio.open_nursery() as nursery:

@@ -94,7 +94,6 @@ async def controlled() -> AsyncIterator[Controlled]:
         address = await nursery.start(serve_http, app, LOOPBACK, 0)
         yield Controlled(address.url, steering)
         steering.let_go()
-        cluster.faults.clear()
         nursery.cancel_scope.cancel()
 
 
