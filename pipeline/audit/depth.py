@@ -22,9 +22,9 @@ from storage.types import TopicPartition
 
 # Whether the batch of `size` bytes at `position` of a file has the CRC-32C that it says.
 CheckBatch: TypeAlias = Callable[[str, int, int], bool | None]
-# What `verify` says of these replicas, of which there should be so many.
+# What `verify` says of these replicas by its rules.
 CompareRecords: TypeAlias = Callable[
-    [TopicPartition, Sequence[Copy], int | None], PartitionResult | None
+    [TopicPartition, Sequence[Copy], comparing.Rules], PartitionResult | None
 ]
 
 
@@ -52,7 +52,7 @@ def compare_on(files: FileSystem) -> CompareRecords:
     """Reads all that the replicas hold; None where one is not to be reached from here."""
 
     def compare(
-        partition: TopicPartition, copies: Sequence[Copy], expected: int | None
+        partition: TopicPartition, copies: Sequence[Copy], rules: comparing.Rules
     ) -> PartitionResult | None:
         directories = [copy.directory for copy in copies if copy.directory is not None]
         if len(directories) < len(copies) or not all(map(files.is_directory, directories)):
@@ -69,7 +69,7 @@ def compare_on(files: FileSystem) -> CompareRecords:
             for copy, stream in zip(copies, streams, strict=True)
         ]
         with closing(held):
-            walk = comparing.Comparing(partition, held, comparing.Rules(copies=expected))
+            walk = comparing.Comparing(partition, held, rules)
             try:
                 return walk.run()
             finally:

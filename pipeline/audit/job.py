@@ -29,9 +29,10 @@ from pipeline.audit import headers
 from pipeline.audit.batches import register
 from pipeline.audit.copies import Copy
 from pipeline.audit.depth import check_on, compare_on
-from pipeline.audit.judging import judge
+from pipeline.audit.judging import EVERYTHING, judge
 from pipeline.audit.replicas import NoLogDirectoryError, check_directories
 from pipeline.audit.results import RESULT_TYPE, SCHEMA, PartitionAudit, from_judgement, from_row
+from replication.verify.comparing import Rules
 from replication.verify.lock_step import Past
 from storage.filesystem import OsFileSystem
 from storage.types import TopicPartition
@@ -52,23 +53,23 @@ class Headers:
 def audit(
     source: Headers,
     *,
-    expected_copies: int | None = None,
+    rules: Rules = EVERYTHING,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> list[PartitionAudit]:
     """What is to be said of each partition, in order of topic and partition.
 
-    `expected_copies`: how many replicas each must have, where the caller knows.
+    `rules` are those of `verify`: how many replicas each must have, and what of compaction counts.
     `on_step` hears what comes next, for progress.
     """
     on_step("reading batch headers")
-    rows = survey(source.replicas, source.batches(None), expected_copies).collect()
+    rows = survey(source.replicas, source.batches(None), rules.copies).collect()
     if not rows:
         raise NoLogDirectoryError("there is no partition to audit")
     audits = [_surveyed(row) for row in rows if not row.is_suspicious]
     suspicious = [TopicPartition(row.topic, row.partition) for row in rows if row.is_suspicious]
     if suspicious:
         on_step(f"looking closer at {len(suspicious)} of {len(rows)} partitions")
-        judged = judgement(source.replicas, source.batches(suspicious), expected_copies)
+        judged = judgement(source.replicas, source.batches(suspicious), rules)
         wanted = set(suspicious)
         found = (from_row(row.asDict(recursive=True)) for row in judged.collect())
         audits += [each for each in found if each.topic_partition in wanted]
@@ -127,12 +128,12 @@ def _counted(by_offset: DataFrame) -> DataFrame:
     )
 
 
-def judgement(replicas: DataFrame, batches: DataFrame, expected_copies: int | None) -> DataFrame:
+def judgement(replicas: DataFrame, batches: DataFrame, rules: Rules) -> DataFrame:
     """One row of `RESULT_TYPE` per partition of `batches`, from all of its rows."""
 
     def judged(of_replicas: pa.Array, of_batches: pa.Array) -> pa.Array:
         groups = zip(of_replicas, of_batches, strict=True)
-        found = [_judge_group(*group, expected_copies=expected_copies) for group in groups]
+        found = [_judge_group(*group, rules=rules) for group in groups]
         return pa.array(found, pa.struct(list(SCHEMA)))
 
     # An Arrow function of columns, as grouped Arrow functions ask for pandas.
@@ -148,7 +149,7 @@ def _gathered(rows: DataFrame, name: str) -> DataFrame:
 
 
 def _judge_group(
-    of_replicas: pa.ListScalar, of_batches: pa.ListScalar, *, expected_copies: int | None
+    of_replicas: pa.ListScalar, of_batches: pa.ListScalar, *, rules: Rules
 ) -> dict[str, Any]:
     rows = sorted(of_replicas.as_py(), key=lambda row: row["replica"])
     # A partition without a single batch has no list.
@@ -160,7 +161,7 @@ def _judge_group(
     found = judge(
         where,
         copies,
-        expected_copies=expected_copies,
+        rules=rules,
         check_batch=check_on(files),
         compare_records=compare_on(files),
     )

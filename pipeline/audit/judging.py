@@ -11,7 +11,8 @@ Rule 2: what rows cannot say, whose CRC-32C is wrong where two batches differ, i
 the files: only those batches, and only where the files can be reached (`depth.py`).
 
 Rule 3: where a cleaner has been at work, replicas differ in batches and may agree in what they
-hold of each key. Records alone tell; where they cannot be reached, batches are to be equal.
+hold of each key. Records alone tell; where they cannot be reached, batches are to be equal. So
+they are where that is asked for (`Rules.exact`), and keys count everywhere with `Rules.compacted`.
 
 Rule 4: beyond the first parting, each replica is told what it lacks and what of it differs,
 as ranges of offsets; and every damage, with its place.
@@ -20,7 +21,7 @@ as ranges of offsets; and every damage, with its place.
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import combinations
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -28,6 +29,7 @@ from pipeline.audit.copies import Copy
 from pipeline.audit.depth import CheckBatch, CompareRecords
 from pipeline.audit.header_stream import FINGERPRINT, HeaderStream, equal_rows
 from pipeline.audit.headers import OVERLAP
+from replication.verify.comparing import Rules
 from replication.verify.lock_step import LockStep
 from replication.verify.results import (
     Alone,
@@ -40,6 +42,9 @@ from replication.verify.results import (
 )
 from storage.record_batch import BatchHeader
 from storage.types import Offset, TopicPartition
+
+EVERYTHING: Final = Rules()
+_EVERY_OFFSET: Final = 2**63 - 1
 
 
 @attrs.frozen(kw_only=True)
@@ -93,27 +98,29 @@ def judge(
     partition: TopicPartition,
     copies: Sequence[Copy],
     *,
-    expected_copies: int | None = None,
+    rules: Rules = EVERYTHING,
     check_batch: CheckBatch = lambda _path, _position, _size: None,
-    compare_records: CompareRecords = lambda _partition, _copies, _expected: None,
+    compare_records: CompareRecords = lambda _partition, _copies, _rules: None,
 ) -> Judgement:
     """Compare the copies of one partition, all at once and in pairs."""
 
-    def by_records(some: Sequence[Copy], expected: int | None) -> PartitionResult | None:
+    def by_records(some: Sequence[Copy], rules: Rules) -> PartitionResult | None:
         is_cleaned = _cleaned_before(some) > max(copy.start_offset for copy in some)
-        return compare_records(partition, some, expected) if is_cleaned else None
+        by_keys = rules.compacted or (is_cleaned and not rules.exact)
+        return compare_records(partition, some, rules) if by_keys else None
 
     def of_two(two: Sequence[Copy]) -> PartitionResult:
-        return by_records(two, None) or compare(partition, two, None, check_batch)
+        any_two = attrs.evolve(rules, copies=None)
+        return by_records(two, any_two) or compare(partition, two, None, check_batch)
 
-    read = by_records(copies, expected_copies)
-    result = read or compare(partition, copies, expected_copies, check_batch)
+    read = by_records(copies, rules)
+    result = read or compare(partition, copies, rules.copies, check_batch)
     if not isinstance(result, Different):
         return Judgement(result)
     pairs = tuple(_pair(of_two(two), two) for two in combinations(copies, 2))
     start = result.compared.start_offset
     if read is not None:  # what is not there below may have been cleaned
-        start = max(start, _cleaned_before(copies))
+        start = max(start, _EVERY_OFFSET if rules.compacted else _cleaned_before(copies))
     return Judgement(result, pairs, tuple(find(copies, result, start)))
 
 

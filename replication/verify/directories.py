@@ -54,16 +54,18 @@ def verify_directories(
     *,
     copies: int | None = None,
     exact: bool = False,
+    compacted: bool = False,
     on_partition: Callable[[PartitionResult], None] = lambda _: None,
 ) -> Comparison:
     """Compare the copies that `directories` hold of each partition found in any of them.
 
     `copies`: how many of each there must be, where the caller knows; fewer is a difference.
     `exact`: byte for byte, whatever a cleaner has done.
+    `compacted`: by keys, whether or not anything tells of a cleaner.
     `on_partition` hears each result as it is known, for progress.
     """
     sources = [LogDirectory.at(file_system, directory) for directory in directories]
-    rules = Rules(copies=copies, exact=exact)
+    rules = Rules(copies=copies, exact=exact, compacted=compacted)
     found = sorted({partition for source in sources for partition in source.partitions})
     if not found:
         raise CannotCompareError(f"no partition in {', '.join(directories) or 'no directory'}")

@@ -11,6 +11,7 @@ import attrs
 import pytest
 
 from replication.verify import Same, verify_directories
+from replication.verify.comparing import Rules
 from storage.checkpoint import CLEANER_CHECKPOINT, OffsetCheckpoint
 from storage.filesystem import OsFileSystem
 from storage.record_batch import walk
@@ -22,6 +23,7 @@ from tests.pipeline.replicas import batch, write_replica, write_segment
 pytestmark = pytest.mark.spark
 
 DISK = OsFileSystem()
+RULES = ("copies", "exact", "compacted")
 
 
 def directories(tmp_path: Path) -> list[str]:
@@ -33,10 +35,10 @@ def audited(spark: Any, paths: Sequence[str], **options: Any) -> dict[str, Any]:
     from pipeline.audit.job import audit, of_directories
     from pipeline.audit.results import comparison
 
-    copies = options.pop("copies", None)
+    wanted_rules = {name: options.pop(name) for name in RULES if name in options}
     source = of_directories(spark, {path: path for path in paths}, **options)
-    found = audit(source, expected_copies=copies)
-    theirs = verify_directories(DISK, list(paths), copies=copies)
+    found = audit(source, rules=Rules(**wanted_rules))
+    theirs = verify_directories(DISK, list(paths), **wanted_rules)
     # What is alike by its headers is not read, so that nobody counts its keys.
     unread = {one.topic_partition for one in found if one.keys is None}
     wanted = [
@@ -120,6 +122,13 @@ def test_segments_retention_and_overlaps_are_each_copys_own(spark: Any, tmp_path
     assert found["kept-0"].batches == 3
     assert [one.kind for one in found["overlap-0"].findings] == ["corrupt"] * 3
     assert found["before-0"].difference == "missing tail"
+    assert (found["cleaned-0"].same, found["cleaned-0"].keys) == (True, 1)
+    assert found["overdone-0"].difference == "missing tail"
+    # Without what the checkpoint tells, and by keys where nothing tells of a cleaner.
+    exact = audited(spark, directories(tmp_path), exact=True)
+    assert (exact["cleaned-0"].same, exact["cleaned-0"].difference) == (False, "gap")
+    (tmp_path / "b" / CLEANER_CHECKPOINT).unlink()
+    found = audited(spark, directories(tmp_path), compacted=True)
     assert (found["cleaned-0"].same, found["cleaned-0"].keys) == (True, 1)
     assert found["overdone-0"].difference == "missing tail"
 
@@ -245,6 +254,10 @@ def test_what_cannot_be_compared_is_one_line_and_code_2(spark: Any, tmp_path: Pa
     done = CliRunner().invoke(group, ["pipeline", "audit", "--headers", str(tmp_path / "a")])
     assert done.exit_code == 2
     assert "has no headers of batches" in done.stderr
+    both = ["pipeline", "audit", str(tmp_path / "a"), "--compacted"]
+    for further, reason in (("--exact", "ask for two things"), ("--headers", "needs the records")):
+        done = CliRunner().invoke(group, [*both, further])
+        assert (done.exit_code, reason in done.stderr) == (2, True)
     done = CliRunner().invoke(group, ["pipeline", "audit", "a", "--output", "x.csv"])
     assert done.exit_code == 2
     assert "x.csv is none of: table, json" in done.stderr

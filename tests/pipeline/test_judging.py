@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -18,6 +19,7 @@ from pipeline.audit.judging import Judgement, judge, merged, without
 from pipeline.audit.replicas import Replica, find_replicas, segments_of
 from pipeline.audit.results import comparison, from_judgement
 from replication.verify import Cause, Different, Same, verify_directories
+from replication.verify.comparing import Rules
 from storage.checkpoint import (
     CLEANER_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -50,7 +52,7 @@ def copy_of(replica: Replica, *, check_crcs: bool) -> Copy:
     )
 
 
-def judged(*directories: str, copies: int | None = None, check_crcs: bool = True) -> Judgement:
+def judged(*directories: str, check_crcs: bool = True, **rules: Any) -> Judgement:
     """The judgement of the one partition there, which `verify` shares."""
     found = [
         copy_of(replica, check_crcs=check_crcs)
@@ -59,12 +61,12 @@ def judged(*directories: str, copies: int | None = None, check_crcs: bool = True
     judgement = judge(
         T,
         found,
-        expected_copies=copies,
+        rules=Rules(**rules),
         check_batch=check_on(DISK),
         compare_records=compare_on(DISK),
     )
     ours = comparison([from_judgement(judgement)])
-    theirs = verify_directories(DISK, sorted(directories), copies=copies)
+    theirs = verify_directories(DISK, sorted(directories), **rules)
     assert ours.partitions == theirs.partitions
     return judgement
 
@@ -312,5 +314,8 @@ def test_what_a_cleaner_took_is_judged_as_by_verify(
     found = judged(*names)
     if lost is None:
         assert isinstance(found.result, Same)
+    judged(*names, exact=True)
+    by_keys = judged(*names, compacted=True)
+    assert isinstance(by_keys.result, Same) == isinstance(found.result, Same)
     below = [each for each in found.findings if each.kind in ("gap", "differs")]
     assert all(each.first_offset >= end for each in below), "a cleaner may have done that"

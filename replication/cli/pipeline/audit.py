@@ -37,6 +37,8 @@ QUICK_BELOW_BYTES = 512 * 1024 * 1024
 @click.option("--name", "names", multiple=True, help="What to call each log directory, in order.")
 @click.option("--check-crcs", is_flag=True, help="Read every byte: bit rot shows only so.")
 @click.option("--copies", type=click.IntRange(min=1), help="How many of each there must be.")
+@click.option("--exact", is_flag=True, help="The same batches, also where a cleaner has been.")
+@click.option("--compacted", is_flag=True, help="By keys, whatever tells of a cleaner.")
 @click.option("--master", help="Spark's master URL; all cores of this machine by default.")
 @output_option
 def command(
@@ -46,6 +48,8 @@ def command(
     names: tuple[str, ...],
     check_crcs: bool,
     copies: int | None,
+    exact: bool,
+    compacted: bool,
     master: str | None,
     outputs: tuple[str, ...],
 ) -> None:
@@ -54,19 +58,26 @@ def command(
     Asked of the batch headers alone; where they differ, of the batches there. Exit code 0
     where all are the same, 1 where they differ, 2 where they could not be compared.
     """
+    from replication.verify.comparing import Rules
+
     try:
         from pipeline.audit.job import audit
         from pipeline.session import get_session
     except ImportError as error:
         raise need_spark(error) from error
+    if exact and compacted:
+        raise click.UsageError("--exact and --compacted ask for two things")
+    if compacted and kind == "headers":
+        raise click.UsageError("--compacted needs the records, and --headers have none")
     if names and len(names) != len(directories):
         raise click.UsageError("give --name once for each directory, or not at all")
+    rules = Rules(copies=copies, exact=exact, compacted=compacted)
     quick = kind == "log-dirs" and _bytes_in(directories) < QUICK_BELOW_BYTES
     session, progress = get_session(master=master, quick=quick), Progress()
     try:
         source = _source(session, kind, directories, names, check_crcs=check_crcs)
         with progress.watching(session):
-            audits = audit(source, expected_copies=copies, on_step=progress.step)
+            audits = audit(source, rules=rules, on_step=progress.step)
     except (UnderstudyError, StorageError, OSError) as error:
         click.echo(f"understudy: cannot compare: {error}", err=True)
         sys.exit(COULD_NOT_COMPARE)
