@@ -11,6 +11,7 @@ import aiokafka
 import confluent_kafka
 import kafka
 import pytest
+from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
@@ -217,6 +218,11 @@ async def test_librdkafkas_admin_keeps_users_and_acls(tmp_path: Path) -> None:
                 lambda: list(bobs.list_topics(timeout=PATIENCE_SECONDS).topics) == ["t"],
                 lambda: "bob sees no topic",
             )
+            (described,) = bobs.describe_topics(
+                TopicCollection(["t"]), include_authorized_operations=True
+            ).values()
+            may = described.result(timeout=PATIENCE_SECONDS).authorized_operations
+            assert {*may} == {AclOperation.READ, AclOperation.DESCRIBE}
             for future in admin.delete_acls([wanted]).values():
                 assert future.result(timeout=PATIENCE_SECONDS) == [reading]
 
