@@ -10,6 +10,17 @@ import pytest
 
 CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser")
 
+QUIETLY: Final = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
 needs_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="no chromium found (Debian: apt install chromium)"
 )
@@ -21,14 +32,7 @@ def root_of(file: Path, profile: Path, *, width: int, dark: bool) -> str:
     done = subprocess.run(
         [
             CHROMIUM,
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
+            *QUIETLY,
             *(["--force-dark-mode"] if dark else []),
             f"--user-data-dir={profile / 'profile'}",
             f"--window-size={width},900",

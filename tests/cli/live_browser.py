@@ -18,7 +18,7 @@ from typing import Any
 
 import attrs
 
-from tests.browser import CHROMIUM
+from tests.browser import CHROMIUM, QUIETLY
 
 PATIENCE_SECONDS = 60.0
 # Where Chromium reads and writes. They are moved away first, for one may be where the other goes.
@@ -153,14 +153,7 @@ def live_browser(profile: Path) -> Iterator[LiveBrowser]:
         str(there),
         str(there_back),
         CHROMIUM,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
+        *QUIETLY,
         "--hide-scrollbars",
         f"--user-data-dir={profile / 'profile'}",
         "--remote-debugging-pipe",
