@@ -98,6 +98,8 @@ def _prose(line: str) -> str:
     parts[::2] = [re.sub(r"(?<!^)(?<![*])([*|])", r"\\\1", part) for part in parts[::2]]
     parts[::2] = [re.sub(r"(?<=\w)_(?!\w)", r"\\_", part) for part in parts[::2]]
     parts[1::2] = [f"``{part}``" for part in parts[1::2]]
+    # What follows in the same word is parted by what is not shown: `number`th.
+    parts[2::2] = [re.sub(r"^(?=\w)", r"\\ ", part) for part in parts[2::2]]
     return "".join(parts)
 
 

@@ -27,6 +27,7 @@ html_last_updated_fmt = None
 highlight_language = "text"  # a fence without a language is a drawing
 
 myst_heading_anchors = 4
+suppress_warnings = ["ref.python"]  # two packages may each have an OffsetOutOfRangeError
 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"

@@ -183,13 +183,3 @@ def test_every_style_of_test_reaches_it(run: Run) -> None:
     pytest.importorskip("aiokafka")
     pytest.importorskip("confluent_kafka")
     run(STYLES, ini="trio_mode = true").assert_outcomes(passed=3)
-
-
-@pytest.mark.client
-def test_what_the_page_shows_runs(run: Run) -> None:
-    pytest.importorskip("confluent_kafka")
-    page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
-    blocks = [part.split("```")[0] for part in page.split("```python\n")[1:]]
-    with_pytest, with_faults, without = blocks
-    run(with_pytest + with_faults).assert_outcomes(passed=5)
-    exec(compile(without, "docs/testing.md", "exec"), {})
