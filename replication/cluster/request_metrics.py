@@ -19,8 +19,9 @@ Fetch, and as what they are for, FetchFollower or FetchConsumer.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -56,15 +57,25 @@ class Sizes:
         return self.total / self.count if self.count else 0.0
 
 
-# In the order in which a `Stopwatch` tells them.
-TIMES = (
-    "RequestQueueTimeMs",
-    "LocalTimeMs",
-    "RemoteTimeMs",
-    "ResponseQueueTimeMs",
-    "ResponseSendTimeMs",
-    "TotalTimeMs",
-)
+# When a request was received, its handler began and answered, its answer was sent from and to;
+# and how long the handler waited: seconds, as a `Stopwatch` has seen them.
+Moments: TypeAlias = tuple[float, float, float, float, float, float]
+
+
+def _remote(moments: Moments) -> float:
+    _, handler, answer, _, _, waited = moments
+    return min(waited, answer - handler)  # two waits at once are longer than the time they take
+
+
+# What is made of them when somebody looks.
+TIMES: Final[Mapping[str, Callable[[Moments], float]]] = {
+    "RequestQueueTimeMs": lambda moments: moments[1] - moments[0],
+    "LocalTimeMs": lambda moments: moments[2] - moments[1] - _remote(moments),
+    "RemoteTimeMs": _remote,
+    "ResponseQueueTimeMs": lambda moments: moments[3] - moments[2],
+    "ResponseSendTimeMs": lambda moments: moments[4] - moments[3],
+    "TotalTimeMs": lambda moments: moments[4] - moments[0],
+}
 
 
 @attrs.define
@@ -82,19 +93,10 @@ class Stopwatch:
         self.waited.seconds = 0.0
         self.received = self.handler = self.answer = self.sending = self.now()
 
-    def times(self) -> tuple[float, ...]:
-        """In milliseconds, as `TIMES` names them; now it is sent."""
+    def stop(self) -> Moments:
+        """It is sent."""
         sent = self.now()
-        remote = self.waited.seconds
-        seconds = (
-            self.handler - self.received,
-            self.answer - self.handler - remote,
-            remote,
-            self.sending - self.answer,
-            sent - self.sending,
-            sent - self.received,
-        )
-        return tuple([1000 * each for each in seconds])
+        return self.received, self.handler, self.answer, self.sending, sent, self.waited.seconds
 
 
 @attrs.define
@@ -102,32 +104,26 @@ class Times:
     """The times of one API's requests: kept together, because that costs one append."""
 
     count: int = 0
-    _latest: deque[tuple[float, ...]] = attrs.field(factory=lambda: deque(maxlen=KEPT))
+    latest: deque[Moments] = attrs.field(factory=lambda: deque(maxlen=KEPT))
 
-    def add(self, times: tuple[float, ...]) -> None:
+    def add(self, moments: Moments) -> None:
         self.count += 1
-        self._latest.append(times)
-
-    def part(self, index: int) -> "PartOfTimes":
-        return PartOfTimes(self, index)
-
-    def latest(self, index: int) -> Sequence[float]:
-        return [times[index] for times in tuple(self._latest)]
+        self.latest.append(moments)
 
 
 @attrs.frozen
 class PartOfTimes:
-    """One of `TIMES`, as a `Distribution`."""
+    """One of `TIMES`, as a `Distribution` of milliseconds."""
 
     times: Times
-    index: int
+    seconds: Callable[[Moments], float]
 
     @property
     def count(self) -> int:
         return self.times.count
 
     def latest(self) -> Sequence[float]:
-        return self.times.latest(self.index)
+        return [1000 * self.seconds(moments) for moments in tuple(self.times.latest)]
 
 
 @attrs.define(eq=False)
@@ -158,9 +154,9 @@ class RequestMetrics:
 
     def answered(self, request: object, watch: Stopwatch) -> None:
         """What `add` has counted has its answer on its way to the client."""
-        times = watch.times()
+        moments = watch.stop()
         for name in _names(request):
-            self.times[name].add(times)
+            self.times[name].add(moments)
 
     # The family of counts, by API and version.
 
@@ -183,8 +179,8 @@ class RequestMetrics:
         self.request_bytes[request] = Sizes()
         self.request_body_bytes[request] = Sizes()
         if self.registry is not None:
-            for index, part in enumerate(TIMES):
-                self.registry.distribution(times_metric(part, request), times.part(index))
+            for part, seconds in TIMES.items():
+                self.registry.distribution(times_metric(part, request), PartOfTimes(times, seconds))
             for metric, sizes in (
                 ("RequestBytes", self.request_bytes[request]),
                 ("RequestBodyBytes", self.request_body_bytes[request]),
