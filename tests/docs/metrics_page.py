@@ -9,7 +9,7 @@ from replication.observe.exposition import QUANTILES, spelling
 from replication.observe.metric_catalogue import CATALOGUE, Described
 
 _HEAD = """
-`understudy up --metrics 9100` serves `http://127.0.0.1:9100/metrics` in Prometheus' text form; so does `understudy broker --config server.properties --metrics 9100`, for its node.
+`understudy up --metrics 9100` serves `http://127.0.0.1:9100/metrics` in Prometheus' text form; so do `understudy broker --config server.properties --metrics 9100`, for its node, and `understudy follow --metrics-port 9100`, for its copy.
 `--metrics 0.0.0.0:9100` serves it to others, `--metrics 0` at any free port; the URL is printed. It needs the extra `http`: `pip install 'understudy[http]'`.
 
 ```yaml
