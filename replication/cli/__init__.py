@@ -19,6 +19,7 @@ from storage.errors import StorageError
 COMMANDS = {
     "audit-headers": ("replication.cli.audit_headers", "A broker's batch headers, as Parquet."),
     "broker": ("replication.cli.broker", "Run one broker or controller from server.properties."),
+    "completion": ("replication.cli.completion", "The script for completion in your shell."),
     "consume": (
         "replication.cli.consume.command",
         "Records to standard output, as text, in any form, or as JSON.",
@@ -93,4 +94,4 @@ def group(global_servers: str | None) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command; a failing world ends it with one clear line and exit code 1."""
-    group(arguments)
+    group(arguments, prog_name="understudy")

@@ -1,10 +1,11 @@
 """`understudy audit-headers LOG_DIR`: the headers of a broker's batches, as Parquet."""
 
-import sys
 from pathlib import Path
 
 import click
 
+from replication.cli.output import JSON, OUTPUT, show_json, show_line
+from replication.cli.progress import progress
 from storage.filesystem import OsFileSystem
 
 
@@ -18,7 +19,8 @@ from storage.filesystem import OsFileSystem
     help="Where replicas/ and batches/ are, or are made.",
 )
 @click.option("--check-crcs", is_flag=True, help="Read every byte: bit rot shows only so.")
-def command(log_directory: str, name: str, to: Path, *, check_crcs: bool) -> None:
+@OUTPUT
+def command(log_directory: str, name: str, to: Path, *, check_crcs: bool, output: str) -> None:
     """Write the headers of a broker's batches, for an audit elsewhere.
 
     About 60 bytes for each batch before compression. Bring the files of all brokers
@@ -30,15 +32,16 @@ def command(log_directory: str, name: str, to: Path, *, check_crcs: bool) -> Non
         raise click.ClickException(f"install understudy[arrow]: {error}") from error
     if "/" in name or name.startswith("."):
         raise click.UsageError(f"--name {name} cannot be a file's name")
-    told = [0]
-
-    def show(done: int, total: int) -> None:
-        percent = 100 * done // total
-        if percent > told[0] and sys.stderr.isatty():
-            told[0] = percent
-            click.echo(f"\r{done} of {total} replicas", err=True, nl=done == total)
-
-    rows = write_headers(
-        OsFileSystem(), log_directory, name=name, to=to, check_crcs=check_crcs, on_replica=show
-    )
-    click.echo(f"{rows:,} batches of {name} in {to}")
+    with progress("replicas") as bar:
+        rows = write_headers(
+            OsFileSystem(),
+            log_directory,
+            name=name,
+            to=to,
+            check_crcs=check_crcs,
+            on_replica=bar.update,
+        )
+    if output == JSON:
+        show_json({"name": name, "batches": rows, "to": str(to)})
+    else:
+        show_line(f"{rows:,} batches of {name} in {to}")

@@ -5,6 +5,7 @@ Only what its roles need is imported.
 """
 
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,10 +15,11 @@ import click
 import structlog
 import trio
 
+from replication.cli.connection import key_values
+from replication.cli.output import tell
 from replication.cli.running import Nodes, allow_many_files, journal_sink, reporting_bugs
 from replication.cli.served import HttpPort, MetricsServer, metrics_option
 from replication.config import BrokerConfig, parse_properties
-from replication.errors import ConfigError
 from replication.events import EventSink, fan_out
 from replication.net import production_seams
 from replication.net.raising import raising_only_one
@@ -40,7 +42,10 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Where to append what happens, as msgpack.",
 )
-@click.option("-X", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one more key.")
+@click.option(
+    "-X", "overrides", multiple=True, callback=key_values, metavar="KEY=VALUE",
+    help="Set one more key.",
+)  # fmt: skip
 @metrics_option("Serve /metrics for Prometheus there; 0 takes any port.")
 @click.option(
     "--stop-at-end-of-input", is_flag=True, help="Stop when standard input ends, as for SIGTERM."
@@ -48,23 +53,18 @@ if TYPE_CHECKING:
 def command(
     properties: Path,
     journal: Path | None,
-    overrides: tuple[str, ...],
+    overrides: Mapping[str, str],
     metrics: HttpPort | None,
     *,
     stop_at_end_of_input: bool,
 ) -> None:
     """Run one broker or controller from server.properties."""
-    found = parse_properties(_text(properties))
-    for override in overrides:
-        key, separator, value = override.partition("=")
-        if not separator:
-            raise ConfigError(f"-X {override}: expected KEY=VALUE")
-        found[key.strip()] = value.strip()
+    found = parse_properties(_text(properties)) | {**overrides}
     config = BrokerConfig.from_properties(found)
     if config.is_broker:
         _ = config.controller_address  # or it is refused, before any directory is made
     for key in config.ignored_keys:
-        click.echo(f"understudy: {key} has no meaning here and is ignored", err=True)
+        tell(f"understudy: {key} has no meaning here and is ignored")
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     sink = log_sink(structlog.get_logger().bind(node=config.node_id))
     if journal is not None:
@@ -113,7 +113,7 @@ async def run_node(
     with raising_only_one():
         async with trio.open_nursery() as nursery:
             for purpose, url in (await served.start(nursery, on_bug)).items():
-                click.echo(f"understudy: {purpose}: {url}", err=True)
+                tell(f"understudy: {purpose}: {url}")
             await Nodes(nodes, stop_at_end_of_input=stop_at_end_of_input).run()
             nursery.cancel_scope.cancel()
 

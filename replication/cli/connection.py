@@ -88,7 +88,9 @@ class Connection:
             raise CommandError(f"{self.servers}: {error}") from error
 
 
-def server_option(*names: str, default: str | None = DEFAULT_SERVER, help: str = "") -> Any:  # noqa: A002 - click's word
+def server_option(
+    *names: str, default: str | None = DEFAULT_SERVER, about: str = ""
+) -> Callable[[F], F]:
     """`--bootstrap-server`, `-b`, and whatever a command calls it beside."""
     return click.option(
         "-b",
@@ -97,19 +99,21 @@ def server_option(*names: str, default: str | None = DEFAULT_SERVER, help: str =
         "servers",
         metavar="HOST:PORT,...",
         callback=functools.partial(_servers, default=default),
-        help=help or f"Brokers to ask first.  [default: {default}]",
+        help=about or f"Brokers to ask first.  [default: {default}]",
     )
 
 
+def global_servers() -> str | None:
+    """Those of `understudy -b`, or of the environment; None where nobody said any."""
+    given: str | None = click.get_current_context().find_root().params.get("global_servers")
+    return given
+
+
 def _servers(
-    ctx: click.Context,
-    _: click.Parameter,
-    given: str | None,
-    *,
-    default: str | None = DEFAULT_SERVER,
+    _: click.Context, __: click.Parameter, given: str | None, *, default: str | None
 ) -> str | None:
-    """The command's own, or that of `understudy -b`, which the environment stands in for."""
-    return given or ctx.find_root().params.get("global_servers") or default
+    """The command's own go first."""
+    return given or global_servers() or default
 
 
 def exact_key_values(

@@ -8,11 +8,14 @@ programs. A damaged file is dumped over its damage, and the exit code says so:
 
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import click
 
+from replication.cli.output import JSON, output_option, show_line, tell
+from replication.cli.progress import progress
 from storage.dump import DumpOptions, dump, files_in, is_damage
-from storage.dump.entries import Entry
+from storage.dump.entries import BatchEntry, Entry, FileStarted
 from storage.dump.json_lines import json_line
 from storage.dump.text import Findings, TextOptions, error_line, line
 from storage.filesystem import OsFileSystem
@@ -26,7 +29,7 @@ from storage.filesystem import OsFileSystem
 @click.option("--verify-index-only", is_flag=True, help="Check indexes; print no entries.")
 @click.option("--max-bytes", type=click.IntRange(min=0), help="Of each .log file, at most these.")
 @click.option("--skip-record-metadata", is_flag=True, help="Of records, keys and values only.")
-@click.option("--output", type=click.Choice(["text", "json", "arrow"]), default="text")
+@output_option(also=["text", "arrow"])
 def command(
     *,
     files: str,
@@ -55,11 +58,32 @@ def command(
     shown = TextOptions(print_data_log=print_data_log, skip_record_metadata=skip_record_metadata)
     if output == "arrow":
         damaged = print_arrow(paths, deep=deep, max_bytes=max_bytes)
-    elif output == "json":
-        damaged = print_json(dump(OsFileSystem(), paths, options), shown)
+    elif output == JSON:
+        damaged = print_json(watched(dump(OsFileSystem(), paths, options), paths), shown)
     else:
-        damaged = print_text(dump(OsFileSystem(), paths, options), shown)
+        damaged = print_text(watched(dump(OsFileSystem(), paths, options), paths), shown)
     sys.exit(1 if damaged else 0)
+
+
+def watched(entries: Iterable[Entry], paths: list[str]) -> Iterator[Entry]:
+    """The same, with a bar that knows how many bytes there are in all."""
+    sizes = {file: _size(file) for path in paths for file in files_in(OsFileSystem(), path)}
+    total, before, size = sum(sizes.values()), 0, 0
+    with progress("bytes", beside_output=True) as bar:
+        for entry in entries:
+            if isinstance(entry, FileStarted):
+                before, size = before + size, sizes.get(entry.path, 0)
+            elif isinstance(entry, BatchEntry):
+                bar.update(before + entry.position, total)
+            yield entry
+
+
+def _size(path: str) -> int:
+    """0 of what is not there; the dump says so."""
+    try:
+        return Path(path).stat().st_size
+    except OSError:
+        return 0
 
 
 def print_text(entries: Iterable[Entry], options: TextOptions) -> bool:
@@ -69,11 +93,11 @@ def print_text(entries: Iterable[Entry], options: TextOptions) -> bool:
         damaged |= is_damage(entry)
         findings.note(entry)
         if (text := line(entry, options)) is not None:
-            click.echo(text)
+            show_line(text)
         if (text := error_line(entry)) is not None:
-            click.echo(text, err=True)
+            tell(text)
     for text in findings.lines():
-        click.echo(text, err=True)
+        tell(text)
     return damaged
 
 
@@ -81,7 +105,7 @@ def print_json(entries: Iterable[Entry], options: TextOptions) -> bool:
     damaged = False
     for entry in entries:
         damaged |= is_damage(entry)
-        click.echo(json_line(entry, options))
+        show_line(json_line(entry, options))
     return damaged
 
 
@@ -105,7 +129,7 @@ def print_arrow(paths: list[str], *, deep: bool, max_bytes: int | None) -> bool:
                 writer.write_batch(item)
             else:
                 damaged = True
-                click.echo(str(item), err=True)
+                tell(str(item))
     return damaged
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
-import click
 import trio
 
 from replication.cli.interruptions import STOP_SIGNALS
+from replication.cli.output import tell
 from replication.cli.running import allow_many_files, journal_sink, reporting_bugs
 from replication.cli.served import ControlServer, HttpPort, MetricsServer, PageServer, serve
 from replication.cluster.cluster import Cluster, node_directory, open_cluster
@@ -110,5 +110,5 @@ async def _tell_failures(cluster: Cluster) -> None:
         for node_id, error in cluster.failures.items():
             if told.get(node_id) is not error:
                 told[node_id] = error
-                click.echo(f"understudy: node {node_id} has ended: {error}", err=True)
+                tell(f"understudy: node {node_id} has ended: {error}")
         await trio.sleep(LOOK_SECONDS)

@@ -82,9 +82,13 @@ def _show_drawn(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     Console().print(table)
 
 
-def show_json(found: object) -> None:
+def json_text(found: object) -> str:
     """One document."""
-    show_line(json.dumps(found, indent=2, ensure_ascii=False))
+    return json.dumps(found, indent=2, ensure_ascii=False)
+
+
+def show_json(found: object) -> None:
+    show_line(json_text(found))
 
 
 def json_line(found: object) -> str:

@@ -17,6 +17,7 @@ import click
 import trio
 
 from replication.cli.interruptions import STOP_SIGNALS
+from replication.cli.output import tell
 from replication.events import BugCaught, EventSink
 from replication.net.clock import TrioClock
 from replication.net.raising import raising_only_one
@@ -66,7 +67,7 @@ def reporting_bugs(sink: EventSink) -> "OnBug":
     def report(error: BaseException) -> None:
         boundary = "; ".join(getattr(error, "__notes__", ())) or "a task"
         sink(BugCaught(boundary=boundary, error=repr(error)))
-        click.echo("".join(traceback.format_exception(error)), err=True)
+        tell("".join(traceback.format_exception(error)))
 
     return report
 

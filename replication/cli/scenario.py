@@ -11,14 +11,18 @@ A story that comes out otherwise than it was recorded is shown as a diff, and is
 So is a run of the swarm in which anything went wrong.
 """
 
-import json
 import os
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import attrs
 import click
+
+from replication.cli import completion
+from replication.cli.output import JSON, OUTPUT, show_json, show_line, tell
+from replication.cli.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,9 +33,7 @@ if TYPE_CHECKING:
     from scenarios.telling import Telling
 
 AT_LEAST_ONE = click.IntRange(min=1)
-PROGRESS_SECONDS = 5.0
 DIVIDER = "----"
-OUTPUT = click.option("--output", type=click.Choice(["table", "json"]), default="table")
 REPORT = click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -56,19 +58,19 @@ def list_stories(output: str) -> None:
     from scenarios.script import read_story, stories
 
     found = {name: read_story(path) for name, path in stories().items()}
-    if output == "json":
+    if output == JSON:
         described = [
             {"name": name, "title": story.title, "shows": story.shows, **story.fields}
             for name, story in found.items()
         ]
-        click.echo(json.dumps(described, indent=2))
+        show_json(described)
         return
     for name, story in found.items():
-        click.echo(f"{name}\n    {story.title}\n    {', '.join(story.shows)}")
+        show_line(f"{name}\n    {story.title}\n    {', '.join(story.shows)}")
 
 
 @command.command(name="run")
-@click.argument("name")
+@click.argument("name", shell_complete=completion.stories)
 @click.option("--seed", type=int, help="The world it is told in; else its own, or 1.")
 @click.option("--record", is_flag=True, help="Write the answers into the story.")
 @click.option("--trace", is_flag=True, help="Also every event, with its virtual time.")
@@ -88,12 +90,12 @@ def run(
     """Tell the story NAME: its name, the beginning of it, a scenario, or a file."""
     from scenarios.report import Recording
     from scenarios.script import find_story, read_story
-    from scenarios.telling import tell
+    from scenarios.telling import tell as tell_story
 
     path = find_story(name)
     began = time.monotonic()
     recording = Recording() if report or shiviz else None
-    telling = tell(read_story(path), seed=seed, recording=recording)
+    telling = tell_story(read_story(path), seed=seed, recording=recording)
     took = time.monotonic() - began
     if recording is not None:
         told = telling.told
@@ -101,12 +103,12 @@ def run(
         _write_report(recording, title, told.passages, report=report, shiviz=shiviz)
     if record:
         path.write_text(str(telling.told), encoding="utf-8")
-    if output == "json":
-        click.echo(json.dumps(_as_json(path, telling, trace=trace), indent=2))
+    if output == JSON:
+        show_json(_as_json(path, telling, trace=trace))
     else:
         _show(telling, took, trace=trace)
     if not record and telling.changes:
-        click.echo(f"understudy: the story has changed:\n{telling.changes}", err=True)
+        tell(f"understudy: the story has changed:\n{telling.changes}")
         sys.exit(1)
 
 
@@ -128,10 +130,10 @@ def _write_report(
 
 
 def _show(telling: "Telling", took: float, *, trace: bool) -> None:
-    click.echo(str(telling.told))
+    show_line(str(telling.told))
     if trace:
-        click.echo(telling.trace + "\n")
-    click.echo(_summary(telling.seed, telling.virtual_seconds, took, telling.trace_hash))
+        show_line(telling.trace + "\n")
+    show_line(_summary(telling.seed, telling.virtual_seconds, took, telling.trace_hash))
 
 
 def _summary(seed: int, virtual_seconds: float, took: float, trace_hash: str) -> str:
@@ -171,8 +173,16 @@ def _as_json(path: Path, telling: "Telling", *, trace: bool) -> dict[str, object
     help="How often a failing run is played again to make it shorter.",
 )
 @click.option("--reach-all", is_flag=True, help="Fail where a marker was reached in no run.")
+@OUTPUT
 def swarm(
-    seeds: int, first: int, jobs: int, save: Path | None, attempts: int, *, reach_all: bool
+    seeds: int,
+    first: int,
+    jobs: int,
+    save: Path | None,
+    attempts: int,
+    *,
+    reach_all: bool,
+    output: str,
 ) -> None:
     """Random runs of the real cluster under random faults, one for each seed.
 
@@ -182,44 +192,86 @@ def swarm(
     from scenarios.markers import MARKERS, SELDOM
     from scenarios.swarm import run_seeds
 
-    began = told = time.monotonic()
-    failed = elections = 0
-    broken: set[str] = set()
-    reached = dict.fromkeys(MARKERS + SELDOM, 0)
-    virtual_seconds = 0.0
-    for done, run in enumerate(run_seeds(range(first, first + seeds), jobs=jobs), start=1):
-        virtual_seconds += run.virtual_seconds
-        elections += run.elections
+    tally = Tally(first=first, seeds=seeds, reached=dict.fromkeys(MARKERS + SELDOM, 0))
+    with progress("seeds") as bar:
+        for done, run in enumerate(run_seeds(range(first, first + seeds), jobs=jobs), start=1):
+            is_new = tally.add(run)
+            if run.wrong and output != JSON:
+                show_line(f"seed {run.seed}: {run.wrong}\n    {run.replay_command}")
+            if is_new:
+                _note_shortest(tally, run, save, attempts, output)
+            bar.update(done, seeds)
+    if output == JSON:
+        show_json(tally.to_dict())
+    else:
+        show_line(str(tally))
+        for marker, runs in tally.reached.items():
+            show_line(f"{runs:>6}  {marker}")
+    missed = reach_all and not all(map(tally.reached.get, MARKERS))
+    sys.exit(1 if tally.failures or missed else 0)
+
+
+@attrs.define(eq=False, kw_only=True)
+class Tally:
+    """What the runs of a swarm have come to."""
+
+    first: int
+    seeds: int
+    reached: dict[str, int]
+    """In how many runs each situation was."""
+    failures: list[dict[str, object]] = attrs.field(factory=list)
+    elections: int = 0
+    virtual_seconds: float = 0.0
+    _began: float = attrs.field(init=False, factory=time.monotonic)
+    _broken: set[str] = attrs.field(init=False, factory=set)
+
+    def add(self, run: "SwarmRun") -> bool:
+        """Whether it is the first to break its rule."""
+        self.virtual_seconds += run.virtual_seconds
+        self.elections += run.elections
         for marker in run.reached:
-            reached[marker] += 1
-        if run.wrong:
-            failed += 1
-            click.echo(f"seed {run.seed}: {run.wrong}\n    {run.replay_command}")
-            if run.rule not in broken:
-                broken.add(run.rule)
-                _show_shortest(run, save, attempts)
-        if time.monotonic() >= told + PROGRESS_SECONDS:
-            told = time.monotonic()
-            click.echo(f"{done} of {seeds} seeds, {failed} failed", err=True)
-    click.echo(
-        f"{seeds} seeds from {first}, {failed} failed: {virtual_seconds:.0f} virtual seconds"
-        f" and {elections} elections in {time.monotonic() - began:.0f} s"
-    )
-    for marker, runs in reached.items():
-        click.echo(f"{runs:>6}  {marker}")
-    sys.exit(1 if failed or (reach_all and not all(map(reached.get, MARKERS))) else 0)
+            self.reached[marker] += 1
+        if not run.wrong:
+            return False
+        self.failures.append({"seed": run.seed, "wrong": run.wrong, "replay": run.replay_command})
+        is_new = run.rule not in self._broken
+        self._broken.add(run.rule)
+        return is_new
+
+    def __str__(self) -> str:
+        return (
+            f"{self.seeds} seeds from {self.first}, {len(self.failures)} failed:"
+            f" {self.virtual_seconds:.0f} virtual seconds and {self.elections} elections"
+            f" in {time.monotonic() - self._began:.0f} s"
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "first": self.first,
+            "seeds": self.seeds,
+            "failures": self.failures,
+            "virtual_seconds": self.virtual_seconds,
+            "elections": self.elections,
+            "reached": self.reached,
+        }
 
 
-def _show_shortest(run: "SwarmRun", save: Path | None, attempts: int) -> None:
+def _note_shortest(
+    tally: Tally, run: "SwarmRun", save: Path | None, attempts: int, output: str
+) -> None:
+    """The run made as short as it goes, shown and saved."""
     from scenarios.shrinking import as_script, shrink
 
     script = as_script(shrink(run, attempts=attempts))
-    click.echo("".join(f"    {line}\n" if line else "\n" for line in str(script).splitlines()))
+    tally.failures[-1]["shortest"] = str(script).splitlines()
+    if output != JSON:
+        show_line("".join(f"    {line}\n" if line else "\n" for line in str(script).splitlines()))
     if save is not None:
         save.mkdir(parents=True, exist_ok=True)
         path = save / f"seed-{run.seed}.txt"
         path.write_text(str(script), encoding="utf-8")
-        click.echo(f"    understudy scenario run {path}")
+        if output != JSON:
+            show_line(f"    understudy scenario run {path}")
 
 
 @command.command(name="replay")
@@ -227,7 +279,10 @@ def _show_shortest(run: "SwarmRun", save: Path | None, attempts: int) -> None:
 @click.option("--trace", is_flag=True, help="Also every event, with its virtual time.")
 @REPORT
 @SHIVIZ
-def replay(seed: int, *, trace: bool, report: Path | None, shiviz: Path | None) -> None:
+@OUTPUT
+def replay(
+    seed: int, *, trace: bool, report: Path | None, shiviz: Path | None, output: str
+) -> None:
     """A run of the swarm again: what befell the cluster, and what came of it."""
     from scenarios.report import Recording
     from scenarios.script import Step
@@ -240,14 +295,34 @@ def replay(seed: int, *, trace: bool, report: Path | None, shiviz: Path | None) 
     if recording is not None:
         passages = [("", Step(run.lines, run.answer))]
         _write_report(recording, f"Seed {seed}", passages, report=report, shiviz=shiviz)
-    click.echo("\n".join([*run.lines, DIVIDER, *run.answer, ""]))
+    if output == JSON:
+        show_json(_run_as_json(run, trace=trace))
+    else:
+        _show_run(run, took, trace=trace)
+    if run.wrong:
+        tell(f"{run.traceback}understudy: {run.wrong}")
+        sys.exit(1)
+
+
+def _show_run(run: "SwarmRun", took: float, *, trace: bool) -> None:
+    show_line("\n".join([*run.lines, DIVIDER, *run.answer, ""]))
     if trace:
-        click.echo(run.trace + "\n")
+        show_line(run.trace + "\n")
     if run.may_have_lost:
-        click.echo(
+        show_line(
             "an unclean election, or the last leader without power: what was committed may be lost"
         )
-    click.echo(_summary(seed, run.virtual_seconds, took, run.trace_hash))
-    if run.wrong:
-        click.echo(f"{run.traceback}understudy: {run.wrong}", err=True)
-        sys.exit(1)
+    show_line(_summary(run.seed, run.virtual_seconds, took, run.trace_hash))
+
+
+def _run_as_json(run: "SwarmRun", *, trace: bool) -> dict[str, object]:
+    answer: dict[str, object] = {
+        "seed": run.seed,
+        "commands": run.lines,
+        "answer": run.answer,
+        "wrong": run.wrong or None,
+        "may_have_lost": run.may_have_lost,
+        "virtual_seconds": run.virtual_seconds,
+        "trace_hash": run.trace_hash,
+    }
+    return answer | ({"trace": run.trace.splitlines()} if trace else {})

@@ -18,10 +18,13 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import attrs
 import click
 
+from replication.cli.connection import key_values
+from replication.cli.output import JSON, OUTPUT, json_line, show_line, tell
 from replication.cli.served import (
     ControlServer,
     HttpPort,
@@ -29,7 +32,9 @@ from replication.cli.served import (
     metrics_option,
     ui_option,
 )
-from replication.errors import ConfigError
+
+if TYPE_CHECKING:
+    from replication.cli.one_process import Show
 
 BASE_PORT = 9092
 LOOK_SECONDS = 0.5
@@ -57,6 +62,7 @@ COPY_STATE = "mirror.json"  # what imports its owner takes longer than a cluster
     "-X",
     "overrides",
     multiple=True,
+    callback=key_values,
     metavar="KEY=VALUE",
     help="Set a key, as in server.properties.",
 )
@@ -64,6 +70,7 @@ COPY_STATE = "mirror.json"  # what imports its owner takes longer than a cluster
     "Serve /metrics for Prometheus there; 0 takes any port. With --isolated each process serves"
     " its own: the controller there, broker 1 one above, ..."
 )
+@OUTPUT
 @ui_option("Serve the live page there: a cluster to look at, and to hurt; 0 takes any port.")
 @control_option(
     "Serve what steers the cluster there, described at /openapi.json: kill, freeze, cut, let"
@@ -76,10 +83,11 @@ def command(
     *,
     any_port: bool,
     isolated: bool,
-    overrides: tuple[str, ...],
+    overrides: Mapping[str, str],
     metrics: HttpPort | None,
     ui: HttpPort | None,
     control: HttpPort | None,
+    output: str,
 ) -> None:
     """Run a cluster until interrupted."""
     if isolated and ui is not None:
@@ -87,7 +95,7 @@ def command(
     if any_port and base_port is not None:
         raise click.UsageError("--any-port and --base-port exclude each other")
     first_port = 0 if any_port else base_port or BASE_PORT
-    properties = dict(_key_and_value(override) for override in overrides)
+    properties = dict(overrides)
     with contextlib.ExitStack() as stack:
         if data_dir is None:
             data_dir = Path(stack.enter_context(TemporaryDirectory(prefix="understudy-")))
@@ -105,14 +113,8 @@ def command(
             warning=warning,
             metrics=metrics,
             control=control,
+            show=partial(_show, output=output),
         )
-
-
-def _key_and_value(override: str) -> tuple[str, str]:
-    key, separator, value = override.partition("=")
-    if not separator:
-        raise ConfigError(f"-X {override}: expected KEY=VALUE")
-    return key.strip(), value.strip()
 
 
 def _of_a_copy(
@@ -125,7 +127,7 @@ def _of_a_copy(
     if read_only:
         if brokers not in (None, 1):
             raise click.UsageError("a copy is served by one broker, until it is promoted: -n 1")
-        click.echo("understudy: a copy, served read-only; `understudy promote` ends that", err=True)
+        tell("understudy: a copy, served read-only; `understudy promote` ends that")
     return brokers or 1, own | properties
 
 
@@ -152,17 +154,28 @@ def _of_who_was_killed(data_dir: Path, brokers: int, properties: dict[str, str])
 def _warn(warning: str) -> None:
     """Once the data is ours: a cluster that runs looks like one that was killed."""
     if warning:
-        click.echo(warning, err=True)
+        tell(warning)
 
 
-def _show(addresses: list[str], urls: Mapping[str, str]) -> None:
-    """Plain text: what draws nicer tables takes longer to import than a cluster to start."""
+def _show(addresses: list[str], urls: Mapping[str, str], *, output: str) -> None:
+    """Plain text: what draws nicer tables takes longer to import than a cluster to start.
+
+    As JSON it is one line, so that who reads it need not wait for the end of the cluster.
+    """
+    if output == JSON:
+        brokers = [
+            {"node_id": broker_id, "status": "running", "kafka_address": address}
+            for broker_id, address in enumerate(addresses, start=1)
+        ]
+        servers = ",".join(addresses)
+        show_line(json_line({"bootstrap_servers": servers, "brokers": brokers, "urls": dict(urls)}))
+        return
     width = len("running")
-    click.echo(f"NODE-ID  {'STATUS':<{width}}  KAFKA-ADDRESS")
+    show_line(f"NODE-ID  {'STATUS':<{width}}  KAFKA-ADDRESS")
     for broker_id, address in enumerate(addresses, start=1):
-        click.echo(f"{broker_id:<7}  {'running':<{width}}  {address}")
+        show_line(f"{broker_id:<7}  {'running':<{width}}  {address}")
     for purpose, url in urls.items():
-        click.echo(f"{purpose}: {url}")
+        show_line(f"{purpose}: {url}")
 
 
 def _run_here(
@@ -175,6 +188,7 @@ def _run_here(
     metrics: HttpPort | None,
     ui: HttpPort | None,
     control: HttpPort | None,
+    show: "Show",
 ) -> None:
     # What is imported now lives as long as the process: the collector need not look at it.
     gc.disable()
@@ -191,7 +205,7 @@ def _run_here(
         ui=ui,
         control=control,
         warn=partial(_warn, warning),
-        show=_show,
+        show=show,
     ).run()
 
 
@@ -204,6 +218,7 @@ def _run_isolated(
     warning: str,
     metrics: HttpPort | None,
     control: HttpPort | None,
+    show: "Show",
 ) -> None:
     from replication.cli.isolated import IsolatedCluster
     from replication.cluster.defaults import default_properties
@@ -229,9 +244,9 @@ def _run_isolated(
         if control is not None:
             from replication.cli.steered_processes import steer
 
-            steer(cluster, served, _show)
+            steer(cluster, served, show)
             return
-        _show(cluster.bootstrap_servers.split(","), cluster.metrics_urls)
+        show(cluster.bootstrap_servers.split(","), cluster.metrics_urls)
         while True:
             # Not signal.pause(): a signal that comes just before it would be waited for in vain.
             time.sleep(LOOK_SECONDS)

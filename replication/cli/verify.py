@@ -10,17 +10,20 @@ The flags are those of kafka-replica-verification, where it has them. Exit codes
     0   the same    1   they differ    2   they could not be compared
 """
 
-import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import trio
 
-from replication.config import HostPort, parse_properties
+from replication.cli.connection import global_servers, key_values, properties_of
+from replication.cli.output import JSON, output_option, show_json, show_line, tell
+from replication.cli.progress import Bar, progress
+from replication.config import HostPort
 from replication.errors import UnderstudyError
 from replication.net import production_seams
 from replication.verify import CannotCompareError, Compared, Comparison, PartitionResult
@@ -32,6 +35,7 @@ from storage.errors import StorageError
 from storage.types import TopicPartition
 
 COULD_NOT_COMPARE = 2
+BAR_INTERVAL_MS = 200
 
 
 def topic_pattern(_: click.Context, option: click.Parameter, value: str) -> str:
@@ -57,20 +61,10 @@ def numbers(_: click.Context, option: click.Parameter, value: str | None) -> fro
     return None if value is None else frozenset(found)
 
 
-def key_values(_: click.Context, option: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
-    """`key=value`, of a client's configuration."""
-    found = {}
-    for each in value:
-        key, equals, text = each.partition("=")
-        if not equals:
-            raise click.BadParameter(f"{each}: expected KEY=VALUE", param=option)
-        found[key.strip()] = text.strip()
-    return found
-
-
 @click.command(name="verify")
 @click.argument("sources", nargs=-1, metavar="[DIRECTORY | HOST:PORT,...]...")
 @click.option(
+    "-b",
     "--bootstrap-server",
     "--broker-list",
     "servers",
@@ -92,18 +86,24 @@ def key_values(_: click.Context, option: click.Parameter, value: tuple[str, ...]
     "--max-wait-ms", type=click.IntRange(min=0), default=1000, help="How long a broker may wait."
 )
 @click.option(
-    "--report-interval-ms", type=click.IntRange(min=1), default=1000, help="Between progress lines."
+    "--report-interval-ms", type=click.IntRange(min=1), help="Also say how far it is, as a line."
 )
+@click.option(
+    "--timeout", "answer_ms", type=click.IntRange(min=1), default=60_000, show_default=True,
+    help="Milliseconds that an answer may take.",
+)  # fmt: skip
 @click.option("--copies", type=click.IntRange(min=1), help="How many of each there must be.")
 @click.option("--exact", is_flag=True, help="Byte for byte, also what was compacted.")
 @click.option("--compacted", is_flag=True, help="By keys, whatever tells of a cleaner.")
 @click.option(
-    "--command-config", type=click.Path(exists=True, dir_okay=False), help="A client's properties."
+    "--command-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A client's properties.",
 )
 @click.option(
     "-X", "properties", callback=key_values, multiple=True, metavar="KEY=VALUE", help="One of them."
 )
-@click.option("--output", type=click.Choice(["table", "text", "json"]), default="table")
+@output_option(also=["text"])
 def command(
     *,
     sources: tuple[str, ...],
@@ -113,11 +113,12 @@ def command(
     timestamp: int,
     fetch_size: int,
     max_wait_ms: int,
-    report_interval_ms: int,
+    report_interval_ms: int | None,
+    answer_ms: int,
     copies: int | None,
     exact: bool,
     compacted: bool,
-    command_config: str | None,
+    command_config: Path | None,
     properties: dict[str, str],
     output: str,
 ) -> None:
@@ -129,28 +130,34 @@ def command(
     """
     directories, clusters = told_apart(sources)
     clusters += servers
+    if not directories and not clusters and (globally := global_servers()) is not None:
+        clusters = (globally,)
     if len(directories) + len(clusters) < 2 and not clusters:
         raise click.UsageError("give two log directories or clusters, or one cluster")
     if exact and compacted:
         raise click.UsageError("--exact and --compacted ask for two things")
-    is_json = output == "json"
-    listener = Listener(
-        on_partition=show if not is_json else _nothing,
-        on_progress=show_progress,
-        interval_ms=report_interval_ms,
-    )
-    verification = Verification(
-        directories=directories,
-        bootstrap_servers=clusters,
-        selection=Selection(topics=topics_include, partitions=partitions, timestamp=timestamp),
-        rules=Rules(copies=copies, exact=exact, compacted=compacted),
-        fetching=FetchOptions(fetch_size=fetch_size, max_wait_ms=max_wait_ms),
-        client_config=client_config(command_config, properties),
-        listener=listener,
-    )
-    comparison = run(verification)
+    is_json = output == JSON
+    with progress("comparing") as bar:
+        listener = Listener(
+            on_partition=show if not is_json else _nothing,
+            on_progress=partial(show_progress, bar, as_line=report_interval_ms is not None),
+            interval_ms=report_interval_ms or BAR_INTERVAL_MS,
+        )
+        verification = Verification(
+            directories=directories,
+            bootstrap_servers=clusters,
+            selection=Selection(topics=topics_include, partitions=partitions, timestamp=timestamp),
+            rules=Rules(copies=copies, exact=exact, compacted=compacted),
+            fetching=FetchOptions(fetch_size=fetch_size, max_wait_ms=max_wait_ms),
+            client_config={
+                "default_api_timeout_ms": answer_ms,
+                **client_config(command_config, properties),
+            },
+            listener=listener,
+        )
+        comparison = run(verification)
     if is_json:
-        click.echo(json.dumps(comparison.to_dict(), indent=2))
+        show_json(comparison.to_dict())
     sys.exit(0 if comparison.same else 1)
 
 
@@ -167,12 +174,10 @@ def _is_servers(text: str) -> bool:
         return False
 
 
-def client_config(path: str | None, properties: Mapping[str, str]) -> dict[str, Any]:
+def client_config(path: Path | None, properties: Mapping[str, str]) -> dict[str, Any]:
     """Kafka's keys, underscored, as a client takes them."""
-    given: dict[str, str] = {}
-    if path is not None:
-        given |= parse_properties(Path(path).read_text())
-    return {key.replace(".", "_"): value for key, value in (given | {**properties}).items()}
+    given = properties_of(path, properties)
+    return {key.replace(".", "_"): value for key, value in given.items()}
 
 
 def run(verification: Verification) -> Comparison:
@@ -182,17 +187,22 @@ def run(verification: Verification) -> Comparison:
         if nothing_compared(comparison):
             raise CannotCompareError("no partition is in two of them")
     except (UnderstudyError, StorageError, OSError) as error:
-        click.echo(f"understudy: cannot compare: {error}", err=True)
+        tell(f"understudy: cannot compare: {error}")
         sys.exit(COULD_NOT_COMPARE)
     return comparison
 
 
 def show(result: PartitionResult) -> None:
-    click.echo(str(result))
+    show_line(str(result))
 
 
-def show_progress(partition: TopicPartition, compared: Compared) -> None:
-    click.echo(f"{partition}: the same up to offset {compared.end_offset} so far", err=True)
+def show_progress(
+    bar: Bar, partition: TopicPartition, compared: Compared, *, as_line: bool
+) -> None:
+    told = f"{partition}: the same up to offset {compared.end_offset} so far"
+    bar.say(told)
+    if as_line:
+        tell(told)
 
 
 def _nothing(_: PartitionResult) -> None:

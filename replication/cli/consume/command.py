@@ -12,6 +12,7 @@ import attrs
 import click
 import trio
 
+from replication.cli import completion
 from replication.cli.connection import Connection, connected, exact_key_values
 from replication.cli.consume.filters import Filter, filters
 from replication.cli.consume.formats import Format, as_json, by_pattern, by_properties
@@ -28,8 +29,10 @@ KAFKA_FILES = ("--consumer-config", "--consumer.config")
 
 
 @click.command(name="consume")
-@click.argument("names", nargs=-1, metavar="[TOPIC]...")
-@click.option("-t", "--topic", "topics", multiple=True, help="The same.")
+@click.argument("names", nargs=-1, metavar="[TOPIC]...", shell_complete=completion.topics)
+@click.option(
+    "-t", "--topic", "topics", multiple=True, shell_complete=completion.topics, help="The same."
+)
 @click.option(
     "--include", callback=pattern, metavar="PATTERN", help="All whose whole name matches."
 )
@@ -50,7 +53,12 @@ KAFKA_FILES = ("--consumer-config", "--consumer.config")
     help="Where to begin.  [default: latest]",
 )
 @click.option("--from-beginning", is_flag=True, help="The same as --offset earliest.")
-@click.option("-G", "--group", help="Read as a member of this group, which goes on where it was.")
+@click.option(
+    "-G",
+    "--group",
+    shell_complete=completion.groups,
+    help="Read as a member of this group, which goes on where it was.",
+)
 @click.option("-c", "--max-messages", type=click.IntRange(min=1), help="End after so many.")
 @click.option("--timeout-ms", type=click.IntRange(min=1), help="End after so long without any.")
 @click.option("-e", "--exit-at-end", is_flag=True, help="End where each partition ends now.")

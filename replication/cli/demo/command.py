@@ -15,6 +15,7 @@ from replication.cli.demo import run as demo
 from replication.cli.demo.report import Report
 from replication.cli.demo.workload import input_lines
 from replication.cli.isolated import IsolatedCluster
+from replication.cli.output import JSON, OUTPUT, show_json
 from replication.verify import verify_directories
 from storage.filesystem import OsFileSystem
 
@@ -27,7 +28,7 @@ SAME, DIFFERENT = 0, 1  # exit codes of the audit
 @click.option("--victim", type=click.IntRange(1, BROKERS), help="Which broker; else a leader.")
 @click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--audit/--no-audit", default=True, help="Ask Spark as well, where there is Java.")
-@click.option("--output", type=click.Choice(["table", "json"]), default="table")
+@OUTPUT
 def command(
     source: Path | None, victim: int | None, data_dir: Path | None, *, audit: bool, output: str
 ) -> None:
@@ -41,7 +42,7 @@ def command(
     lines = input_lines(source)
     if not lines:
         raise click.BadParameter(f"{source} has no lines", param_hint="--input")
-    console = Console(stderr=output == "json")
+    console = Console(stderr=output == JSON)
     with tempfile.TemporaryDirectory(prefix="understudy-demo-") as scratch:
         cluster = IsolatedCluster(data_dir or Path(scratch), BROKERS, config=demo.CONFIG)
         with _progress(console) as bars:
@@ -53,8 +54,8 @@ def command(
             shown.step("auditing on Spark")
             same, note = _audit(directories) if audit else (None, "skipped, as asked")
         report = Report(outcome, comparison, same, note)
-        if output == "json":
-            click.echo(report.to_json())
+        if output == JSON:
+            show_json(report.to_dict())
         else:
             report.show(console)
     sys.exit(0 if report.ok else 1)

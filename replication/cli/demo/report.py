@@ -1,6 +1,5 @@
 """What the demo shows at the end: the ledger, the failover, the replicas; or all of it as JSON."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,12 +31,12 @@ class Report:
             and self.audit_same is not False
         )
 
-    def to_json(self) -> str:
+    def to_dict(self) -> dict[str, Any]:
         facts: dict[str, Any] = attrs.asdict(self.outcome)
         facts["log_dirs"] = [str(path) for path in self.outcome.log_dirs]
         facts["verify"] = self.comparison.to_dict()
         facts["audit"] = {"same": self.audit_same, "note": self.audit_note}
-        return json.dumps(facts | {"ok": self.ok}, indent=2)
+        return facts | {"ok": self.ok}
 
     def show(self, console: Console) -> None:
         outcome = self.outcome

@@ -1,14 +1,15 @@
 """`understudy follow`: an exact copy of a cluster's topics, for as long as it runs."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
+from replication.cli.connection import key_values, properties_of, server_option
+from replication.cli.output import OUTPUT
 from replication.cli.served import HttpPort, HttpPortType
 from replication.client.config import ClientConfig
-from replication.config import parse_properties
-from replication.errors import ConfigError
 from replication.mirror.options import MirrorOptions, UpTo
 
 METADATA_MAX_AGE_MS = "10000"
@@ -17,10 +18,7 @@ UP_TO = {"lso": UpTo.LAST_STABLE, "hw": UpTo.HIGH_WATERMARK}
 
 
 @click.command(name="follow")
-@click.option(
-    "--bootstrap-server", "servers", default="localhost:9092", show_default=True,
-    metavar="HOST:PORT", help="Brokers of the cluster to follow, parted by commas.",
-)  # fmt: skip
+@server_option(about="Brokers of the cluster to follow.")
 @click.option(
     "--to", "directory", required=True, type=click.Path(file_okay=False, path_type=Path),
     help="The copy's directory: made, or gone on with.",
@@ -54,8 +52,10 @@ UP_TO = {"lso": UpTo.LAST_STABLE, "hw": UpTo.HIGH_WATERMARK}
     help="Serve /metrics for Prometheus there; 0 takes any port.",
 )  # fmt: skip
 @click.option(
-    "-X", "overrides", multiple=True, metavar="KEY=VALUE", help="A key of the broker that keeps it."
-)
+    "-X", "overrides", multiple=True, callback=key_values, metavar="KEY=VALUE",
+    help="A key of the broker that keeps it.",
+)  # fmt: skip
+@OUTPUT
 def command(
     servers: str,
     directory: Path,
@@ -70,7 +70,8 @@ def command(
     until_caught_up: bool,
     metrics_file: Path | None,
     metrics_at: HttpPort | None,
-    overrides: tuple[str, ...],
+    overrides: Mapping[str, str],
+    output: str,
 ) -> None:
     """Keep an exact copy of topics of any Kafka cluster, until interrupted.
 
@@ -85,7 +86,7 @@ def command(
         up_to=UP_TO[up_to],
         bytes_per_second=throttle,
         fetchers_per_leader=fetchers,
-        properties=dict(_key_and_value(each) for each in overrides),
+        properties=dict(overrides),
     )
     config = ClientConfig.from_properties(source_properties(servers, command_config))
     from replication.cli.follow.running import follow
@@ -97,20 +98,12 @@ def command(
         until_caught_up=until_caught_up,
         metrics_file=metrics_file,
         metrics_at=metrics_at,
+        output=output,
     )
     sys.exit(0 if caught_up or not until_caught_up else 1)
 
 
 def source_properties(servers: str, command_config: Path | None) -> dict[str, str]:
     """How a source is connected to, and how often it is asked."""
-    given = {"client.id": "understudy-follow", "metadata.max.age.ms": METADATA_MAX_AGE_MS}
-    if command_config is not None:
-        given |= parse_properties(command_config.read_text(encoding="utf-8"))
-    return given | {"bootstrap.servers": servers}
-
-
-def _key_and_value(override: str) -> tuple[str, str]:
-    key, separator, value = override.partition("=")
-    if not separator:
-        raise ConfigError(f"-X {override}: expected KEY=VALUE")
-    return key.strip(), value.strip()
+    own = {"client.id": "understudy-follow", "metadata.max.age.ms": METADATA_MAX_AGE_MS}
+    return own | properties_of(command_config, {}) | {"bootstrap.servers": servers}

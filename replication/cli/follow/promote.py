@@ -1,6 +1,5 @@
 """`understudy promote`: a copy becomes a cluster of its own."""
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,6 +12,16 @@ import trio
 
 from replication.cli.follow.command import source_properties
 from replication.cli.follow.served import state_of
+from replication.cli.output import (
+    EXECUTE,
+    JSON,
+    OUTPUT,
+    show_json,
+    show_line,
+    show_table,
+    tell,
+    tell_unless_executed,
+)
 from replication.cluster.adoption import AdoptedTopic, adopt
 from replication.errors import UnderstudyError
 from replication.mirror.groups import GroupAhead, groups_ahead
@@ -37,11 +46,9 @@ HEADINGS = ("PARTITION", "COPIED-TO", "SOURCE-END", "NOT-COPIED", "EPOCH", "NEW-
 
 @click.command(name="promote")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@EXECUTE
 @click.option(
-    "--execute/--dry-run", default=False, show_default="dry-run", help="Do it, or only show it."
-)
-@click.option(
-    "--bootstrap-server", "servers", metavar="HOST:PORT",
+    "-b", "--bootstrap-server", "servers", metavar="HOST:PORT",
     help="Where the source is asked what it has; by default where it was followed from.",
 )  # fmt: skip
 @click.option("--offline", is_flag=True, help="Do not ask the source.")
@@ -49,7 +56,7 @@ HEADINGS = ("PARTITION", "COPIED-TO", "SOURCE-END", "NOT-COPIED", "EPOCH", "NEW-
     "--command-config", type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Keys of a Kafka client, a line each: how the source is connected to.",
 )  # fmt: skip
-@click.option("--output", type=click.Choice(["table", "json"]), default="table")
+@OUTPUT
 def command(
     directory: Path,
     *,
@@ -80,8 +87,7 @@ def command(
         if execute:
             _promote(str(directory.resolve()), state, logs, found)
     _show(found, ahead, state, heard, output)
-    if not execute:
-        click.echo("Nothing was changed; --execute does it.", err=True)
+    tell_unless_executed(execute=execute)
 
 
 async def _source_ends(
@@ -109,7 +115,7 @@ def _promote(
     for name, topic in state.topics.items():
         configs, unknown = configs_of(topic)
         if unknown:
-            click.echo(f"{name}: not known here, and left out: {', '.join(unknown)}", err=True)
+            tell(f"{name}: not known here, and left out: {', '.join(unknown)}")
         own = {number: epochs[TopicPartition(name, number)] for number in topic.partitions}
         topics.append(
             AdoptedTopic(name=name, topic_id=topic.topic_id, configs=configs, leader_epochs=own)
@@ -142,7 +148,7 @@ def _show(
     heard: str,
     output: str,
 ) -> None:
-    if output == "json":
+    if output == JSON:
         facts = [_facts(each) for each in found]
         values = {
             "cluster_id": state.cluster_id,
@@ -150,22 +156,17 @@ def _show(
             "partitions": facts,
             "groups_ahead": [str(each) for each in ahead],
         }
-        click.echo(json.dumps(values, indent=2))
+        show_json(values)
         return
-    rows = [
-        tuple("?" if cell is None else str(cell) for cell in _facts(each).values())
-        for each in found
-    ]
-    widths = [max(map(len, column)) for column in zip(HEADINGS, *rows, strict=True)]
-    for row in (HEADINGS, *rows):
-        click.echo("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)))
+    rows = [["?" if cell is None else cell for cell in _facts(each).values()] for each in found]
+    show_table(HEADINGS, rows)
     missing = sum(each.not_copied or 0 for each in found)
     unknown = sum(each.not_copied is None for each in found)
-    click.echo(f"{missing} offsets of the source were not copied (source asked: {heard})")
+    show_line(f"{missing} offsets of the source were not copied (source asked: {heard})")
     for each in ahead:
-        click.echo(str(each))
+        show_line(str(each))
     if unknown:
-        click.echo(f"of {unknown} partitions the source has never said where they end")
+        show_line(f"of {unknown} partitions the source has never said where they end")
 
 
 def _facts(each: PromotedPartition) -> Mapping[str, object]:

@@ -6,13 +6,13 @@ from functools import partial
 from pathlib import Path
 
 import attrs
-import click
 import trio
 from rich.console import Console
 from rich.live import Live
 
 from replication.cli.follow.view import Moment, Rates, metrics_text
 from replication.cli.interruptions import STOP_SIGNALS
+from replication.cli.output import JSON, json_line, show_line
 from replication.cli.running import allow_many_files, reporting_bugs
 from replication.cli.served import HttpPort, MetricsServer
 from replication.client.config import ClientConfig
@@ -41,6 +41,7 @@ def follow(
     until_caught_up: bool,
     metrics_file: Path | None,
     metrics_at: HttpPort | None,
+    output: str,
 ) -> bool:
     """Whether nothing was missing when it ended."""
     allow_many_files()
@@ -70,7 +71,10 @@ def follow(
         start_serving=partial(served.start, on_bug=on_bug),
     )
     trio.run(watch.run)
-    click.echo(watch.last.line() if watch.last else "nothing was heard of the source")
+    if output == JSON:
+        show_line(json_line(watch.last.to_dict() if watch.last else {"partitions": []}))
+    else:
+        show_line(watch.last.line() if watch.last else "nothing was heard of the source")
     return watch.last is not None and watch.last.caught_up
 
 

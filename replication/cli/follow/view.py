@@ -9,6 +9,7 @@ The partitions furthest behind, and those in trouble, stand first; a screen hold
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 from rich.table import Table
@@ -50,6 +51,26 @@ class Moment:
         return (
             counts if self.trouble is None else f"{counts}; no news of the source: {self.trouble}"
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "caught_up": self.caught_up,
+            "behind": self.behind,
+            "trouble": self.trouble,
+            "partitions": [
+                {
+                    "topic": each.topic_partition.topic,
+                    "partition": each.topic_partition.partition,
+                    "leader": each.leader,
+                    "leader_epoch": each.leader_epoch,
+                    "log_start_offset": each.log_start_offset,
+                    "log_end_offset": each.log_end_offset,
+                    "lag": each.lag,
+                    "trouble": each.trouble,
+                }
+                for each in self.partitions
+            ],
+        }
 
     def table(self) -> Table:
         table = Table(title=self.line(), title_justify="left", title_style="", box=None)

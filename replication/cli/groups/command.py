@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 import click
 
+from replication.cli import completion
 from replication.cli.connection import Connection, connected
 from replication.cli.groups.positions import Position, assigned, describe
 from replication.cli.groups.reset import Target, To, check_put, planned, put
@@ -35,7 +36,9 @@ POSITION_COLUMNS = (
     "HOST",
     "CLIENT-ID",
 )
-GROUPS = click.argument("groups", nargs=-1, required=True, metavar="GROUP...")
+GROUPS = click.argument(
+    "groups", nargs=-1, required=True, metavar="GROUP...", shell_complete=completion.groups
+)
 
 
 @click.group(name="group")
@@ -122,9 +125,14 @@ def delete_groups(
 
 
 @command.command(name="reset-offsets")
-@click.argument("group")
+@click.argument("group", shell_complete=completion.groups)
 @click.option(
-    "--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="All of it, or some partitions."
+    "--topic",
+    "topics",
+    multiple=True,
+    shell_complete=completion.topics,
+    metavar="TOPIC[:0,1]",
+    help="All of it, or some partitions.",
 )
 @click.option("--all-topics", is_flag=True, help="All partitions that the group has an offset of.")
 @click.option("--to-earliest", is_flag=True, help="To the beginning of the log.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from replication.cli.output import tell
 from replication.cli.pipeline.outputs import Answer, need_spark, output_option
 from replication.cli.pipeline.progress import Progress
 from replication.errors import UnderstudyError
@@ -79,7 +80,7 @@ def command(
         with progress.watching(session):
             audits = audit(source, rules=rules, on_step=progress.step)
     except (UnderstudyError, StorageError, OSError) as error:
-        click.echo(f"understudy: cannot compare: {error}", err=True)
+        tell(f"understudy: cannot compare: {error}")
         sys.exit(COULD_NOT_COMPARE)
     _answer(audits).deliver(outputs)
     sys.exit(0 if all(one.same for one in audits) else 1)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from replication.cli.output import show_line
 from replication.cli.pipeline import submit
 from replication.cli.pipeline.outputs import need_spark
 
@@ -26,4 +27,4 @@ def command(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     archive, entry_point = write_archive(directory), directory / ENTRY_POINT
     shutil.copyfile(submit.__file__, entry_point)
-    click.echo(f"spark-submit --master MASTER --py-files {archive} {entry_point} audit ...")
+    show_line(f"spark-submit --master MASTER --py-files {archive} {entry_point} audit ...")

@@ -1,11 +1,11 @@
 """`understudy pipeline export`: topics as Parquet files or a Delta table, each record once."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from replication.cli.output import JSON, OUTPUT, show_json, show_line
 from replication.cli.pipeline.outputs import need_spark
 from replication.cli.pipeline.progress import Progress
 from replication.errors import ConfigError
@@ -42,7 +42,7 @@ DESERIALISER = "bytes, string, int, long, ..., or module:function"
     metavar="OPTION=VALUE",
     help="Of the data source, such as kafka.security.protocol=SSL or failOnDataLoss=false.",
 )
-@click.option("--output", type=click.Choice(["table", "json"]), default="table")
+@OUTPUT
 def command(
     *,
     log_dirs: tuple[str, ...],
@@ -82,12 +82,12 @@ def command(
     session, progress = get_session(master=master), Progress()
     with progress.watching(session):
         done = export(session, options, target, made, on_step=progress.step)
-    if output == "json":
-        click.echo(json.dumps(done.to_json(), indent=2))
+    if output == JSON:
+        show_json(done.to_json())
     else:
         for tp, (start, end) in sorted(done.offsets.items()):
-            click.echo(f"{tp}: offsets {start} to {end} (exclusive)")
-        click.echo(f"{done.records:,} records in {len(done.files)} files below {directory}")
+            show_line(f"{tp}: offsets {start} to {end} (exclusive)")
+        show_line(f"{done.records:,} records in {len(done.files)} files below {directory}")
 
 
 def _option(text: str) -> tuple[str, str]:

@@ -1,6 +1,5 @@
 """Where a job's answer goes: to standard output, or into files by how their names end."""
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,9 @@ from typing import Any
 import attrs
 import click
 
-SHOWN = ("table", "json")
+from replication.cli.output import JSON, TABLE, json_text, show_json, show_line, tell
+
+SHOWN = (TABLE, JSON)
 ENDINGS = (".json", ".parquet", ".html")
 
 
@@ -43,20 +44,17 @@ class Answer:
         for output in outputs:
             match output if output in SHOWN else Path(output).suffix:
                 case "table":
-                    click.echo("\n".join(self.lines()))
+                    show_line("\n".join(self.lines()))
                 case "json":
-                    click.echo(self._json())
+                    show_json(self.facts())
                 case ".json":
-                    Path(output).write_text(f"{self._json()}\n")
+                    Path(output).write_text(f"{json_text(self.facts())}\n")
                 case ".html":
                     Path(output).write_text(self.page())
                 case _:
                     self.write_parquet(output)
             if output not in SHOWN:
-                click.echo(f"written: {output}", err=True)
-
-    def _json(self) -> str:
-        return json.dumps(self.facts(), indent=2)
+                tell(f"written: {output}")
 
 
 def need_spark(error: ImportError) -> click.ClickException:

@@ -13,6 +13,7 @@ import attrs
 import click
 import trio
 
+from replication.cli import completion
 from replication.cli.connection import Connection, connected, exact_key_values
 from replication.cli.interruptions import interruptible
 from replication.cli.output import JSON, OUTPUT, CommandError, tell
@@ -43,8 +44,11 @@ def header_pairs(
 
 
 @click.command(name="produce")
-@click.argument("name", required=False, metavar="TOPIC")
-@click.option("-t", "--topic", "option_name", metavar="TOPIC", help="The same.")
+@click.argument("name", required=False, metavar="TOPIC", shell_complete=completion.topics)
+@click.option(
+    "-t", "--topic", "option_name", metavar="TOPIC", shell_complete=completion.topics,
+    help="The same.",
+)  # fmt: skip
 @click.option("-p", "--partition", type=click.IntRange(min=0), help="Else by key, or any.")
 @click.option("-k", "--key", callback=as_bytes, help="Of every record.")
 @click.option(

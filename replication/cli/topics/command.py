@@ -10,6 +10,7 @@ from functools import partial
 
 import click
 
+from replication.cli import completion
 from replication.cli.connection import Connection, connected, key_values
 from replication.cli.output import (
     EXECUTE,
@@ -28,9 +29,14 @@ from replication.client.admin.values import TopicDescription
 from replication.errors import ErrorCode, KafkaError
 from storage.checkpoint import uuid_text
 
-TOPICS = click.argument("names", nargs=-1, metavar="[TOPIC]...")
+TOPICS = click.argument("names", nargs=-1, metavar="[TOPIC]...", shell_complete=completion.topics)
 PATTERN = click.option(
-    "--topic", "pattern", callback=pattern, metavar="PATTERN", help="All whose whole name matches."
+    "--topic",
+    "pattern",
+    callback=pattern,
+    shell_complete=completion.topics,
+    metavar="PATTERN",
+    help="All whose whole name matches.",
 )
 IF_EXISTS = click.option("--if-exists", is_flag=True, help="A topic that is not there is no error.")
 EXCLUDE_INTERNAL = click.option("--exclude-internal", is_flag=True, help="Not Kafka's own topics.")

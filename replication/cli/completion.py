@@ -1,0 +1,78 @@
+"""`understudy completion bash|zsh|fish`, and what Tab finds: topics, groups, stories.
+
+    source <(understudy completion bash)
+
+The shell asks click, which asks this: names come from the brokers that the line so far names, or
+from those it would be asked of. A Tab that finds nobody is silent, and does not wait for long.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from replication.cli.output import show_line
+
+if TYPE_CHECKING:
+    from replication.client.admin import Admin
+
+WAIT_MS = 1_500
+COMMAND, VARIABLE = "understudy", "_UNDERSTUDY_COMPLETE"
+SHELLS = ("bash", "zsh", "fish")
+
+Completer: TypeAlias = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+@click.command(name="completion")
+@click.argument("shell", type=click.Choice(SHELLS))
+def command(shell: str) -> None:
+    r"""The script that teaches a shell to complete this command.
+
+    \b
+    bash    source <(understudy completion bash)          in ~/.bashrc
+    zsh     source <(understudy completion zsh)           in ~/.zshrc
+    fish    understudy completion fish | source           in config.fish
+    """
+    found = get_completion_class(shell)
+    assert found is not None, "click knows the shells that it is given"
+    show_line(found(click.Command(COMMAND), {}, COMMAND, VARIABLE).source())
+
+
+def topics(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    async def names(admin: "Admin") -> Iterable[str]:
+        return await admin.list_topics()
+
+    return _asked(ctx, names, incomplete)
+
+
+def groups(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    async def names(admin: "Admin") -> Iterable[str]:
+        return [each.group_id for each in await admin.list_groups()]
+
+    return _asked(ctx, names, incomplete)
+
+
+def stories(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from scenarios.script import stories as told
+
+    return _beginning(told(), incomplete)
+
+
+def _asked(
+    ctx: click.Context, names: "Callable[[Admin], Awaitable[Iterable[str]]]", incomplete: str
+) -> list[CompletionItem]:
+    from replication.cli.connection import DEFAULT_SERVER, Connection, properties_of
+
+    given: dict[str, Any] = ctx.find_root().params | ctx.params
+    servers = given.get("servers") or given.get("global_servers") or DEFAULT_SERVER
+    try:
+        properties = properties_of(given.get("config_file"), given.get("client_properties") or {})
+        connection = Connection(servers, properties, WAIT_MS).for_admin()
+        return _beginning(connection.ask(names), incomplete)
+    except Exception:  # noqa: BLE001 - a traceback in the middle of a command line helps nobody
+        return []
+
+
+def _beginning(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]

@@ -1,0 +1,118 @@
+"""How far a command is, on standard error: a bar where a person looks, and nothing in a pipe.
+
+Rule 1: what is over within a second shows nothing, and has not imported rich.
+
+Rule 2: a command whose answer scrolls by on the same terminal shows no bar: the answer is one.
+
+Rule 3: it may be told from another thread than the one that began it.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+SHOWN_AFTER_SECONDS = 1.0
+
+
+@attrs.define(eq=False)
+class Bar:
+    """Told often, it costs a look at the clock; not at all where nobody looks."""
+
+    what: str
+    is_seen: bool
+    """Whether anybody looks."""
+    _now: Callable[[], float]
+    _began: float = attrs.field(init=False)
+    _shown: "tuple[Progress, TaskID] | None" = attrs.field(init=False, default=None)
+    _drawn: bool = attrs.field(init=False, default=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._began = self._now()
+
+    def update(self, done: int, total: int | None = None) -> None:
+        """So many are done, of so many where that is known."""
+        if (shown := self._show()) is not None:
+            progress, task = shown
+            progress.update(task, completed=done, total=total)
+            self._draw_first()
+
+    def say(self, what: str) -> None:
+        """What is being done now."""
+        self.what = what
+        if (shown := self._show()) is not None:
+            progress, task = shown
+            progress.update(task, description=what)
+            self._draw_first()
+
+    def _show(self) -> "tuple[Progress, TaskID] | None":
+        if not self.is_seen or self._now() < self._began + SHOWN_AFTER_SECONDS:
+            return None
+        if self._shown is None:
+            progress = _bar()
+            progress.start()
+            self._shown = progress, progress.add_task(self.what, total=None)
+        return self._shown
+
+    def _draw_first(self) -> None:
+        """Once it has something to show; after that rich draws it now and then."""
+        if not self._drawn and self._shown is not None:
+            self._drawn = True
+            self._shown[0].refresh()
+
+    def end(self) -> None:
+        if self._shown is not None:
+            self._shown[0].stop()
+            self._shown, self.is_seen = None, False
+
+
+def _bar() -> "Progress":
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        TimeElapsedColumn,
+    )
+    from rich.text import Text
+
+    class Description(ProgressColumn):
+        """As it is: a topic's name is no markup."""
+
+        def render(self, task: Any) -> Text:
+            return Text(task.description)
+
+    return Progress(
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        Description(),
+        console=Console(stderr=True),
+        transient=True,
+        # What goes into a file is not for the terminal.
+        redirect_stdout=_is_terminal(sys.stdout),
+    )
+
+
+def _is_terminal(stream: Any) -> bool:
+    return stream is not None and bool(stream.isatty())
+
+
+@contextmanager
+def progress(
+    what: str, *, beside_output: bool = False, now: Callable[[], float] = time.monotonic
+) -> Iterator[Bar]:
+    """`beside_output`: the command's answer may be long, and comes at the same time."""
+    is_seen = _is_terminal(sys.stderr) and not (beside_output and _is_terminal(sys.stdout))
+    bar = Bar(what, is_seen, now)
+    try:
+        yield bar
+    finally:
+        bar.end()

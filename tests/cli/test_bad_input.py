@@ -1,0 +1,113 @@
+"""Every command, of what cannot be: one clear line, exit code 1 or 2, no traceback."""
+
+from pathlib import Path
+
+import click
+import pytest
+
+from replication.cli import main
+from tests.cli.tree import LEAVES
+
+NOBODY = "127.0.0.1:1"
+# What each command is at least told, where it asks brokers: nobody is there.
+ASKING = {
+    "acls list": "",
+    "acls add": "--allow-principal User:a --operation Read --topic t",
+    "acls remove": "--topic t",
+    "config alter": "--entity-type topics --entity-name t --add-config a=b",
+    "config describe": "--entity-type topics --entity-name t",
+    "consume": "t",
+    "delete-records": "t:0:5",
+    "elect-leader": "t:0",
+    "follow": "--topic t --to COPY --until-caught-up -X nothing",
+    "group delete": "g --execute",
+    "group describe": "g",
+    "group list": "",
+    "group reset-offsets": "g --all-topics --to-latest",
+    "log-dirs": "",
+    "offsets": "t",
+    "produce": "t",
+    "reassign": "t:0=1,2",
+    "topic alter": "t --partitions 2",
+    "topic create": "t",
+    "topic delete": "t",
+    "topic describe": "t",
+    "topic list": "",
+    "transactions describe": "T",
+    "transactions list": "",
+    "verify": "",
+}
+# And where it reads files or runs something: what it is told is not there, or cannot be.
+TOLD = {
+    "audit-headers": "/nowhere --name a --to /nowhere",
+    "broker": "--config /nowhere/server.properties",
+    "completion": "tcsh",
+    "demo": "--input /nowhere",
+    "dump-log": "",
+    "pipeline audit": "/nowhere",
+    "pipeline bundle": "/dev/null/nowhere",
+    "pipeline export": "/nowhere --to /nowhere",
+    "pipeline failover": "/nowhere",
+    "pipeline lag": "/nowhere",
+    "promote": "/nowhere",
+    "scenario list": "--output yaml",
+    "scenario replay": "",
+    "scenario run": "there-is-no-such-story",
+    "scenario swarm": "--seeds 0",
+    "up": "--any-port --base-port 9092",
+}
+
+
+def ending(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:
+    """Its exit code, and what it said on standard error; nothing else may be raised."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "Traceback" not in said.err
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, said.err.splitlines()
+
+
+def test_every_command_is_here() -> None:
+    assert ASKING.keys() | TOLD.keys() >= LEAVES.keys()
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_a_flag_that_there_is_not(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = ending([*name.split(), "--no-such-flag"], capsys)
+    assert code == 2
+    assert said[0].startswith("Usage: understudy ")
+    assert said[-1].startswith("Error: No such option")
+
+
+@pytest.mark.parametrize("name", sorted(ASKING.keys() & LEAVES.keys()))
+def test_nobody_answers(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    told = ASKING[name].replace("COPY", str(tmp_path / "copy")).split()
+    options = {option for each in LEAVES[name].params for option in each.opts}
+    patience = ["--timeout", "60"] if "--timeout" in options else []
+    code, said = ending(["-b", NOBODY, *name.split(), *told, *patience], capsys)
+    assert code in {1, 2}
+    last = said[-1]
+    assert last.startswith(("understudy: ", "Error: "))
+    if patience:
+        assert code == (2 if name == "verify" else 1)
+        assert len(said) == 1
+        assert NOBODY in last
+
+
+@pytest.mark.parametrize("name", sorted(TOLD.keys() & LEAVES.keys()))
+def test_what_it_is_told_cannot_be(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = ending([*name.split(), *TOLD[name].split()], capsys)
+    assert code in {1, 2}
+    assert said[-1].startswith(("understudy: ", "Error: "))
+
+
+def test_all_that_ask_brokers_are_told_which_alike() -> None:
+    """`-b`, and how long to wait: but for two that have a time of their own, and `promote`."""
+    for name, command in LEAVES.items():
+        options = {option for each in command.params for option in each.opts}
+        if "--bootstrap-server" in options:
+            assert "-b" in options, name
+            assert "--timeout" in options or name in {"follow", "promote", "verify"}, name
+        assert isinstance(command, click.Command)
