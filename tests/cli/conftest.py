@@ -1,4 +1,7 @@
-"""Two brokers for the commands that ask some; topics and groups have names of their own."""
+"""Two brokers for the commands that ask some; topics and groups have names of their own.
+
+Of a module, and no longer: simulated runs in this process want to be alone in it.
+"""
 
 from collections.abc import Iterator
 
@@ -8,7 +11,7 @@ from replication.testing import ThreadedCluster
 from tests.cli.commands import Command
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def brokers() -> Iterator[ThreadedCluster]:
     with ThreadedCluster(brokers=2, config={"auto.create.topics.enable": "false"}) as cluster:
         yield cluster

@@ -33,6 +33,7 @@ ASKING = {
     "topic delete": "t",
     "topic describe": "t",
     "topic list": "",
+    "top": "--once",
     "transactions describe": "T",
     "transactions list": "",
     "verify": "",
