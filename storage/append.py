@@ -255,7 +255,7 @@ def append_info(
 
 
 def check_sizes(batches: list[PlacedBatch], config: LogConfig) -> None:
-    """RecordBatchTooLargeError for a batch that no segment could hold."""
+    """RecordBatchTooLargeError for a batch that no segment should hold."""
     for _, header in batches:
         if header.size > config.segment_bytes:
             raise RecordBatchTooLargeError(

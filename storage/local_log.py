@@ -156,7 +156,8 @@ class LocalLog:
         if active.size == 0 and active.created_ms is None:
             active.created_ms = wall_ms
         if (
-            active.size > self.config.segment_bytes - size
+            # A batch that is too large for any has a segment of its own.
+            active.size > max(0, self.config.segment_bytes - size)
             or (active.size > 0 and self._is_old(active, max_timestamp, wall_ms))
             or active.indexes_full
             or not active.holds_offset(last.last_offset)

@@ -210,7 +210,7 @@ class Log(MarkedLog):
                 first_offset=first.base_offset,
                 last_offset=last.last_offset,
             )
-        check_sizes(batches, self.config)
+        # Not `check_sizes`: its leader may have taken it while segments were larger (KAFKA-17375).
         return self._append(records, batches, wall_ms=wall_ms)
 
     def _append(

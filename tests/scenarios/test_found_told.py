@@ -14,6 +14,7 @@ from replication.metadata import MetadataDelta, MetadataImage, PartitionRegistra
 from replication.replica_manager.roles import RoleChanges
 from scenarios.script import find_story, read_story
 from scenarios.telling import tell
+from storage.append import LogAppendInfo, analyze, check_sizes
 from storage.errors import OffsetOutOfRangeError
 from storage.loading import tail
 from storage.loading.loader import Loader
@@ -104,6 +105,16 @@ def a_high_watermark_is_written_down_over_a_cut(planting: pytest.MonkeyPatch) ->
     planting.setattr(MarkedLog, "lasting_high_watermark", property(lambda log: log.high_watermark))
 
 
+def a_follower_refuses_what_it_would_take_of_no_producer(planting: pytest.MonkeyPatch) -> None:
+    honest = Log.append_as_follower
+
+    def append_as_follower(self: Log, records: memoryview, **how: Any) -> LogAppendInfo:
+        check_sizes(analyze(records), self.config)
+        return honest(self, records, **how)
+
+    planting.setattr(Log, "append_as_follower", append_as_follower)
+
+
 TOLD: list[Told] = [
     ("S30", "a-leader-again-that-missed-a-reign", positions_outlive_a_missed_reign),
     ("S35", "a-minimum-lowered-while-nobody-leads", who_was_eligible_stays_so),
@@ -113,6 +124,11 @@ TOLD: list[Told] = [
         a_minimum_is_lowered_before_roles_are_taken,
     ),
     ("S54", "a-full-disk-under-the-metadata", a_full_disk_is_nobodys_failure),
+    (
+        "S10",
+        "a-batch-from-when-segments-were-larger",
+        a_follower_refuses_what_it_would_take_of_no_producer,
+    ),
     ("S51", "a-disk-that-lied-over-a-roll", what_follows_a_gap_stays),
     (
         "S51",

@@ -248,9 +248,17 @@ def test_a_batch_over_segment_bytes_is_refused() -> None:
     log = open_log(new_disk())
     with pytest.raises(RecordBatchTooLargeError):
         lead(log, size=1000)
-    with pytest.raises(RecordBatchTooLargeError):
-        log.append_as_follower(batch(size=1000))
     assert log.log_end_offset == 0
+
+
+def test_a_follower_takes_what_its_leader_took_while_segments_were_larger() -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    for offset, size in enumerate((100, 1000, 100)):
+        log.append_as_follower(batch(at=offset, size=size))
+    assert [each.base_offset for each in log.segments] == [0, 1, 2]
+    log.close()
+    assert open_log(disk).log_end_offset == 3
 
 
 @pytest.mark.conformance("UL-46b")
