@@ -444,9 +444,12 @@ function offerKinds() {
 
 // Who cannot see the page hears what matters, a few sentences at a time.
 let toSay = [];
+let isFirst = true; // of a connection: what it tells is old
 
 function say(told) {
-  toSay.push(...told.filter((each) => each.kind === "fault" || each.name === "leader_elected").map((each) => each.text));
+  const matters = (each) => each.kind === "fault" ||
+    (each.name === "leader_elected" && !each.partition.startsWith("__"));
+  toSay.push(...told.filter(matters).map((each) => each.text));
 }
 
 setInterval(() => {
@@ -518,7 +521,8 @@ function take(update) {
   showRows();
   if (update.order || update.partitions.some((each) => nameOf(each) === chosen)) showLog();
   tell(update.events, update.missed);
-  if (document.documentElement.dataset.ready) say(update.events);
+  if (!isFirst) say(update.events);
+  isFirst = false;
   putText(byId("summary"), summary());
   document.documentElement.dataset.ready = "yes";
 }
@@ -526,6 +530,7 @@ function take(update) {
 function listen() {
   const stream = new EventSource("stream");
   stream.addEventListener("open", () => {
+    isFirst = true;
     byId("events").replaceChildren();
     byId("link").className = "live";
     byId("link").textContent = "live";
