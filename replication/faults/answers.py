@@ -1,7 +1,7 @@
 """What a rule's error looks like in an answer: at the place where each API has it.
 
-    whole    every place for an error in the answer has it            refused(...)
-    parts    the request is parted: what the rule takes is refused,   parted, refused, merged
+    whole    where Kafka's own answer to a request that fails has it   whole
+    parts    the request is parted: what the rule takes is refused,   parted, of_parts, merged
              the rest is handled really, and the two are one answer
     after    handled really, then told otherwise, for what cannot     overwritten
              be taken out: a fetch session, metadata of all topics
@@ -34,6 +34,12 @@ OVERWRITTEN = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ("topics", "partitions"),
 }
 """They change nothing. Where their answers have topics, and those their partitions."""
+AT_BOTH = {
+    ApiKey.FETCH,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+}
 OF_THE_SESSION = {
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -46,13 +52,36 @@ _KEPT = _IDENTITIES | {
 _METADATA_ERROR_SINCE = 13
 
 
-def whole(key: ApiKey, request: Any, code: ErrorCode) -> Any:
-    """The answer that has `code` wherever it can."""
+def whole(key: ApiKey, version: int, request: Any, code: ErrorCode) -> Any:
+    """As Kafka answers a request that fails (AbstractRequest.getErrorResponse): where there is
+    an error of the whole, nothing is told of its parts, but for AT_BOTH.
+    """
     if key is ApiKey.DESCRIBE_LOG_DIRS:
         return DescribeLogDirsResponse(
             error_code=code, results=[DescribeLogDirsResult(error_code=code)]
         )
-    return refused(API[key].response, request, code)
+    response = refused(API[key].response, request, code)
+    if key is ApiKey.OFFSET_FETCH and response.groups:
+        groups = [attrs.evolve(group, topics=[]) for group in response.groups]
+        return attrs.evolve(response, groups=groups)
+    if key in AT_BOTH or not _has_error_of_the_whole(response, version):
+        return response
+    arrays = [field.name for field in _fields(response) if _holds_errors(field)]
+    return attrs.evolve(response, **{name: [] for name in arrays})
+
+
+def of_parts(key: ApiKey, request: Any, code: ErrorCode) -> Any:
+    """Every topic or partition that is named has the error, and the whole has none."""
+    response = refused(API[key].response, request, code)
+    if hasattr(response, "error_code"):
+        response.error_code = ErrorCode.NONE
+    return response
+
+
+def _has_error_of_the_whole(response: Any, version: int) -> bool:
+    return any(
+        field.name in ERROR_FIELDS and version in field.wire.versions for field in _fields(response)
+    )
 
 
 def is_overwritten(key: ApiKey, code: ErrorCode, *, by_parts: bool) -> bool:
@@ -193,5 +222,5 @@ def can_tell(key: ApiKey, version: int, request: Any, *, names_something: bool) 
         return names_something
     if key is ApiKey.PRODUCE and request.acks == 0:
         return True  # told as Kafka tells it: by closing
-    told = errors_in(whole(key, request, ErrorCode.UNKNOWN_SERVER_ERROR), version)
+    told = errors_in(whole(key, version, request, ErrorCode.UNKNOWN_SERVER_ERROR), version)
     return ErrorCode.UNKNOWN_SERVER_ERROR in told

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from replication.errors import ErrorCode
-from replication.faults.answers import Overwriting, is_overwritten, merged, whole
+from replication.faults.answers import Overwriting, is_overwritten, merged, of_parts, whole
 from replication.faults.book import AddedRule, Call
 from replication.faults.parts import (
     ANSWERED_AS_A_WHOLE,
@@ -67,9 +67,9 @@ def refusing(call: Call, rules: Iterable[AddedRule], name_of: NameOf) -> Refusin
         elif rest is not None and by_parts and call.api not in _REFUSED_AS_A_WHOLE:
             taken, rest = parted(call.api, rest, added.takes, name_of)
             if taken is not None:
-                refusals.append(whole(call.api, taken, rule.error))
+                refusals.append(of_parts(call.api, taken, rule.error))
         elif rest is not None:
-            refusals.append(whole(call.api, rest, rule.error))
+            refusals.append(whole(call.api, call.version, rest, rule.error))
             rest = None
     if overwriting and isinstance(rest, FetchRequest):
         rest = attrs.evolve(rest, max_wait_ms=0)

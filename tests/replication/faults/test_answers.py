@@ -33,6 +33,12 @@ from replication.wire.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from replication.wire.offset_delete import (
+    OffsetDeletePartition,
+    OffsetDeleteRequest,
+    OffsetDeleteTopic,
+)
+from replication.wire.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic
 from replication.wire.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -54,6 +60,7 @@ from tests.replication.faults.asking import (
 from tests.replication.wire.samples import sample
 
 CODE = ErrorCode.NOT_LEADER_OR_FOLLOWER
+OF_T = OffsetDeleteTopic(name=T, partitions=[OffsetDeletePartition()])
 EVERY = [pytest.param(api, id=api.name) for api in API.values()]
 BY_TOPIC = [
     pytest.param(API[key], id=API[key].name) for key in sorted(NAMES.keys() - ANSWERED_AS_A_WHOLE)
@@ -140,6 +147,32 @@ def test_only_the_topic_that_a_rule_names_has_the_error(api: Api) -> None:
         response = plan.answer(refused(api.response, plan.rest, ErrorCode.NONE))
         errors = told(read_by_a_client(response, api, version), version)
         assert {name: CODE in found for name, found in errors} == {T: True, OTHER: False}
+
+
+def test_of_a_topic_that_is_asked_for_alone_the_whole_has_no_error() -> None:
+    rule = FaultRule(api="OFFSET_DELETE", topic=T, error=CODE)
+    asked = call(ApiKey.OFFSET_DELETE, OffsetDeleteRequest(topics=[OF_T]), 0)
+    plan = Met().plan(asked, rule)
+    assert plan.rest is None
+    answer = plan.answer(None)
+    assert answer.error_code == ErrorCode.NONE
+    assert [each.error_code for each in answer.topics[0].partitions] == [CODE]
+
+
+@pytest.mark.parametrize("version", [1, 2, 7, 9])
+def test_offsets_that_are_refused_as_a_whole_are_told_as_kafka_does(version: int) -> None:
+    """librdkafka takes an error of a partition for one of that alone, and waits on."""
+    topics = [OffsetFetchTopic(name=T, partition_indexes=[0])]
+    request = OffsetFetchRequest(group_id="g", topics=topics)
+    if version >= 8:
+        request = OffsetFetchRequest(groups=[OffsetFetchGroup(group_id="g", topics=topics)])
+    rule = FaultRule(api="OFFSET_FETCH", error="NOT_COORDINATOR")
+    response = Met().plan(call(ApiKey.OFFSET_FETCH, request, version), rule).answer(None)
+    (group,) = response.groups or [response]
+    if version == 1:
+        assert group.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+    else:
+        assert (group.error_code, group.topics) == (ErrorCode.NOT_COORDINATOR, [])
 
 
 def test_only_the_partition_that_a_rule_names_has_the_error() -> None:
