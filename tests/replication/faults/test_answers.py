@@ -161,7 +161,6 @@ def test_of_a_topic_that_is_asked_for_alone_the_whole_has_no_error() -> None:
 
 @pytest.mark.parametrize("version", [1, 2, 7, 9])
 def test_offsets_that_are_refused_as_a_whole_are_told_as_kafka_does(version: int) -> None:
-    """librdkafka takes an error of a partition for one of that alone, and waits on."""
     topics = [OffsetFetchTopic(name=T, partition_indexes=[0])]
     request = OffsetFetchRequest(group_id="g", topics=topics)
     if version >= 8:
