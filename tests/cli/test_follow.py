@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -96,6 +97,11 @@ def test_killed_at_any_moment_it_goes_on_where_its_log_ends(
     said, _ = (last := follow(source, copy, "--until-caught-up")).communicate(timeout=SECONDS)
     assert last.returncode == 0, said.decode()
     assert_same(source, copy)
+    with running("up", "--any-port", "--data-dir", str(copy)) as served:
+        ((_, _, address),) = table_of(served, 1)
+        assert why_not_written(address) == "POLICY_VIOLATION"
+        assert stopped(served, signal.SIGTERM) == 0
+    assert_same(source, copy)
     shown = CliRunner().invoke(group, ["promote", str(copy), "--output", "json"])
     assert shown.exit_code == 0, shown.output
     facts = json.loads(shown.stdout)["partitions"]
@@ -151,6 +157,16 @@ def lags_at(url: str) -> list[tuple[str, float]]:
 
 def sample(url: str, name: str) -> float:
     return sum(each.value for each in samples_at(url).get(name, []))
+
+
+def why_not_written(servers: str) -> str:
+    """By a copy that is only read."""
+    said: list[str] = []
+    producer = Producer({"bootstrap.servers": servers})
+    producer.produce("t", b"x", partition=0, on_delivery=lambda error, _: said.append(str(error)))
+    assert producer.flush(SECONDS) == 0
+    found = re.search(r"code=(\w+)", said[0])
+    return found[1] if found else said[0]
 
 
 async def spread(servers: list[str]) -> None:
