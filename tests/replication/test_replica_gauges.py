@@ -198,3 +198,36 @@ async def test_high_watermarks_are_kept_below_a_relative_path_too(
         await node.manager.checkpoint_high_watermarks()
         checkpoint = disk.open("data/logs/replication-offset-checkpoint")
         assert checkpoint.read(0, 100) == b"0\n1\ntopic 0 2\n"
+
+
+async def test_logs_and_followers_are_shown_and_only_a_leader_knows_followers(
+    autojump_clock: MockClock,
+) -> None:
+    async with Node().running() as node:
+        await node.learn(
+            registration(isr=(LOCAL, REMOTE)), registration(leader=REMOTE, isr=(LOCAL, REMOTE))
+        )
+        await node.produce(3)
+        read = node.metrics.read
+        assert (read(log_metric("LogEndOffset", TP)), read(log_metric("LogEndOffset", SECOND))) == (
+            3,
+            0,
+        )
+        assert read(log_metric("Size", TP)) == node.manager.partition(TP).log.size > 0
+        assert read(log_metric("NumLogSegments", TP)) == 1
+        lag = follower_metric("follower_lag_records", TP, REMOTE)
+        behind = follower_metric("follower_behind_seconds", TP, REMOTE)
+        assert lag not in node.metrics, "it has yet to fetch"
+        assert read(led_metric("high_watermark_lag_records", TP)) == 3
+        await node.follow(2)
+        await CLOCK.sleep(1.5)
+        assert read(lag) == 1
+        assert read(behind) == pytest.approx(1.5, abs=0.01)
+        assert read(led_metric("high_watermark_lag_records", TP)) == 1
+        await node.follow(3)
+        assert (read(lag), read(behind)) == (0, 0)
+        assert read(led_metric("high_watermark_lag_records", TP)) == 0
+        assert led_metric("leader_epoch", SECOND) not in node.metrics
+        assert follower_metric("follower_lag_records", SECOND, REMOTE) not in node.metrics
+        assert follower_metric("follower_lag_records", TP, OTHER) not in node.metrics
+        assert dict(node.metrics.snapshot())[lag] == 0
