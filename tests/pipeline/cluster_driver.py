@@ -38,8 +38,10 @@ def every_job(session: Any, data_dir: Path, to: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    from pipeline.session import get_session
+    from pipeline.session import SETTINGS, get_session
 
     master, data, target = sys.argv[1:]
-    found = every_job(get_session(master=master, quick=True), Path(data), Path(target))
-    print(json.dumps(found))
+    session = get_session(master=master, quick=True)
+    settings = {name: session.conf.get(name) for name in SETTINGS}
+    found = every_job(session, Path(data), Path(target))
+    print(json.dumps(found | {"settings": settings}))

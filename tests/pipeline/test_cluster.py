@@ -28,10 +28,14 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 400
 
 
+THEIRS = ("spark.ui.showConsoleProgress", "true")  # of what a session sets where nobody has
+
+
 def quickly(*, workers: int) -> list[str]:
     """Small data, JVMs that are to start soon, and an executor on so many workers."""
     return [
         *("--conf", "spark.sql.shuffle.partitions=2"),
+        *("--conf", "=".join(THEIRS)),
         *("--conf", f"spark.cores.max={workers}"),
         *("--conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
     ]
@@ -117,7 +121,10 @@ def test_every_job_says_on_a_cluster_what_it_says_here(
     spark: Any, applications: Applications, failed_over: FailoverRun, tmp_path: Path
 ) -> None:
     here = every_job(spark, failed_over.data_dir, tmp_path)
-    assert json.loads(applications.every_job.output()) == json.loads(json.dumps(here))
+    told = json.loads(applications.every_job.output())
+    # What the user has said is as they said it.
+    assert told.pop("settings")[THEIRS[0]] == THEIRS[1]
+    assert told == json.loads(json.dumps(here))
 
 
 def test_spark_submit_runs_a_job_from_the_bundle_alone(applications: Applications) -> None:

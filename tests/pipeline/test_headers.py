@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 pytest.importorskip("pyarrow", reason="the Arrow extra is not installed: understudy[arrow]")
 
@@ -161,6 +162,29 @@ def test_many_small_segments_are_few_tasks_and_large_ones_have_their_own() -> No
     assert sum(small) == 5000
     assert max(small) <= TASK_BYTES // FILE_COST_BYTES
     assert [len(task) for task in tasks([sized(TASK_BYTES)] * 3)] == [1, 1, 1]
+
+
+def test_the_command_writes_them_beside_a_broker(tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    from replication.cli import group
+
+    batches = [batch(offset, b"v") for offset in range(3)]
+    write_replica(tmp_path / "log", "t-0", *batches)
+    arguments = ["audit-headers", str(tmp_path / "log"), "--name", "b1"]
+    done = CliRunner().invoke(group, [*arguments, "--to", str(tmp_path / "headers")])
+    assert (done.exit_code, done.stdout) == (0, f"3 batches of b1 in {tmp_path / 'headers'}\n")
+    rows = pyarrow.parquet.read_table(tmp_path / "headers" / "batches").to_pylist()
+    assert [(row["topic"], row["replica"], row["base_offset"]) for row in rows] == [
+        ("t", "b1", offset) for offset in range(3)
+    ]
+    assert {row["is_sound"] for row in rows} == {None}
+    checked = [*arguments, "--to", str(tmp_path / "checked"), "--check-crcs"]
+    assert CliRunner().invoke(group, checked).exit_code == 0
+    rows = pyarrow.parquet.read_table(tmp_path / "checked" / "batches").to_pylist()
+    assert {row["is_sound"] for row in rows} == {True}
+    done = CliRunner().invoke(group, [*arguments[:-1], "../b1", "--to", str(tmp_path / "headers")])
+    assert (done.exit_code, "cannot be a file's name" in done.stderr) == (2, True)
 
 
 def test_a_row_has_about_sixty_bytes_of_numbers() -> None:

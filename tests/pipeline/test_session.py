@@ -1,5 +1,7 @@
 """What the session helper sets, and what it leaves to the user."""
 
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,26 @@ def test_the_session_is_as_the_pipeline_needs_it(spark: Any) -> None:
         assert spark.conf.get(name) == value, name
     assert spark.conf.get("spark.master") == "local[2]"
     assert session.get_session(master="local[7]") is spark
+
+
+@pytest.mark.spark
+def test_steps_and_tasks_are_told_on_a_terminal(
+    spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from replication.cli.pipeline import progress
+
+    monkeypatch.setattr(progress, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    told, shown = progress.Progress(), ""
+    with told.watching(spark):
+        told.step("counting")
+        for _ in range(200):  # until it is looked at while one is under way
+            assert spark.range(0, 1000, numPartitions=8).count() == 1000
+            shown += capsys.readouterr().err
+            if "/8 tasks" in shown:
+                break
+    assert "counting" in shown
+    assert re.search(r"counting: \d/8 tasks", shown)
 
 
 def test_only_bulk_work_goes_over_unix_domain_sockets() -> None:

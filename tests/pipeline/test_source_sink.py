@@ -1,5 +1,6 @@
 """Rows into topics, without Spark: over real sockets, once for each time that a task is done."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the Spark extra is not installed: understudy[spark]")
 
 import pyarrow as pa
+import trio
 
 from pipeline.source.errors import OptionError, SourceError
 from pipeline.source.sink import Sending, Turn, Written, parse_sink_options
@@ -47,7 +49,8 @@ def table(first: int, count: int = 100) -> pa.RecordBatch:
 
 async def written(cluster: Cluster, **options: str) -> list[dict[str, Any]]:
     wanted = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": TOPIC, **options}
-    rows: list[dict[str, Any]] = await in_thread(read, wanted, "key value partition headers")
+    names = options.get("columns", "key,value,partition,headers").replace(",", " ")
+    rows: list[dict[str, Any]] = await in_thread(read, wanted, names)
     return rows
 
 
@@ -90,6 +93,38 @@ async def test_a_task_that_is_run_again_after_it_was_committed_writes_nothing() 
         values = [row["value"] for row in await written(cluster, **committed)]
         assert len(values) == 200
         assert len(set(values)) == 1 + 200 - 29  # every seventh is null
+
+
+@pytest.mark.client
+async def test_each_row_is_there_once_though_a_leader_dies_under_way() -> None:
+    quick = {"broker_session_timeout_ms": "1500", "broker_heartbeat_interval_ms": "200"}
+    async with cluster_for_clients(**quick) as cluster:
+        async with cluster.admin() as admin:
+            wanted = NewTopic(name=TOPIC, partitions=2, replication_factor=3)
+            await admin.create_topics([wanted])
+
+        ours = trio.lowlevel.current_trio_token()  # the sink has a loop of its own
+
+        def while_a_leader_dies() -> Iterator[pa.RecordBatch]:
+            yield table(0)
+            leader = cluster.leader(TOPIC, 0)
+            assert leader is not None
+            trio.from_thread.run(cluster.kill_broker, leader, trio_token=ours)
+            yield table(100)
+            yield table(200)
+
+        # Small batches, so that there are many under way.
+        send = sending(cluster, 0, **{"kafka.batch.size": "500", "kafka.linger.ms": "1"})
+        assert await in_thread(send.run, while_a_leader_dies()) == Written(300)
+        columns = {"columns": "partition,headers,value,producerId", "includeHeaders": "true"}
+        rows = await written(cluster, **columns)
+        assert sorted(row["value"] for row in rows if row["value"]) == sorted(
+            value.encode() for value in table(0, 300)["value"].to_pylist() if value
+        )
+        assert len(rows) == 300
+        # By one idempotent producer (KIP-98).
+        assert {row["producerId"] for row in rows} != {-1}
+        assert len({row["producerId"] for row in rows}) == 1
 
 
 def broken_off() -> Any:
