@@ -11,31 +11,19 @@ from tests.cli.tree import LEAVES
 NOBODY = "127.0.0.1:1"
 # What each command is at least told, where it asks brokers: nobody is there.
 ASKING = {
-    "acls list": "",
-    "acls add": "--allow-principal User:a --operation Read --topic t",
-    "acls remove": "--topic t",
-    "config alter": "--entity-type topics --entity-name t --add-config a=b",
-    "config describe": "--entity-type topics --entity-name t",
     "consume": "t",
-    "delete-records": "t:0:5",
-    "elect-leader": "t:0",
     "follow": "--topic t --to COPY --until-caught-up -X nothing",
     "group delete": "g --execute",
     "group describe": "g",
     "group list": "",
     "group reset-offsets": "g --all-topics --to-latest",
-    "log-dirs": "",
-    "offsets": "t",
     "produce": "t",
-    "reassign": "t:0=1,2",
     "topic alter": "t --partitions 2",
     "topic create": "t",
     "topic delete": "t",
     "topic describe": "t",
     "topic list": "",
     "top": "--once",
-    "transactions describe": "T",
-    "transactions list": "",
     "verify": "",
 }
 # And where it reads files or runs something: what it is told is not there, or cannot be.
