@@ -24,7 +24,7 @@ def section(name: str, command: click.Command) -> str:
     ]
     usage = " ".join(["understudy", name, "[OPTIONS]", *arguments])
     about = command.get_short_help_str(limit=200)
-    lines = [f"### {name}\n", f"{about}\n", f"```\n{usage}\n```\n"]
+    lines = [f"### {name}\n", f"{about}\n", f"`{usage}`\n"]
     flags = [row(each, context) for each in command.params if isinstance(each, click.Option)]
     if flags:
         lines += ["| flag | |", "|---|---|", *flags, ""]
