@@ -80,11 +80,13 @@ class Connection:
 
     def run(self, function: Callable[..., T], *arguments: Any) -> T:
         """Call it; one that nobody answered in time is said with whom was asked."""
-        from replication.client.errors import KafkaTimeoutError
+        from replication.errors import ErrorCode, KafkaError
 
         try:
             return function(*arguments)
-        except KafkaTimeoutError as error:
+        except KafkaError as error:
+            if error.code is not ErrorCode.REQUEST_TIMED_OUT:
+                raise
             raise CommandError(f"{self.servers}: {error}") from error
 
 
