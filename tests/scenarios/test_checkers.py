@@ -257,6 +257,38 @@ judge t-0
     assert "may have lost" not in told.told.steps[0].answer[-1]
 
 
+@pytest.mark.parametrize("seed", [8, 17])
+def test_who_joined_is_excused_from_the_decision_on_which_is_told_later(seed: int) -> None:
+    """Fetches of version 11 name no process: b2 is taken for what it was (KIP-903). In these
+    worlds somebody is looked at after the controller has decided so, and before it has said so.
+    """
+    tell(
+        parse(
+            """\
+cluster brokers=2 min.insync.replicas=1 understudy.inter.broker.fetch.version=11
+topic t replicas=b1,b2
+produce t-0 acks=all one
+stop b2
+produce t-0 acks=1 two
+hold b1 c ALTER_PARTITION
+start b2
+run 300ms
+stop b2
+wipe b2
+cut b1 b2
+start b2
+produce t-0 acks=1 three &
+produce t-0 acks=1 four &
+heal b1 c
+produce t-0 acks=1 five &
+produce t-0 acks=1 six &
+run 100ms
+"""
+        ),
+        seed=seed,
+    )
+
+
 def test_of_a_leader_that_does_not_know_it_leads_no_longer_nothing_is_asked() -> None:
     """b1 sleeps while b2 commits and is led by itself again: it led, and has not, `two`."""
     tell(

@@ -136,11 +136,7 @@ class Checkers:
             case IsrChanged(partition=partition, isr=isr, previous_isr=previous):
                 for broker_id in set(isr) - set(previous):
                     self.budget.ended.joined(partition, node_name(broker_id))
-                    self.contract.joined(
-                        partition,
-                        node_name(broker_id),
-                        perhaps_formerly=not self.decisions.fetches_are_named,
-                    )
+                    self._joined(partition, broker_id)
             case PowerCut(node=name) | DiskReplaced(node=name):
                 self.contract.lost_its_disk(name)
                 self.budget.ended.befell(name)
@@ -252,6 +248,11 @@ class Checkers:
             for each in self.replicas.of(partition):
                 each.held.agreed = 0
 
+    def _joined(self, partition: TopicPartition, broker_id: int) -> None:
+        """As an election, it may be told later than it is seen."""
+        formerly = not self.decisions.fetches_are_named
+        self.contract.joined(partition, node_name(broker_id), perhaps_formerly=formerly)
+
     def _log(self, partition: TopicPartition) -> CommittedLog:
         return self._committed.setdefault(partition, CommittedLog())
 
@@ -348,6 +349,9 @@ class Checkers:
         if decision.is_new:
             self._touched[partition] = None
             self.budget.decided(before, after)
+            if before is not None and decision.goes_on:
+                for broker_id in set(registration.isr) - set(before.registration.isr):
+                    self._joined(partition, broker_id)
             if decision.risk:
                 leader, leader_epoch = registration.leader, registration.leader_epoch
                 self._elected(partition, leader, leader_epoch, decision.risk)
