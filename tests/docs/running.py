@@ -35,6 +35,10 @@ from storage import TopicPartition
 from tests.docs.snippets import ROOT, Block, same_output, words_of
 
 ADDRESS: Final = re.compile(r"\b(?:localhost|127\.0\.0\.1|b\d|kafka\d?|source|old|new):909\d\b")
+# Those that the pages about Spark name.
+_PATH: Final = re.compile(
+    r"\bbroker-[\d*]/log\b|\b(?:data|headers|lake)/(?=\s|$)|(?<=\")checkpoint(?=\")"
+)
 # One command of ours: up to what hands it on, which quotes would hide.
 _OURS: Final = re.compile(r"understudy (\w[\w-]*)(?:'[^']*'|[^'|<>])*")
 _OF_A_SHELL: Final = re.compile(r"[|><&;]|\$\(")
@@ -56,10 +60,13 @@ class Place:
     cluster: ThreadedCluster
     names: dict[str, object] = attrs.field(factory=dict)
     """What programs find there; each leaves its own for the next where they share it."""
+    names_folder: bool = False
+    """Whether paths are to be whole ones: a JVM that runs already is in another directory."""
 
     def with_addresses(self, text: str) -> str:
         first = self.cluster.bootstrap_servers.split(",")[0]
-        return ADDRESS.sub(first, text)
+        text = ADDRESS.sub(first, text)
+        return _PATH.sub(f"{self.folder}/\\g<0>", text) if self.names_folder else text
 
     def run(self, block: Block) -> None:
         """A block that is not tests; AssertionError where it fails, or prints something else."""

@@ -43,13 +43,14 @@ def place(
         (tmp_path / f"broker-{number}").symlink_to(Path(log_dir).parent)
     monkeypatch.chdir(tmp_path)
     table = spark.createDataFrame([("Emma",), ("Ulysses",)], "value string")
-    return Place(tmp_path, cluster, {"spark": spark, "table": table})
+    return Place(tmp_path, cluster, {"spark": spark, "table": table}, names_folder=True)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_what_a_page_shows_of_spark_runs(page: Path, place: Place, spark: Any) -> None:
     for block in shown(page):
         place.run(block)
+        place.names["spark"] = spark  # a page may show a fixture of that name
         for query in spark.streams.active:
             query.processAllAvailable()
             query.stop()
