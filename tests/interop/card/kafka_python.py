@@ -163,7 +163,8 @@ def offsets_in_transaction(servers: str, topic: str) -> None:
     producer.send_offsets_to_transaction({partition: kafka.OffsetAndMetadata(5, "", -1)}, topic)
     producer.commit_transaction()
     consumer = consumer_of(servers, topic)
-    assert consumer.committed(partition) == 5
+    # It does not wait for the transaction's marker, which comes after the answer.
+    until(lambda: consumer.committed(partition), lambda found: found == 5)
 
 
 # Admin.
