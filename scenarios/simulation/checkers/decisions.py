@@ -4,7 +4,7 @@ An election is told of once it lasts; what the new leader lacks is missed before
 decisions are looked at as soon as they are made.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import attrs
 
@@ -39,6 +39,14 @@ class Decision:
     @property
     def is_new(self) -> bool:
         return self.before is None or self.before.registration is not self.after.registration
+
+    @property
+    def asked_to_join(self) -> Collection[int]:
+        """Whom its leader has had added; who is elected joins otherwise."""
+        if self.before is None:
+            return ()
+        was, now = self.before.registration, self.after.registration
+        return set(now.isr) - set(was.isr) if now.leader_epoch == was.leader_epoch else ()
 
     @property
     def risk(self) -> str:

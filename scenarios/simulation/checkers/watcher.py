@@ -249,7 +249,7 @@ class Checkers:
                 each.held.agreed = 0
 
     def _joined(self, partition: TopicPartition, broker_id: int) -> None:
-        """As an election, it may be told later than it is seen."""
+        """What excuses it counts from the decision on, which is told later."""
         formerly = not self.decisions.fetches_are_named
         self.contract.joined(partition, node_name(broker_id), perhaps_formerly=formerly)
 
@@ -349,8 +349,8 @@ class Checkers:
         if decision.is_new:
             self._touched[partition] = None
             self.budget.decided(before, after)
-            if before is not None and decision.goes_on:
-                for broker_id in set(registration.isr) - set(before.registration.isr):
+            if decision.goes_on and not self.decisions.fetches_are_named:
+                for broker_id in decision.asked_to_join:
                     self._joined(partition, broker_id)
             if decision.risk:
                 leader, leader_epoch = registration.leader, registration.leader_epoch
