@@ -14,11 +14,7 @@ from tests.pipeline.failover_run import FailoverRun
 
 pytestmark = [pytest.mark.spark, pytest.mark.client]
 
-# TODO(docs): its blocks were not seen to pass in one go when this was written.
-NOT_YET = {"pipeline"}
-PAGES = [
-    page for page in pages() if page.stem not in NOT_YET and any(map(is_of_spark, blocks_of(page)))
-]
+PAGES = [page for page in pages() if any(map(is_of_spark, blocks_of(page)))]
 
 
 def shown(page: Path) -> list[Block]:
