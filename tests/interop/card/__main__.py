@@ -92,6 +92,8 @@ def try_feature(cluster: IsolatedCluster, column: Column, feature: str) -> Outco
 def try_way(secured: SecuredCluster, column: Column, name: str) -> Outcome:
     """A client that was closed on when its login ended does not log in again."""
     way = WAYS[name]
+    if way.probe not in vars(importlib.import_module(CLIENTS[column.name])):
+        return Outcome(NOT_OFFERED)
     before = logins_ended(secured.cluster)
     outcome = run(secured.entrance(way).told, column.name, name, topic_of(column.name, name))
     if way.probe == "stay" and outcome.mark == WORKS and logins_ended(secured.cluster) > before:
