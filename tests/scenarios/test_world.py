@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading  # noqa: TID251 - another trio, in a thread of its own
 
 import pytest
 import trio
@@ -66,6 +67,23 @@ def test_the_order_of_tasks_is_drawn_from_the_seed_and_the_rest_of_trio_left_alo
     assert drawn("a") == drawn("a") != drawn("b")
     assert sorted(drawn("a")) == list(range(20))
     assert trio._core._run._r.getstate() == state
+
+
+def test_another_trio_in_another_thread_draws_nothing_of_ours() -> None:
+    ended = threading.Event()
+
+    async def busy() -> None:
+        while not ended.is_set():
+            await trio.lowlevel.checkpoint()
+
+    alone = trace_of(7).trace_hash()
+    beside = threading.Thread(target=trio.run, args=[busy])
+    beside.start()
+    try:
+        assert trace_of(7).trace_hash() == alone
+    finally:
+        ended.set()
+        beside.join()
 
 
 def test_a_trio_that_cannot_be_seeded_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
