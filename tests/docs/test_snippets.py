@@ -11,6 +11,7 @@ import pytest
 from replication.testing import ThreadedCluster
 from tests.docs.running import Place, at_rest, cluster_at_work, fill, in_order
 from tests.docs.snippets import ROOT, Block, blocks_of, every_block, is_of_spark, pages
+from tests.plugin.by_name import PLUGIN
 
 RUN = {"python", "sh", "console"}
 KNOWN = {*RUN, "", "text", "{eval-rst}", "json", "properties", "ini", "toml", "dockerfile", "yaml"}
@@ -78,8 +79,7 @@ def test_the_tests_that_pages_show_pass(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\ntrio_mode = true\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-        named = ("-p", "replication.pytest_plugin")
-        result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *named)
+        result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *PLUGIN)
     shown = sum(
         len(re.findall(r"^(?:async )?def test_", each.text, re.MULTILINE)) for each in blocks
     )

@@ -1,11 +1,12 @@
 """The plugin as those who use it meet it: in a pytest of their own, in a folder of their own."""
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+
+from tests.plugin.by_name import PLUGIN
 
 pytestmark = pytest.mark.slow
 
@@ -17,13 +18,11 @@ Run: TypeAlias = Callable[..., pytest.RunResult]
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a file of tests, with the plugin found by its entry point where it is installed."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    installed = entry_points(group="pytest11", name="understudy")
-    named = () if installed else ("-p", "replication.pytest_plugin")
 
     def run_it(source: str, *arguments: str, ini: str = "") -> pytest.RunResult:
         pytester.makeini(f"[pytest]\n{ini}\n")
         pytester.makepyfile(source)
-        return pytester.runpytest_subprocess("-p", "no:cacheprovider", *named, *arguments)
+        return pytester.runpytest_subprocess("-p", "no:cacheprovider", *PLUGIN, *arguments)
 
     return run_it
 

@@ -3,10 +3,11 @@
 import os
 import subprocess
 import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+
+from tests.plugin.by_name import PLUGIN
 
 pytestmark = pytest.mark.client
 
@@ -29,9 +30,7 @@ def test_there_are_ten() -> None:
 def test_a_suite_passes(name: str) -> None:
     if name.endswith("pyspark"):
         pytest.importorskip("pyspark", reason="the Spark extra is not installed: understudy[spark]")
-    installed = entry_points(group="pytest11", name="understudy")
-    plugin = [] if installed else ["-p", "replication.pytest_plugin"]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *PLUGIN]
     alone = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     done = subprocess.run(
         command,
