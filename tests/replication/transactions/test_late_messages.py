@@ -400,9 +400,10 @@ class WithoutVerification(LateMessagesOfVersion1):
 
 
 def test_without_verification_transactions_hang() -> None:
-    some = settings(FEW, phases=[Phase.generate])
+    # The first that hangs ends it; which one that is differs from Python to Python.
+    many = settings(FEW, max_examples=2000, phases=[Phase.generate])
     with pytest.raises(AssertionError, match="nobody is going to end it"):
-        run_state_machine_as_test(WithoutVerification, settings=some)
+        run_state_machine_as_test(WithoutVerification, settings=many)
 
 
 @pytest.mark.parametrize("says_its_version", [True, False])
