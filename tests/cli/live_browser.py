@@ -97,7 +97,7 @@ class LiveBrowser:
         while not (value := self.ask(f"Boolean(document.body) && ({expression})")):
             page = self.ask("document.body.innerText")
             assert time.monotonic() < deadline, f"never: {expression}\n{page}"
-            time.sleep(0.05)
+            time.sleep(0.05)  # a real browser draws: looked at again, with a bound
         return value
 
     def press(self, key: str, *, code: str | None = None) -> None:
