@@ -73,15 +73,23 @@ def test_files_that_the_pages_name_are_there() -> None:
     assert missing == []
 
 
-def test_nothing_committed_names_this_machine() -> None:
-    tracked = subprocess.run(
+def tracked_files() -> list[str]:
+    listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split("\0")
-    if not any(tracked):
+    if not any(listed):
         pytest.skip("not a git checkout")
-    place = f"{ROOT}/"
-    hits = [name for name in tracked if name and place.encode() in (ROOT / name).read_bytes()]
-    assert hits == []
+    return [name for name in listed if name and (ROOT / name).exists()]
+
+
+def test_nothing_committed_names_this_machine() -> None:
+    place = f"{ROOT}/".encode()
+    assert [name for name in tracked_files() if place in (ROOT / name).read_bytes()] == []
+
+
+def test_no_other_folder_joins_the_root() -> None:
+    folders = {name.split("/")[0] for name in tracked_files() if "/" in name}
+    assert folders == {*PACKAGES, "tests", "docs", ".ci"}
 
 
 def test_the_conformance_list_and_the_tests_agree() -> None:
