@@ -62,6 +62,10 @@ class NotInTimeError(UnderstudyError):
     """What was waited for did not come to hold."""
 
 
+class KilledError(UnderstudyError):
+    """A node was killed before it had started."""
+
+
 @attrs.define(eq=False, repr=False, kw_only=True)
 class _Incarnation:
     """One life of a node, and what to take from it when it is killed."""
@@ -222,16 +226,23 @@ class Cluster:
         )
 
     async def start_node(self, node_id: int) -> None:
-        """Start a node that is down; a broker is unfenced when this returns."""
+        """Start a node that is down; a broker is unfenced when this returns.
+
+        KilledError where somebody kills it first.
+        """
         assert node_id not in self._alive, f"node {node_id} runs already"
         incarnation = self._incarnation(node_id)
         self._alive[node_id] = incarnation
         try:
             await self._nursery.start(incarnation.run)
-        except BaseException:
-            del self._alive[node_id]
-            raise
-        incarnation.started = True
+            incarnation.started = True
+        except RuntimeError as error:  # trio's, of what ends before it has started
+            if not incarnation.transport.detached:
+                raise
+            raise KilledError(f"node {node_id} was killed before it had started") from error
+        finally:
+            if not incarnation.started and self._alive.get(node_id) is incarnation:
+                del self._alive[node_id]
         self.failures.pop(node_id, None)
         self._keep_ports(node_id, incarnation.node)
 

@@ -9,7 +9,7 @@ import random
 import pytest
 import trio
 
-from replication.cluster.cluster import CONTROLLER_ID
+from replication.cluster.cluster import CONTROLLER_ID, KilledError
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from scenarios.simulation.world import World
@@ -81,6 +81,26 @@ def test_nothing_that_was_acked_is_lost_when_the_leader_is_killed() -> None:
                 b"before",
                 b"after",
             ]
+
+    play(story)
+
+
+def test_a_broker_may_be_killed_while_it_starts_and_starts_again() -> None:
+    async def story(world: World) -> None:
+        async with staged(world) as stage:
+            await stage.cluster.kill_broker(2)
+
+            async def start() -> None:
+                with pytest.raises(KilledError, match="node 2 was killed before it had started"):
+                    await stage.cluster.start_broker(2)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(start)
+                await stage.cluster.until(lambda: 2 in stage.cluster.brokers)
+                await stage.cluster.kill_broker(2)
+            assert sorted(stage.cluster.brokers) == [1, 3]
+            await stage.cluster.start_broker(2)
+            await stage.cluster.until(stage.cluster.is_complete)
 
     play(story)
 
