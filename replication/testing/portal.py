@@ -30,9 +30,13 @@ class Portal:
     _nursery: trio.Nursery | None = attrs.field(init=False, default=None)
 
     async def serve(self, *, task_status: trio.TaskStatus[None]) -> None:
-        async with trio.open_nursery() as self._nursery:
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
             task_status.started()
-            await trio.sleep_forever()
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
 
     def call(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
         """What `function` returns there; what it raises is raised here."""
@@ -55,8 +59,10 @@ class Portal:
     def _start(
         self, answer: Future[T], function: Callable[..., Awaitable[T]], arguments: tuple[Any, ...]
     ) -> None:
-        assert self._nursery is not None, "who calls has waited until it serves"
-        self._nursery.start_soon(self._answer, answer, function, arguments)
+        if self._nursery is None:
+            answer.set_exception(ClusterStoppedError("the cluster is being stopped"))
+        else:
+            self._nursery.start_soon(self._answer, answer, function, arguments)
 
     async def _answer(
         self, answer: Future[T], function: Callable[..., Awaitable[T]], arguments: tuple[Any, ...]

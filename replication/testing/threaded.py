@@ -14,6 +14,7 @@ the end of the block.
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -88,8 +89,9 @@ class ThreadedCluster:
         """As SIGTERM would; its temporary directory goes with it."""
         if self._thread is None:
             return
-        if self._running is not None and self._thread.is_alive():
-            self._running.end()
+        if self._running is not None:
+            with suppress(ClusterStoppedError):  # it has ended by itself: of a mistake
+                self._running.end()
         self._thread.join()
         self._raise_mistake()
 
