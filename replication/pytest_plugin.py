@@ -22,6 +22,7 @@ Rule 2: a test that fails is reported with what happened in its cluster while it
 """
 
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -71,9 +72,10 @@ class Clusters:
             self._up[asked].reset()
 
     def stop(self) -> None:
-        for cluster in self._up.values():
-            cluster.stop()
-        self._up.clear()
+        """All of them, whatever one of them raises."""
+        with ExitStack() as stack:
+            for cluster in self._up.values():
+                stack.callback(cluster.stop)
 
 
 _CLUSTERS = pytest.StashKey[Clusters]()
@@ -109,7 +111,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    config.stash[_CLUSTERS].stop()
+    if _CLUSTERS in config.stash:  # not where another plugin has ended pytest before our turn
+        config.stash[_CLUSTERS].stop()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -137,10 +140,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    yield
-    if _uses_a_cluster(item):
-        asked = asked_by(item.config, item.get_closest_marker("kafka"))
-        item.config.stash[_CLUSTERS].make_whole(asked)
+    try:
+        yield
+    finally:  # the next test's cluster is whole, whichever fixture has failed
+        if _uses_a_cluster(item):
+            asked = asked_by(item.config, item.get_closest_marker("kafka"))
+            item.config.stash[_CLUSTERS].make_whole(asked)
 
 
 def _uses_a_cluster(item: pytest.Item) -> bool:
@@ -166,7 +171,18 @@ def kafka_topic(request: pytest.FixtureRequest, kafka_cluster: "ThreadedCluster"
     kafka_cluster.create_topic(name, partitions=partitions)
     yield name
     kafka_cluster.reset()
-    kafka_cluster.delete_topic(name)
+    _delete(kafka_cluster, name)
+
+
+def _delete(cluster: "ThreadedCluster", topic: str) -> None:
+    """Unless its test has."""
+    from replication.errors import ErrorCode, KafkaError  # noqa: PLC0415 - rule 1
+
+    try:
+        cluster.delete_topic(topic)
+    except KafkaError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
 
 
 @pytest.fixture

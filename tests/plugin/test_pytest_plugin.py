@@ -66,6 +66,47 @@ def test_one_cluster_serves_the_session_and_is_whole_for_every_test(run: Run) ->
     result.stdout.fnmatch_lines(["*::test_a_marked_one_has_its_own PASSED*"])
 
 
+def test_it_is_whole_for_the_next_test_whatever_fails_in_a_teardown(run: Run) -> None:
+    source = """
+        import pytest
+
+        @pytest.fixture
+        def fails_at_its_end(kafka_cluster):
+            yield
+            raise ZeroDivisionError
+
+        def test_kills(kafka_cluster, fails_at_its_end):
+            kafka_cluster.kill_broker(2)
+
+        def test_after_it(kafka_cluster):
+            assert kafka_cluster.brokers == [1, 2, 3]
+    """
+    run(source).assert_outcomes(passed=2, errors=1)
+
+
+def test_a_test_may_delete_its_own_topic(run: Run) -> None:
+    source = """
+        def test_deletes(kafka_cluster, kafka_topic):
+            kafka_cluster.delete_topic(kafka_topic)
+    """
+    run(source, ini="kafka_brokers = 1").assert_outcomes(passed=1)
+
+
+def test_a_conftest_that_ends_pytest_is_heard(pytester: pytest.Pytester, run: Run) -> None:
+    pytester.makeconftest(
+        """
+        import pytest
+
+        def pytest_configure(config):
+            raise pytest.UsageError("no such environment")
+        """
+    )
+    result = run("def test_one(): ...")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: no such environment"])
+    result.stderr.no_fnmatch_line("*KeyError*")
+
+
 def test_it_works_under_xdist(run: Run) -> None:
     source = """
         import pytest
