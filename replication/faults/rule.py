@@ -31,6 +31,9 @@ from replication.wire.schema import fields_of
 
 E = TypeVar("E", bound=enum.Enum)
 
+MOST = 2**31 - 1
+"""Of numbers: Kafka's int32, as which an answer tells of throttling."""
+
 ASKED_BY_BROKERS = {
     ApiKey.WRITE_TXN_MARKERS,
     ApiKey.ALTER_PARTITION,
@@ -116,6 +119,13 @@ def _error(given: Any) -> ErrorCode | None:
     return ErrorCode(error)
 
 
+def _trigger(given: Any) -> Trigger:
+    """`once`, for `once()`, would never fire."""
+    if not isinstance(given, Trigger):
+        raise FaultRuleError("trigger", f"{given!r} is none; once() is")
+    return given
+
+
 @attrs.frozen(kw_only=True)
 class FaultRule:
     """See the head of this module. Names may be given as text."""
@@ -136,7 +146,7 @@ class FaultRule:
     delay_ms: int = 0
     throttle_ms: int = 0
     """What the answer says of throttling; clients then wait by themselves."""
-    trigger: Trigger = attrs.field(factory=EveryTime)
+    trigger: Trigger = attrs.field(factory=EveryTime, converter=_trigger)
 
     def __attrs_post_init__(self) -> None:
         self._check_types()
@@ -188,8 +198,8 @@ class FaultRule:
                 raise FaultRuleError(field, f"{getattr(self, field)!r} is no name")
         for field in ("partition", "broker", "delay_ms", "throttle_ms"):
             value = getattr(self, field)
-            if value is not None and (not _is_whole(value) or value < 0):
-                raise FaultRuleError(field, f"{value!r} is no whole number of at least 0")
+            if value is not None and not (_is_whole(value) and 0 <= value <= MOST):
+                raise FaultRuleError(field, f"{value!r} is no whole number of 0 to {MOST}")
 
     def _check_which(self) -> None:
         if self.partition is not None and self.topic is None:

@@ -13,7 +13,7 @@ import attrs
 
 from replication.errors import ErrorCode
 from replication.faults.book import Hit
-from replication.faults.rule import Effect, FaultRule, FaultRuleError, Sender
+from replication.faults.rule import MOST, Effect, FaultRule, FaultRuleError, Sender
 from replication.faults.triggers import (
     EveryTime,
     OnCall,
@@ -33,7 +33,7 @@ _PROBABILITY = {"type": "number", "minimum": 0, "maximum": 1}
 
 
 def _whole(description: str) -> dict[str, Any]:
-    return {"type": "integer", "minimum": 0, "description": description}
+    return {"type": "integer", "minimum": 0, "maximum": MOST, "description": description}
 
 
 def _with_number(word: str, number: Mapping[str, Any]) -> dict[str, Any]:

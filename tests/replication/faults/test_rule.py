@@ -43,6 +43,8 @@ from tests.replication.faults.asking import T, call
         ({"effect": "observe", "delay_ms": 5}, "effect"),
         ({"delay_ms": -1}, "delay_ms"),
         ({"delay_ms": 1.5}, "delay_ms"),
+        ({"delay_ms": 10**400}, "delay_ms"),
+        ({"throttle_ms": 2**31}, "throttle_ms"),
         ({"broker": True, "delay_ms": 1}, "broker"),
         ({"topic": "", "delay_ms": 1}, "topic"),
         ({"topic": 7, "delay_ms": 1}, "topic"),
@@ -53,6 +55,8 @@ from tests.replication.faults.asking import T, call
         ({"api": "WRITE_TXN_MARKERS", "throttle_ms": 5}, "throttle_ms"),
         ({"error": 6, "trigger": on_call(0)}, "trigger"),
         ({"error": 6, "trigger": with_probability(1.5)}, "trigger"),
+        ({"error": 6, "trigger": once}, "trigger"),
+        ({"error": 6, "trigger": "once"}, "trigger"),
     ],
 )
 def test_a_rule_that_cannot_be_is_refused_by_the_field_that_is_wrong(
