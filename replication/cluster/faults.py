@@ -65,6 +65,7 @@ class Faults:
         """What it has counted can still be read; twice is harmless."""
         if self._book.remove(rule.number) is not None:
             self._gone.pop(rule.number).set()
+            self._tell_who_waits()
 
     def clear(self) -> None:
         """Remove every rule."""
@@ -72,19 +73,19 @@ class Faults:
             self.remove(rule)
 
     async def wait_for_hits(self, rule: AddedRule, hits: int = 1, *, timeout: float = 30.0) -> None:
-        """Until the rule was applied so often in all; NotHitError where it never is. Seconds.
+        """Until the rule was applied so often in all. Seconds; NotHitError after them, and of a
+        rule that has been removed.
 
         What the rule's `when` has raised meanwhile is raised here.
         """
         with self.clock.move_on_after(timeout):
-            while rule.hits < hits and rule.mistake is None:
+            while rule.hits < hits and rule.mistake is None and self._is_in_force(rule):
                 await self._hit.wait()
         if rule.mistake is not None:
             raise rule.mistake
         if rule.hits < hits:
-            raise NotHitError(
-                f"not within {timeout:g} s: {rule} was hit {rule.hits} of {hits} times"
-            )
+            why = f"not within {timeout:g} s" if self._is_in_force(rule) else "it was removed"
+            raise NotHitError(f"{why}: {rule} was hit {rule.hits} of {hits} times")
 
     def gate(
         self,
@@ -112,13 +113,19 @@ class Faults:
     def decide(self, call: Call, chance: random.Random) -> Decision | None:
         decision = self._book.decide(call, chance)
         if decision is not None or any(each.mistake for each in self.rules.values()):
-            self._hit.set()
-            self._hit = trio.Event()
+            self._tell_who_waits()
         return decision
+
+    def _tell_who_waits(self) -> None:
+        self._hit.set()
+        self._hit = trio.Event()
+
+    def _is_in_force(self, rule: AddedRule) -> bool:
+        return rule.number in self.rules
 
     async def gone(self, rule: AddedRule) -> None:
         """Returns when the rule is not in force any more."""
-        if rule.number in self._gone:
+        if self._is_in_force(rule):
             await self._gone[rule.number].wait()
 
 

@@ -192,6 +192,29 @@ def test_waiting_for_hits_that_do_not_come() -> None:
     assert not events_of(world, FaultApplied), "who only looks has done nothing"
 
 
+def test_a_rule_that_is_removed_is_waited_for_no_longer() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as stage:
+            faults = stage.cluster.faults
+            added = faults.add(FaultRule(api="PRODUCE", effect="observe"))
+
+            async def wait() -> None:
+                with pytest.raises(
+                    NotHitError, match=r"was removed: rule 1 .*was hit 0 of 1 times"
+                ):
+                    await faults.wait_for_hits(added)
+
+            before = now(world)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wait)
+                await faults.clock.sleep(1)
+                faults.remove(added)
+            await wait()
+            assert now(world) - before == pytest.approx(1), "and not the 30 s that it may take"
+
+    play(story)
+
+
 def test_whoever_waits_for_a_rule_hears_of_the_mistake_in_it() -> None:
     async def story(world: World) -> None:
         async with scene(world) as stage:
