@@ -296,6 +296,7 @@ async def test_a_mistake_in_a_feed_is_told_as_it_is() -> None:
         ({"origin": "null"}, 403),
         # A name of theirs that leads to this machine: the same origin, but not our name.
         ({"origin": "http://evil.example", "host": "evil.example"}, 403),
+        ({"origin": "http://[", "host": "["}, 403),
     ],
 )
 async def test_a_page_of_another_origin_changes_nothing(
@@ -315,6 +316,38 @@ async def test_a_page_of_another_origin_changes_nothing(
         assert killed == (["b1"] if status == 200 else [])
         async with asking(f"{url}/hello", headers=given) as answer:
             assert answer.status == 200, "reading is not changing"
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:8080", 200),
+        ("192.0.2.7:8080", 200),
+        ("[2001:db8::7]:8080", 200),
+        ("localhost:8080", 200),
+        ("understudy:8080", 200),  # of a container
+        (f"{socket.gethostname()}:8080", 200),
+        ("evil.example:8080", 403),
+        ("192.0.2.7.evil.example", 403),
+    ],
+)
+async def test_on_every_address_a_strangers_name_for_it_changes_nothing(
+    host: str, status: int
+) -> None:
+    async def kill(_: Request) -> Response:
+        return PlainTextResponse("killed")
+
+    app = http_app([Route("/kill", kill, methods=["POST"])], host="0.0.0.0")
+    given = {"origin": f"http://{host}", "host": host}
+    async with trio.open_nursery() as nursery:
+        address: HttpAddress = await nursery.start(serve_http, app, LOOPBACK, 0)
+        url = f"{address.url}/kill"
+        async with asking(url, method="POST", headers=given) as answer:
+            assert answer.status == status
+            assert (await answer.body() == b"killed") is (status == 200)
+        async with asking(url, method="POST", headers={"host": host}) as answer:
+            assert answer.status == 200, "who names no origin is nobody's page"
+        nursery.cancel_scope.cancel()
 
 
 # Ports.
