@@ -44,6 +44,7 @@ class OneProcess:
     _metrics: MetricsServer = attrs.field(init=False)
     _page: PageServer = attrs.field(init=False)
     _control: ControlServer = attrs.field(init=False)
+    _journals: dict[int, EventSink] = attrs.field(init=False, factory=dict)
 
     def run(self) -> None:
         self._metrics = MetricsServer(self.metrics)
@@ -91,11 +92,17 @@ class OneProcess:
             raise refused
 
     def _sink(self, node_id: int) -> EventSink:
-        directory = self.data_dir / node_directory(node_id)
-        directory.mkdir(parents=True, exist_ok=True)
-        journal = journal_sink(str(directory / "events.journal"), node_id=node_id)
         others = [*self._metrics.sinks(broker=node_id or None), *self._page.sinks(node_id)]
-        return fan_out(journal, *others)
+        return fan_out(self._journal(node_id), *others)
+
+    def _journal(self, node_id: int) -> EventSink:
+        """One for all incarnations of a node: none reads again what another one has written."""
+        if node_id not in self._journals:
+            directory = self.data_dir / node_directory(node_id)
+            directory.mkdir(parents=True, exist_ok=True)
+            path = str(directory / "events.journal")
+            self._journals[node_id] = journal_sink(path, node_id=node_id)
+        return self._journals[node_id]
 
 
 def _steered(steering: Steering) -> "Steered":

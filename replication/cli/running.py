@@ -57,7 +57,11 @@ def allow_many_files(nodes: int = 1) -> None:
 
 def journal_sink(path: str, *, node_id: int) -> EventSink:
     """Appends to the journal at `path`; it is closed with the process."""
-    journal = JournalWriter.open(OsFileSystem(), path)
+
+    def warn(error: Exception) -> None:
+        tell(f"understudy: {path} ends here: {error}")
+
+    journal = JournalWriter.open(OsFileSystem(), path, on_refusal=warn)
     return journal.sink(broker=node_id, clock=TrioClock())
 
 

@@ -13,13 +13,14 @@ Rule 2: a journal is appended to for as long as its files are there, by one inca
 broker after the other. What a crash left of a last record is cut off first. A file that is
 full is put aside under a number, so that many can read one journal; nothing deletes it.
 
-Rule 3: it observes. A disk that refuses the journal costs the journal, not the broker.
+Rule 3: it observes. A disk that refuses the journal costs the journal, not the broker; whoever
+opened it is told, once, that it ends there.
 """
 
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, get_origin
 
 import attrs
@@ -141,6 +142,9 @@ def _as(kind: Any, value: Any) -> Any:
     return tuple(value) if get_origin(kind) is tuple else value
 
 
+def _ignore(_: Exception) -> None: ...
+
+
 @attrs.define
 class JournalWriter:
     """Appends events, each as it comes."""
@@ -150,17 +154,23 @@ class JournalWriter:
     _file_bytes: int
     _file: File
     _end: int
+    _on_refusal: Callable[[Exception], None]
     lost: int = attrs.field(default=0, init=False)  # events that the disk refused
 
     @classmethod
     def open(
-        cls, file_system: FileSystem, path: str, *, file_bytes: int = FILE_BYTES
+        cls,
+        file_system: FileSystem,
+        path: str,
+        *,
+        file_bytes: int = FILE_BYTES,
+        on_refusal: Callable[[Exception], None] = _ignore,
     ) -> "JournalWriter":
         """Go on with the journal at `path`, or begin it; a file is full at `file_bytes`."""
         file = file_system.open(path, create=True)
         held = file.read(0, file.size())
         end = max((end for _, end in read_records(held)), default=0)
-        writer = cls(file_system, path, file_bytes, file, end)
+        writer = cls(file_system, path, file_bytes, file, end, on_refusal)
         if end and not is_framed(held):
             writer._put_aside()
         else:
@@ -177,8 +187,9 @@ class JournalWriter:
             if self._end + len(record) > self._file_bytes:
                 self._put_aside()
             self._file.write(self._end, record)
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
             self.lost += 1
+            self._on_refusal(error)
         else:
             self._end += len(record)
 

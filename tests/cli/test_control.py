@@ -1,5 +1,6 @@
 """`understudy up --control`, as a process that is steered over HTTP, and one of processes."""
 
+import contextlib
 import json
 import signal
 import urllib.error
@@ -32,6 +33,15 @@ def ask(url: str, method: str = "GET", body: object = None) -> tuple[int, Any]:
             return error.code, json.loads(error.read())
 
 
+def files_of(pid: int) -> list[Path]:
+    """Those that the process has open, where the system tells (/proc)."""
+    found = []
+    for each in Path(f"/proc/{pid}/fd").glob("*"):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found.append(each.readlink())
+    return found
+
+
 @pytest.mark.parametrize("flags", [[], ["--isolated"]], ids=["one process", "isolated"])
 def test_nodes_are_steered_while_they_run(tmp_path: Path, flags: list[str]) -> None:
     arguments = ["up", "-n", "2", "--any-port", "--data-dir", str(tmp_path), "--control", "0"]
@@ -58,6 +68,8 @@ def test_nodes_are_steered_while_they_run(tmp_path: Path, flags: list[str]) -> N
         assert (status, node["status"]) == (200, "running"), node
         status, nodes = post(f"{control}/reset")
         assert (status, nodes["brokers"][1]["status"]) == (200, "running"), nodes
+        journals = [each for each in files_of(process.pid) if each.name == "events.journal"]
+        assert len(journals) == len(set(journals)), "one for all of a node's incarnations"
         status, topics = ask(f"{control}/topics")
         assert (status, [each["name"] for each in topics["topics"]]) == (200, ["t"]), topics
 

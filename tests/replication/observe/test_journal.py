@@ -150,12 +150,14 @@ def test_garbage_ends_a_journal_and_is_counted_in_bytes(garbage: bytes) -> None:
 
 def test_a_disk_that_refuses_costs_the_journal_and_not_the_broker() -> None:
     file_system = FaultyFileSystem(random.Random(1))
-    writer = JournalWriter.open(file_system, "/journal")
+    refusals: list[Exception] = []
+    writer = JournalWriter.open(file_system, "/journal", on_refusal=refusals.append)
     writer.write(FENCED, at_ms=1, broker=1)
     file_system.inject(Fault(operation="write", error=errno.ENOSPC))
     writer.write(FENCED, at_ms=2, broker=1)
     writer.write(FENCED, at_ms=3, broker=1)
     assert writer.lost == 2
+    assert len(refusals) == 1, "told once"
     assert [entry.at_ms for entry in read_journal(held(file_system)).entries] == [1]
 
 
