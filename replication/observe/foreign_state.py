@@ -86,6 +86,7 @@ class ForeignState:
             for each in topic.partitions
         )
         self._before = {each.topic_partition: each for each in partitions}
+        self._forget_all_but({each.name for each in topics})
         return ClusterState(
             now_ms=self.now_ms(),
             cluster_id=cluster.cluster_id,
@@ -120,6 +121,13 @@ class ForeignState:
         for name in new:
             value = configs[name][MIN_ISR].value if MIN_ISR in configs.get(name, {}) else None
             self._min_isr[name] = None if value is None else int(value)
+
+    def _forget_all_but(self, topics: Collection[str]) -> None:
+        """One that is made again under a name has nothing of the one before."""
+        self._min_isr = {name: each for name, each in self._min_isr.items() if name in topics}
+        self._reasons = {
+            replica: why for replica, why in self._reasons.items() if replica[0].topic in topics
+        }
 
     # Asking.
 

@@ -18,7 +18,7 @@ from typing import Final
 import attrs
 
 from replication.cluster.server import OnBug
-from replication.events import Event, LogTruncated
+from replication.events import Event, LogDeleted, LogTruncated
 from replication.metrics import Histogram, MetricName, MetricsRegistry
 from replication.net.seams import NodeClock
 from storage.types import Offset, TopicPartition
@@ -52,7 +52,9 @@ class NodeEvents:
 
     def sink(self, event: Event) -> None:
         self.counts[event.name] += 1
-        if isinstance(event, LogTruncated):
+        if isinstance(event, LogDeleted):
+            self.divergence_offsets.pop(event.partition, None)
+        elif isinstance(event, LogTruncated):
             self.truncations += 1
             self.truncated_records += event.from_offset - event.to_offset
             if event.cause in DIVERGED:

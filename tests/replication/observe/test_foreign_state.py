@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from replication.client.admin import Admin
+from replication.client.admin import Admin, NewTopic
 from replication.observe.cluster_state import PartitionState, Role, Status
 from replication.observe.foreign_state import ForeignState
 from scenarios.simulation.world import World
@@ -105,5 +105,23 @@ def test_a_broker_that_does_not_answer_keeps_what_was_seen_last() -> None:
         assert [(each.id, each.status, each.why) for each in found.brokers if each.why] == [
             (3, Status.UNKNOWN, "it does not answer")
         ]
+
+    looking(story)
+
+
+def test_a_topic_that_is_made_again_has_its_own_min_insync_replicas() -> None:
+    async def story(stage: Scene, state: ForeignState) -> None:
+        clock = stage.world.node("watcher").clock
+        assert (await only(state)).min_isr == 1
+        await state.admin.delete_topics(["t"])
+        while (await state.look()).partitions:
+            await clock.sleep(0.1)
+        again = NewTopic(
+            name="t", partitions=1, replication_factor=3, configs={"min.insync.replicas": "2"}
+        )
+        await state.admin.create_topics([again])
+        while not (found := (await state.look()).partitions):
+            await clock.sleep(0.1)
+        assert [each.min_isr for each in found] == [2]
 
     looking(story)

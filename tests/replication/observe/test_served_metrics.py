@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from replication.cluster.cluster import open_cluster
 from replication.errors import ErrorCode
-from replication.events import LogTruncated, fan_out
+from replication.events import LogDeleted, LogTruncated, fan_out
 from replication.metrics import MetricName
 from replication.net.clock import TrioClock
 from replication.observe.exposition import CONTENT_TYPE, exposition, spelling
@@ -247,6 +247,8 @@ def test_what_a_node_tells_is_counted() -> None:
         ("divergence_offset", ("topic", "t"), ("partition", "0")): 5,
     }
     assert all(registry.read(each) == value for each, value in registry.snapshot())
+    events.sink(LogDeleted(partition=TP, path="/data/t-0", cause="topic deleted"))
+    assert "divergence_offset" not in {each.name for each in registry.names()}
 
 
 async def test_a_loop_that_stalls_is_seen(mock_clock: MockClock) -> None:
