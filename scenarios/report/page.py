@@ -5,23 +5,31 @@ Nothing is loaded from anywhere, so the file can be mailed, and opened years fro
 
 import html
 import json
+import re
 from importlib.resources import files
 
 import attrs
 
 from scenarios.report.scene import Scene
 
+_PLACE = re.compile(r"\{\{(\w+)\}\}")
+
 
 def page(scene: Scene) -> str:
     """One self-contained HTML page."""
-    parts = files("scenarios.report")
-    template = parts.joinpath("page.html").read_text(encoding="utf-8")
-    return (
-        template.replace("{{title}}", html.escape(scene.title))
-        .replace("{{style}}", parts.joinpath("page.css").read_text(encoding="utf-8"))
-        .replace("{{scene}}", _as_json(scene))
-        .replace("{{script}}", parts.joinpath("page.js").read_text(encoding="utf-8"))
-    )
+    template, style, script = map(_file, ("page.html", "page.css", "page.js"))
+    parts = {
+        "title": html.escape(scene.title),
+        "style": style,
+        "scene": _as_json(scene),
+        "script": script,
+    }
+    # All at once: what is put in, a story's own words among it, is not looked at again.
+    return _PLACE.sub(lambda place: parts[place[1]], template)
+
+
+def _file(name: str) -> str:
+    return files("scenarios.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _as_json(scene: Scene) -> str:

@@ -136,7 +136,7 @@ def test_a_receiver_has_seen_all_that_the_sender_had(told: tuple[Telling, Scene]
 
 def test_the_page_loads_nothing_and_nothing_in_it_ends_its_data() -> None:
     scene = Scene(
-        title="a </script> & <b>",
+        title="a </script> & <b> of {{script}}",
         seed=1,
         trace_hash="0" * 64,
         virtual_seconds=0.0,
@@ -150,7 +150,7 @@ def test_the_page_loads_nothing_and_nothing_in_it_ends_its_data() -> None:
     )
     text = page(scene)
     assert text.count("</script>") == 2
-    assert "<title>a &lt;/script&gt; &amp; &lt;b&gt;</title>" in text
+    assert "<title>a &lt;/script&gt; &amp; &lt;b&gt; of {{script}}</title>" in text
     assert not re.search(r"""(src|href)\s*=|@import|url\(["']?http""", text)
     data = re.search(r'id="scene">(.*?)</script>', text, re.DOTALL)
     assert data
