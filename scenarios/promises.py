@@ -28,7 +28,7 @@ import attrs
 
 from replication.errors import ErrorCode
 from replication.events import LeaderElected
-from replication.verify import Different, PartitionResult, verify_directories
+from replication.verify import Different, Outcome, verify_directories
 from scenarios.arguments import Options, Words, exactly, partition_of
 from scenarios.drawing import batches_of
 from scenarios.simulation.client import Acked, ReadRecord, Refused, SentBatch, key_of
@@ -162,7 +162,7 @@ def risen(there: Collection[str], polls: Iterable[Polled], past: Collection[str]
         yield f"of a topic that is no more, and there: {' '.join(sorted(found))}"
 
 
-def compare_copies(stage: Stage, partition: TopicPartition) -> list[PartitionResult]:
+def compare_copies(stage: Stage, partition: TopicPartition) -> list[Outcome]:
     """On the disks of all replicas; one result, unless there is no copy at all."""
     registration = stage.cluster.partition(partition)
     names = [] if registration is None else [node_name(each) for each in registration.replicas]

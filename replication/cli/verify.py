@@ -7,7 +7,7 @@
 
 The flags are those of kafka-replica-verification, where it has them. Exit codes:
 
-    0   the same    1   they differ    2   they could not be compared
+    0   the same    1   they differ    2   they could not be compared, or some could not be
 """
 
 import re
@@ -26,7 +26,7 @@ from replication.cli.progress import Bar, progress
 from replication.config import HostPort
 from replication.errors import UnderstudyError
 from replication.net import production_seams
-from replication.verify import CannotCompareError, Compared, Comparison, PartitionResult
+from replication.verify import CannotCompareError, Compared, Comparison, Outcome
 from replication.verify.comparing import Rules
 from replication.verify.fetched import FetchOptions
 from replication.verify.sources import Listener, Selection, Verification, nothing_compared
@@ -126,7 +126,7 @@ def command(
 
     For each partition: same, or the first offset where they part, with both epochs, both
     CRCs and the cause. Where a cleaner has been at work, the last record of each key counts.
-    Exit code 0 same, 1 they differ, 2 they could not be compared.
+    Exit code 0 same, 1 they differ, 2 they, or some partitions, could not be compared.
     """
     directories, clusters = told_apart(sources)
     clusters += servers
@@ -158,7 +158,7 @@ def command(
         comparison = run(verification)
     if is_json:
         show_json(comparison.to_dict())
-    sys.exit(0 if comparison.same else 1)
+    sys.exit(exit_code_of(comparison))
 
 
 def told_apart(sources: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -192,7 +192,15 @@ def run(verification: Verification) -> Comparison:
     return comparison
 
 
-def show(result: PartitionResult) -> None:
+def exit_code_of(comparison: Comparison) -> int:
+    """As diff has it: what could not be told goes before what differs."""
+    if missing := len(comparison.not_compared):
+        tell(f"understudy: {missing} of {len(comparison.partitions)} could not be compared")
+        return COULD_NOT_COMPARE
+    return 0 if comparison.same else 1
+
+
+def show(result: Outcome) -> None:
     show_line(str(result))
 
 
@@ -205,5 +213,5 @@ def show_progress(
         tell(told)
 
 
-def _nothing(_: PartitionResult) -> None:
+def _nothing(_: Outcome) -> None:
     """JSON is one document, at the end."""

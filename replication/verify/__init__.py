@@ -20,6 +20,8 @@ from replication.verify.results import (
     CopyAt,
     Difference,
     Different,
+    NotCompared,
+    Outcome,
     PartitionResult,
     Same,
 )
@@ -33,6 +35,8 @@ __all__ = [
     "CopyAt",
     "Difference",
     "Different",
+    "NotCompared",
+    "Outcome",
     "PartitionResult",
     "Same",
     "verify_directories",

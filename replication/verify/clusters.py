@@ -6,8 +6,8 @@
 Rule 1: where logs end is looked at when it begins: what is written later is not compared. Of two
 clusters one is looked at first; what ended sooner there is looked at again, as long as it grows.
 
-Rule 2: of a partition that nobody leads nothing can be told. It is waited for, and then named,
-with the brokers that have its replicas and are away.
+Rule 2: of a partition that nobody leads nothing can be told. It is waited for, all of them
+together and once; then `require_leader` names the brokers that have its replicas and are away.
 
 Rule 3: a follower is asked as a consumer would (KIP-392), and serves up to the high watermark
 that it knows: it is asked again for a while, until it knows of the one the leader had.
@@ -37,7 +37,6 @@ from replication.wire.list_offsets import EARLIEST, LATEST
 from storage.types import Offset, TopicId, TopicPartition
 
 _COMPACT = "compact"
-_MOST_NAMED = 5
 
 
 @attrs.frozen(kw_only=True)
@@ -58,6 +57,8 @@ class Cluster:
     each_replica: bool = False
     """Of a cluster that is compared with itself."""
     replicas: dict[TopicPartition, tuple[int, ...]] = attrs.field(init=False, factory=dict)
+    _leaderless: Collection[TopicPartition] = attrs.field(init=False, factory=set)
+    """Those that were waited for in vain."""
     _leaders: dict[TopicPartition, int] = attrs.field(init=False, factory=dict)
     _nodes: dict[int, Node] = attrs.field(init=False, factory=dict)
     _topics: dict[str, _Topic] = attrs.field(init=False, factory=dict)
@@ -85,8 +86,9 @@ class Cluster:
     async def offsets(
         self, partitions: Collection[TopicPartition], timestamp: int
     ) -> dict[TopicPartition, Offset]:
-        """By time; -1 where there is no record of that time."""
-        found = await self.admin.list_offsets(dict.fromkeys(partitions, timestamp))
+        """By time, of those that are led; -1 where there is no record of that time."""
+        led = [each for each in partitions if each not in self._leaderless]
+        found = await self.admin.list_offsets(dict.fromkeys(led, timestamp)) if led else {}
         return {partition: each.offset for partition, each in found.items()}
 
     @property
@@ -116,11 +118,9 @@ class Cluster:
         ]
 
     def _copy(self, partition: TopicPartition, name: str, find_node: FindNode) -> Copy:
-        topic, start, end = (
-            self._topics[partition.topic],
-            self._starts[partition],
-            self._ends[partition],
-        )
+        # Of one that nobody led neither is known, and nothing is read.
+        start, end = self._starts.get(partition, 0), self._ends.get(partition, 0)
+        topic = self._topics[partition.topic]
         stream = FetchedBatches(
             partition=partition,
             topic_id=topic.topic_id,
@@ -138,8 +138,8 @@ class Cluster:
     async def _wait_for_leaders(self, topics: Collection[str]) -> None:
         async def attempt() -> None:
             await self._describe(topics)
-            if leaderless := self._leaderless():
-                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, leaderless)
+            if self._without_leader():
+                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, self.name)
 
         config = self.admin.config
         try:
@@ -150,24 +150,25 @@ class Cluster:
                 chance=self.seams.chance,
                 timeout_ms=config.default_api_timeout_ms,
             )
-        except KafkaTimeoutError as error:
-            if leaderless := self._leaderless():
-                waited = f"for {config.default_api_timeout_ms} ms"
-                raise CannotCompareError(
-                    f"{self.name}: {waited} nobody leads {leaderless}"
-                ) from error
-            raise
+        except KafkaTimeoutError:
+            self._leaderless = self._without_leader()
+            if not self._leaderless:
+                raise
 
-    def _leaderless(self) -> str:
-        """The partitions without a leader, and why; empty where there are none."""
-        found = []
-        for partition, leader in sorted(self._leaders.items()):
-            if leader not in self._nodes:
-                away = sorted({*self.replicas[partition]} - self._nodes.keys())
-                which = ", ".join(map(str, away)) or "none"
-                found.append(f"{partition} (of its brokers away: {which})")
-        more = len(found) - _MOST_NAMED
-        return ", ".join(found[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    async def look_for_leaders(self) -> None:
+        """Of all partitions: who lost theirs when another did need not be waited for again."""
+        await self._describe({each.topic for each in self.replicas})
+        self._leaderless = self._without_leader()
+
+    def require_leader(self, partition: TopicPartition) -> None:
+        """CannotCompareError where the last look found none."""
+        if partition in self._leaderless:
+            away = sorted({*self.replicas[partition]} - self._nodes.keys())
+            which = ", ".join(map(str, away)) or "none"
+            raise CannotCompareError(f"{self.name}: nobody leads it (of its brokers away: {which})")
+
+    def _without_leader(self) -> set[TopicPartition]:
+        return {each for each, leader in self._leaders.items() if leader not in self._nodes}
 
     async def _describe(self, topics: Collection[str]) -> None:
         cluster = await self.admin.describe_cluster()
@@ -185,7 +186,7 @@ class Cluster:
                 self._leaders[partition] = each.leader
 
     async def _leader_of(self, partition: TopicPartition, *, anew: bool) -> Node:
-        if anew:
+        if anew or self._leaders[partition] not in self._nodes:
             await self._describe([partition.topic])
         node = self._nodes.get(self._leaders[partition])
         if node is None:

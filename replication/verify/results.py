@@ -141,7 +141,21 @@ class Alone:
         return f"{self.partition}: only in {self.directories[0]}"
 
 
+@attrs.frozen(kw_only=True)
+class NotCompared:
+    """It is in several places, and nothing could be told of it; the others were compared."""
+
+    partition: TopicPartition
+    directories: tuple[str, ...]
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.partition}: could not be compared: {self.reason}"
+
+
+# Of copies that can be read; of a live cluster's, it may be that they cannot.
 PartitionResult: TypeAlias = Same | Different | Alone
+Outcome: TypeAlias = PartitionResult | NotCompared
 
 
 @attrs.frozen
@@ -149,16 +163,20 @@ class Comparison:
     """The result for every partition found, in order of topic and partition."""
 
     directories: tuple[str, ...]
-    partitions: tuple[PartitionResult, ...]
+    partitions: tuple[Outcome, ...]
 
     @property
     def same(self) -> bool:
-        """Nothing differs."""
-        return not self.differences
+        """All could be compared, and nothing differs."""
+        return not self.differences and not self.not_compared
 
     @property
     def differences(self) -> tuple[Different, ...]:
         return tuple(result for result in self.partitions if isinstance(result, Different))
+
+    @property
+    def not_compared(self) -> tuple[NotCompared, ...]:
+        return tuple(result for result in self.partitions if isinstance(result, NotCompared))
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON would have it."""
@@ -207,7 +225,7 @@ def _describe_copy(copy: CopyAt) -> str:
     return f"{copy.directory} has {what}" if copy.damage is None else f"{copy.directory} is {what}"
 
 
-def _result_to_dict(result: PartitionResult) -> dict[str, Any]:
+def _result_to_dict(result: Outcome) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "topic": result.partition.topic,
         "partition": result.partition.partition,
@@ -227,4 +245,6 @@ def _result_to_dict(result: PartitionResult) -> dict[str, Any]:
             }
         case Alone():
             answer |= {"result": "alone"}
+        case NotCompared():
+            answer |= {"result": "not compared", "reason": result.reason}
     return answer

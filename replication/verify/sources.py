@@ -8,10 +8,13 @@ answer is under way while the last one is compared.
 Rule 2: one cluster alone is compared with itself: the replicas of each partition.
 
 Rule 3: where retention takes what is being read, that partition begins again at what is left.
+
+Rule 4: a partition that cannot be read, since nobody leads it or it goes faster than it is read,
+is told as such, and holds up no other. A cluster that does not answer ends all.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final, TypeAlias
 
@@ -27,11 +30,13 @@ from replication.verify.comparing import Comparing, Copy, Rules
 from replication.verify.directories import LogDirectory, closing
 from replication.verify.fetched import FetchedBatches, FetchOptions, StartMovedError
 from replication.verify.results import (
+    Alone,
     CannotCompareError,
     Compared,
     Comparison,
+    NotCompared,
+    Outcome,
     PartitionResult,
-    Same,
 )
 from replication.wire.list_offsets import EARLIEST, LATEST
 from storage.types import Offset, TopicPartition
@@ -70,7 +75,7 @@ def _nothing(*_: Any) -> None:
 class Listener:
     """Hears each result as it is known; and now and then how far the one under way is."""
 
-    on_partition: Callable[[PartitionResult], None] = _nothing
+    on_partition: Callable[[Outcome], None] = _nothing
     on_progress: Callable[[TopicPartition, Compared], None] = _nothing
     interval_ms: float = 1000
 
@@ -141,20 +146,40 @@ class _Run:
             raise CannotCompareError(f"no partition in {', '.join(names)} that is selected")
         await self._level()
         starts = await self._starts(partitions)
-        results = []
+        results: list[Outcome] = []
         for partition in partitions:
             rules = attrs.evolve(self.verification.rules, start_offset=starts.get(partition, 0))
             results.append(await self._compare(partition, rules))
             self.verification.listener.on_partition(results[-1])
         return Comparison(tuple(names), tuple(results))
 
-    async def _compare(self, partition: TopicPartition, rules: Rules) -> PartitionResult:
+    async def _compare(self, partition: TopicPartition, rules: Rules) -> Outcome:
+        holders = [each for each in self.sources if partition in held_by(each)]
+        # What is in one place only is told as that, whoever leads it.
+        is_read = len(holders) > 1 or len(self.sources) == 1
+        clusters = [each for each in holders if is_read and isinstance(each, Cluster)]
+        try:
+            return await self._compare_what_is_left(partition, rules, clusters)
+        except CannotCompareError as error:
+            names = tuple(each.name for each in holders)
+            return NotCompared(partition=partition, directories=names, reason=str(error))
+
+    async def _compare_what_is_left(
+        self, partition: TopicPartition, rules: Rules, clusters: Sequence[Cluster]
+    ) -> PartitionResult:
+        for each in clusters:
+            each.require_leader(partition)
         for _ in range(_RESTARTS):
             try:
                 return await self._compare_once(partition, rules)
             except StartMovedError as moved:
                 rules = attrs.evolve(rules, start_offset=moved.offset)
-        raise CannotCompareError(f"{partition}: it is deleted faster than it can be read")
+            except (KafkaError, *NO_ANSWER):
+                for each in clusters:
+                    await each.look_for_leaders()
+                    each.require_leader(partition)
+                raise
+        raise CannotCompareError("it is deleted faster than it can be read")
 
     async def _compare_once(self, partition: TopicPartition, rules: Rules) -> PartitionResult:
         copies = [copy for source in self.sources for copy in source.copies_of(partition)]
@@ -214,8 +239,8 @@ class _Run:
         return {partition: min(offsets) for partition, offsets in found.items()}
 
 
-def held_by(source: Source) -> Sequence[TopicPartition]:
-    return list(source.replicas if isinstance(source, Cluster) else source.partitions)
+def held_by(source: Source) -> Collection[TopicPartition]:
+    return (source.replicas if isinstance(source, Cluster) else source.partitions).keys()
 
 
 async def _by_time(
@@ -235,4 +260,4 @@ async def _by_time(
 
 def nothing_compared(comparison: Comparison) -> bool:
     """Whether no partition was in two places."""
-    return comparison.same and not any(isinstance(each, Same) for each in comparison.partitions)
+    return all(isinstance(each, Alone) for each in comparison.partitions)

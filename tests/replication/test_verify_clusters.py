@@ -9,12 +9,16 @@ import pytest
 import trio
 
 from replication.client.admin import Admin, NewTopic
+from replication.replica_manager.bytes_in import metric
+from replication.replica_manager.topic_meters import BYTES_OUT
 from replication.verify import (
     CannotCompareError,
     Cause,
+    Compared,
     Comparison,
     Difference,
     Different,
+    NotCompared,
     Same,
 )
 from replication.verify.compacted import taken
@@ -26,6 +30,7 @@ from storage.batch_stream import BatchStream
 from storage.filesystem import FileSystem
 from storage.record_batch import read_header
 from storage.testing import FaultyFileSystem
+from storage.types import TopicPartition
 from tests.replication.client.scene import T0, Scene, play, scene
 
 THREE: dict[str, Any] = {"brokers": 3, "replicas": ((1, 2, 3),)}
@@ -181,6 +186,20 @@ def test_a_time_says_where_to_begin() -> None:
     play(story)
 
 
+def test_a_broker_sends_each_byte_once() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as on:
+            await on.produce(*map(str, range(50)), acks="all")
+            batches = batches_of(on, "b1")
+            disk = copy_of(batches)
+            result = one(await verify(on, "/copy", disk=disk, fetching=FetchOptions()))
+            assert isinstance(result, Same)
+            sent = on.cluster.brokers["b1"].metrics.read(metric(BYTES_OUT, "t"))
+            assert sent == sum(map(len, batches))
+
+    play(story)
+
+
 def test_a_compacted_topic_is_compared_by_its_keys() -> None:
     async def story(world: World) -> None:
         async with scene(world, topic={"cleanup.policy": "compact"}) as on:
@@ -227,17 +246,28 @@ def test_a_partition_that_nobody_leads_is_named_with_the_brokers_that_are_away()
                 await on.cluster.kill(each)
             await world.clock("b1").sleep(30)
             for servers in (["b1:9092"], ["b1:9092", "b1:9092"]):
-                with pytest.raises(CannotCompareError) as refused:
-                    await verify(on, bootstrap_servers=servers, selection=Selection(topics="t|u"))
-                assert str(refused.value) == (
-                    "b1:9092: for 60000 ms nobody leads"
-                    " t-1 (of its brokers away: 2), u-0 (of its brokers away: 3)"
+                began = world.clock("b1").now()
+                found = await verify(
+                    on, bootstrap_servers=servers, selection=Selection(topics="t|u")
                 )
+                led, *others = map(str, found.partitions)
+                assert led.startswith("t-0: only in" if len(servers) == 1 else "t-0: same in 2")
+                assert others == [
+                    "t-1: could not be compared: b1:9092: nobody leads it (of its brokers away: 2)",
+                    "u-0: could not be compared: b1:9092: nobody leads it (of its brokers away: 3)",
+                ]
+                # It was waited for, but once and not for each partition and cluster anew.
+                assert 60 <= world.clock("b1").now() - began < 60 * (len(servers) + 0.5)
+                assert not found.same
+                assert not found.differences
             # What is not selected is not waited for.
             chosen = Selection(topics="t", partitions=frozenset({0}))
             pair = ["b1:9092", "b1:9092"]
             assert isinstance(one(await verify(on, bootstrap_servers=pair, selection=chosen)), Same)
-            # Nor what comes back in time.
+            # What is nowhere else need not be led.
+            alone = await verify(on, "/copy", disk=copy_of([]), selection=Selection(topics="u"))
+            assert nothing_compared(alone)
+            # Nor is anything lost of what comes back in time.
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(come_back, on, "b2")
                 found = await verify(on, bootstrap_servers=pair)
@@ -249,3 +279,86 @@ def test_a_partition_that_nobody_leads_is_named_with_the_brokers_that_are_away()
 async def come_back(on: Scene, name: str) -> None:
     await on.world.clock("b1").sleep(10)
     await on.cluster.start(name)
+
+
+def test_partitions_that_lose_their_leader_meanwhile_hold_up_no_other() -> None:
+    async def story(world: World) -> None:
+        async with scene(world, brokers=2, replicas=((2,), (1,), (2,))) as on:
+            for partition in range(3):
+                await on.produce(*map(str, range(150)), partition=partition)
+            copies = ["b1:9092", "b1:9092"]
+            killed: list[str] = []
+
+            def kill(*_: Any) -> None:
+                if not killed:
+                    killed.append("b2")
+                    nursery.start_soon(on.cluster.kill, "b2")
+
+            began = world.clock("b1").now()
+            async with trio.open_nursery() as nursery:
+                listener = Listener(on_progress=kill, interval_ms=0.001)
+                found = await verify(on, bootstrap_servers=copies, listener=listener)
+            assert killed
+            lost, led, lost_too = found.partitions
+            assert isinstance(led, Same)
+            assert led.compared.end_offset == 150
+            for each in (lost, lost_too):
+                assert isinstance(each, NotCompared)
+                assert each.reason == "b1:9092: nobody leads it (of its brokers away: 2)"
+            # Who lost theirs with another is not waited for again.
+            assert world.clock("b1").now() - began < 100
+
+    play(story)
+
+
+def test_who_leads_is_asked_again_of_a_partition_whose_leader_went_while_another_was_read() -> None:
+    async def story(world: World) -> None:
+        async with scene(world, **THREE, min_insync_replicas="2") as on:
+            async with Admin(on.bootstrap_servers, seams=world.node("admin")) as admin:
+                await admin.create_topics([NewTopic(name="u", replicas=((1, 2, 3),))])
+            await on.cluster.until(on.cluster.is_complete, what="u is there")
+            await on.produce(*map(str, range(150)), acks="all")
+            async with on.producer(acks="all") as producer:
+                await producer.send("u", b"v", partition=0)
+            servers = ",".join(on.bootstrap_servers)
+            killed: list[str] = []
+
+            def kill(*_: Any) -> None:
+                if not killed:
+                    killed.append(on.leader())
+                    nursery.start_soon(on.cluster.kill, killed[0])
+
+            async with trio.open_nursery() as nursery:
+                found = await verify(
+                    on,
+                    bootstrap_servers=[servers, servers],
+                    listener=Listener(on_progress=kill, interval_ms=0.001),
+                    selection=Selection(topics="t|u"),
+                )
+            assert killed
+            assert [type(each) for each in found.partitions] == [Same, Same]
+
+    play(story)
+
+
+def test_what_is_deleted_faster_than_it_is_read_is_told() -> None:
+    async def story(world: World) -> None:
+        async with scene(world) as on:
+            await on.produce(*map(str, range(700)))
+            disk = copy_of(batches_of(on, "b1"))
+            async with (
+                Admin(on.bootstrap_servers, seams=world.node("admin")) as admin,
+                trio.open_nursery() as nursery,
+            ):
+
+                def delete(_: TopicPartition, compared: Compared) -> None:
+                    ahead = {T0: min(compared.end_offset + 100, 700)}
+                    nursery.start_soon(admin.delete_records, ahead)
+
+                listener = Listener(on_progress=delete, interval_ms=0.001)
+                result = one(await verify(on, "/copy", disk=disk, listener=listener))
+            assert str(result) == (
+                "t-0: could not be compared: it is deleted faster than it can be read"
+            )
+
+    play(story)
