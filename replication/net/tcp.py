@@ -161,6 +161,24 @@ class TcpListener:
         self._socket.close()
 
 
+async def listening_socket(host: str, port: int) -> trio.socket.SocketType:
+    """On the first address of that name: on two, port 0 would be two ports."""
+    addresses = await trio.socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    family, kind, protocol, _, address = addresses[0]
+    listening = trio.socket.socket(family, kind, protocol)
+    try:
+        # A server that starts again must not wait for its old connections' TIME_WAIT.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        await listening.bind(address)
+        listening.listen(BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
 @attrs.frozen
 class TcpTransport:
     """`Transport` over the operating system; None leaves a buffer's size to the kernel."""
@@ -169,19 +187,7 @@ class TcpTransport:
     receive_buffer_bytes: int | None = None
 
     async def listen(self, host: str, port: int) -> TcpListener:
-        addresses = await trio.socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        family, kind, protocol, _, address = addresses[0]
-        listening = trio.socket.socket(family, kind, protocol)
-        try:
-            # A broker that starts again must not wait for its old connections' TIME_WAIT.
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            await listening.bind(address)
-            listening.listen(BACKLOG)
-        except BaseException:
-            listening.close()
-            raise
+        listening = await listening_socket(host, port)
         return TcpListener(listening, host, listening.getsockname()[1], self)
 
     async def connect(self, host: str, port: int) -> TcpConnection:

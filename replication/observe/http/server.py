@@ -8,7 +8,6 @@ client which does not read would keep a cluster from stopping for as long as it 
 who accepts also hangs up: a closed socket ends that send.
 """
 
-import socket
 from typing import cast
 
 import attrs
@@ -25,10 +24,10 @@ from replication.cluster.cluster import raise_bug
 from replication.cluster.node_scope import ListenError
 from replication.cluster.server import OnBug
 from replication.net.clock import TrioClock
+from replication.net.tcp import listening_socket
 
 GRACE_SECONDS = 1.0
 IDLE_SECONDS = 75.0  # longer than between two scrapes
-BACKLOG = 100
 
 
 @attrs.frozen
@@ -69,24 +68,11 @@ async def serve_http(
 
 
 async def _listen(host: str, port: int) -> trio.SocketListener:
-    """On the first address of that name: on two, port 0 would be two ports."""
     try:
-        addresses = await trio.socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        family, kind, protocol, _, address = addresses[0]
-        listening = trio.socket.socket(family, kind, protocol)
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            await listening.bind(address)
-            listening.listen(BACKLOG)
-        except BaseException:
-            listening.close()
-            raise
+        return trio.SocketListener(await listening_socket(host, port))
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ListenError(f"cannot serve HTTP on {host}:{port}: {reason}") from error
-    return trio.SocketListener(listening)
 
 
 def _config() -> Config:
