@@ -9,7 +9,7 @@ from rich.console import Console
 
 from replication.cli import group as understudy
 from replication.cli.top.view import of_interest, plain_rows, screen, summary
-from replication.cli.topics.describing import Only
+from replication.cli.topics.choosing import Only
 from replication.observe.cluster_state import (
     BrokerState,
     ClusterState,

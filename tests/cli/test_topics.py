@@ -2,8 +2,8 @@
 
 import pytest
 
-from replication.cli.topics.choosing import Wanted, pattern
-from replication.cli.topics.describing import Described, Only, as_json, lines
+from replication.cli.topics.choosing import Only, Wanted, pattern
+from replication.cli.topics.describing import Described, as_json, lines
 from replication.client.admin.values import (
     ConfigValue,
     PartitionDescription,

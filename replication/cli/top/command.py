@@ -14,19 +14,13 @@ import click
 
 from replication.cli.connection import Connection, connected
 from replication.cli.output import JSON, OUTPUT
-from replication.cli.topics.choosing import Wanted, pattern
-from replication.cli.topics.describing import Only
+from replication.cli.topics.choosing import PATTERN, TOPICS, Only, Wanted, only_some
 
 
 @click.command(name="top")
-@click.argument("names", nargs=-1, metavar="[TOPIC]...")
-@click.option(
-    "--topic", "pattern", callback=pattern, metavar="PATTERN", help="All whose whole name matches."
-)
-@click.option("--under-replicated-partitions", is_flag=True, help="Whose ISR is not all of them.")
-@click.option("--unavailable-partitions", is_flag=True, help="That nobody leads.")
-@click.option("--under-min-isr-partitions", is_flag=True, help="Whose ISR is below its minimum.")
-@click.option("--at-min-isr-partitions", is_flag=True, help="Whose ISR is just its minimum.")
+@TOPICS
+@PATTERN
+@only_some
 @click.option("--internal", is_flag=True, help="Kafka's own topics too.")
 @click.option("--once", is_flag=True, help="Look once.")
 @click.option(
@@ -43,10 +37,7 @@ def command(
     names: Sequence[str],
     pattern: str | None,
     *,
-    under_replicated_partitions: bool,
-    unavailable_partitions: bool,
-    under_min_isr_partitions: bool,
-    at_min_isr_partitions: bool,
+    only: Only,
     internal: bool,
     once: bool,
     seconds: float,
@@ -60,12 +51,7 @@ def command(
         connection=connection,
         wanted=Wanted(names=tuple(names), pattern=pattern),
         internal=internal,
-        only=Only(
-            under_replicated=under_replicated_partitions,
-            unavailable=unavailable_partitions,
-            under_min_isr=under_min_isr_partitions,
-            at_min_isr=at_min_isr_partitions,
-        ),
+        only=only,
         seconds=seconds,
         once=once,
         as_json=output == JSON,

@@ -16,8 +16,7 @@ from rich.text import Text
 from replication.cli.connection import Connection
 from replication.cli.output import show_line, show_table
 from replication.cli.top.view import columns, of_interest, plain_rows, screen, summary
-from replication.cli.topics.choosing import INTERNAL, Wanted
-from replication.cli.topics.describing import Only
+from replication.cli.topics.choosing import INTERNAL, Only, Wanted
 from replication.client.admin import Admin
 from replication.client.errors import KafkaTimeoutError
 from replication.errors import KafkaError

@@ -18,7 +18,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from replication.cli.topics.describing import Only
+from replication.cli.topics.choosing import Only
 from replication.observe.cluster_state import ClusterState, PartitionState, ReplicaState, Status
 
 COLUMNS = ("PARTITION", "LEADER", "EPOCH", "LEO", "HW", "LAG", "ISR", "REPLICAS")

@@ -1,17 +1,23 @@
-"""Which topics are meant: by name, by Kafka's `--topic` pattern, or all.
+"""Which topics are meant: by name, by Kafka's `--topic` pattern, or all; and which of their
+partitions, by how they stand.
 
 `--topic 'orders.*,audit'` is a regular expression of the whole name, in which commas part
 several (TopicFilter.IncludeList). A name that is an argument is just that name.
 """
 
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import attrs
 import click
 
+from replication.cli import completion
 from replication.cli.patience import NotThereError
 from replication.client.admin import Admin
+
+T = TypeVar("T")
 
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -61,6 +67,53 @@ def pattern(_: click.Context, option: click.Parameter, value: str | None) -> str
     except re.error as error:
         raise click.BadParameter(f"{value}: {error}", param=option) from error
     return text
+
+
+TOPICS = click.argument("names", nargs=-1, metavar="[TOPIC]...", shell_complete=completion.topics)
+PATTERN = click.option(
+    "--topic",
+    "pattern",
+    callback=pattern,
+    shell_complete=completion.topics,
+    metavar="PATTERN",
+    help="All whose whole name matches.",
+)
+
+
+@attrs.frozen(kw_only=True)
+class Only:
+    """Which partitions are of interest; all, where none of these is said."""
+
+    under_replicated: bool = False
+    unavailable: bool = False
+    under_min_isr: bool = False
+    at_min_isr: bool = False
+    overrides: bool = False
+    """Topics with configurations of their own, and none of their partitions."""
+
+    @property
+    def some_partitions(self) -> bool:
+        return self.under_replicated or self.unavailable or self.under_min_isr or self.at_min_isr
+
+
+def only_some(command: Callable[..., T]) -> Callable[..., T]:
+    """kafka-topics' flags for partitions that need a look, which reach the command as one `only`."""
+    flags = {
+        "under_replicated": "Whose ISR is not all of them.",
+        "unavailable": "Whose leader is not there.",
+        "under_min_isr": "Whose ISR is below its minimum.",
+        "at_min_isr": "Whose ISR is just its minimum.",
+    }
+
+    @functools.wraps(command)
+    def with_only(*arguments: Any, **given: Any) -> T:
+        only = Only(**{name: given.pop(name) for name in flags})
+        return command(*arguments, only=only, **given)
+
+    for name, about in reversed(flags.items()):
+        flag = f"--{name.replace('_', '-')}-partitions"
+        with_only = click.option(flag, name, is_flag=True, help=about)(with_only)
+    return with_only
 
 
 def assignment(

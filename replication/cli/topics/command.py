@@ -8,9 +8,9 @@ understudy topic delete --topic 'tmp-.*'              shows which;  --execute de
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+import attrs
 import click
 
-from replication.cli import completion
 from replication.cli.connection import Connection, connected, key_values
 from replication.cli.output import (
     EXECUTE,
@@ -22,22 +22,22 @@ from replication.cli.output import (
     tell_unless_executed,
 )
 from replication.cli.patience import NotThereError, gone, led, patiently
-from replication.cli.topics.choosing import INTERNAL, Wanted, assignment, names_of, pattern
-from replication.cli.topics.describing import Described, Only, as_json, described, lines
+from replication.cli.topics.choosing import (
+    INTERNAL,
+    PATTERN,
+    TOPICS,
+    Only,
+    Wanted,
+    assignment,
+    names_of,
+    only_some,
+)
+from replication.cli.topics.describing import Described, as_json, described, lines
 from replication.client.admin import Admin, NewTopic
 from replication.client.admin.values import TopicDescription
 from replication.errors import ErrorCode, KafkaError
 from storage.checkpoint import uuid_text
 
-TOPICS = click.argument("names", nargs=-1, metavar="[TOPIC]...", shell_complete=completion.topics)
-PATTERN = click.option(
-    "--topic",
-    "pattern",
-    callback=pattern,
-    shell_complete=completion.topics,
-    metavar="PATTERN",
-    help="All whose whole name matches.",
-)
 IF_EXISTS = click.option("--if-exists", is_flag=True, help="A topic that is not there is no error.")
 EXCLUDE_INTERNAL = click.option("--exclude-internal", is_flag=True, help="Not Kafka's own topics.")
 ASSIGNMENT = click.option(
@@ -161,10 +161,7 @@ def list_topics(
 @TOPICS
 @PATTERN
 @click.option("--topic-id", help="The one of this id.")
-@click.option("--under-replicated-partitions", is_flag=True, help="Whose ISR is not all of them.")
-@click.option("--unavailable-partitions", is_flag=True, help="Whose leader is not there.")
-@click.option("--under-min-isr-partitions", is_flag=True, help="Whose ISR is below its minimum.")
-@click.option("--at-min-isr-partitions", is_flag=True, help="Whose ISR is just its minimum.")
+@only_some
 @click.option("--topics-with-overrides", is_flag=True, help="With configurations of their own.")
 @IF_EXISTS
 @EXCLUDE_INTERNAL
@@ -175,10 +172,7 @@ def describe(
     pattern: str | None,
     topic_id: str | None,
     *,
-    under_replicated_partitions: bool,
-    unavailable_partitions: bool,
-    under_min_isr_partitions: bool,
-    at_min_isr_partitions: bool,
+    only: Only,
     topics_with_overrides: bool,
     if_exists: bool,
     exclude_internal: bool,
@@ -186,13 +180,7 @@ def describe(
     output: str,
 ) -> None:
     """Who leads each partition, who has it, who is in sync; all topics where none is named."""
-    only = Only(
-        under_replicated=under_replicated_partitions,
-        unavailable=unavailable_partitions,
-        under_min_isr=under_min_isr_partitions,
-        at_min_isr=at_min_isr_partitions,
-        overrides=topics_with_overrides,
-    )
+    only = attrs.evolve(only, overrides=topics_with_overrides)
     if only.overrides and only.some_partitions:
         raise click.UsageError("--topics-with-overrides is about topics, not about partitions")
     wanted = Wanted(

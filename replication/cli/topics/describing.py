@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 
+from replication.cli.topics.choosing import Only
 from replication.client.admin import Admin
 from replication.client.admin.values import (
     ConfigValue,
@@ -24,22 +25,6 @@ from storage.checkpoint import uuid_text
 from storage.types import NO_TOPIC_ID, TopicPartition
 
 MIN_ISR = "min.insync.replicas"
-
-
-@attrs.frozen(kw_only=True)
-class Only:
-    """Which partitions are of interest; all, where none of these is said."""
-
-    under_replicated: bool = False
-    unavailable: bool = False
-    under_min_isr: bool = False
-    at_min_isr: bool = False
-    overrides: bool = False
-    """Topics with configurations of their own, and none of their partitions."""
-
-    @property
-    def some_partitions(self) -> bool:
-        return self.under_replicated or self.unavailable or self.under_min_isr or self.at_min_isr
 
 
 @attrs.frozen(kw_only=True)
