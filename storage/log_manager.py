@@ -16,6 +16,7 @@ What checkpoints hold and what becomes of a directory that fails is in
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from typing import TypeAlias
 
 import attrs
@@ -40,10 +41,16 @@ from storage.types import TopicId, TopicPartition
 
 NO_BROKER_EPOCH = -1
 LoadJob: TypeAlias = Callable[[], None]
+# So many logs are loaded, of so many.
+OnLoading: TypeAlias = Callable[[int, int], None]
 
 
 def _ignore_deletion(_log: TopicPartition, _deleted: DeletedSegments) -> None:
     """Nobody asked to know."""
+
+
+def ignore_loading(_done: int, _total: int) -> None:
+    """Nobody watches."""
 
 
 @attrs.define(eq=False)
@@ -73,15 +80,16 @@ class LogManager(CheckpointedLogs):
 
     # Starting.
 
-    def startup(self) -> list[RecoveryReport]:
+    def startup(self, on_loading: OnLoading = ignore_loading) -> list[RecoveryReport]:
         """Open everything, one log after another; what opening each log found.
 
         Who has threads takes the three steps of this, and loads several logs at once.
         """
         try:
-            for jobs in self.find_logs():
-                for job in jobs:
-                    job()
+            jobs = list(chain.from_iterable(self.find_logs()))
+            for done, job in enumerate(jobs):
+                on_loading(done, len(jobs))
+                job()
             return self.all_loaded()
         except BaseException:
             self.close_uncleanly()

@@ -34,7 +34,7 @@ from storage.errors import CorruptRecordError, LogDirectoryError, naming
 from storage.filesystem import FileSystem, OsFileSystem
 from storage.loading.report import RecoveryReport
 from storage.log import Log
-from storage.log_manager import NO_BROKER_EPOCH, LogManager
+from storage.log_manager import NO_BROKER_EPOCH, LogManager, OnLoading, ignore_loading
 from storage.record_batch import check_crc, walk
 from storage.records import Record, decode_batch, encode_batch
 from storage.types import LeaderEpoch, Offset
@@ -52,11 +52,13 @@ def open_log_directory(
     node_id: int | None = None,
     believe_nothing: bool = False,
     file_system: FileSystem | None = None,
+    on_loading: OnLoading = ignore_loading,
 ) -> Iterator[LogManager]:
     """Every log in the directory at `path`, until the end of the `with`.
 
     `node_id` is for a directory that says nothing of whose it is; LogDirectoryError without.
     `believe_nothing`: read all batches again, also after a clean shutdown.
+    `on_loading` hears how many logs are open, of how many, before each of them.
     """
     files, directory = file_system or OsFileSystem(), os.fspath(path)
     logs = LogManager(
@@ -66,7 +68,7 @@ def open_log_directory(
         config=config or LogConfig(),
         believe_nothing=believe_nothing,
     )
-    logs.startup()
+    logs.startup(on_loading)
     try:
         found = _ends(logs)
         yield logs

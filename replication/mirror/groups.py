@@ -8,7 +8,7 @@ records that it is behind. Until they come, or where they never will, the group 
 go on from but `auto.offset.reset`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import attrs
@@ -36,13 +36,16 @@ class GroupAhead:
         )
 
 
-def groups_ahead(logs: LogManager) -> Iterator[GroupAhead]:
+def groups_ahead(
+    logs: LogManager, on_reading: Callable[[TopicPartition], None] = lambda _: None
+) -> Iterator[GroupAhead]:
     """Committed offsets beyond the end of what is here; not of partitions that are not here.
 
     ProtocolError or StorageError for records that are no coordinator's.
     """
     for log in logs.logs():
         if log.topic_partition.topic == GROUP_METADATA_TOPIC:
+            on_reading(log.topic_partition)
             yield from _ahead(_replayed(log), logs)
 
 

@@ -22,6 +22,7 @@ from replication.cli.output import (
     tell,
     tell_unless_executed,
 )
+from replication.cli.progress import Bar, progress
 from replication.cluster.adoption import AdoptedTopic, adopt
 from replication.errors import UnderstudyError
 from replication.mirror.groups import GroupAhead, groups_ahead
@@ -35,12 +36,15 @@ from replication.mirror.promotion import (
 )
 from replication.mirror.state import CONTROLLER_DIRECTORY, LOG_DIRECTORY, CopyState, write_state
 from replication.net import production_seams
+from replication.net.raising import raising_only_one
 from storage.filesystem import OsFileSystem
 from storage.log_manager import LogManager
 from storage.standalone import open_log_directory
 from storage.types import Offset, TopicPartition
 
 SOURCE_TIMEOUT_MS = 5000
+TELL_SECONDS = 0.2
+ASKING = "asking the source"
 HEADINGS = ("PARTITION", "COPIED-TO", "SOURCE-END", "NOT-COPIED", "EPOCH", "NEW-EPOCH", "OPEN-TXNS")
 
 
@@ -75,39 +79,61 @@ def command(
     state = state_of(str(directory.resolve()))
     ends: Mapping[TopicPartition, Offset] = {}
     heard = f"as of {_when(state.heard_ms)}"
-    if not offline:
-        source = source_properties(servers or state.bootstrap_servers, command_config)
-        try:
-            ends, heard = trio.run(_source_ends, source, state), "just now"
-        except UnderstudyError as error:
-            heard += f"; it does not answer now ({error})"
-    with open_log_directory(directory / LOG_DIRECTORY) as logs:
-        found = list(promoted_partitions(state, logs, ends))
-        ahead = list(groups_ahead(logs))
-        if execute:
-            _promote(str(directory.resolve()), state, logs, found)
+    with progress(ASKING) as bar:
+        if not offline:
+            source = source_properties(servers or state.bootstrap_servers, command_config)
+            try:
+                ends, heard = trio.run(_source_ends, source, state, bar), "just now"
+            except UnderstudyError as error:
+                heard += f"; it does not answer now ({error})"
+        bar.say("opening logs")
+        with open_log_directory(directory / LOG_DIRECTORY, on_loading=bar.update) as logs:
+            found = list(promoted_partitions(state, logs, ends))
+            ahead = list(groups_ahead(logs, lambda each: bar.say(f"reading {each}")))
+            if execute:
+                _promote(str(directory.resolve()), state, logs, found, bar)
+            bar.say("closing logs")
     _show(found, ahead, state, heard, output)
     tell_unless_executed(execute=execute)
 
 
 async def _source_ends(
-    properties: Mapping[str, str], state: CopyState
+    properties: Mapping[str, str], state: CopyState, bar: Bar
 ) -> dict[TopicPartition, Offset]:
     from replication.client.admin import Admin
     from replication.wire.list_offsets import LATEST
 
     given: dict[str, Any] = {key.replace(".", "_"): value for key, value in properties.items()}
     given["default_api_timeout_ms"] = SOURCE_TIMEOUT_MS
-    async with Admin(**given) as admin:
-        listed = await admin.list_offsets(dict.fromkeys(state.partitions(), LATEST))
-    return {partition: each.offset for partition, each in listed.items()}
+    ends: dict[TopicPartition, Offset] = {}
+    with raising_only_one():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_say_again, bar)
+            async with Admin(**given) as admin:
+                listed = await admin.list_offsets(dict.fromkeys(state.partitions(), LATEST))
+                ends = {partition: each.offset for partition, each in listed.items()}
+            nursery.cancel_scope.cancel()
+    return ends
+
+
+async def _say_again(bar: Bar) -> None:
+    """A source that is slow to answer tells nothing; a bar shows itself when it is told."""
+    while True:
+        bar.say(ASKING)
+        await trio.sleep(TELL_SECONDS)
 
 
 def _promote(
-    directory: str, state: CopyState, logs: LogManager, found: Sequence[PromotedPartition]
+    directory: str,
+    state: CopyState,
+    logs: LogManager,
+    found: Sequence[PromotedPartition],
+    bar: Bar,
 ) -> None:
+    bar.say("aborting what is open")
     epochs = {each.topic_partition: each.new_epoch for each in found}
-    for partition, epoch in epochs.items():
+    for done, (partition, epoch) in enumerate(epochs.items()):
+        bar.update(done, len(epochs))
         log = logs.get(partition)
         if log is not None and log.topic_id == state.topics[partition.topic].topic_id:
             abort_open_transactions(log, leader_epoch=epoch, wall_ms=time.time_ns() // 1_000_000)
@@ -120,6 +146,7 @@ def _promote(
         topics.append(
             AdoptedTopic(name=name, topic_id=topic.topic_id, configs=configs, leader_epochs=own)
         )
+    bar.say("telling the controller")
     trio.run(_adopt, directory, state, topics, next_producer_id(logs))
     write_state(OsFileSystem(), directory, attrs.evolve(state, promoted=True))
 
