@@ -10,8 +10,8 @@ refused for any other, then or later.
 Rule 2: a disk that fails ends it, with what it said. What was appended until then is found again,
 and what was torn is cut, by the next start.
 
-Rule 3: killed at any moment it has nothing to say; stopped, it leaves its logs as a broker's
-clean shutdown would.
+Rule 3: killed at any moment it has nothing to say; stopped, or once it refuses to go on, it
+leaves its logs as a broker's clean shutdown would.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ from replication.mirror.progress import PartitionProgress
 from replication.mirror.source import Source
 from replication.mirror.state import LOG_DIRECTORY
 from replication.mirror.tails import Tail, TailCheck
-from replication.net.raising import raising_only_one
+from replication.net.raising import raising_only_one, raising_the_first
 from replication.net.seams import Seams
 from replication.net.secure import introduced
 from replication.replica_manager import INTERNAL_TOPICS, LocalReplicas, ReplicaManager
@@ -110,9 +110,13 @@ class Mirror:
         try:
             with raising_only_one():
                 async with trio.open_nursery() as nursery:
+                    refusal: MirrorError | None = None
                     with self._working:
-                        await self._work(nursery, task_status)
-                    await self._leave()
+                        try:
+                            await self._work(nursery, task_status)
+                        except MirrorError as error:
+                            refusal = error
+                    await self._leave(refusal)
                     nursery.cancel_scope.cancel()
         finally:
             if self.logs is not None:
@@ -218,15 +222,17 @@ class Mirror:
         )
         self._loop.run_sync_soon(self._working.cancel)
 
-    async def _leave(self) -> None:
+    async def _leave(self, refusal: MirrorError | None) -> None:
         if self._disk_failure is not None:
             raise self._disk_failure
-        if self._replicas is None or self.logs is None:
-            return
-        assert self._keeper is not None, "whose copy it is was known before it was opened"
-        await self._keeper.write(self.progress())
-        await self._replicas.shutdown()
-        await self.seams.offload(self.logs.shutdown)
+        if self._replicas is not None and self.logs is not None:
+            assert self._keeper is not None, "whose copy it is was known before it was opened"
+            if refusal is None:
+                await self._keeper.write(self.progress())
+            await self._replicas.shutdown()
+            await self.seams.offload(self.logs.shutdown)
+        if refusal is not None:
+            raise refusal
 
     # Following.
 
@@ -253,9 +259,10 @@ class Mirror:
         """MirrorError where somebody has written to the copy. Those that cannot be told yet are
         asked about again with the next news, which is asked for at once.
         """
-        async with trio.open_nursery() as nursery:
-            for each in sorted(self._unchecked):
-                nursery.start_soon(self._check_tail, source, image, each)
+        with raising_the_first():
+            async with trio.open_nursery() as nursery:
+                for each in sorted(self._unchecked):
+                    nursery.start_soon(self._check_tail, source, image, each)
         if any(image.partition(each) is not None for each in self._unchecked):
             source.metadata.request_update()
 

@@ -1,6 +1,6 @@
 """A cluster of ours that is followed, and a mirror on a machine of its own, on virtual time."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -9,7 +9,7 @@ import trio
 
 from replication.client.admin import Admin
 from replication.client.config import ClientConfig
-from replication.events import Event
+from replication.events import Event, LogTruncated
 from replication.mirror import Mirror, MirrorOptions, PartitionProgress
 from replication.mirror.state import LOG_DIRECTORY
 from replication.net.raising import raising_only_one
@@ -107,6 +107,28 @@ class Following:
     def assert_same(self, broker: str = "b1", partition: TopicPartition = T0) -> None:
         """Byte for byte, the copy and the log of `broker`."""
         assert ": same in 2 copies" in compared(self.world, broker, MACHINE, partition=partition)
+
+
+def cuts(copy: Following) -> list[tuple[int, int, str]]:
+    """From where to where, and why."""
+    return [
+        (each.from_offset, each.to_offset, each.cause)
+        for each in copy.events
+        if isinstance(each, LogTruncated)
+    ]
+
+
+def all_files(world: World) -> dict[str, bytes]:
+    """Every byte of the copy, and of what is known of it."""
+    return dict(_files_in(world.disk(MACHINE).directory(f"/{MACHINE}"), ""))
+
+
+def _files_in(directory: DirectoryNode, path: str) -> Iterator[tuple[str, bytes]]:
+    for name, node in directory.entries.items():
+        if isinstance(node, DirectoryNode):
+            yield from _files_in(node, f"{path}/{name}")
+        else:
+            yield f"{path}/{name}", bytes(node.content)
 
 
 def compared(world: World, *names: str, partition: TopicPartition = T0) -> str:

@@ -1,14 +1,21 @@
 """A mirror of a cluster of ours: what it takes over, and where it goes on."""
 
+import attrs
 import pytest
 
+from replication.client.admin import NewTopic
+from replication.client.offsets import OffsetAndMetadata
 from replication.mirror import UpTo
+from replication.mirror.state import read_state, write_state
 from scenarios.simulation.world import World
+from storage.testing import FaultyFileSystem
 from storage.types import TopicPartition
-from tests.replication.client.scene import play
-from tests.replication.mirror.scene import admin_of, following
+from tests.replication.client.scene import T0, play
+from tests.replication.mirror.scene import MACHINE, admin_of, cuts, following
 
-T1 = TopicPartition("t", 1)
+T1, U0 = TopicPartition("t", 1), TopicPartition("u", 0)
+OFFSETS = TopicPartition("__consumer_offsets", 0)
+GROUPS = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "1"}
 # Asking again every second for an hour only takes the test longer.
 PATIENT = {
     "properties": {"replica.fetch.backoff.ms": "30000"},
@@ -49,6 +56,33 @@ def test_after_a_kill_it_goes_on_where_its_log_ends() -> None:
             await copy.stop()
             await copy.start()
             assert copy.end() == 3
+
+    play(story)
+
+
+def test_where_it_goes_on_is_in_its_log_and_nowhere_else() -> None:
+    async def story(world: World) -> None:
+        async with following(world) as copy:
+            await copy.scene.produce("a", "b")
+            await copy.start()
+            await copy.until_end(2)
+            await copy.stop()
+            disk = world.disk(MACHINE)
+            files = FaultyFileSystem(disk.chance, disk=disk)
+            state = read_state(files, f"/{MACHINE}")
+            assert state is not None
+            topic = state.topics["t"]
+            wrong = {
+                number: attrs.evolve(each, log_end_offset=0, source_end=1)
+                for number, each in topic.partitions.items()
+            }
+            told = attrs.evolve(state, topics={"t": attrs.evolve(topic, partitions=wrong)})
+            write_state(files, f"/{MACHINE}", told)
+            await copy.scene.produce("c")
+            await copy.start()
+            await copy.until_end(3)
+            copy.assert_same()
+            assert cuts(copy) == []
 
     play(story)
 
@@ -164,5 +198,32 @@ def test_what_is_not_followed_any_more_stays_and_is_not_missed() -> None:
             await copy.start()
             await copy.until_end(2)
             copy.assert_same()
+
+    play(story)
+
+
+def test_groups_offsets_have_a_position_of_their_own() -> None:
+    """A commit is copied although nothing is yet of the records that it is behind."""
+
+    async def story(world: World) -> None:
+        options = {"topics": ("u",), "groups": True}
+        async with following(world, brokers=2, options=options, properties=GROUPS) as copy:
+            async with admin_of(copy.scene) as admin:
+                await admin.alter_group_offsets("g", {T0: OffsetAndMetadata(0)})
+                here = copy.scene.leader(OFFSETS)
+                away = 1 if here == "b2" else 2
+                await admin.create_topics([NewTopic(name="u", replicas=((away,),))])
+                async with copy.scene.producer() as producer:
+                    for value in (b"a", b"b", b"c"):
+                        await producer.send("u", value, partition=0)
+                await admin.alter_group_offsets("g", {U0: OffsetAndMetadata(3)})
+            await copy.scene.cluster.kill(f"b{away}")
+            await copy.start()
+            await copy.until(lambda: copy.end(OFFSETS) > 1, "both commits are copied")
+            assert copy.end(U0) <= 0
+            await copy.scene.cluster.start(f"b{away}")
+            await copy.until_end(3, U0)
+            copy.assert_same(f"b{away}", U0)
+            copy.assert_same(here, OFFSETS)
 
     play(story)

@@ -30,9 +30,8 @@ from storage.testing.disk import DirectoryNode
 from storage.types import TopicPartition
 from tests.replication.client.scene import T0, play
 from tests.replication.mirror.scene import COPY, MACHINE, admin_of, compared, following
-from tests.replication.mirror.test_following import TRANSACTIONS
+from tests.replication.mirror.test_following import GROUPS, TRANSACTIONS
 
-GROUPS = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "1"}
 ANOTHER = {"cluster.id": "understudy"} | TRANSACTIONS
 LOG = "/b1/log"
 

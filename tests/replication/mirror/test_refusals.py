@@ -1,17 +1,33 @@
 """What a mirror refuses, in one line, and leaves as it is."""
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import attrs
 import pytest
+import trio
 
+from replication.client.admin import NewTopic
 from replication.mirror import MirrorError
-from replication.mirror.state import LOG_DIRECTORY, read_state, write_state
+from replication.mirror.state import LOG_DIRECTORY, STATE_FILE, read_state, write_state
+from replication.net.raising import raising_only_one
 from scenarios.simulation.world import World
 from storage.errors import KafkaStorageError
 from storage.records import Record
 from storage.standalone import append_records, open_log_directory
 from storage.testing import FaultyFileSystem
-from tests.replication.client.scene import T0, play
-from tests.replication.mirror.scene import COPY, MACHINE, Following, following
+from storage.testing.disk import DirectoryNode
+from storage.types import TopicPartition
+from tests.replication.client.scene import T0, Scene, play
+from tests.replication.mirror.scene import (
+    COPY,
+    MACHINE,
+    Following,
+    admin_of,
+    all_files,
+    following,
+)
 
 
 def disk_of(world: World) -> FaultyFileSystem:
@@ -27,11 +43,33 @@ async def copied(copy: Following, *values: str) -> None:
     await copy.stop()
 
 
-def write_to_copy(world: World, value: bytes) -> None:
+def write_to_copy(world: World, value: bytes, partition: TopicPartition = T0) -> None:
     with open_log_directory(COPY, file_system=disk_of(world)) as logs:
-        log = logs.get(T0)
+        log = logs.get(partition)
         assert log is not None
         append_records(log, [Record(value=value, timestamp=1)])
+    # Opening a log takes away the producers' snapshot that is not its last: not while it is watched.
+    with open_log_directory(COPY, file_system=disk_of(world)):
+        pass
+
+
+@contextmanager
+def refused(copy: Following, match: str) -> Iterator[None]:
+    """In one line, and not one byte of the copy is another one after it; but it was heard."""
+    before = all_files(copy.world)
+    with pytest.raises(MirrorError, match=match) as raised:
+        yield
+    assert "\n" not in str(raised.value)
+    copy.world.kill(MACHINE)
+    after = all_files(copy.world)
+    assert heard_never(before) == heard_never(after)
+
+
+def heard_never(files: dict[str, bytes]) -> dict[str, bytes]:
+    state = f"/{STATE_FILE}"
+    if state not in files:
+        return files
+    return files | {state: re.sub(rb'"heard_ms": \d+', b"", files[state])}
 
 
 def test_a_copy_that_was_written_to() -> None:
@@ -40,13 +78,27 @@ def test_a_copy_that_was_written_to() -> None:
             await copied(copy, "a")
             write_to_copy(world, b"mine")
             await copy.scene.produce("b", "c")
-            with pytest.raises(MirrorError, match=r"t-0 in /m was written to.*offset 1 "):
+            for _ in range(2):
+                with refused(copy, r"t-0 in /m was written to.*offset 1 "):
+                    await copy.make().run()
+
+    play(story)
+
+
+def test_one_of_which_several_partitions_were_written_to_is_refused_in_one_line_too() -> None:
+    async def story(world: World) -> None:
+        async with following(world, replicas=((1,), (1,))) as copy:
+            await copy.scene.produce("a")
+            await copy.scene.produce("a", partition=1)
+            await copy.start()
+            await copy.until_end(1)
+            await copy.until_end(1, TopicPartition("t", 1))
+            await copy.stop()
+            for number in range(2):
+                write_to_copy(world, b"mine", TopicPartition("t", number))
+                await copy.scene.produce("b", partition=number)
+            with refused(copy, r"t-\d in /m was written to.*offset 1 "):
                 await copy.make().run()
-            world.kill(MACHINE)
-            with open_log_directory(COPY, file_system=disk_of(world)) as logs:
-                log = logs.get(T0)
-                assert log is not None
-                assert log.log_end_offset == 2
 
     play(story)
 
@@ -65,16 +117,45 @@ def test_one_that_was_written_to_beyond_the_sources_end_is_cut_by_its_epochs() -
     play(story)
 
 
+async def become_another(source: Scene) -> None:
+    """Another cluster at the same addresses, with a topic of the same name."""
+    cluster = source.cluster
+    await cluster.kill_all()
+    for name in cluster.names:
+        cluster.replace_disk(name, DirectoryNode())
+        cluster.configs[name] = attrs.evolve(cluster.configs[name], cluster_id="another")
+    await cluster.start_all()
+    async with admin_of(source) as admin:
+        await admin.create_topics([NewTopic(name="t", replicas=((1,),))])
+    await source.produce("x", "y", "z")
+
+
 def test_a_source_of_another_cluster() -> None:
     async def story(world: World) -> None:
         async with following(world) as copy:
             await copied(copy, "a")
-            files = disk_of(world)
-            state = read_state(files, f"/{MACHINE}")
-            assert state is not None
-            write_state(files, f"/{MACHINE}", attrs.evolve(state, cluster_id="another"))
-            with pytest.raises(MirrorError, match=r"of cluster another,.*is cluster understudy"):
-                await copy.make().run()
+            await become_another(copy.scene)
+            for _ in range(2):
+                with refused(copy, r"of cluster understudy,.*is cluster another$"):
+                    await copy.make().run()
+
+    play(story)
+
+
+def test_a_source_that_is_another_cluster_from_now_on() -> None:
+    async def story(world: World) -> None:
+        async with following(world) as copy:
+            await copied(copy, "a")
+            with (
+                refused(copy, "is cluster another now; /m holds a copy of cluster understudy"),
+                raising_only_one(),
+            ):
+                async with trio.open_nursery() as nursery:
+                    mirror = copy.make()
+                    await nursery.start(mirror.run)
+                    await copy.until(lambda: mirror.trouble is None, "it follows")
+                    await become_another(copy.scene)
+                    await trio.sleep_forever()
 
     play(story)
 
@@ -87,7 +168,7 @@ def test_a_promoted_copy() -> None:
             state = read_state(files, f"/{MACHINE}")
             assert state is not None
             write_state(files, f"/{MACHINE}", attrs.evolve(state, promoted=True))
-            with pytest.raises(MirrorError, match="was promoted"):
+            with refused(copy, "was promoted"):
                 await copy.make().run()
 
     play(story)
@@ -97,8 +178,8 @@ def test_logs_that_no_mirror_made() -> None:
     async def story(world: World) -> None:
         async with following(world) as copy:
             await copied(copy, "a")
-            disk_of(world).remove(f"/{MACHINE}/mirror.json")
-            with pytest.raises(MirrorError, match=rf"{LOG_DIRECTORY} holds logs.*not a copy"):
+            disk_of(world).remove(f"/{MACHINE}/{STATE_FILE}")
+            with refused(copy, rf"{LOG_DIRECTORY} holds logs.*not a copy"):
                 await copy.make().run()
 
     play(story)

@@ -1,6 +1,7 @@
 """A source that is spoken to over TLS, and asks who we are."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -12,6 +13,7 @@ from replication.client.admin import (
     UserScramCredentialUpsertion,
 )
 from replication.client.config import ClientConfig
+from replication.cluster.cluster import Cluster
 from replication.errors import AuthenticationError
 from replication.mirror import Mirror, MirrorOptions
 from replication.net import production_seams
@@ -20,16 +22,30 @@ from tests.replication.cluster.test_logins import guarded_cluster, outside
 from tests.replication.net.certificates import expired_keys
 
 
+def files_in(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+async def make_and_write(**config: Any) -> None:
+    async with Admin(**config) as admin:
+        await admin.create_topics([NewTopic(name="t")])
+    async with Producer(**config) as producer:
+        await producer.send("t", b"sealed")
+
+
+async def until_one_is_copied(cluster: Cluster, mirror: Mirror) -> None:
+    with raising_only_one():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(mirror.run)
+            await cluster.until(lambda: [each.log_end_offset for each in mirror.progress()] == [1])
+            mirror.stop()
+
+
 async def test_a_source_is_followed_over_tls_and_a_login_and_a_wrong_password_is_refused(
     tmp_path: Path,
 ) -> None:
     async with guarded_cluster() as cluster:
-        alice = outside(cluster, "PLAIN", "alice", "sesame")
-        async with Admin(**alice) as admin:
-            await admin.create_topics([NewTopic(name="t")])
-        await cluster.until(lambda: cluster.leader("t", 0) is not None)
-        async with Producer(**alice) as producer:
-            await producer.send("t", b"sealed")
+        await make_and_write(**outside(cluster, "PLAIN", "alice", "sesame"))
 
         def mirror_of(mechanism: str, user: str, password: str) -> Mirror:
             return Mirror(
@@ -39,33 +55,36 @@ async def test_a_source_is_followed_over_tls_and_a_login_and_a_wrong_password_is
                 seams=production_seams(),
             )
 
-        with pytest.raises(AuthenticationError, match="Invalid username or password") as refused:
-            await mirror_of("PLAIN", "alice", "wrong").run()
-        assert "\n" not in str(refused.value)
-        mirror = mirror_of("SCRAM-SHA-256", "admin", "top")
-        with raising_only_one():
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(mirror.run)
-                await cluster.until(
-                    lambda: [each.log_end_offset for each in mirror.progress()] == [1]
-                )
-                mirror.stop()
+        # Nothing is made of it, and of a copy that is there not one byte is another one.
+        for _ in range(2):
+            before = files_in(tmp_path)
+            with pytest.raises(AuthenticationError, match="Invalid username or pass") as refused:
+                await mirror_of("PLAIN", "alice", "wrong").run()
+            assert "\n" not in str(refused.value)
+            assert files_in(tmp_path) == before
+            await until_one_is_copied(cluster, mirror_of("SCRAM-SHA-256", "admin", "top"))
 
 
 async def test_a_source_whose_certificate_has_expired_is_refused_in_one_line(
     tmp_path: Path,
 ) -> None:
-    async with guarded_cluster(keys=expired_keys()) as cluster:
-        mirror = Mirror(
+    def mirror_of(cluster: Cluster) -> Mirror:
+        return Mirror(
             source_config=ClientConfig.of(**outside(cluster, "PLAIN", "alice", "sesame")),
             options=MirrorOptions(topics=("t",)),
             directory=str(tmp_path / "copy"),
             seams=production_seams(),
         )
-        with pytest.raises(AuthenticationError, match="certificate has expired") as refused:
-            await mirror.run()
-        assert "\n" not in str(refused.value)
-        assert not (tmp_path / "copy" / "mirror.json").exists()
+
+    async with guarded_cluster(keys=expired_keys()) as expired, guarded_cluster() as sound:
+        await make_and_write(**outside(sound, "PLAIN", "alice", "sesame"))
+        for _ in range(2):
+            before = files_in(tmp_path)
+            with pytest.raises(AuthenticationError, match="certificate has expired") as refused:
+                await mirror_of(expired).run()
+            assert "\n" not in str(refused.value)
+            assert files_in(tmp_path) == before
+            await until_one_is_copied(sound, mirror_of(sound))
 
 
 async def test_a_login_that_is_refused_later_is_waited_out_and_shown(tmp_path: Path) -> None:

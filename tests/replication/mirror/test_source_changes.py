@@ -1,19 +1,10 @@
 """What becomes of a copy when its source loses leaders, records, topics."""
 
 from replication.client.admin import NewTopic
-from replication.events import LogTruncated
 from scenarios.simulation.world import World
 from storage.types import TopicPartition
 from tests.replication.client.scene import T0, play
-from tests.replication.mirror.scene import COPY, MACHINE, Following, admin_of, following
-
-
-def cuts(copy: Following) -> list[tuple[int, int, str]]:
-    return [
-        (each.from_offset, each.to_offset, each.cause)
-        for each in copy.events
-        if isinstance(each, LogTruncated)
-    ]
+from tests.replication.mirror.scene import COPY, MACHINE, admin_of, cuts, following
 
 
 def test_a_high_watermark_that_lags_after_a_failover_cuts_nothing() -> None:
