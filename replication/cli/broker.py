@@ -2,10 +2,15 @@
 
 The node is what `process.roles` says: a broker, the controller, or both in one process.
 Only what its roles need is imported.
+
+    standard input    not looked at
+    --stop-at-end-of-input    its end is a SIGTERM: for nodes that end with who started them
+    --steered                 the same, and a line on which who started them lets requests go
+                              wrong and cuts the network (`steering_line`)
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +22,13 @@ import trio
 
 from replication.cli.connection import key_values
 from replication.cli.output import tell
-from replication.cli.running import Nodes, allow_many_files, journal_sink, reporting_bugs
+from replication.cli.running import (
+    Nodes,
+    allow_many_files,
+    end_of_input,
+    journal_sink,
+    reporting_bugs,
+)
 from replication.cli.served import HttpPort, MetricsServer, metrics_option
 from replication.config import BrokerConfig, parse_properties
 from replication.events import EventSink, fan_out
@@ -26,6 +37,7 @@ from replication.net.raising import raising_only_one
 from replication.observe.logging import log_sink
 
 if TYPE_CHECKING:
+    from replication.cli.steered_node import SteeredNode
     from replication.cluster.cluster import Node
 
 
@@ -50,6 +62,7 @@ if TYPE_CHECKING:
 @click.option(
     "--stop-at-end-of-input", is_flag=True, help="Stop when standard input ends, as for SIGTERM."
 )
+@click.option("--steered", is_flag=True, help="Standard input is a socket of who steers it.")
 def command(
     properties: Path,
     journal: Path | None,
@@ -57,6 +70,7 @@ def command(
     metrics: HttpPort | None,
     *,
     stop_at_end_of_input: bool,
+    steered: bool,
 ) -> None:
     """Run one broker or controller from server.properties."""
     found = parse_properties(_text(properties)) | {**overrides}
@@ -72,7 +86,15 @@ def command(
     allow_many_files()
     served = MetricsServer(metrics)
     sink = fan_out(sink, *served.sinks(broker=config.node_id if config.is_broker else None))
-    trio.run(partial(run_node, config, sink, served, stop_at_end_of_input=stop_at_end_of_input))
+    steering = _steered_node(config.node_id) if steered else None
+    until = end_of_input if stop_at_end_of_input else None
+    trio.run(partial(run_node, config, sink, served, steered=steering, until=until))
+
+
+def _steered_node(node_id: int) -> "SteeredNode":
+    from replication.cli.steered_node import SteeredNode
+
+    return SteeredNode(node_id)
 
 
 def _text(properties: Path) -> str:
@@ -89,24 +111,29 @@ async def run_node(
     sink: EventSink,
     served: MetricsServer | None = None,
     *,
-    stop_at_end_of_input: bool = False,
+    steered: "SteeredNode | None" = None,
+    until: Callable[[], Awaitable[object]] | None = None,
 ) -> None:
     """Whatever roles the node has: the controller comes first and goes last."""
     served = served or MetricsServer(None)
     on_bug = served.on_bug(reporting_bugs(sink))
+    seams = production_seams() if steered is None else steered.seams
+    faults = None if steered is None else steered.faults
     nodes: list[Node] = []
     if config.is_controller:
         from replication.cluster.controller_node import ControllerNode
 
         own = controller_config(config)
-        controller = ControllerNode(config=own, seams=production_seams(), sink=sink, on_bug=on_bug)
+        controller = ControllerNode(
+            config=own, seams=seams, sink=sink, on_bug=on_bug, faults=faults
+        )
         nodes.append(controller)
         if served.metrics is not None:
             served.metrics.controllers = lambda: [controller]
     if config.is_broker:
         from replication.cluster.broker import Broker
 
-        broker = Broker(config=config, seams=production_seams(), sink=sink, on_bug=on_bug)
+        broker = Broker(config=config, seams=seams, sink=sink, on_bug=on_bug, faults=faults)
         nodes.append(broker)
         if served.metrics is not None:
             served.metrics.brokers = lambda: [broker]
@@ -114,7 +141,10 @@ async def run_node(
         async with trio.open_nursery() as nursery:
             for purpose, url in (await served.start(nursery, on_bug)).items():
                 tell(f"understudy: {purpose}: {url}")
-            await Nodes(nodes, stop_at_end_of_input=stop_at_end_of_input).run()
+            if steered is not None:
+                await nursery.start(steered.run)
+                until = steered.let_go.wait
+            await Nodes(nodes, until=until).run()
             nursery.cancel_scope.cancel()
 
 

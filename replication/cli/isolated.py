@@ -9,7 +9,8 @@ process had not yet handed to the kernel is gone, as when the machine runs out o
 
 One cluster at a time has DATA: it holds DATA/.lock, and nothing of another's is written
 over. Nodes live no longer than who started them: each has the end of a pipe for its
-standard input, and leaves in good order when nobody holds the other end any more.
+standard input, and leaves in good order when nobody holds the other end any more. One that
+is steered has a socket there (`steering_line`), and the same end.
 
 Nodes are interpreters of their own, or forks of this one (`forked.py`), which imports what
 a node needs once for all of them.
@@ -23,7 +24,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -41,6 +42,7 @@ NODE_MODULES = (
     "replication.cluster.controller_node",
 )
 METRICS_MODULES = ("replication.observe.http.metrics",)
+STEERED_MODULES = ("replication.cli.steered_node",)
 HOST = "127.0.0.1"
 
 
@@ -72,6 +74,7 @@ class IsolatedCluster:
             for a process without threads.
         metrics: each node serves its own: the controller there, broker 1 one above, ...; at any
             free ports where that is port 0.
+        steered: each waits for what is said on its line before it begins.
     """
 
     data_dir: Path
@@ -82,6 +85,9 @@ class IsolatedCluster:
     cluster_id: str = "understudy"
     forked: bool = False
     metrics: HttpPort | None = None
+    steered: bool = False
+    lines: dict[int, socket.socket] = attrs.field(factory=dict, init=False)
+    """Our ends, by node id."""
     _processes: dict[int, subprocess.Popen[bytes] | ForkedProcess] = attrs.field(
         factory=dict, init=False
     )
@@ -137,9 +143,10 @@ class IsolatedCluster:
             self._lifeline, ours = os.pipe()
             held.callback(os.close, ours)
             held.callback(os.close, self._lifeline)
+            held.callback(self._hang_up)
             held.callback(self.stop)
             if self.forked:
-                for module in NODE_MODULES + METRICS_MODULES * bool(self._metrics):
+                for module in self._modules():
                     importlib.import_module(module)
             for node_id in self.node_ids:
                 self.start(node_id)
@@ -149,6 +156,11 @@ class IsolatedCluster:
     def __exit__(self, *_: object) -> None:
         self._held.close()
 
+    def _modules(self) -> Sequence[str]:
+        """What nodes import."""
+        asked = METRICS_MODULES * bool(self._metrics) + STEERED_MODULES * self.steered
+        return NODE_MODULES + asked
+
     def start(self, node_id: int) -> None:
         """Start a node; it is not ready when this returns, see `wait_until_ready`."""
         directory = self.directory(node_id)
@@ -156,14 +168,29 @@ class IsolatedCluster:
         properties = directory / "server.properties"
         properties.write_text(self._properties(node_id))
         arguments = ["broker", "--config", str(properties)]
-        arguments += ["--journal", str(self.journal(node_id)), "--stop-at-end-of-input"]
+        arguments += ["--journal", str(self.journal(node_id))]
+        arguments += ["--steered" if self.steered else "--stop-at-end-of-input"]
         if self._metrics:
             arguments += ["--metrics", str(self._metrics[node_id])]
-        with (directory / "output.log").open("ab") as output:
+        with (directory / "output.log").open("ab") as output, self._input(node_id) as stdin:
             spawn = fork_command if self.forked else spawn_command
-            self._processes[node_id] = spawn(
-                arguments, stdin=self._lifeline, output=output.fileno()
-            )
+            self._processes[node_id] = spawn(arguments, stdin=stdin, output=output.fileno())
+
+    @contextlib.contextmanager
+    def _input(self, node_id: int) -> Iterator[int]:
+        """What a node that starts has for its standard input."""
+        if not self.steered:
+            yield self._lifeline
+            return
+        if node_id in self.lines:
+            self.lines[node_id].close()
+        self.lines[node_id], theirs = socket.socketpair()
+        with theirs:
+            yield theirs.fileno()
+
+    def _hang_up(self) -> None:
+        for line in self.lines.values():
+            line.close()
 
     def kill(self, node_id: int) -> None:
         """SIGKILL, and gone when this returns."""

@@ -9,7 +9,7 @@ import contextlib
 import os
 import resource
 import traceback
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import attrs
@@ -81,7 +81,8 @@ class Nodes:
     """Nodes of one process: started from the first to the last, stopped the other way."""
 
     nodes: "list[Node]"
-    stop_at_end_of_input: bool = attrs.field(default=False, kw_only=True)
+    until: Callable[[], Awaitable[object]] | None = attrs.field(default=None, kw_only=True)
+    """What asks for a controlled shutdown too, by returning."""
     _ended: list[trio.Event] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -92,8 +93,8 @@ class Nodes:
         with trio.open_signal_receiver(*STOP_SIGNALS) as signals, raising_only_one():
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._stop_on_signal, signals, nursery)
-                if self.stop_at_end_of_input:
-                    nursery.start_soon(self._stop_at_end_of_input)
+                if self.until is not None:
+                    nursery.start_soon(self._stop_after, self.until)
                 for node, ended in zip(self.nodes, self._ended, strict=True):
                     await nursery.start(_run_one, node, ended)
                 for ended in self._ended:
@@ -106,17 +107,22 @@ class Nodes:
         await anext(signals)
         nursery.cancel_scope.cancel()
 
-    async def _stop_at_end_of_input(self) -> None:
-        while True:
-            await trio.lowlevel.wait_readable(STANDARD_INPUT)
-            if not os.read(STANDARD_INPUT, 4096):
-                break
+    async def _stop_after(self, until: Callable[[], Awaitable[object]]) -> None:
+        await until()
         await self._stop()
 
     async def _stop(self) -> None:
         for node, ended in reversed(list(zip(self.nodes, self._ended, strict=True))):
             node.shut_down()
             await ended.wait()
+
+
+async def end_of_input() -> None:
+    """Returns when nobody holds the other end of standard input any more."""
+    while True:
+        await trio.lowlevel.wait_readable(STANDARD_INPUT)
+        if not os.read(STANDARD_INPUT, 4096):
+            return
 
 
 async def _run_one(

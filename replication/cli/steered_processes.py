@@ -1,17 +1,22 @@
-"""Steering nodes that are processes of their own: signals, and what any client may ask.
+"""Steering nodes that are processes of their own: signals, and what is said on their lines.
 
     kill SIGKILL    stop SIGTERM    freeze SIGSTOP    thaw SIGCONT    start: another process
+    fault rules and cuts: told to every node (`steering_line`), each of which does its part
 
-The network between processes is the kernel's, and requests are answered inside them: cuts and
-fault rules are for nodes that share a process, and are refused here.
+Rule 1: a rule or a cut is answered for when every node that runs has heard of it. One that is
+frozen hears of it when it thaws, one that starts before it begins.
+
+Rule 2: calls are counted here, whichever node is asked.
 """
 
 import os
+import random
 import signal
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import NoReturn
+from itertools import count, product
+from typing import Any
 
 import attrs
 import trio
@@ -21,21 +26,21 @@ from replication.cli.isolated import CONTROLLER, HOST, IsolatedCluster, NodeFail
 from replication.cli.probe import broker_ids, fetch_metadata
 from replication.cli.running import reporting_bugs
 from replication.cli.served import ControlServer, serve
+from replication.cli.steering_line import Line, Word, call_of
+from replication.cluster.cluster import NotInTimeError
 from replication.cluster.faults import Faults
 from replication.cluster.steering import NodeStatus, NotPossibleError
 from replication.errors import ProtocolError
 from replication.events import ignore
+from replication.faults import AddedRule, Decision, FaultRule
+from replication.faults.book import KEPT_HITS
+from replication.faults.words import words_of
 from replication.net.clock import TrioClock
 from replication.net.raising import raising_only_one
-from replication.observe.control.steered import (
-    START_SECONDS,
-    Node,
-    NotHereError,
-    Partition,
-    node_name,
-)
+from replication.observe.control.steered import START_SECONDS, Node, Partition, node_name
 
 LOOK_SECONDS = 0.05
+HEARD_SECONDS = 30.0
 
 
 def steer(
@@ -50,10 +55,7 @@ def steer(
     async def run() -> None:
         with trio.open_signal_receiver(*STOP_SIGNALS) as signals, raising_only_one():
             async with trio.open_nursery() as nursery:
-                urls = await serve(
-                    control.sites(lambda: processes), nursery, reporting_bugs(ignore)
-                )
-                show(cluster.bootstrap_servers.split(","), cluster.metrics_urls | urls)
+                nursery.start_soon(_serve, processes, control, show, nursery)
                 await anext(signals)
                 nursery.cancel_scope.cancel()
 
@@ -63,12 +65,61 @@ def steer(
         processes.thaw_all()
 
 
+async def _serve(
+    processes: "SteeredProcesses",
+    control: ControlServer,
+    show: Callable[[list[str], Mapping[str, str]], None],
+    nursery: trio.Nursery,
+) -> None:
+    cluster = processes.cluster
+    processes.begin(nursery)
+    await trio.to_thread.run_sync(cluster.wait_until_ready, abandon_on_cancel=True)
+    urls = await serve(control.sites(lambda: processes), nursery, reporting_bugs(ignore))
+    show(cluster.bootstrap_servers.split(","), cluster.metrics_urls | urls)
+
+
+@attrs.define(eq=False)
+class _Spoken:
+    """What is said to one node that runs, and what it has said."""
+
+    line: Line
+    heard: int = attrs.field(init=False, default=-1)
+    """The newest state that it holds to."""
+    decisions: dict[int, Decision] = attrs.field(init=False, factory=dict)
+    """By number, the last of them: what became of a request may be told twice, as of one that is
+    held first and closed in the end.
+    """
+
+    def remember(self, number: int, decision: Decision) -> None:
+        self.decisions[number] = decision
+        if len(self.decisions) > KEPT_HITS:
+            del self.decisions[next(iter(self.decisions))]
+
+
 @attrs.define(eq=False)
 class SteeredProcesses:
-    """`cluster`, whose nodes run; it must not fork any more."""
+    """`cluster`, whose nodes were started and wait for what is said to them."""
 
     cluster: IsolatedCluster
+    faults: Faults = attrs.field(init=False, factory=lambda: Faults(TrioClock()))
+    _cuts: set[tuple[int, int]] = attrs.field(init=False, factory=set)
     _frozen: set[int] = attrs.field(init=False, factory=set)
+    _nursery: trio.Nursery | None = attrs.field(init=False, default=None)
+    _spoken: dict[int, _Spoken] = attrs.field(init=False, factory=dict)
+    """By node id."""
+    _sequence: int = attrs.field(init=False, default=0)
+    """Of the newest state."""
+    _hearing: trio.Event = attrs.field(init=False, factory=trio.Event)
+    _chance: random.Random = attrs.field(init=False, factory=random.SystemRandom)
+    _numbers: "count[int]" = attrs.field(init=False, factory=count)
+
+    def begin(self, nursery: trio.Nursery) -> None:
+        """Speak to every node, for as long as `nursery` is open."""
+        self._nursery = nursery
+        for node_id in self.cluster.node_ids:
+            self._speak_to(node_id)
+
+    # -- nodes
 
     def nodes(self) -> list[Node]:
         return [
@@ -90,6 +141,7 @@ class SteeredProcesses:
         """Given up after START_SECONDS, and then it is killed."""
         self._must_be(node_id, up=False)
         self.cluster.start(node_id)
+        self._speak_to(node_id)
         with TrioClock().move_on_after(START_SECONDS):
             while not await trio.to_thread.run_sync(self._serves, node_id):
                 if not self.cluster.is_running(node_id):
@@ -110,6 +162,7 @@ class SteeredProcesses:
         self._must_be(node_id, up=True)
         os.kill(self.cluster.pid(node_id), signal.SIGCONT)
         self._frozen.discard(node_id)
+        await self._until_heard()
 
     def thaw_all(self) -> None:
         """A process that is stopped (SIGSTOP) would not leave."""
@@ -120,6 +173,8 @@ class SteeredProcesses:
 
     async def make_whole(self) -> None:
         self.thaw_all()
+        self.faults.clear()
+        await self.heal()
         for node_id in self.cluster.node_ids:
             if not self.cluster.is_running(node_id):
                 await self.start(node_id)
@@ -148,22 +203,106 @@ class SteeredProcesses:
                 }
         raise NotPossibleError("no broker answers")
 
-    def cuts(self) -> NoReturn:
-        raise NotHereError(
-            "the network between processes is not cut here; without --isolated it is"
-        )
+    # -- the network and fault rules
 
-    def cut(self, some: Iterable[int], others: Iterable[int] | None, *, one_way: bool) -> NoReturn:  # noqa: ARG002 - as elsewhere
-        self.cuts()
+    def cuts(self) -> Sequence[tuple[int, int]]:
+        return sorted(self._cuts)
 
-    def heal(self) -> NoReturn:
-        self.cuts()
+    async def cut(
+        self, some: Iterable[int], others: Iterable[int] | None, *, one_way: bool
+    ) -> None:
+        some = list(some)
+        rest = [each for each in self.cluster.node_ids if each not in some]
+        there = set(product(some, rest if others is None else others))
+        self._cuts |= there | (set() if one_way else {(to, source) for source, to in there})
+        await self._tell_all()
 
-    @property
-    def faults(self) -> Faults:
-        raise NotHereError(
-            "fault rules are for brokers in one process; without --isolated they are"
-        )
+    async def heal(self) -> None:
+        self._cuts.clear()
+        await self._tell_all()
+
+    async def add_fault(self, rule: FaultRule) -> AddedRule:
+        added = self.faults.add(rule)
+        await self._tell_all()
+        return added
+
+    async def remove_fault(self, rule: AddedRule) -> None:
+        self.faults.remove(rule)
+        await self._tell_all()
+
+    async def clear_faults(self) -> None:
+        self.faults.clear()
+        await self._tell_all()
+
+    # -- what is said, and heard
+
+    def _speak_to(self, node_id: int) -> None:
+        assert self._nursery is not None, "it has begun"
+        spoken = self._spoken[node_id] = _Spoken(Line(self.cluster.lines[node_id]))
+        self._tell(spoken.line)
+        self._nursery.start_soon(self._listen_to, node_id, spoken)
+
+    async def _listen_to(self, node_id: int, spoken: _Spoken) -> None:
+        await spoken.line.run(partial(self._hear, spoken))
+        if self._spoken.get(node_id) is spoken:
+            del self._spoken[node_id]
+        self._heard_more()
+
+    def _tell(self, line: Line) -> None:
+        """All of what goes wrong."""
+        rules = [(number, words_of(each.rule)) for number, each in self.faults.rules.items()]
+        ports = [(self._port(node_id), node_id) for node_id in self.cluster.node_ids]
+        line.say(Word.STATE, self._sequence, rules, self.cuts(), ports)
+
+    async def _tell_all(self) -> None:
+        self._sequence += 1
+        for spoken in self._spoken.values():
+            self._tell(spoken.line)
+        await self._until_heard()
+
+    async def _until_heard(self) -> None:
+        with TrioClock().move_on_after(HEARD_SECONDS):
+            while self._who_lags():
+                await self._hearing.wait()
+            return
+        raise NotInTimeError(f"not heard of within {HEARD_SECONDS:g} s by {self._who_lags()}")
+
+    def _who_lags(self) -> list[str]:
+        """Of those that could have heard."""
+        return [
+            node_name(node_id)
+            for node_id, spoken in sorted(self._spoken.items())
+            if spoken.heard < self._sequence and node_id not in self._frozen
+        ]
+
+    def _heard_more(self) -> None:
+        self._hearing.set()
+        self._hearing = trio.Event()
+
+    def _hear(self, spoken: _Spoken, message: list[Any]) -> None:
+        match message:
+            case [Word.HEARD, sequence]:
+                spoken.heard = sequence
+                self._heard_more()
+            case [Word.MATCHED, question, numbers, facts]:
+                self._judge(spoken, question, numbers, facts)
+            case [Word.ANSWERED, hit, answer]:
+                if (decision := spoken.decisions.get(hit)) is not None:
+                    decision.answered(answer)
+            case _:
+                raise AssertionError(f"no node says {message}")
+
+    def _judge(
+        self, spoken: _Spoken, question: int, numbers: Sequence[int], facts: list[Any]
+    ) -> None:
+        rules = self.faults.rules
+        matching = [rules[number] for number in numbers if number in rules]
+        decision = self.faults.judged(call_of(facts), matching, self._chance)
+        hit = next(self._numbers)
+        if decision is not None:
+            spoken.remember(hit, decision)
+        fired = [] if decision is None else [each.number for each in decision.fired]
+        spoken.line.say(Word.FIRED, question, hit, fired)
 
     def _status(self, node_id: int) -> NodeStatus:
         if not self.cluster.is_running(node_id):

@@ -236,16 +236,22 @@ def _run_isolated(
     with (
         contextlib.suppress(KeyboardInterrupt),
         IsolatedCluster(
-            data_dir, brokers, ports=ports, config=config, forked=True, metrics=metrics
+            data_dir,
+            brokers,
+            ports=ports,
+            config=config,
+            forked=True,
+            metrics=metrics,
+            steered=control is not None,
         ) as cluster,
     ):
         _warn(warning)
-        cluster.wait_until_ready()
         if control is not None:
             from replication.cli.steered_processes import steer
 
             steer(cluster, served, show)
             return
+        cluster.wait_until_ready()
         show(cluster.bootstrap_servers.split(","), cluster.metrics_urls)
         while True:
             # Not signal.pause(): a signal that comes just before it would be waited for in vain.

@@ -10,11 +10,14 @@ Rule 2: a rule that is removed lets go of those it holds: who waits for its dela
 connection that it made a black hole is closed.
 
 Rule 3: waiting is on the node's clock, so on virtual time where that is virtual.
+
+Rule 4: a rule counts the calls of a whole cluster. Where that is several processes, one of them
+counts (`judge`), and each asks it about what matches there.
 """
 
 import random
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -23,7 +26,7 @@ import trio
 from replication.cluster.applied_faults import AppliedFaults, Respond
 from replication.errors import UnderstudyError
 from replication.events import EventSink, FaultApplied
-from replication.faults import AddedRule, Call, Decision, FaultRule, RuleBook
+from replication.faults import AddedRule, Call, Decision, FaultRule, RuleBook, judged
 from replication.faults.parts import NameOf, Part
 from replication.fetch_session.session import FetchSession
 from replication.net.seams import Connection, NodeClock, Seams
@@ -33,6 +36,8 @@ from replication.wire.frames import RequestHeader
 
 SessionOf: TypeAlias = Callable[[int], FetchSession | None]
 """A fetch session by its id."""
+Judge: TypeAlias = Callable[[Call, Sequence[AddedRule]], Awaitable[Decision | None]]
+"""What comes of a call that these rules match, from who counts them."""
 
 _OF_A_BROKER = re.compile(r"broker-\d+-")
 
@@ -46,6 +51,8 @@ class Faults:
     """The rules of one cluster. `add` returns what `hits` and `observed` are read from."""
 
     clock: NodeClock
+    judge: Judge | None = None
+    """None: calls are counted here."""
     _book: RuleBook = attrs.field(init=False, factory=RuleBook)
     _gone: dict[int, trio.Event] = attrs.field(init=False, factory=dict)
     _hit: trio.Event = attrs.field(init=False, factory=trio.Event)
@@ -60,6 +67,14 @@ class Faults:
         added = self._book.add(rule)
         self._gone[added.number] = trio.Event()
         return added
+
+    def hold_to(self, rules: Mapping[int, FaultRule]) -> None:
+        """These rules of a cluster's and no others, under the numbers that they have there."""
+        for number in set(self.rules) - set(rules):
+            self.remove(self.rules[number])
+        for number in sorted(set(rules) - set(self.rules)):
+            self._book.rules[number] = AddedRule(number, rules[number])
+            self._gone[number] = trio.Event()
 
     def remove(self, rule: AddedRule) -> None:
         """What it has counted can still be read; twice is harmless."""
@@ -110,8 +125,17 @@ class Faults:
     def concern(self, api: ApiKey) -> bool:
         return self._book.concerns(api)
 
-    def decide(self, call: Call, chance: random.Random) -> Decision | None:
-        decision = self._book.decide(call, chance)
+    async def decide(self, call: Call, chance: random.Random) -> Decision | None:
+        matching = self._book.matching(call)
+        if self.judge is not None:
+            return await self.judge(call, matching) if matching else None
+        return self.judged(call, matching, chance)
+
+    def judged(
+        self, call: Call, matching: Iterable[AddedRule], chance: random.Random
+    ) -> Decision | None:
+        """What comes of a call that these rules match; each counts it."""
+        decision = judged(call, matching, chance)
         if decision is not None or any(each.mistake for each in self.rules.values()):
             self._tell_who_waits()
         return decision
@@ -154,7 +178,7 @@ class FaultGate:
         if not self.faults.concern(api):
             return await respond(request)
         call = self._call(api, header, request, connection)
-        decision = self.faults.decide(call, self.chance)
+        decision = await self.faults.decide(call, self.chance)
         if decision is None:
             return await respond(request)
         self._tell(decision)

@@ -46,6 +46,11 @@ class Impairments:
         back = set() if one_way else {(target, source) for source, target in there}
         self._gates.cut |= there | back
 
+    def hold_to(self, cuts: Iterable[tuple[int, int]]) -> None:
+        """These cuts and no others."""
+        self._gates.cut = set(cuts)
+        self._gates.tell()
+
     def heal(self) -> None:
         """Every cut; what was sent meanwhile arrives."""
         self._gates.cut.clear()

@@ -13,7 +13,7 @@
 handlers; `cluster.faults` and the fixture `kafka_faults` are where rules are added.
 """
 
-from replication.faults.book import AddedRule, Call, Decision, Hit, RuleBook
+from replication.faults.book import AddedRule, Call, Decision, Hit, RuleBook, applied, judged
 from replication.faults.rule import Effect, FaultRule, FaultRuleError, Sender
 from replication.faults.triggers import (
     Trigger,
@@ -35,7 +35,9 @@ __all__ = [
     "RuleBook",
     "Sender",
     "Trigger",
+    "applied",
     "every_time",
+    "judged",
     "on_call",
     "once",
     "times",

@@ -1,7 +1,7 @@
 """The rules that are in force, and what they make of each request.
 
-    request ──> Call ──> RuleBook.decide ──> None: nobody has a rule for it
-                                         └─> Decision: wait, throttle, errors, or an end
+    request ──> Call ──> matching ──> judged ──> None: nobody has a rule for it, or none fires
+                                             └─> Decision: wait, throttle, errors, or an end
 
 Rule 1: every rule that matches counts the call, and every one that fires is applied: delays
 add up, the first error for a partition counts, and the first effect.
@@ -10,7 +10,7 @@ Rule 2: an error is counted only where the answer has a place for it.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from itertools import count
 from typing import Any
@@ -112,6 +112,8 @@ class Decision:
     call: Call
     fired: tuple[AddedRule, ...]
     hits: tuple[Hit, ...]
+    tell: Callable[[str], None] | None = None
+    """Who else is to hear what was answered."""
 
     @property
     def errors(self) -> tuple[AddedRule, ...]:
@@ -130,6 +132,8 @@ class Decision:
     def answered(self, answer: str) -> None:
         for hit in self.hits:
             hit.answer = answer
+        if self.tell is not None:
+            self.tell(answer)
 
 
 @attrs.define(eq=False)
@@ -151,18 +155,26 @@ class RuleBook:
         """Whether there is any rule for such requests."""
         return any(each.rule.api in (None, api) for each in self.rules.values())
 
+    def matching(self, call: Call) -> tuple[AddedRule, ...]:
+        return tuple(each for each in self.rules.values() if _matches(each, call))
+
     def decide(self, call: Call, chance: Chance) -> Decision | None:
-        fired = []
-        for added in self.rules.values():
-            if _matches(added, call):
-                added.calls += 1
-                if fires(added.rule.trigger, call=added.calls, chance=chance):
-                    fired.append(added)
-        if not fired:
-            return None
-        return Decision(
-            call=call, fired=tuple(fired), hits=tuple(_hit(each, call) for each in fired)
-        )
+        return judged(call, self.matching(call), chance)
+
+
+def judged(call: Call, matching: Iterable[AddedRule], chance: Chance) -> Decision | None:
+    """What comes of a call that these rules match; each counts it."""
+    fired = []
+    for added in matching:
+        added.calls += 1
+        if fires(added.rule.trigger, call=added.calls, chance=chance):
+            fired.append(added)
+    return applied(call, fired) if fired else None
+
+
+def applied(call: Call, fired: Sequence[AddedRule]) -> Decision:
+    """That these are applied to it; a hit of each."""
+    return Decision(call=call, fired=tuple(fired), hits=tuple(_hit(each, call) for each in fired))
 
 
 def _matches(added: AddedRule, call: Call) -> bool:

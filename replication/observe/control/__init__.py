@@ -13,6 +13,6 @@ changed.
 """
 
 from replication.observe.control.operations import control_routes
-from replication.observe.control.steered import NotHereError, NotThereError, Steered, SteeredHere
+from replication.observe.control.steered import NotThereError, Steered, SteeredHere
 
-__all__ = ["NotHereError", "NotThereError", "Steered", "SteeredHere", "control_routes"]
+__all__ = ["NotThereError", "Steered", "SteeredHere", "control_routes"]

@@ -4,8 +4,7 @@ request ── body is an object? ── the operation's own checks ── done 
                  └──────────────── 400: {"error": "delay_ms: ...", "field": "delay_ms"}
 
 400  not understood: the field is named        409  not possible now
-404  no such node, topic or rule               501  not with nodes that run as these do
-                                               504  it did not come about in time
+404  no such node, topic or rule               504  it did not come about in time
 """
 
 import json
@@ -24,7 +23,7 @@ from replication.cluster.faults import NotHitError
 from replication.errors import UnderstudyError
 from replication.faults import FaultRuleError
 from replication.observe.control.schemas import Schema, resolved
-from replication.observe.control.steered import NotHereError, NotThereError, Steered
+from replication.observe.control.steered import NotThereError, Steered
 from storage.errors import StorageError
 
 MOST_BYTES = 64 * 1024
@@ -159,7 +158,6 @@ _STATUSES: Sequence[tuple[type[Exception], HTTPStatus]] = (
     (FieldError, HTTPStatus.BAD_REQUEST),
     (FaultRuleError, HTTPStatus.BAD_REQUEST),
     (NotThereError, HTTPStatus.NOT_FOUND),
-    (NotHereError, HTTPStatus.NOT_IMPLEMENTED),
     (NotHitError, HTTPStatus.GATEWAY_TIMEOUT),
     (NotInTimeError, HTTPStatus.GATEWAY_TIMEOUT),
 )

@@ -14,7 +14,6 @@ _WORDS = {
     HTTPStatus.BAD_REQUEST: "Not understood; the field is named, and nothing has changed.",
     HTTPStatus.NOT_FOUND: "There is no such thing.",
     HTTPStatus.CONFLICT: "Not possible in the state that the cluster is in.",
-    HTTPStatus.NOT_IMPLEMENTED: "Not with nodes that are processes of their own (--isolated).",
     HTTPStatus.GATEWAY_TIMEOUT: "It did not come about in time.",
 }
 

@@ -17,7 +17,6 @@ from replication.observe.control.steered import Node, NotThereError, Partition, 
 LONGEST_WAIT_MS = 600_000
 WAIT_MS = 30_000
 
-_HERE_ONLY = HTTPStatus.NOT_IMPLEMENTED
 _GONE, _NOT_NOW = HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT
 _LATE = HTTPStatus.GATEWAY_TIMEOUT
 
@@ -101,7 +100,7 @@ async def _cut(asked: Asked) -> Any:
         raise FieldError("one_way", f"{one_way!r} is neither true nor false")
     if others is not None and (both := set(some) & set(others)):
         raise FieldError("others", f"{min(both)} is among the nodes, and is not cut off itself")
-    asked.steered.cut(some, others, one_way=one_way)
+    await asked.steered.cut(some, others, one_way=one_way)
     return await _network(asked)
 
 
@@ -117,7 +116,7 @@ def _node_ids(asked: Asked, field: str) -> list[int]:
 
 
 async def _heal(asked: Asked) -> Any:
-    asked.steered.heal()
+    await asked.steered.heal()
     return await _network(asked)
 
 
@@ -160,8 +159,7 @@ async def _rules(asked: Asked) -> Any:
 
 
 async def _add(asked: Asked) -> Any:
-    faults = asked.steered.faults
-    return _added(faults.add(rule_of(asked.body)))
+    return _added(await asked.steered.add_fault(rule_of(asked.body)))
 
 
 async def _one_rule(asked: Asked) -> Any:
@@ -183,11 +181,11 @@ async def _wait(asked: Asked) -> Any:
 
 
 async def _remove(asked: Asked) -> None:
-    asked.steered.faults.remove(_rule(asked))
+    await asked.steered.remove_fault(_rule(asked))
 
 
 async def _clear(asked: Asked) -> None:
-    asked.steered.faults.clear()
+    await asked.steered.clear_faults()
 
 
 def _rule(asked: Asked) -> AddedRule:
@@ -255,7 +253,6 @@ OPERATIONS: Sequence[Operation] = (
         summary="What is cut: from whom nothing reaches whom.",
         do=_network,
         answer=_CUTS,
-        refusals=(_HERE_ONLY,),
     ),
     Operation(
         name="cutNetwork",
@@ -265,7 +262,7 @@ OPERATIONS: Sequence[Operation] = (
         do=_cut,
         body=reference("CutRequest"),
         answer=_CUTS,
-        refusals=(_HERE_ONLY,),
+        refusals=(_LATE,),
     ),
     Operation(
         name="healNetwork",
@@ -274,7 +271,7 @@ OPERATIONS: Sequence[Operation] = (
         summary="Every cut; what was sent meanwhile arrives.",
         do=_heal,
         answer=_CUTS,
-        refusals=(_HERE_ONLY,),
+        refusals=(_LATE,),
     ),
     Operation(
         name="listTopics",
@@ -302,7 +299,6 @@ OPERATIONS: Sequence[Operation] = (
         summary="The fault rules in force, the oldest first.",
         do=_rules,
         answer=record({"rules": listed("AddedRule")}),
-        refusals=(_HERE_ONLY,),
     ),
     Operation(
         name="addFault",
@@ -313,7 +309,7 @@ OPERATIONS: Sequence[Operation] = (
         body=reference("FaultRule"),
         answer=reference("AddedRule"),
         status=HTTPStatus.CREATED,
-        refusals=(_HERE_ONLY,),
+        refusals=(_LATE,),
     ),
     Operation(
         name="removeFaults",
@@ -321,7 +317,7 @@ OPERATIONS: Sequence[Operation] = (
         path="/control/faults",
         summary="All of them.",
         do=_clear,
-        refusals=(_HERE_ONLY,),
+        refusals=(_LATE,),
     ),
     Operation(
         name="showFault",
@@ -331,7 +327,7 @@ OPERATIONS: Sequence[Operation] = (
         do=_one_rule,
         answer=reference("AddedRule"),
         path_parameters=(_NUMBER,),
-        refusals=(_GONE, _HERE_ONLY),
+        refusals=(_GONE,),
     ),
     Operation(
         name="removeFault",
@@ -340,7 +336,7 @@ OPERATIONS: Sequence[Operation] = (
         summary="Whom it holds is let go.",
         do=_remove,
         path_parameters=(_NUMBER,),
-        refusals=(_GONE, _HERE_ONLY),
+        refusals=(_GONE, _LATE),
     ),
     Operation(
         name="listHits",
@@ -350,7 +346,7 @@ OPERATIONS: Sequence[Operation] = (
         do=_hits,
         answer=record({"hits": listed("Hit")}),
         path_parameters=(_NUMBER,),
-        refusals=(_GONE, _HERE_ONLY),
+        refusals=(_GONE,),
     ),
     Operation(
         name="waitForHits",
@@ -361,7 +357,7 @@ OPERATIONS: Sequence[Operation] = (
         answer=reference("AddedRule"),
         path_parameters=(_NUMBER,),
         query=_WAITING,
-        refusals=(_GONE, _HERE_ONLY, _LATE),
+        refusals=(_GONE, _LATE),
     ),
     Operation(
         name="reset",

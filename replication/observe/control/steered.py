@@ -9,6 +9,7 @@ from replication.cluster.cluster import CONTROLLER_ID
 from replication.cluster.faults import Faults
 from replication.cluster.steering import NodeStatus, NotPossibleError, Steering
 from replication.errors import UnderstudyError
+from replication.faults import AddedRule, FaultRule
 from replication.net.clock import TrioClock
 
 START_SECONDS = 30.0
@@ -16,10 +17,6 @@ START_SECONDS = 30.0
 
 class NotThereError(UnderstudyError):
     """A node, a topic or a rule that there is none of."""
-
-
-class NotHereError(UnderstudyError):
-    """Not with nodes that run as these do."""
 
 
 @attrs.frozen(kw_only=True)
@@ -42,9 +39,7 @@ class Partition:
 
 
 class Steered(Protocol):
-    """A cluster. Whatever is not possible now raises NotPossibleError, and has changed nothing;
-    what never is, NotHereError.
-    """
+    """A cluster. Whatever is not possible now raises NotPossibleError, and has changed nothing."""
 
     def nodes(self) -> list[Node]:
         """The controller first."""
@@ -62,9 +57,11 @@ class Steered(Protocol):
     def cuts(self) -> Sequence[tuple[int, int]]:
         """From whom nothing reaches whom."""
 
-    def cut(self, some: Iterable[int], others: Iterable[int] | None, *, one_way: bool) -> None: ...
+    async def cut(
+        self, some: Iterable[int], others: Iterable[int] | None, *, one_way: bool
+    ) -> None: ...
 
-    def heal(self) -> None: ...
+    async def heal(self) -> None: ...
 
     async def make_whole(self) -> None: ...
 
@@ -72,7 +69,14 @@ class Steered(Protocol):
         """By name."""
 
     @property
-    def faults(self) -> Faults: ...
+    def faults(self) -> Faults:
+        """To be read, and waited for."""
+
+    async def add_fault(self, rule: FaultRule) -> AddedRule: ...
+
+    async def remove_fault(self, rule: AddedRule) -> None: ...
+
+    async def clear_faults(self) -> None: ...
 
 
 @attrs.frozen(eq=False)
@@ -118,10 +122,12 @@ class SteeredHere:
     def cuts(self) -> Sequence[tuple[int, int]]:
         return self.steering.cuts
 
-    def cut(self, some: Iterable[int], others: Iterable[int] | None, *, one_way: bool) -> None:
+    async def cut(
+        self, some: Iterable[int], others: Iterable[int] | None, *, one_way: bool
+    ) -> None:
         self.steering.cut(some, others, one_way=one_way)
 
-    def heal(self) -> None:
+    async def heal(self) -> None:
         self.steering.heal()
 
     async def make_whole(self) -> None:
@@ -146,6 +152,15 @@ class SteeredHere:
     @property
     def faults(self) -> Faults:
         return self.steering.cluster.faults
+
+    async def add_fault(self, rule: FaultRule) -> AddedRule:
+        return self.faults.add(rule)
+
+    async def remove_fault(self, rule: AddedRule) -> None:
+        self.faults.remove(rule)
+
+    async def clear_faults(self) -> None:
+        self.faults.clear()
 
 
 def node_name(node_id: int) -> str:

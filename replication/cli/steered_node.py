@@ -1,0 +1,93 @@
+"""A node that another process steers: its faults and its cuts are what that one says.
+
+steered = SteeredNode(node_id)
+Broker(seams=steered.seams, faults=steered.faults, ...)
+await nursery.start(steered.run)     # started once it has heard what goes wrong
+await steered.let_go.wait()          # who steers it is gone
+"""
+
+import socket
+from collections.abc import Sequence
+from functools import partial
+from itertools import count
+from typing import Any
+
+import attrs
+import trio
+
+from replication.cli.running import STANDARD_INPUT
+from replication.cli.steering_line import Line, Word, facts_of
+from replication.cluster.faults import Faults
+from replication.cluster.impairments import Impairments
+from replication.faults import AddedRule, Call, Decision, applied
+from replication.faults.words import rule_of
+from replication.net.seams import Seams
+
+
+@attrs.define(eq=False)
+class _Question:
+    answered: trio.Event = attrs.field(init=False, factory=trio.Event)
+    hit: int = attrs.field(init=False, default=0)
+    fired: frozenset[int] = attrs.field(init=False, default=frozenset())
+
+
+@attrs.define(eq=False)
+class SteeredNode:
+    """By who holds the other end of standard input."""
+
+    node_id: int
+    seams: Seams = attrs.field(init=False)
+    faults: Faults = attrs.field(init=False)
+    let_go: trio.Event = attrs.field(init=False, factory=trio.Event)
+    _impairments: Impairments = attrs.field(init=False, factory=Impairments)
+    _line: Line = attrs.field(init=False)
+    _heard: trio.Event = attrs.field(init=False, factory=trio.Event)
+    _numbers: "count[int]" = attrs.field(init=False, factory=count)
+    _questions: dict[int, _Question] = attrs.field(init=False, factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.seams = self._impairments.seams(self.node_id)
+        self.faults = Faults(self.seams.clock, judge=self._judge)
+        self._line = Line(socket.socket(fileno=STANDARD_INPUT))
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until who steers it is gone; started with the first that is heard of it."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._listen)
+            await self._heard.wait()
+            task_status.started()
+
+    async def _listen(self) -> None:
+        await self._line.run(self._hear)
+        self.let_go.set()
+        self._heard.set()
+
+    def _hear(self, message: list[Any]) -> None:
+        match message:
+            case [Word.STATE, sequence, rules, cuts, ports]:
+                self.faults.hold_to({number: rule_of(words) for number, words in rules})
+                self._impairments.know(dict(ports).get)
+                self._impairments.hold_to(map(tuple, cuts))
+                self._line.say(Word.HEARD, sequence)
+                self._heard.set()
+            case [Word.FIRED, number, hit, fired]:
+                question = self._questions.pop(number, None)
+                if question is not None:
+                    question.hit, question.fired = hit, frozenset(fired)
+                    question.answered.set()
+            case _:
+                raise AssertionError(f"nobody who steers says {message}")
+
+    async def _judge(self, call: Call, matching: Sequence[AddedRule]) -> Decision | None:
+        number, question = next(self._numbers), _Question()
+        self._questions[number] = question
+        self._line.say(Word.MATCHED, number, [each.number for each in matching], facts_of(call))
+        try:
+            await question.answered.wait()
+        finally:
+            self._questions.pop(number, None)
+        fired = [each for each in matching if each.number in question.fired]
+        if not fired:
+            return None
+        tell = partial(self._line.say, Word.ANSWERED, question.hit)
+        return attrs.evolve(applied(call, fired), tell=tell)
