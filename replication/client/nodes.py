@@ -24,6 +24,7 @@ class Node:
         return f"{self.host}:{self.port} (id {self.id})"
 
     def as_coordinator(self) -> "Node":
+        """Its second connection; of that, the broker again."""
         return attrs.evolve(self, id=_COORDINATORS_DOWN_FROM - self.id)
 
 

@@ -4,20 +4,26 @@ import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import click
 import pytest
 import trio
 from click.testing import CliRunner
 
 from replication.cli import group as understudy, main
-from replication.cli.groups.command import milliseconds
-from replication.cli.groups.positions import Described, describe, log_ends
+from replication.cli.groups.describing import About, listed, remark, show
+from replication.cli.groups.positions import Described, Position, describe, log_ends
 from replication.cli.groups.reset import Target, To, check_put, new_offset, planned, put
+from replication.cli.groups.resetting import duration_ms, milliseconds, read_back, written
 from replication.cli.isolated import IsolatedCluster
 from replication.client.admin import Admin
+from replication.client.admin.values import BrokerDescription, GroupDescription, GroupMember
 from replication.client.producer import Producer
 from replication.errors import ErrorCode, KafkaError
+from replication.testing import ThreadedCluster
+from replication.wire.consumer_protocol import Assignment, by_topic, encode_assignment
 from scenarios.simulation.world import World
 from storage.types import TopicPartition
+from tests.cli.commands import Command
 from tests.replication.client.scene import T0, Scene, play, scene
 
 T1 = TopicPartition("t", 1)
@@ -52,6 +58,9 @@ def test_positions_are_told_of_a_group_that_nobody_is_in() -> None:
     async def story(stage: Scene, admin: Admin) -> None:
         described = await describe(admin, "g")
         assert (described.group.state, described.group.members) == ("Empty", ())
+        assert described.group.coordinator is not None
+        assert described.group.coordinator.id in {1, 2, 3}
+        assert described.positions[0].leader_epoch == 0
         assert table(described) == [("t", 0, 4, 6, 2)]
         assert described.positions[0].reader is None
 
@@ -162,7 +171,11 @@ def test_a_time_without_a_zone_is_utc() -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["describe"], "Missing argument 'GROUP...'"),
+        (["describe"], "give either GROUP or --all-groups"),
+        (["delete", "g", "--all-groups"], "give either GROUP or --all-groups"),
+        (["describe", "g", "--state", "--members"], "give one of --offsets, --members and --state"),
+        (["reset-offsets", "g", "--all-topics", "--by-duration", "1h"], "expected one like P2DT3H"),
+        (["reset-offsets", "g", "--all-topics", "--from-file", __file__], "leave --topic out"),
         (["reset-offsets", "g", "--to-latest"], "give either --topic or --all-topics"),
         (["reset-offsets", "g", "--all-topics"], "give one of --to-earliest"),
         (["reset-offsets", "g", "--all-topics", "--to-latest", "--to-offset", "0"], "give one of"),
@@ -174,6 +187,126 @@ def test_a_wrong_command_line_is_one_line(arguments: list[str], reason: str) -> 
     done = CliRunner().invoke(understudy, ["group", *arguments])
     assert done.exit_code == 2
     assert reason in done.output
+
+
+def test_a_duration_is_one_of_iso_8601() -> None:
+    assert duration_ms("PT1.5S") == 1500
+    assert duration_ms("P1DT2H3M4S") == 93_784_000
+    assert duration_ms("-pt1m") == -60_000
+    for none in ("", "P", "PT", "1h", "P1Y"):
+        with pytest.raises(click.UsageError):
+            duration_ms(none)
+
+
+def test_what_is_exported_can_be_read_back() -> None:
+    one = [("g", "a,b", 0, 5), ("g", "c", 1, 6)]
+    assert written(one, groups=1) == ['"a,b",0,5', "c,1,6"]
+    offsets = {TopicPartition("a,b", 0): 5, TopicPartition("c", 1): 6}
+    assert read_back("\n".join(written(one, groups=1)), ["g"]) == {"g": offsets}
+    two = [*one, ("h", "c", 0, 7)]
+    told = read_back("\n".join(written(two, groups=2)), ["g", "h"])
+    assert told == {"g": offsets, "h": {TopicPartition("c", 0): 7}}
+    with pytest.raises(click.UsageError, match="line 2: c,x,6 is no offset"):
+        read_back("c,0,1\nc,x,6\n", ["g"])
+
+
+def shown(
+    described: Described, about: About, capsys: pytest.CaptureFixture[str], *, verbose: bool
+) -> list[list[str]]:
+    show(described, about, verbose=verbose)
+    return [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_what_is_said_of_a_group_in_kafkas_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    read = [TopicPartition("t", 1), TopicPartition("t", 0), TopicPartition("u", 2)]
+    assignment = encode_assignment(Assignment(assigned_partitions=by_topic(read)))
+    member = GroupMember(
+        member_id="m-1", group_instance_id="i", client_id="c", host="/1", metadata=b"",
+        assignment=assignment,
+    )  # fmt: skip
+    group = GroupDescription(
+        group_id="g", state="CompletingRebalance", protocol_type="consumer", protocol="range",
+        members=(member,), coordinator=BrokerDescription(id=2, host="h", port=9),
+    )  # fmt: skip
+    at = Position(
+        group="g", topic="t", partition=0, leader_epoch=3, current_offset=4, log_end_offset=6,
+        reader=member,
+    )  # fmt: skip
+    described = Described(group, (at,))
+    assert remark(group) == "Warning: Consumer group 'g' is rebalancing."
+    assert shown(described, About.OFFSETS, capsys, verbose=True) == [
+        [
+            "GROUP",
+            "TOPIC",
+            "PARTITION",
+            "LEADER-EPOCH",
+            "CURRENT-OFFSET",
+            "LOG-END-OFFSET",
+            "LAG",
+            "CONSUMER-ID",
+            "HOST",
+            "CLIENT-ID",
+        ],
+        ["g", "t", "0", "3", "4", "6", "2", "m-1", "/1", "c"],
+    ]
+    assert shown(described, About.MEMBERS, capsys, verbose=False) == [
+        ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"],
+        ["g", "m-1", "i", "/1", "c", "3"],
+    ]
+    *_, row = shown(described, About.MEMBERS, capsys, verbose=True)
+    assert row[-4:] == ["-", "t:0,1;u:2", "-", "-"]
+    assert shown(described, About.STATE, capsys, verbose=True) == [
+        [
+            "GROUP",
+            "COORDINATOR",
+            "(ID)",
+            "ASSIGNMENT-STRATEGY",
+            "STATE",
+            "GROUP-EPOCH",
+            "TARGET-ASSIGNMENT-EPOCH",
+            "#MEMBERS",
+        ],
+        ["g", "h:9", "(2)", "range", "CompletingRebalance", "-", "-", "1"],
+    ]
+    assert listed([]) is None
+
+
+def test_groups_are_described_put_and_put_back(
+    understudy: Command, brokers: ThreadedCluster, tmp_path: Path
+) -> None:
+    brokers.create_topic("put")
+    understudy("produce", "put", stdin=b"0\n1\n2\n")
+    for group, offset in (("ga", "1"), ("gb", "2")):
+        flags = ["--topic", "put", "--to-offset", offset, "--execute"]
+        understudy("group", "reset-offsets", group, *flags)
+    told = understudy.json("group", "describe", "--all-groups")
+    assert {each["group"]: each["offsets"][0]["current_offset"] for each in told} == {
+        "ga": 1,
+        "gb": 2,
+    }
+    assert told[0].keys() == {
+        "group", "state", "coordinator", "assignment_strategy", "members", "offsets",
+    }  # fmt: skip
+    assert told[0]["coordinator"]["id"] in {1, 2}
+    _, row = understudy.lines("group", "describe", "--group", "ga", "--state")
+    assert row.split()[-3:] == ["-", "Empty", "0"]
+    whom = ["group", "reset-offsets", "--all-groups"]
+    exported = understudy(*whom, "--all-topics", "--to-current", "--export").stdout
+    assert exported == "ga,put,0,1\ngb,put,0,2\n"
+    (tmp_path / "offsets.csv").write_text(exported)
+    # All that is in the topic was written within the hour.
+    moved = understudy.json(*whom, "--all-topics", "--by-duration", "PT1H", "--execute")
+    assert [each["new_offset"] for each in moved] == [0, 0]
+    back = ["--from-file", str(tmp_path / "offsets.csv"), "--execute"]
+    assert [each["new_offset"] for each in understudy.json(*whom, *back)] == [1, 2]
+    assert [
+        each["offsets"][0]["current_offset"]
+        for each in understudy.json("group", "describe", "ga", "gb")
+    ] == [1, 2]
+    assert understudy.lines("group", "delete", "--all-groups")[1:] == [
+        "ga     Empty",
+        "gb     Empty",
+    ]
 
 
 @pytest.mark.slow

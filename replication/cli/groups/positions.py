@@ -10,10 +10,11 @@ import attrs
 
 from replication.client.admin import Admin
 from replication.client.admin.values import GroupDescription, GroupMember
+from replication.client.offsets import OffsetAndMetadata
 from replication.errors import KafkaError, ProtocolError
 from replication.wire.consumer_protocol import decode_assignment, partitions_of
 from replication.wire.list_offsets import LATEST
-from storage.types import TopicPartition
+from storage.types import NO_LEADER_EPOCH, TopicPartition
 
 CONSUMER = "consumer"
 
@@ -25,6 +26,8 @@ class Position:
     group: str
     topic: str | None = None
     partition: int | None = None
+    leader_epoch: int | None = None
+    """In which the record before it was written, as far as who committed knew."""
     current_offset: int | None = None
     log_end_offset: int | None = None
     reader: GroupMember | None = None
@@ -56,6 +59,7 @@ async def describe(admin: Admin, group_id: str) -> Described:
             group=group_id,
             topic=each.topic,
             partition=each.partition,
+            leader_epoch=_epoch(committed.get(each)),
             current_offset=committed[each].offset if each in committed else None,
             log_end_offset=ends.get(each),
             reader=readers.get(each),
@@ -65,6 +69,12 @@ async def describe(admin: Admin, group_id: str) -> Described:
     idle = [member for member in group.members if member not in readers.values()]
     positions += [Position(group=group_id, reader=member) for member in idle]
     return Described(group, tuple(positions))
+
+
+def _epoch(committed: OffsetAndMetadata | None) -> int | None:
+    if committed is None or committed.leader_epoch == NO_LEADER_EPOCH:
+        return None
+    return committed.leader_epoch
 
 
 def assigned(group: GroupDescription, member: GroupMember) -> list[TopicPartition]:

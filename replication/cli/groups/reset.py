@@ -5,13 +5,14 @@
     shift N                   N on from where it is
     datetime                  the first record from then on, or the end where there is none
     current                   where it is, or the end where it has no offset
+    file                      what is given for the partition
 
 What would be outside the log is put to the nearer end. (Kafka: ConsumerGroupCommand.)
 """
 
 import enum
 from collections.abc import Mapping, Sequence
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 import attrs
 
@@ -31,6 +32,10 @@ class To(enum.Enum):
     SHIFT = "shift"
     DATETIME = "datetime"
     CURRENT = "current"
+    FILE = "file"
+
+
+Offsets: TypeAlias = Mapping[TopicPartition, int]
 
 
 @attrs.frozen
@@ -38,6 +43,8 @@ class Target:
     to: To
     number: int = 0
     """An offset, a shift, or milliseconds since 1970."""
+    offsets: Offsets = attrs.field(factory=dict)
+    """Of each partition."""
 
 
 async def partitions_named(admin: Admin, topics: Sequence[str]) -> list[TopicPartition]:
@@ -62,7 +69,9 @@ async def planned(
     """
     await _check_nobody_is_in(admin, group_id)
     committed = await admin.list_group_offsets(group_id)
-    wanted = sorted(committed) if topics is None else await partitions_named(admin, topics)
+    wanted = sorted(target.offsets or committed)
+    if topics is not None:
+        wanted = await partitions_named(admin, topics)
     first = await admin.list_offsets(dict.fromkeys(wanted, EARLIEST))
     last = await admin.list_offsets(dict.fromkeys(wanted, LATEST))
     at: Mapping[TopicPartition, int] = {}
@@ -108,6 +117,8 @@ def new_offset(
             wanted = end if at_time is None else at_time
         case To.CURRENT:
             wanted = end if current is None else current
+        case To.FILE:
+            wanted = target.offsets[partition]
         case other:
             assert_never(other)
     return min(max(wanted, begin), end)

@@ -5,11 +5,13 @@ from typing import Any
 
 from replication.client.admin.calls import Calls, Outcome, by_topic, only, some_failed
 from replication.client.admin.values import (
+    BrokerDescription,
     GroupDescription,
     GroupMember,
     ListedGroup,
 )
 from replication.client.errors import raise_for
+from replication.client.nodes import Node
 from replication.client.offsets import OffsetAndMetadata
 from replication.client.requests import ask
 from replication.errors import ErrorCode, KafkaError
@@ -66,7 +68,7 @@ async def describe_groups(calls: Calls, group_ids: Sequence[str]) -> dict[str, G
         described = only(response.groups)
         if described.error_code == ErrorCode.NONE and described.group_state == _DEAD:
             return Outcome(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
-        return Outcome(described.error_code, None, _described(described))
+        return Outcome(described.error_code, None, _described(described, node))
 
     return await _each(calls, group_ids, one)
 
@@ -80,7 +82,7 @@ async def _each(
     return await calls.for_each(group_ids, once)
 
 
-def _described(group: DescribedGroup) -> GroupDescription:
+def _described(group: DescribedGroup, coordinator: Node) -> GroupDescription:
     return GroupDescription(
         group_id=group.group_id,
         state=group.group_state,
@@ -96,6 +98,9 @@ def _described(group: DescribedGroup) -> GroupDescription:
                 assignment=each.member_assignment,
             )
             for each in group.members
+        ),
+        coordinator=BrokerDescription(
+            id=coordinator.as_coordinator().id, host=coordinator.host, port=coordinator.port
         ),
     )
 

@@ -148,3 +148,5 @@ class GroupDescription:
     protocol_type: str
     protocol: str
     members: tuple[GroupMember, ...]
+    coordinator: BrokerDescription | None = None
+    """Who answered for it."""

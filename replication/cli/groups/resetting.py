@@ -1,0 +1,208 @@
+"""`group reset-offsets`: which offsets are asked for, shown, written as a file, or read from one.
+
+topic,partition,offset           what --export writes and --from-file reads, of one group
+group,topic,partition,offset     of several
+"""
+
+import csv
+import io
+import re
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from replication.cli import completion
+from replication.cli.connection import Connection, connected
+from replication.cli.groups.choosing import Chosen, groups_named
+from replication.cli.groups.reset import Offsets, Target, To, check_put, planned, put
+from replication.cli.output import (
+    EXECUTE,
+    JSON,
+    OUTPUT,
+    show_json,
+    show_line,
+    show_table,
+    tell_unless_executed,
+)
+from replication.client.admin import Admin
+from storage.types import TopicPartition
+
+_DURATION = re.compile(
+    r"(?P<sign>[+-]?)P(?:(?P<days>\d+)D)?"
+    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?",
+    re.IGNORECASE,
+)
+_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
+
+
+@click.command(name="reset-offsets")
+@groups_named
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    shell_complete=completion.topics,
+    metavar="TOPIC[:0,1]",
+    help="All of it, or some partitions.",
+)
+@click.option("--all-topics", is_flag=True, help="All partitions that the group has an offset of.")
+@click.option("--to-earliest", is_flag=True, help="To the beginning of the log.")
+@click.option("--to-latest", is_flag=True, help="To its end.")
+@click.option("--to-current", is_flag=True, help="To where the group is, or the end.")
+@click.option("--to-offset", type=click.IntRange(min=0))
+@click.option("--shift-by", type=int, help="So many records on, or back where it is below 0.")
+@click.option(
+    "--to-datetime",
+    metavar="YYYY-MM-DDThh:mm:ss.sss",
+    help="To the first record from then on; UTC where no zone is given.",
+)
+@click.option(
+    "--by-duration",
+    metavar="PnDTnHnMnS",
+    help="To the first record of that time until now, as in PT1H30M.",
+)
+@click.option(
+    "--from-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="To what --export has written.",
+)
+@click.option("--export", is_flag=True, help="Write the offsets as a file to come back to: CSV.")
+@EXECUTE
+@connected()
+@OUTPUT
+def reset_offsets(
+    chosen: Chosen,
+    topics: Sequence[str],
+    *,
+    all_topics: bool,
+    from_file: Path | None,
+    export: bool,
+    execute: bool,
+    connection: Connection,
+    output: str,
+    **where: Any,
+) -> None:
+    """Where each GROUP begins to read anew; nobody may be in it."""
+    if export and output == JSON:
+        raise click.UsageError("--export and --output json are two forms: give one")
+    if from_file is not None and (topics or all_topics):
+        raise click.UsageError("--from-file says of which topics; leave --topic out")
+    if from_file is None and bool(topics) == all_topics:
+        raise click.UsageError("give either --topic or --all-topics")
+    for each in topics:
+        check_topic(each)
+    target = target_of({**where, "from_file": from_file})
+    text = None if from_file is None else from_file.read_text(encoding="utf-8")
+
+    async def reset(admin: Admin) -> dict[str, Offsets]:
+        groups = await chosen.found(admin)
+        targets = dict.fromkeys(groups, target)
+        if text is not None:
+            given = read_back(text, groups)
+            targets = {each: Target(To.FILE, offsets=given[each]) for each in groups}
+        # All are planned before the first is put: a group that somebody is in changes nothing.
+        plans: dict[str, Offsets] = {}
+        for each in groups:
+            plans[each] = await planned(admin, each, topics or None, targets[each])
+        if execute:
+            for group, offsets in plans.items():
+                await put(admin, group, offsets)
+                await check_put(admin, group, offsets)
+        return plans
+
+    _show(connection.ask(reset), output, export=export)
+    tell_unless_executed(execute=execute)
+
+
+def _show(plans: Mapping[str, Offsets], output: str, *, export: bool) -> None:
+    rows = [
+        (group, at.topic, at.partition, offset)
+        for group, offsets in plans.items()
+        for at, offset in offsets.items()
+    ]
+    if export:
+        for line in written(rows, groups=len(plans)):
+            show_line(line)
+    elif output == JSON:
+        names = ("group", "topic", "partition", "new_offset")
+        show_json([dict(zip(names, row, strict=True)) for row in rows])
+    else:
+        show_table(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows)
+
+
+def written(rows: Sequence[tuple[str, str, int, int]], *, groups: int) -> list[str]:
+    """As CSV; the group is left out where there is one alone."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(row[1:] if groups == 1 else row for row in rows)
+    return text.getvalue().splitlines()
+
+
+def read_back(text: str, groups: Sequence[str]) -> dict[str, Offsets]:
+    """What `written` wrote, of these groups; UsageError of what it cannot have written."""
+    found: dict[str, dict[TopicPartition, int]] = {each: {} for each in groups}
+    for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
+        match row:
+            case []:
+                continue
+            case [topic, partition, offset] if len(groups) == 1:
+                group = groups[0]
+            case [group, topic, partition, offset]:
+                pass
+            case _:
+                raise click.UsageError(f"--from-file, line {number}: {','.join(row)} is no offset")
+        if not (partition.isdecimal() and offset.isdecimal()):
+            raise click.UsageError(f"--from-file, line {number}: {','.join(row)} is no offset")
+        if group in found:
+            found[group][TopicPartition(topic, int(partition))] = int(offset)
+    return dict(found)
+
+
+def check_topic(text: str) -> None:
+    _, colon, numbers = text.rpartition(":")
+    if colon and not all(number.isdecimal() for number in numbers.split(",")):
+        raise click.UsageError(f"--topic {text}: partitions are numbers, as in orders:0,1")
+
+
+def target_of(where: dict[str, Any]) -> Target:
+    """The one that was given."""
+    given = {
+        name: value for name, value in where.items() if value is not None and value is not False
+    }
+    if len(given) != 1:
+        raise click.UsageError(
+            "give one of --to-earliest, --to-latest, --to-current, --to-offset, --shift-by,"
+            " --to-datetime, --by-duration and --from-file"
+        )
+    ((name, value),) = given.items()
+    match name:
+        case "from_file":
+            return Target(To.FILE)
+        case "by_duration":
+            return Target(To.DATETIME, int(time.time() * 1000) - duration_ms(value))
+        case "to_datetime":
+            return Target(To.DATETIME, milliseconds(value))
+        case "shift_by":
+            return Target(To.SHIFT, value)
+        case _:
+            return Target(To(name.removeprefix("to_")), 0 if value is True else value)
+
+
+def milliseconds(text: str) -> int:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise click.UsageError(f"--to-datetime {text}: {error}") from error
+    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def duration_ms(text: str) -> int:
+    """Of ISO 8601, in days and less."""
+    form = _DURATION.fullmatch(text)
+    if form is None or not any(form[unit] for unit in _MS):
+        raise click.UsageError(f"--by-duration {text}: expected one like P2DT3H4M5S")
+    total = sum(float(form[unit] or 0) * each for unit, each in _MS.items())
+    return int(-total if form["sign"] == "-" else total)
