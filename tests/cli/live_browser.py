@@ -95,7 +95,7 @@ class LiveBrowser:
         """Its value once that is true."""
         deadline = time.monotonic() + seconds
         while not (value := self.ask(f"Boolean(document.body) && ({expression})")):
-            page = self.ask("document.body.innerText")
+            page = self.ask("document.body?.innerText")
             assert time.monotonic() < deadline, f"never: {expression}\n{page}"
             time.sleep(0.05)  # a real browser draws: looked at again, with a bound
         return value

@@ -1,0 +1,111 @@
+"""`understudy up --ui`, as a browser has it: what is shown, what its buttons do, and to whom it talks."""
+
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.browser import needs_browser
+from tests.cli.live_browser import LiveBrowser, live_browser
+from tests.cli.test_up import TIMEOUT, running, table_of
+
+pytestmark = pytest.mark.slow
+
+QUICK = [
+    "-X", "broker.session.timeout.ms=1000", "-X", "broker.heartbeat.interval.ms=200",
+    "-X", "offsets.topic.num.partitions=3",
+]  # fmt: skip
+LEADER = "state.partitions.get('t-0')?.leader"
+WIDE, PHONE = 1280, 390
+
+
+def page_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    match = re.fullmatch(r"page: (http://127\.0\.0\.1:\d+/)\n", process.stdout.readline())
+    assert match, process.communicate()
+    return match[1]
+
+
+def understudy(*arguments: str) -> str:
+    command = [sys.executable, "-m", "replication.cli", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=TIMEOUT)
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[str, str]]:
+    """The page's URL, and a broker to ask, of a cluster that has a topic."""
+    with running("up", "--any-port", "--ui", "0", *QUICK) as process:
+        bootstrap = ",".join(row[2] for row in table_of(process, 3))
+        url = page_of(process)
+        understudy("topic", "create", "t", "-b", bootstrap, "--replication-factor", "3")
+        yield url, bootstrap
+        process.terminate()
+        assert process.wait(TIMEOUT) == 0
+
+
+def test_the_state_is_there_for_programs_and_top_tells_the_same(served: tuple[str, str]) -> None:
+    url, bootstrap = served
+    with urllib.request.urlopen(f"{url}state") as answer:
+        (told,) = [each for each in json.load(answer)["partitions"] if each["topic"] == "t"]
+    asked = json.loads(understudy("top", "t", "--once", "--output", "json", "-b", bootstrap))
+    (same,) = asked["partitions"]
+    for name in ("leader", "leader_epoch", "isr", "min_isr"):
+        assert told[name] == same[name]
+    ends = [(each["broker"], each["log_end_offset"]) for each in told["replicas"]]
+    assert ends == [(each["broker"], each["log_end_offset"]) for each in same["replicas"]]
+
+
+@needs_browser
+def test_a_leader_is_killed_by_its_button_and_another_one_is_shown(
+    served: tuple[str, str], tmp_path: Path
+) -> None:
+    url, _ = served
+    with live_browser(tmp_path) as browser:
+        browser.open(url, width=WIDE)
+        victim = browser.until(f"document.documentElement.dataset.ready && {LEADER}")
+        browser.ask("rows.get('t-0').pick.click()")
+        # With the keyboard alone.
+        browser.ask(f"cards.get({victim}).life.focus()")
+        browser.press("Enter")
+        browser.until(f"{LEADER} > 0 && {LEADER} !== {victim}")
+        browser.until(f"cards.get({victim}).life.textContent === 'Start'")
+        assert browser.ask("document.activeElement.textContent") == "Start", "focus stays"
+        shown, told = "rows.get('t-0').root.innerText", "byId('events').innerText"
+        browser.until(f"{shown}.includes('2 of 3')")
+        browser.until(f"/b{victim} was fenced: session expired, silent for \\d+ ms/.test({shown})")
+        browser.until(f"{told}.includes('b{victim} is down')")
+        browser.until(f"/b\\d leads t-0 in epoch 1 after b{victim}/.test({told})")
+        browser.until("byId('spoken').textContent.includes('leads t-0 in epoch 1')")
+        looks_well(browser)
+        browser.press(" ")
+        browser.until("state.partitions.get('t-0').isr.length === 3")
+        talks_to_nobody_else(browser, url)
+
+
+def looks_well(browser: LiveBrowser) -> None:
+    """In the light and in the dark, wide and narrow; and everything has a name."""
+    papers = set()
+    for width in (WIDE, PHONE):
+        for dark in (False, True):
+            browser.show_as(width=width, dark=dark)
+            assert not browser.ask("document.documentElement.scrollWidth > innerWidth")
+            papers.add(browser.ask("getComputedStyle(document.body).backgroundColor"))
+    assert len(papers) == 2, "the dark is another colour"
+    nameless = """[...document.querySelectorAll("button, select, input")].filter(
+        (each) => !(each.textContent.trim() || each.labels?.length || each.ariaLabel)).length"""
+    assert browser.ask(nameless) == 0
+    assert browser.ask("[...document.querySelectorAll('.ends')].every((each) => each.title)")
+
+
+def talks_to_nobody_else(browser: LiveBrowser, url: str) -> None:
+    assert browser.requests
+    others = [each for each in browser.requests if not each.startswith((url, "data:,"))]
+    assert others == []
+    assert browser.complaints == []
+    assert browser.ask("window.faults") == []
