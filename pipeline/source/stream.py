@@ -86,8 +86,12 @@ class Progress:
     def tasks(self, start: Position, end: Position) -> list[InputPartition]:
         self.logs.expects_all = False
         self.logs.refresh()
-        self._check_topics(end, Position({}, self.logs.topic_ids()))
-        ranges = ranges_between(self._begins(start, end), end.offsets)
+        there = Position({}, self.logs.topic_ids())
+        self._check_topics(end, there)
+        # What is called so now is another topic's, and the next batch begins with it.
+        replaced = _replaced(end, there)
+        planned = ranges_between(self._begins(start, end), end.offsets)
+        ranges = [each for each in planned if each.tp.topic not in replaced]
         if gone := {each.tp for each in ranges} - self.logs.partitions():
             self._lost(f"{_names(gone)} cannot be read any more: deleted")
             ranges = [each for each in ranges if each.tp not in gone]

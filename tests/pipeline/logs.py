@@ -20,12 +20,12 @@ from storage.records import (
     encode_control_batch,
 )
 from storage.standalone import open_log_directory
-from storage.types import TopicPartition
+from storage.types import TopicId, TopicPartition
 
 TP = TopicPartition("t", 0)
 FIRST_MS = 1_700_000_000_000
 WALL_MS = FIRST_MS + 10_000_000
-TOPIC_ID = bytes(range(16))
+TOPIC_ID: TopicId = bytes(range(16))
 # Every kind of batch in several segments, each with entries in its index.
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200, segment_index_bytes=4096)
 CODECS = (Codec.NONE, Codec.GZIP, Codec.LZ4, Codec.NONE, Codec.SNAPPY, Codec.ZSTD)
@@ -79,6 +79,17 @@ def write_log(
             append(log, encode_batch(records_at(3 * number), codec=codec), epoch=number // 10)
         log.update_high_watermark(log.log_end_offset)
     return directory
+
+
+def write_records(
+    directory: Path, count: int, *, tp: TopicPartition = TP, topic_id: TopicId = TOPIC_ID
+) -> None:
+    """Append `count` records to the log of `tp`, a batch each."""
+    directory.mkdir(exist_ok=True)
+    with open_log_directory(directory, config=SMALL, node_id=1) as logs:
+        log = logs.get_or_create(tp, topic_id=topic_id)
+        for _ in range(count):
+            append(log, encode_batch(records_at(log.log_end_offset, 1)))
 
 
 def segments(directory: Path, tp: TopicPartition = TP) -> list[Path]:

@@ -17,24 +17,13 @@ from pipeline.source import stream as streams
 from pipeline.source.errors import DataLossError, TopicReplacedError
 from pipeline.source.limited_stream import LimitedStream
 from pipeline.source.options import parse_read_options
-from storage.records import encode_batch
-from storage.standalone import open_log_directory
 from storage.types import TopicPartition
-from tests.pipeline.logs import SMALL, TOPIC_ID, TP, append, records_at, segments
+from tests.pipeline.logs import segments, write_records
 
 
 @pytest.fixture(autouse=True)
 def _always_look(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "LEAST_POLL_SECONDS", 0.0)
-
-
-def write(directory: Path, count: int, tp: TopicPartition = TP) -> None:
-    """Append `count` records, a batch each."""
-    directory.mkdir(exist_ok=True)
-    with open_log_directory(directory, config=SMALL, node_id=1) as logs:
-        log = logs.get_or_create(tp, topic_id=TOPIC_ID)
-        for _ in range(count):
-            append(log, encode_batch(records_at(log.log_end_offset, 1)))
 
 
 def stream(directory: Path, **changes: str) -> LimitedStream:
@@ -65,7 +54,7 @@ def batch(reader: LimitedStream, start: dict[str, Any], end: dict[str, Any]) -> 
 @pytest.fixture(scope="module")
 def fifty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("fifty") / "d"
-    write(directory, 50)
+    write_records(directory, 50)
     return directory
 
 
@@ -102,12 +91,12 @@ def test_each_record_passes_once_whatever_is_restarted_between(
 
 
 def test_a_query_that_runs_once_ends_where_it_found_the_log(tmp_path: Path) -> None:
-    write(tmp_path / "d", 20)
+    write_records(tmp_path / "d", 20)
     reader = stream(tmp_path / "d")
     position = reader.initialOffset()
     reader.prepareForTriggerAvailableNow()
-    write(tmp_path / "d", 5)
-    write(tmp_path / "d", 5, TopicPartition("t", 1))
+    write_records(tmp_path / "d", 5)
+    write_records(tmp_path / "d", 5, tp=TopicPartition("t", 1))
     end = reader.latestOffset(position, ReadMaxRows(15))
     assert end["t"] == {"0": 15}
     end = reader.latestOffset(end, ReadAllAvailable())
@@ -116,29 +105,29 @@ def test_a_query_that_runs_once_ends_where_it_found_the_log(tmp_path: Path) -> N
 
 
 def test_a_partition_that_is_new_is_read_from_its_beginning(tmp_path: Path) -> None:
-    write(tmp_path / "d", 2)
+    write_records(tmp_path / "d", 2)
     reader = stream(tmp_path / "d", startingOffsets="latest")
     position, rows = step(reader, reader.initialOffset())
     assert rows == []
-    write(tmp_path / "d", 3, TopicPartition("t", 1))
+    write_records(tmp_path / "d", 3, tp=TopicPartition("t", 1))
     position, rows = step(reader, position)
     assert rows == [0, 1, 2]
     assert position["t"] == {"0": 2, "1": 3}
 
 
 def test_few_records_wait_for_more_or_for_time(tmp_path: Path) -> None:
-    write(tmp_path / "d", 2)
+    write_records(tmp_path / "d", 2)
     few = {"minOffsetsPerTrigger": "5"}
     reader = stream(tmp_path / "d", **few, maxTriggerDelay="1h")
     position = reader.initialOffset()
     assert step(reader, position) == (position, [])
     assert step(stream(tmp_path / "d", **few, maxTriggerDelay="0ms"), position)[1] == [0, 1]
-    write(tmp_path / "d", 3)
+    write_records(tmp_path / "d", 3)
     assert step(reader, position)[1] == [0, 1, 2, 3, 4]
 
 
 def test_only_what_is_committed_passes(tmp_path: Path) -> None:
-    write(tmp_path / "d", 9)
+    write_records(tmp_path / "d", 9)
     reader = stream(tmp_path / "d", stopAtHighWatermark="true")
     position, rows = step(reader, reader.initialOffset())
     assert rows == []
@@ -155,7 +144,7 @@ def test_only_what_is_committed_passes(tmp_path: Path) -> None:
 
 
 def passed_nine(tmp_path: Path, **changes: str) -> tuple[LimitedStream, dict[str, Any]]:
-    write(tmp_path / "d", 9)
+    write_records(tmp_path / "d", 9)
     reader = stream(tmp_path / "d", **changes)
     position, rows = step(reader, reader.initialOffset())
     assert len(rows) == 9
@@ -193,20 +182,39 @@ def test_a_topic_that_vanishes_is_named(tmp_path: Path) -> None:
     assert step(lenient, position)[1] == []
 
 
+def make_again(directory: Path) -> None:
+    """As far as its id tells."""
+    metadata = directory / "t-0" / "partition.metadata"
+    metadata.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+
+
 def test_a_checkpoint_of_another_topic_of_that_name_is_refused(tmp_path: Path) -> None:
     _, position = passed_nine(tmp_path)
     assert position["@topicIds"]["t"]
-    metadata = tmp_path / "d" / "t-0" / "partition.metadata"
-    metadata.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    make_again(tmp_path / "d")
     with pytest.raises(TopicReplacedError, match="topic t is another than that of the checkpoint"):
         step(stream(tmp_path / "d"), position)
     anew = stream(tmp_path / "d", failOnDataLoss="false")
     assert step(anew, position)[1] == list(range(9))
 
 
+def test_what_was_planned_of_a_topic_that_was_made_again_is_not_read_of_the_new_one(
+    tmp_path: Path,
+) -> None:
+    _, position = passed_nine(tmp_path)
+    begin = {**position, "t": {"0": 4}}
+    make_again(tmp_path / "d")
+    with pytest.raises(TopicReplacedError, match="topic t is another than that of the checkpoint"):
+        batch(stream(tmp_path / "d"), begin, position)
+    anew = stream(tmp_path / "d", failOnDataLoss="false")
+    assert batch(anew, begin, position) == []
+    # The next micro-batch has all of it.
+    assert step(anew, position)[1] == list(range(9))
+
+
 def test_a_reader_travels_without_what_it_knows(tmp_path: Path) -> None:
     from pyspark.cloudpickle import dumps, loads
 
-    write(tmp_path / "d", 2)
+    write_records(tmp_path / "d", 2)
     reader = loads(dumps(stream(tmp_path / "d")))  # type: ignore[no-untyped-call] # pyspark's
     assert step(reader, reader.initialOffset())[1] == [0, 1]
