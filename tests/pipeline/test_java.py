@@ -10,16 +10,7 @@ pytest.importorskip("pyspark", reason="the Spark extra is not installed: underst
 
 from pipeline import class_data, java
 from pipeline.session import get_session
-
-
-def make_java(home: Path, version: str) -> str:
-    """A `bin/java` that says a version, and otherwise prints its arguments."""
-    program = home / "bin" / "java"
-    program.parent.mkdir(parents=True)
-    says = f'[ "$1" = -version ] && echo \'openjdk version "{version}"\' >&2 && exit'
-    program.write_text(f'#!/bin/sh\n{says}\nprintf "%s\\n" "$@"\n')
-    program.chmod(0o755)
-    return str(program)
+from tests.pipeline.javas import make_java
 
 
 @pytest.fixture
