@@ -223,14 +223,15 @@ class Mirror:
         self._loop.run_sync_soon(self._working.cancel)
 
     async def _leave(self, refusal: MirrorError | None) -> None:
-        if self._disk_failure is not None:
-            raise self._disk_failure
-        if self._replicas is not None and self.logs is not None:
+        replicas, logs = self._replicas, self.logs
+        if self._disk_failure is None and replicas is not None and logs is not None:
             assert self._keeper is not None, "whose copy it is was known before it was opened"
             if refusal is None:
                 await self._keeper.write(self.progress())
-            await self._replicas.shutdown()
-            await self.seams.offload(self.logs.shutdown)
+            await replicas.shutdown()
+            await self.seams.offload(logs.shutdown)
+        if self._disk_failure is not None:  # before, or in the end
+            raise self._disk_failure
         if refusal is not None:
             raise refusal
 

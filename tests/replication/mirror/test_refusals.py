@@ -1,5 +1,6 @@
 """What a mirror refuses, in one line, and leaves as it is."""
 
+import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from scenarios.simulation.world import World
 from storage.errors import KafkaStorageError
 from storage.records import Record
 from storage.standalone import append_records, open_log_directory
-from storage.testing import FaultyFileSystem
+from storage.testing import Fault, FaultyFileSystem
 from storage.testing.disk import DirectoryNode
 from storage.types import TopicPartition
 from tests.replication.client.scene import T0, Scene, play
@@ -196,6 +197,32 @@ def test_a_full_disk_ends_it_and_what_was_copied_is_there_after_it() -> None:
                 await copy.make().run()
             world.kill(MACHINE)
             disk.capacity = None
+            await copy.start()
+            await copy.until_end(2)
+            copy.assert_same()
+
+    play(story)
+
+
+@pytest.mark.parametrize("name", [STATE_FILE, "*-checkpoint", "*.log", "*.snapshot"])
+def test_a_disk_that_is_full_whoever_writes_leaves_a_copy_that_is_gone_on_with(name: str) -> None:
+    async def story(world: World) -> None:
+        async with following(world) as copy:
+            await copied(copy, "a")
+            await copy.scene.produce("b")
+            disk = world.disk(MACHINE)
+            full = Fault(operation="write", names=f"{name}*", error=errno.ENOSPC, times=None)
+            disk.faults.append(full)
+            mirror = copy.make()
+            with pytest.raises((KafkaStorageError, OSError)) as ended, raising_only_one():
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(mirror.run)
+                    await copy.scene.cluster.clock.sleep(120)
+                    mirror.stop()
+            assert "\n" not in str(ended.value)
+            assert "No space left on device" in str(ended.value)
+            world.kill(MACHINE)
+            disk.faults.clear()
             await copy.start()
             await copy.until_end(2)
             copy.assert_same()
