@@ -2,7 +2,7 @@
 
 import json
 import tracemalloc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -284,6 +284,24 @@ def test_each_byte_is_read_once_and_a_log_never_fills_memory(tmp_path: Path) -> 
     logs = [count for path, count in counted.items() if path.endswith(".log")]
     assert sum(logs) == 2 * size
     assert peak < 12 << 20, "a few chunks, of 30 MiB"
+
+
+def test_each_byte_of_compacted_copies_is_read_once_too(tmp_path: Path) -> None:
+    def keyed(offsets: Iterable[int]) -> list[bytes]:
+        return [
+            encode_batch([Record(timestamp=1, key=b"%d" % (n % 3), value=b"v")], base_offset=n)
+            for n in offsets
+        ]
+
+    # The first lacks what has later ones; from offset 20 on the second lacks a key's last record.
+    whole, thin = keyed(range(30)), keyed([*range(6, 30)])
+    lost = keyed([*range(6, 28), 29])
+    for name, (one, other), same in (("a", (whole, thin), True), ("b", (whole, lost), False)):
+        pair = [lay(tmp_path / name / "x", {0: one}), lay(tmp_path / name / "y", {0: other})]
+        counted.clear()
+        assert verify_directories(CountingFileSystem(), pair, compacted=True).same == same
+        logs = [count for path, count in counted.items() if path.endswith(".log")]
+        assert sum(logs) == sum(map(len, [*one, *other]))
 
 
 spans = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3)), max_size=12)
