@@ -20,14 +20,14 @@ Fetch, and as what they are for, FetchFollower or FetchConsumer.
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Final, TypeAlias
 
 import attrs
 
 from replication.metrics import KEPT, MetricName, MetricsRegistry
 from replication.purgatory import Waited
-from replication.wire.apis import API, ApiKey
+from replication.wire.apis import api_numbered
 from replication.wire.fetch import FetchRequest
 from replication.wire.frames import RequestHeader
 
@@ -46,8 +46,11 @@ class Sizes:
     last: int = 0
 
     def add(self, size: int) -> None:
-        self.smallest = min(self.smallest, size) if self.count else size
-        self.largest = max(self.largest, size)
+        # For every request: `min` and `max` take longer than all the rest.
+        if size < self.smallest or not self.count:
+            self.smallest = size
+        if size > self.largest:  # noqa: PLR1730 - see above
+            self.largest = size
         self.count += 1
         self.total += size
         self.last = size
@@ -209,14 +212,22 @@ def metric_name(metric: str, request: str, attribute: str) -> MetricName:
     return MetricName("kafka.network", "RequestMetrics", metric, tags)
 
 
+_BY_A_FOLLOWER, _BY_A_CONSUMER = ("Fetch", "FetchFollower"), ("Fetch", "FetchConsumer")
+
+
 def _names(request: object) -> tuple[str, ...]:
-    name = type(request).__name__.removesuffix("Request")
     if isinstance(request, FetchRequest):
-        return name, "FetchFollower" if request.replica.replica_id >= 0 else "FetchConsumer"
-    return (name,)
+        return _BY_A_FOLLOWER if request.replica.replica_id >= 0 else _BY_A_CONSUMER
+    return _names_of(type(request))
+
+
+@cache
+def _names_of(kind: type) -> tuple[str, ...]:
+    return (kind.__name__.removesuffix("Request"),)
 
 
 def _header_size(header: RequestHeader) -> int:
     client_id = b"" if header.client_id is None else header.client_id.encode()
-    flexible = API[ApiKey(header.api_key)].is_flexible(header.api_version)
-    return 10 + len(client_id) + flexible
+    api = api_numbered(header.api_key)
+    assert api is not None, "what was decoded is known"
+    return 10 + len(client_id) + api.is_flexible(header.api_version)

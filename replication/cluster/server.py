@@ -50,7 +50,7 @@ from replication.wire.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from replication.wire.apis import API, ApiKey
+from replication.wire.apis import API, ApiKey, api_numbered
 from replication.wire.frames import (
     RequestHeader,
     UnsupportedVersionError,
@@ -223,17 +223,18 @@ class Server:
         listener: str,
         request: object,
     ) -> Any:
-        key = ApiKey(header.api_key)
+        api = api_numbered(header.api_key)
+        assert api is not None, "what was decoded is known"
         answer = await session.admit(request, version=header.api_version)
         watch.handler = self.clock.now()
         if answer is not None:
             return answer
         if isinstance(request, ApiVersionsRequest):
             return self.api_versions(request, version=header.api_version)
-        if (handler := self.handlers.get(key)) is None:
-            raise ProtocolError(f"{key.name} is not served on {listener}")
+        if (handler := self.handlers.get(api.key)) is None:
+            raise ProtocolError(f"{api.key.name} is not served on {listener}")
         context = RequestContext(
-            key,
+            api.key,
             header.api_version,
             header.client_id,
             session.connection.peer,

@@ -19,7 +19,7 @@ import attrs
 from replication.errors import ErrorCode, ProtocolError
 from replication.wire import codec
 from replication.wire.api_versions import ApiVersion, ApiVersionsResponse
-from replication.wire.apis import API, Api, ApiKey, api_of
+from replication.wire.apis import API, ApiKey, api_numbered, api_of
 from replication.wire.encoder_source import size_of
 from replication.wire.primitives import skip_tags
 from replication.wire.schema import Part
@@ -89,7 +89,7 @@ def decode_request_header(frame: memoryview) -> RequestHeader:
 def decode_request(frame: memoryview) -> tuple[RequestHeader, object]:
     """Header and message; UnsupportedVersionError for what we do not serve."""
     header, position = _request_header(frame)
-    api = _api(header.api_key)
+    api = api_numbered(header.api_key)
     if api is None or not api.serves(header.api_version):
         raise UnsupportedVersionError(header)
     flexible = api.is_flexible(header.api_version)
@@ -149,13 +149,6 @@ def _behind(header: bytes, body: list[Part]) -> list[Part]:
     assert isinstance(first, bytes), "a message begins with a field, not with records"
     body[0] = header + first
     return body
-
-
-def _api(key: int) -> Api | None:
-    try:
-        return API.get(ApiKey(key))
-    except ValueError:
-        return None
 
 
 def _request_header(frame: memoryview) -> tuple[RequestHeader, int]:
