@@ -204,6 +204,15 @@ def test_a_full_disk_ends_it_and_what_was_copied_is_there_after_it() -> None:
     play(story)
 
 
+async def follow_for_two_minutes(copy: Following) -> None:
+    mirror = copy.make()
+    with raising_only_one():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(mirror.run)
+            await copy.scene.cluster.clock.sleep(120)
+            mirror.stop()
+
+
 @pytest.mark.parametrize("name", [STATE_FILE, "*-checkpoint", "*.log", "*.snapshot"])
 def test_a_disk_that_is_full_whoever_writes_leaves_a_copy_that_is_gone_on_with(name: str) -> None:
     async def story(world: World) -> None:
@@ -213,12 +222,8 @@ def test_a_disk_that_is_full_whoever_writes_leaves_a_copy_that_is_gone_on_with(n
             disk = world.disk(MACHINE)
             full = Fault(operation="write", names=f"{name}*", error=errno.ENOSPC, times=None)
             disk.faults.append(full)
-            mirror = copy.make()
-            with pytest.raises((KafkaStorageError, OSError)) as ended, raising_only_one():
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(mirror.run)
-                    await copy.scene.cluster.clock.sleep(120)
-                    mirror.stop()
+            with pytest.raises((KafkaStorageError, OSError)) as ended:
+                await follow_for_two_minutes(copy)
             assert "\n" not in str(ended.value)
             assert "No space left on device" in str(ended.value)
             world.kill(MACHINE)
