@@ -19,11 +19,16 @@ Rule 1: nothing is imported, and nothing started, before a test asks for a clust
 pytest-xdist's workers has clusters of its own.
 
 Rule 2: a test that fails is reported with what happened in its cluster while it ran.
+
+Rule 3: a project may have a package `replication` or `storage` of its own. Where it gets into our
+way, or we into its, that is said.
 """
 
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
+from importlib.util import find_spec
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
 
 MARKER = "kafka(brokers=3, config={}, partitions=1): the cluster and the topic that a test is given"
 TRACE_LINES = 200
+UNTOLD = " metadata_applied "  # by every broker, of every decision that is told
 
 
 class Asked(NamedTuple):
@@ -52,6 +58,7 @@ class Clusters:
 
     def get(self, asked: Asked) -> "ThreadedCluster":
         if asked not in self._up:
+            _must_be_ours("replication", "storage")
             from replication.testing import ThreadedCluster  # noqa: PLC0415 - rule 1
 
             cluster = ThreadedCluster(brokers=asked.brokers, config=dict(asked.config))
@@ -65,7 +72,8 @@ class Clusters:
     def trace(self, asked: Asked) -> list[str]:
         """What has happened in that cluster since."""
         cluster = self._up.get(asked)
-        return [] if cluster is None else list(cluster.trace.lines(self._marks.get(asked, 0)))
+        told = () if cluster is None else cluster.trace.lines(self._marks.get(asked, 0))
+        return [line for line in told if UNTOLD not in line]
 
     def make_whole(self, asked: Asked) -> None:
         if asked in self._up:
@@ -78,36 +86,93 @@ class Clusters:
                 stack.callback(cluster.stop)
 
 
+def _must_be_ours(*packages: str) -> None:
+    """Packages of understudy, and not of a project that has some of the same name."""
+    for name in packages:
+        spec = find_spec(name)
+        if spec is None or spec.origin is None or Path(spec.origin).parent != _HOME / name:
+            found = name if spec is None else spec.origin
+            pytest.fail(
+                f"{found} is found before understudy's package `{name}`: rename it, or take its"
+                " folder from the path",
+                pytrace=False,
+            )
+
+
+_HOME = Path(__file__).parent.parent
 _CLUSTERS = pytest.StashKey[Clusters]()
 _NUMBERS = count(1)
 
 
 def asked_by(config: pytest.Config, marker: pytest.Mark | None) -> Asked:
-    """What the session's settings say, and over them the test's marker."""
-    said = {} if marker is None else marker.kwargs
-    unknown = said.keys() - {"brokers", "config", "partitions"}
-    if unknown or (marker is not None and marker.args):
-        raise pytest.UsageError(f"@pytest.mark.kafka takes brokers, config and partitions: {said}")
-    lines = [each.partition("=") for each in config.getini("kafka_config")]
-    settings = {key.strip(): value.strip() for key, _, value in lines}
-    settings |= {key: str(value) for key, value in said.get("config", _NOTHING).items()}
-    brokers = said.get("brokers") or int(config.getini("kafka_brokers"))
+    """What the session's settings say, and over them the test's marker; UsageError where they
+    cannot be.
+    """
+    brokers, settings = _of_the_session(config)
+    if marker is not None:
+        _must_be_possible(marker)
+        brokers = marker.kwargs.get("brokers", brokers)
+        own = marker.kwargs.get("config", {})
+        settings |= {key: str(value) for key, value in own.items()}
     return Asked(brokers, tuple(sorted(settings.items())))
 
 
-_NOTHING: Mapping[str, object] = {}
+def _of_the_session(config: pytest.Config) -> tuple[int, dict[str, str]]:
+    try:
+        brokers, lines = int(config.getini("kafka_brokers")), config.getini("kafka_config")
+    except (TypeError, ValueError, pytest.UsageError) as error:
+        raise pytest.UsageError(f"kafka_brokers, kafka_config: {error}") from error
+    if brokers < 1:
+        raise pytest.UsageError(f"kafka_brokers = {brokers}: {_WHOLE}")
+    pairs = {line: line.partition("=") for line in lines}
+    for line, (key, equals, _) in pairs.items():
+        if not equals or not key.strip():
+            raise pytest.UsageError(f"kafka_config: {line!r}: expected key=value, a line each")
+    return brokers, {key.strip(): value.strip() for key, _, value in pairs.values()}
+
+
+def _must_be_possible(marker: pytest.Mark) -> None:
+    said = marker.kwargs
+    if marker.args or said.keys() - {"brokers", "config", "partitions"}:
+        words = [*map(repr, marker.args), *(f"{key}={value!r}" for key, value in said.items())]
+        raise pytest.UsageError(
+            f"@pytest.mark.kafka takes brokers, config and partitions: {', '.join(words)}"
+        )
+    for name in ("brokers", "partitions"):
+        number = said.get(name, 1)
+        if type(number) is not int or number < 1:
+            raise pytest.UsageError(f"@pytest.mark.kafka({name}={number!r}): {_WHOLE}")
+    if not isinstance(said.get("config", {}), Mapping):
+        raise pytest.UsageError(
+            f"@pytest.mark.kafka(config={said['config']!r}): expected a dict of settings"
+        )
+
+
+# pytest before 8.4 has neither: a setting is text there, and a test's name says what it is given.
+_HIDDEN = getattr(pytest, "HIDDEN_PARAM", "kafka")
+_INT: Any = "int" if hasattr(pytest, "HIDDEN_PARAM") else None
+_WHOLE = "expected a whole number of at least 1"
 
 # -- pytest's hooks
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addini("kafka_brokers", "how many brokers kafka_cluster has", default="3")
+    parser.addini("kafka_brokers", "how many brokers kafka_cluster has", type=_INT, default=3)
     parser.addini("kafka_config", "settings of its brokers, key=value", type="linelist")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
     config.stash[_CLUSTERS] = Clusters()
+    _of_the_session(config)
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """`replication` is imported by now: who means another one by it will not find that."""
+    other = config.rootpath / "replication" / "__init__.py"
+    if config.rootpath == _HOME or not other.exists():
+        return None
+    return f"understudy: `replication` is not {other}, unless with -p no:understudy"
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -120,21 +185,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker = metafunc.definition.get_closest_marker("kafka")
     if marker is not None and "kafka_cluster" in metafunc.fixturenames:
         asked = asked_by(metafunc.config, marker)
-        ids: Any = [pytest.HIDDEN_PARAM]
+        ids: Any = [_HIDDEN]
         metafunc.parametrize("kafka_cluster", [asked], ids=ids, indirect=True, scope="session")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     item.config.stash[_CLUSTERS].mark()
+    asked, marker = _asked(item), item.get_closest_marker("kafka")
+    if asked is not None and asked != asked_by(item.config, marker):
+        pytest.fail(
+            "@pytest.mark.kafka: methods of unittest.TestCase have the session's cluster;"
+            " its brokers and settings stand in pytest.ini or pyproject.toml",
+            pytrace=False,
+        )
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, Any]:
     report = yield
-    if report.failed and _uses_a_cluster(item):
-        asked = asked_by(item.config, item.get_closest_marker("kafka"))
+    asked = _asked(item)
+    if report.failed and asked is not None:
         lines = item.config.stash[_CLUSTERS].trace(asked)[-TRACE_LINES:]
-        report.sections.append(("Kafka's events", "\n".join(lines)))
+        report.sections += [("Kafka's events", "\n".join(lines))] if lines else []
     return report
 
 
@@ -143,13 +215,18 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     try:
         yield
     finally:  # the next test's cluster is whole, whichever fixture has failed
-        if _uses_a_cluster(item):
-            asked = asked_by(item.config, item.get_closest_marker("kafka"))
+        if (asked := _asked(item)) is not None:
             item.config.stash[_CLUSTERS].make_whole(asked)
 
 
-def _uses_a_cluster(item: pytest.Item) -> bool:
-    return "kafka_cluster" in getattr(item, "fixturenames", ())
+def _asked(item: pytest.Item) -> Asked | None:
+    """Of the cluster that a test is given; None where it asks for none of ours."""
+    if "kafka_cluster" not in getattr(item, "fixturenames", ()):
+        return None
+    callspec = getattr(item, "callspec", None)
+    marked = {} if callspec is None else callspec.params
+    asked = marked.get("kafka_cluster", asked_by(item.config, None))
+    return asked if isinstance(asked, Asked) else None
 
 
 # -- what tests ask for

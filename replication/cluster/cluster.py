@@ -33,7 +33,7 @@ from replication.cluster.defaults import default_properties
 from replication.cluster.faults import Faults
 from replication.cluster.server import OnBug
 from replication.config import BrokerConfig, Voter
-from replication.errors import UnderstudyError
+from replication.errors import ConfigError, UnderstudyError
 from replication.events import EventSink, ignore
 from replication.metadata import MetadataImage, PartitionRegistration
 from replication.net import production_seams
@@ -341,7 +341,7 @@ async def open_cluster(
     brokers: int = 3,
     data_dir: str | None = None,
     base_port: int = 0,
-    properties: Mapping[str, str] | None = None,
+    properties: Mapping[str, object] | None = None,
     listeners: Sequence[str] = ("PLAINTEXT",),
     host_of: HostOf = loopback,
     make_seams: MakeSeams | None = None,
@@ -393,11 +393,14 @@ def node_configs(
     brokers: int,
     data_dir: str,
     base_port: int = 0,
-    properties: Mapping[str, str],
+    properties: Mapping[str, object],
     listeners: Sequence[str] = ("PLAINTEXT",),
     host_of: HostOf = loopback,
 ) -> dict[int, BrokerConfig]:
     """What each node's server.properties would say."""
+    if type(brokers) is not int or brokers < 1:
+        raise ConfigError(f"brokers={brokers!r}: expected a whole number of at least 1")
+    properties = {key: str(value) for key, value in properties.items()}
     common = {
         "cluster.id": "understudy",
         "controller.listener.names": "CONTROLLER",
@@ -410,7 +413,7 @@ def node_configs(
         "listeners": f"CONTROLLER://{host_of(CONTROLLER_ID)}:0",
         "log.dirs": f"{data_dir}/{node_directory(CONTROLLER_ID)}/log",
     }
-    configs = {CONTROLLER_ID: BrokerConfig.from_properties(common | controller | dict(properties))}
+    configs = {CONTROLLER_ID: BrokerConfig.from_properties(common | controller | properties)}
     for broker_id in range(1, brokers + 1):
         port = base_port + broker_id - 1 if base_port else 0
         broker = {
@@ -422,7 +425,7 @@ def node_configs(
             ),
             "log.dirs": f"{data_dir}/{node_directory(broker_id)}/log",
         }
-        configs[broker_id] = BrokerConfig.from_properties(common | broker | dict(properties))
+        configs[broker_id] = BrokerConfig.from_properties(common | broker | properties)
     return configs
 
 

@@ -84,7 +84,10 @@ class Steering:
         """`some` nodes off from `others`, or from all the rest; clients reach everybody."""
         some = list(some)
         rest = [each for each in self.node_ids if each not in some]
-        self.impairments.cut(some, rest if others is None else others, one_way=one_way)
+        others = rest if others is None else list(others)
+        for node_id in (*some, *others):
+            self._must_be_one(node_id)
+        self.impairments.cut(some, others, one_way=one_way)
 
     @property
     def cuts(self) -> Sequence[tuple[int, int]]:
@@ -117,7 +120,13 @@ class Steering:
             return self.cluster.controller is not None
         return node_id in self.cluster.brokers
 
+    def _must_be_one(self, node_id: int) -> None:
+        if node_id not in self.cluster.configs:
+            there = ", ".join(map(str, self.node_ids))
+            raise NotPossibleError(f"there is no node {node_id!r}; those of this cluster: {there}")
+
     def _must_be(self, node_id: int, *, up: bool) -> None:
+        self._must_be_one(node_id)
         if self._is_up(node_id) != up:
             name = "the controller" if node_id == CONTROLLER_ID else f"broker {node_id}"
             raise NotPossibleError(f"{name} is {'down' if up else 'up'} already")

@@ -62,13 +62,13 @@ class ThreadedCluster:
     config: Mapping[str, object] = attrs.field(factory=dict, kw_only=True)
     data_dir: str | None = attrs.field(default=None, kw_only=True)
     base_port: int = attrs.field(default=0, kw_only=True)
-    trace: Trace = attrs.field(init=False)
+    trace: Trace = attrs.field(init=False, repr=False)
     """What happened in it."""
-    _began: float = attrs.field(init=False, factory=time.monotonic)
-    _thread: threading.Thread | None = attrs.field(init=False, default=None)
-    _running: "_Running | None" = attrs.field(init=False, default=None)
-    _up: threading.Event = attrs.field(init=False, factory=threading.Event)
-    _mistake: BaseException | None = attrs.field(init=False, default=None)
+    _began: float = attrs.field(init=False, repr=False, factory=time.monotonic)
+    _thread: threading.Thread | None = attrs.field(init=False, repr=False, default=None)
+    _running: "_Running | None" = attrs.field(init=False, repr=False, default=None)
+    _up: threading.Event = attrs.field(init=False, repr=False, factory=threading.Event)
+    _mistake: BaseException | None = attrs.field(init=False, repr=False, default=None)
 
     @trace.default
     def _empty_trace(self) -> Trace:
@@ -78,7 +78,8 @@ class ThreadedCluster:
 
     def start(self) -> Self:
         """Returns when every broker knows every other."""
-        assert self._thread is None, "a cluster is started once"
+        if self._thread is not None:
+            raise ClusterStoppedError("a cluster is started once: make another")
         self._thread = threading.Thread(target=self._run, name="understudy", daemon=True)
         self._thread.start()
         self._up.wait()
@@ -233,7 +234,7 @@ class ThreadedCluster:
 
     async def _main(self) -> None:
         impairments = Impairments()
-        properties = FOR_TESTS | {key: str(value) for key, value in self.config.items()}
+        properties = FOR_TESTS | {**self.config}
         async with (
             open_cluster(
                 brokers=self.number_of_brokers,

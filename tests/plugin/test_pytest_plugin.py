@@ -1,5 +1,7 @@
 """The plugin as those who use it meet it: in a pytest of their own, in a folder of their own."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -140,6 +142,8 @@ def test_a_failing_test_is_reported_with_what_happened_in_its_cluster(run: Run) 
     said = result.stdout.str()
     assert "Kafka's events" in said
     assert "broker_fenced" in said
+    assert "metadata_applied" not in said
+    assert "kafka_cluster = ThreadedCluster(number_of_brokers=3, config={}" in said
     assert "api=CREATE_TOPICS" in said
     assert "fault=delay1ms" in said
     assert "topic=of-another-test topic_id" not in said
@@ -165,6 +169,89 @@ def test_a_marker_that_says_something_else_is_refused(run: Run) -> None:
     result = run(source)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*takes brokers, config and partitions*nodes*"])
+
+
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        ("brokers='3'", "*kafka(brokers='3'): expected a whole number of at least 1*"),
+        ("brokers=0", "*kafka(brokers=0): expected a whole number of at least 1*"),
+        ("partitions=True", "*kafka(partitions=True): expected a whole number of at least 1*"),
+        ("config='a=b'", "*kafka(config='a=b'): expected a dict of settings*"),
+        ("3", "*takes brokers, config and partitions: 3*"),
+    ],
+)
+def test_a_marker_whose_values_cannot_be_is_refused(run: Run, mark: str, said: str) -> None:
+    source = f"""
+        import pytest
+
+        @pytest.mark.kafka({mark})
+        def test_one(kafka_topic): ...
+    """
+    result = run(source)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([said])
+    assert "INTERNALERROR" not in result.stdout.str()
+    assert "Kafka's events" not in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("ini", "said"),
+    [
+        ("kafka_brokers = three", "ERROR: kafka_brokers, kafka_config: *three*"),
+        ("kafka_brokers = 0", "ERROR: kafka_brokers = 0: expected a whole number of at least 1"),
+        ("kafka_config = num.partitions", "ERROR: kafka_config: 'num.partitions': *key=value*"),
+    ],
+)
+def test_settings_of_the_session_that_cannot_be_are_refused(run: Run, ini: str, said: str) -> None:
+    result = run("def test_one(): ...", ini=ini)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([said])
+
+
+def test_a_number_of_brokers_may_stand_in_toml(run: Run, pytester: pytest.Pytester) -> None:
+    source = "def test_one(kafka_cluster): assert kafka_cluster.brokers == [1]"
+    for table in ("tool.pytest.ini_options", "tool.pytest"):
+        pytester.makepyprojecttoml(f"[{table}]\nkafka_brokers = 1\n")
+        run(source, "-c", "pyproject.toml").assert_outcomes(passed=1)
+
+
+def test_a_marked_method_of_unittest_is_refused_what_it_would_not_be_given(run: Run) -> None:
+    source = """
+        import unittest
+        import pytest
+
+        class Orders(unittest.TestCase):
+            @pytest.fixture(autouse=True)
+            def _cluster(self, kafka_cluster, kafka_topic):
+                self.cluster, self.topic = kafka_cluster, kafka_topic
+
+            @pytest.mark.kafka(partitions=2)
+            def test_it_has_the_session_s(self):
+                assert self.cluster.brokers == [1]
+                assert self.cluster.leader(self.topic, 1) == 1
+
+            @pytest.mark.kafka(brokers=2)
+            def test_of_its_own(self): ...
+    """
+    result = run(source, ini="kafka_brokers = 1")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*methods of unittest.TestCase have the session's cluster*"])
+
+
+def test_a_project_s_own_package_of_our_name_is_named(run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(**{"storage/__init__": "", "tests/__init__": ""})
+    result = run("def test_one(kafka_cluster): ...", "-o", "pythonpath=.")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*storage/__init__.py is found before understudy's package*"])
+    pytester.makepyfile(**{"replication/__init__": ""})
+    # -P: as the command `pytest`, which has no working directory on its path.
+    command = [sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", *PLUGIN]
+    done = subprocess.run(
+        command, cwd=pytester.path, stdout=subprocess.PIPE, text=True, check=False
+    )
+    told = f"understudy: `replication` is not {pytester.path}/replication/__init__.py"
+    assert told in done.stdout
 
 
 def test_whoever_asks_for_no_cluster_pays_for_none(

@@ -1,6 +1,7 @@
 """A cluster in a thread: called from plain functions, and from inside another trio loop."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import trio
@@ -8,7 +9,8 @@ import trio
 from replication.client import Producer
 from replication.cluster.cluster import NotInTimeError
 from replication.cluster.faults import NotHitError
-from replication.errors import KafkaError
+from replication.cluster.steering import NotPossibleError
+from replication.errors import ConfigError, KafkaError
 from replication.faults import FaultRule, FaultRuleError, times
 from replication.testing import KafkaContainer, ThreadedCluster
 from replication.testing.portal import ClusterStoppedError
@@ -128,8 +130,38 @@ def test_a_cluster_that_has_ended_says_so() -> None:
         cluster.brokers  # noqa: B018 - asked for
 
 
+def test_a_cluster_is_started_once() -> None:
+    cluster = ThreadedCluster(brokers=1, config={"auto.create.topics.enable": False})
+    with cluster, pytest.raises(ClusterStoppedError, match="started once"):
+        cluster.start()
+    with pytest.raises(ClusterStoppedError, match="started once"):
+        cluster.start()
+
+
+@pytest.mark.parametrize("brokers", [0, -1, "3", True])
+def test_a_number_of_brokers_that_cannot_be_is_named(brokers: Any) -> None:
+    with pytest.raises(ConfigError, match=f"brokers={brokers!r}: expected a whole number"):
+        ThreadedCluster(brokers=brokers).start()
+
+
+def test_a_node_that_there_is_not_is_named(cluster: ThreadedCluster) -> None:
+    said = r"there is no node 9; those of this cluster: 0, 1, 2, 3"
+    for call in (
+        cluster.kill_broker,
+        cluster.stop_broker,
+        cluster.start_broker,
+        cluster.freeze_broker,
+        cluster.thaw_broker,
+        lambda node_id: cluster.partition_network([node_id]),
+        lambda node_id: cluster.partition_network([1], [node_id]),
+    ):
+        with pytest.raises(NotPossibleError, match=said):
+            call(9)
+    assert cluster.brokers == [1, 2, 3]
+
+
 def test_a_config_that_cannot_be_is_raised_by_the_start() -> None:
-    with pytest.raises(Exception, match=r"min\.insync\.replicas"):
+    with pytest.raises(ConfigError, match=r"min\.insync\.replicas"):
         ThreadedCluster(brokers=1, config={"min.insync.replicas": "many"}).start()
 
 
