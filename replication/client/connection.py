@@ -19,6 +19,7 @@ Rule 4: a broker that is throttling us is left alone for as long as it says (KIP
 (Kafka: NetworkClient, InFlightRequests, Selector.)
 """
 
+import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -34,6 +35,7 @@ from replication.net.seams import Connection, NodeClock, Transport
 from replication.wire.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replication.wire.apis import API, ApiKey
 from replication.wire.frames import decode_response, encode_request
+from replication.wire.misfits import misfit
 from replication.wire.schema import Part
 
 SOFTWARE_NAME = "understudy"
@@ -215,7 +217,15 @@ class BrokerConnection:
             pending.fail(error)
             return
         message = request.build(pending.version)
-        parts = self._encoded(message, pending.version)
+        try:
+            parts = self._encoded(message, pending.version)
+        except (struct.error, TypeError, AttributeError) as error:
+            wrong = misfit(message, pending.version)
+            if not wrong:
+                raise
+            self._queue.popleft()
+            pending.fail(TypeError(f"{type(message).__name__} cannot have {wrong}: {error}"))
+            return
         pending.correlation_id = self._last_correlation_id
         self._queue.popleft()
         self._last_used = self._clock.now()

@@ -19,7 +19,7 @@ import attrs
 
 from replication.faults.answers import can_tell
 from replication.faults.parts import NameOf, Part, names_all, parts_of
-from replication.faults.rule import Effect, FaultRule, Sender
+from replication.faults.rule import Effect, FaultRule, FaultRuleError, Sender
 from replication.faults.triggers import Chance, fires
 from replication.wire.apis import ApiKey
 
@@ -144,6 +144,8 @@ class RuleBook:
     _numbers: "count[int]" = attrs.field(init=False, factory=lambda: count(1))
 
     def add(self, rule: FaultRule) -> AddedRule:
+        if not isinstance(rule, FaultRule):
+            raise FaultRuleError("rule", f"{rule!r} is no FaultRule; its words go by name, api=...")
         added = AddedRule(next(self._numbers), rule)
         self.rules[added.number] = added
         return added

@@ -193,5 +193,7 @@ def test_fault_rules_are_added_from_outside_and_gone_with_a_reset(
     assert [each.added.number for each in cluster.faults.rules] == [watching.added.number]
     cluster.reset()
     assert cluster.faults.rules == []
+    with pytest.raises(FaultRuleError, match=r"^rule: 'PRODUCE' is no FaultRule"):
+        cluster.faults.add("PRODUCE")  # type: ignore[arg-type]
     with pytest.raises(FaultRuleError, match=r"^error: "):
         cluster.faults.add(api="PRODUCE", error="NO_SUCH")

@@ -223,7 +223,6 @@ def alter(
     """Give topics more partitions; keys may go to others from then on.
 
     --replica-assignment names the brokers of all partitions, those that are there included.
-    Configurations are altered by `understudy config alter`.
     """
     names_of(names, pattern)
     wanted = Wanted(names=tuple(names), pattern=pattern, if_exists=if_exists)

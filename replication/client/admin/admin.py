@@ -40,6 +40,7 @@ from replication.client.admin.values import (
 )
 from replication.client.config import ClientConfig
 from replication.client.errors import IllegalStateError
+from replication.client.given import list_of_names
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
 from replication.client.offsets import OffsetAndMetadata
@@ -53,7 +54,7 @@ ALL_BROKERS = ""
 """The broker whose configuration is every broker's default."""
 
 
-@attrs.define(eq=False, init=False)
+@attrs.define(eq=False, init=False, repr=False)
 class Admin:
     """`config` are Kafka's words, underscored: `request_timeout_ms=5000`. Times are waited for up
     to `default_api_timeout_ms`, then KafkaTimeoutError.
@@ -138,7 +139,7 @@ class Admin:
 
     async def delete_topics(self, names: Iterable[str]) -> None:
         """With all of their records; who asks for one afterwards is told so once brokers have heard."""
-        await topics.delete_topics(self._calls, list(names))
+        await topics.delete_topics(self._calls, list_of_names(names))
 
     async def create_partitions(
         self,
@@ -160,7 +161,7 @@ class Admin:
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """By name: id, partitions, leaders, replicas and ISR."""
-        return await topics.describe_topics(self._calls, list(names))
+        return await topics.describe_topics(self._calls, list_of_names(names))
 
     # Partitions.
 
@@ -238,7 +239,7 @@ class Admin:
         self, names: Iterable[str]
     ) -> dict[str, dict[str, ConfigValue]]:
         """By topic and key: what is in force, and where it comes from."""
-        return await brokers.describe_configs(self._calls, ResourceType.TOPIC, list(names))
+        return await brokers.describe_configs(self._calls, ResourceType.TOPIC, list_of_names(names))
 
     async def describe_broker_configs(
         self, broker_ids: Iterable[int | str]
@@ -290,11 +291,11 @@ class Admin:
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
         """By id: state, protocol, members and what they were assigned. A group that nobody knows is Dead."""
-        return await groups.describe_groups(self._calls, list(group_ids))
+        return await groups.describe_groups(self._calls, list_of_names(group_ids))
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
         """With their offsets; NON_EMPTY_GROUP where somebody is in one."""
-        await groups.delete_groups(self._calls, list(group_ids))
+        await groups.delete_groups(self._calls, list_of_names(group_ids))
 
     async def list_group_offsets(
         self,

@@ -43,8 +43,9 @@ from replication.client.consumer.records import (
     ConsumerRecords,
     OffsetAndMetadata,
 )
-from replication.client.consumer.subscription import SubscriptionState, as_partitions
+from replication.client.consumer.subscription import SubscriptionState
 from replication.client.errors import IllegalStateError, KafkaTimeoutError
+from replication.client.given import as_partition, as_partitions, list_of_names
 from replication.net import production_seams
 from replication.net.seams import Seams
 from storage.types import Offset, TopicPartition
@@ -197,8 +198,7 @@ class Consumer(GroupCalls, LogLookups):
 
         The next polls join it; `listener` is told what comes and goes.
         """
-        if isinstance(topics, str):
-            raise TypeError(f"topics are a list: subscribe([{topics!r}])")
+        topics = list_of_names(topics)
         if self.config.group_id is None:
             raise IllegalStateError("subscribing needs a group.id; without one, assign partitions")
         if pattern is not None:
@@ -330,7 +330,7 @@ class Consumer(GroupCalls, LogLookups):
 
     async def position(self, partition: AnyPartition, *, timeout_ms: float | None = None) -> Offset:
         """The offset that is read next; KafkaTimeoutError where it is not known in time."""
-        tp = TopicPartition(*partition)
+        tp = as_partition(partition)
         self._subscriptions.state(tp)
         await trio.lowlevel.checkpoint()
         timeout_ms = self._timeout(timeout_ms)
@@ -344,7 +344,7 @@ class Consumer(GroupCalls, LogLookups):
 
     def seek(self, partition: AnyPartition, offset: Offset | OffsetAndMetadata) -> None:
         """Read from `offset` on; with an epoch, the log is asked whether it still has it."""
-        tp = TopicPartition(*partition)
+        tp = as_partition(partition)
         to = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
         if to.offset < 0:
             raise IllegalStateError(f"seek to {to.offset}: an offset is at least 0")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from replication.client.consumer.opened import AnyPartition, OpenConsumer
 from replication.client.consumer.records import OffsetAndMetadata
 from replication.client.errors import KafkaTimeoutError
+from replication.client.given import as_partition
 from replication.client.offsets import ConsumerGroupMetadata
 from storage.types import Offset, TopicPartition
 
@@ -45,7 +46,7 @@ class GroupCalls(OpenConsumer):
         self, partition: AnyPartition, *, timeout_ms: float | None = None
     ) -> OffsetAndMetadata | None:
         """What the group has committed of it; None where nothing is."""
-        tp, coordinator = TopicPartition(*partition), self._open_coordinator
+        tp, coordinator = as_partition(partition), self._open_coordinator
         timeout_ms = self._timeout(timeout_ms)
         with self._seams.clock.move_on_after(timeout_ms / 1000):
             return (await coordinator.commits.committed([tp]))[tp]
@@ -73,6 +74,6 @@ def _offsets(
     given: Mapping[AnyPartition, Offset | OffsetAndMetadata],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     return {
-        TopicPartition(*tp): OffsetAndMetadata(each) if isinstance(each, int) else each
+        as_partition(tp): OffsetAndMetadata(each) if isinstance(each, int) else each
         for tp, each in given.items()
     }

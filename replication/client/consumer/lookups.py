@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 
 from replication.client.consumer.opened import AnyPartition, OpenConsumer
 from replication.client.consumer.records import OffsetAndTimestamp
-from replication.client.consumer.subscription import as_partitions
 from replication.client.errors import IllegalStateError
+from replication.client.given import as_partition, as_partitions
 from replication.metrics import MetricName
 from replication.wire import list_offsets
 from storage.types import Offset, TopicPartition
@@ -30,7 +30,7 @@ class LogLookups(OpenConsumer):
         self, timestamps: Mapping[AnyPartition, int], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each time (milliseconds); None where there is none."""
-        wanted = {TopicPartition(*tp): at for tp, at in timestamps.items()}
+        wanted = {as_partition(tp): at for tp, at in timestamps.items()}
         for tp, at in wanted.items():
             if at < 0:
                 raise IllegalStateError(f"offsets_for_times: {tp} at {at}, before time began")
@@ -49,12 +49,12 @@ class LogLookups(OpenConsumer):
 
     def highwater(self, partition: AnyPartition) -> Offset | None:
         """As the last fetch told it."""
-        return self._subscriptions.state(TopicPartition(*partition)).high_watermark
+        return self._subscriptions.state(as_partition(partition)).high_watermark
 
     def current_lag(self, partition: AnyPartition) -> int | None:
         """Records between the position and the end, as the last fetch told it."""
         return self._subscriptions.lag(
-            TopicPartition(*partition), read_committed=self.config.read_committed
+            as_partition(partition), read_committed=self.config.read_committed
         )
 
     async def partitions_for(

@@ -17,7 +17,7 @@ error of the program, being told is ignored.
 
 import enum
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
 import attrs
 
@@ -390,8 +390,3 @@ class SubscriptionState:
             return None
         cleared, state.preferred = state.preferred, None
         return cleared.node_id
-
-
-def as_partitions(partitions: Collection[TopicPartition | tuple[str, int]]) -> list[TopicPartition]:
-    """Pairs of a topic and a number are partitions too."""
-    return [TopicPartition(*each) for each in partitions]

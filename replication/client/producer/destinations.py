@@ -15,6 +15,7 @@ from typing import TypeAlias
 import attrs
 
 from replication.client.errors import IllegalStateError, KafkaTimeoutError
+from replication.client.given import as_topic
 from replication.client.metadata import Metadata
 from replication.client.producer.config import ProducerConfig
 from replication.client.producer.partitioner import StickyPartitioner, partition_of_key
@@ -69,6 +70,7 @@ class Destinations:
         """
         found = self._topics.get(topic)
         if found is None:
+            as_topic(topic)
             sticky = StickyPartitioner(max(self.config.batch_size, 1), self.draw)
             found = self._topics[topic] = Destination(topic, sticky)
         found.used_at = self.clock.now()

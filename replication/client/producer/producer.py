@@ -33,6 +33,7 @@ from replication.client.errors import (
     IllegalStateError,
     RecordTooLargeError,
 )
+from replication.client.given import as_headers, as_timestamp
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
 from replication.client.producer.accumulator import RecordAccumulator
@@ -77,7 +78,7 @@ def _as_it_is(value: Any) -> bytes | None:
     )
 
 
-@attrs.define(eq=False, init=False)
+@attrs.define(eq=False, init=False, repr=False)
 class Producer(TransactionCalls, Generic[K, V]):
     """Keys and values are bytes, or what the serializers make bytes of.
 
@@ -286,8 +287,7 @@ class Producer(TransactionCalls, Generic[K, V]):
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         value_bytes = None if value is None else self._value_serializer(value)
-        if timestamp_ms is None:
-            timestamp_ms = self._wall_ms()
+        timestamp_ms = self._wall_ms() if timestamp_ms is None else as_timestamp(timestamp_ms)
         filling = self._filling
         if filling is not None and key is None and partition is None and headers == ():
             delivery = filling.append(topic, timestamp_ms, value_bytes)
@@ -298,7 +298,7 @@ class Producer(TransactionCalls, Generic[K, V]):
                 return delivery
         self._check_may_send()
         key_bytes = None if key is None else self._key_serializer(key)
-        all_headers = tuple(headers)
+        all_headers = as_headers(headers)
         size = record_size(key_bytes, value_bytes, all_headers)
         if size > self._largest:
             raise self._too_large(size)
@@ -362,8 +362,7 @@ class Producer(TransactionCalls, Generic[K, V]):
         keys: Iterable[K | None] | None,
         timestamp_ms: int | None,
     ) -> list[RecordFields]:
-        if timestamp_ms is None:
-            timestamp_ms = self._wall_ms()
+        timestamp_ms = self._wall_ms() if timestamp_ms is None else as_timestamp(timestamp_ms)
         of_key, of_value = self._key_serializer, self._value_serializer
         values_bytes = [None if value is None else of_value(value) for value in values]
         if keys is None:
