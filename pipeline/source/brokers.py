@@ -88,13 +88,23 @@ class _Fetch:
         schema, offset, sent_to = projection.schema(), part.start, None
         try:
             while offset < part.end:
-                data, offset, sent_to = self._next(offset, sent_to)
+                try:
+                    data, offset, sent_to = self._next(offset, sent_to)
+                except UnknownTopicError as error:
+                    self._gone(offset, error)
+                    return
                 # What is decoded here is decoded while the leader reads on.
                 for found in self._decode(data):
                     yield projection.finish(found, schema, part.tp, "")
         finally:
             if sent_to is not None:
                 self.cluster.link(sent_to).close()
+
+    def _gone(self, offset: Offset, error: UnknownTopicError) -> None:
+        said = f"{error}: offsets {offset} to {self.part.end - 1} cannot be read"
+        if self.settings.fail_on_data_loss:
+            raise DataLossError(f"{said}; failOnDataLoss=false goes on without them") from error
+        log.warning("%s", said)
 
     def _next(
         self, offset: Offset, sent_to: int | None

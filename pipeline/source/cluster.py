@@ -7,8 +7,10 @@
 Rule 1: these three are all that is asked. Any Kafka cluster answers them.
 
 Rule 2: a leader that is one no more, or is being elected, is asked for again until
-`default.api.timeout.ms` is over: a failover is waited for, not reported. What a peer will
-say forever (no authorization, a login that is refused) is raised at once.
+`default.api.timeout.ms` is over: a failover is waited for, not reported. A topic that nobody
+knows is one that is gone, or so new that brokers have yet to hear of it: that is waited for no
+longer than `NEW_TOPIC_MS`. What a peer will say forever (no authorization, a login that is
+refused) is raised at once.
 
 Rule 3: connections outlive a task: a worker process has one cluster for each configuration.
 """
@@ -43,6 +45,7 @@ from storage.types import NO_TOPIC_ID, Offset, TopicId, TopicPartition
 
 NO_ANSWER = (PeerUnavailableError, ProtocolError)
 NO_LEADER = -1
+NEW_TOPIC_MS = 15_000
 
 _T = TypeVar("_T")
 
@@ -142,6 +145,7 @@ class Cluster:
         """Try again after what may pass; BrokerError when the time is over."""
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         deadline = time.monotonic() + limit_ms / 1000
+        new_until = min(deadline, time.monotonic() + NEW_TOPIC_MS / 1000)
         wait_ms = self.config.retry_backoff_ms
         while True:
             try:
@@ -150,9 +154,10 @@ class Cluster:
                 raise BrokerError(str(error)) from error
             except (*NO_ANSWER, _NotThereError) as error:
                 self._topics.clear()
-                if time.monotonic() + wait_ms / 1000 > deadline:
-                    if isinstance(error, _NotThereError):
-                        raise UnknownTopicError(f"{error.tp} is not there (any more)") from error
+                tried_again = time.monotonic() + wait_ms / 1000
+                if isinstance(error, _NotThereError) and tried_again > new_until:
+                    raise UnknownTopicError(f"{error.tp} is not there (any more)") from error
+                if tried_again > deadline:
                     raise BrokerError(f"no {what} within {limit_ms} ms: {error}") from error
             time.sleep(wait_ms / 1000)
             wait_ms = min(wait_ms * 2, self.config.retry_backoff_max_ms)

@@ -19,13 +19,18 @@ brokers are asked ten times.
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from pipeline.source.errors import DataLossError, OptionError, TopicReplacedError
+from pipeline.source.errors import (
+    DataLossError,
+    OptionError,
+    TopicReplacedError,
+    UnknownTopicError,
+)
 from pipeline.source.offsets import Position
 from pipeline.source.options import ReadOptions
 from pipeline.source.plan import limit, ranges_between
@@ -38,6 +43,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEAST_POLL_SECONDS: Final = 0.1
+
+_T = TypeVar("_T")
 
 
 @attrs.define(eq=False)
@@ -54,6 +61,9 @@ class Progress:
 
     def initial(self) -> Position:
         logs = self.logs
+        # What is named has to be there when a query begins. Later, that it went is a loss.
+        logs.expects_all = True
+        logs.refresh()
         return Position(
             resolve(self.options.starting, logs, logs.partitions()), dict(logs.topic_ids())
         )
@@ -61,15 +71,28 @@ class Progress:
     def latest(self) -> Position:
         """As of now, or of a moment ago."""
         if self._latest is None or time.monotonic() >= self._looked_at + LEAST_POLL_SECONDS:
-            self.logs.refresh()
-            there = self.logs.partitions()
-            self._latest = Position(self.logs.latest(there), dict(self.logs.topic_ids()))
+            self.logs.expects_all = False
+            self._latest = self._looked(self._look)
             self._looked_at = time.monotonic()
         return self._latest
 
+    def _look(self) -> Position:
+        there = self.logs.partitions()
+        return Position(self.logs.latest(there), dict(self.logs.topic_ids()))
+
+    def _looked(self, look: Callable[[], _T]) -> _T:
+        """What it finds now; once more where a topic went meanwhile."""
+        for _ in range(self.options.num_retries):
+            self.logs.refresh()
+            try:
+                return look()
+            except UnknownTopicError as error:
+                log.info("%s", error)
+        self.logs.refresh()
+        return look()
+
     def next(self, start: Position, most: int | None) -> Position:
         """Where the batch that begins at `start` is to end."""
-        self.logs.expects_all = False
         latest = self._without_loss(start, self.latest())
         if self.target is not None:
             latest = self._up_to(self.target, start, latest)
@@ -85,7 +108,9 @@ class Progress:
 
     def tasks(self, start: Position, end: Position) -> list[InputPartition]:
         self.logs.expects_all = False
-        self.logs.refresh()
+        return self._looked(lambda: self._planned(start, end))
+
+    def _planned(self, start: Position, end: Position) -> list[InputPartition]:
         there = Position({}, self.logs.topic_ids())
         self._check_topics(end, there)
         # What is called so now is another topic's, and the next batch begins with it.

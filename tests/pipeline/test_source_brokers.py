@@ -17,7 +17,9 @@ from pipeline.source.errors import (
 )
 from pipeline.source.limited_stream import LimitedStream
 from pipeline.source.options import parse_read_options
+from pipeline.source.reader import RecordsReader
 from replication.client.admin import NewTopic
+from replication.cluster.broker import Broker
 from replication.cluster.cluster import Cluster
 from storage.types import TopicPartition
 from tests.clients.sample import cluster_for_clients, in_thread
@@ -177,6 +179,31 @@ async def test_a_stream_goes_on_over_a_failover_and_names_a_topic_that_is_gone_o
             )
             await admin.create_topics([NewTopic(name=TOPIC, partitions=2, replication_factor=1)])
         await ends(reader, position, "TopicReplacedError: topic orders is another than that")
+
+
+async def test_a_topic_that_goes_between_planning_and_reading_is_named_or_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pipeline.source.cluster.NEW_TOPIC_MS", 200)
+    async with cluster_for_clients(**QUICK) as cluster:
+        await fill(cluster)
+        options = of(cluster, assign='{"orders": [0]}')
+        del options["subscribe"]
+        reader = RecordsReader(parse_read_options(options, streaming=False), ["key"])
+        (task,) = await in_thread(reader.partitions)
+        async with cluster.admin() as admin:
+            await admin.delete_topics([TOPIC])
+        await cluster.until(lambda: all(knows_nothing(each) for each in cluster.brokers.values()))
+        gone = r"orders-0 is not there \(any more\): offsets 0 to 199 cannot be read"
+        with pytest.raises(DataLossError, match=gone):
+            await in_thread(list, reader.read(task))
+        options["failOnDataLoss"] = "false"
+        lenient = RecordsReader(parse_read_options(options, streaming=False), ["key"])
+        assert await in_thread(list, lenient.read(task)) == []
+
+
+def knows_nothing(broker: Broker) -> bool:
+    return broker.metadata.image.topic_id(TOPIC) is None
 
 
 async def ends(reader: LimitedStream, position: dict[str, Any], how: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ pytest.importorskip("pyspark.sql.streaming.datasource", reason="streams need Spa
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from pipeline.source import stream as streams
-from pipeline.source.errors import DataLossError, TopicReplacedError
+from pipeline.source.directories import LogDirectories
+from pipeline.source.errors import DataLossError, TopicReplacedError, UnknownTopicError
 from pipeline.source.limited_stream import LimitedStream
 from pipeline.source.options import parse_read_options
 from storage.types import TopicPartition
@@ -180,6 +182,41 @@ def test_a_topic_that_vanishes_is_named(tmp_path: Path) -> None:
         step(reader, position)
     lenient = stream(tmp_path / "d", failOnDataLoss="false", subscribe="t")
     assert step(lenient, position)[1] == []
+
+
+def test_a_topic_that_is_named_has_to_be_there_only_when_a_query_begins(tmp_path: Path) -> None:
+    _, position = passed_nine(tmp_path, subscribe="t")
+    shutil.rmtree(tmp_path / "d" / "t-0")
+    # A query that runs once asks for the end first.
+    first = stream(tmp_path / "d", failOnDataLoss="false", subscribe="t")
+    first.prepareForTriggerAvailableNow()
+    with pytest.raises(UnknownTopicError, match="no log of topic t"):
+        first.initialOffset()
+    again = stream(tmp_path / "d", failOnDataLoss="false", subscribe="t")
+    again.prepareForTriggerAvailableNow()
+    assert step(again, position)[1] == []
+    strict = stream(tmp_path / "d", subscribe="t")
+    strict.prepareForTriggerAvailableNow()
+    with pytest.raises(DataLossError, match="t-0 cannot be read any more: deleted"):
+        step(strict, position)
+
+
+def test_a_topic_that_goes_while_it_is_looked_at_is_looked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, position = passed_nine(tmp_path, failOnDataLoss="false")
+    latest, looks = LogDirectories.latest, list[int]()
+
+    def going(logs: LogDirectories, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        looks.append(len(looks))
+        if len(looks) == 1:
+            shutil.rmtree(tmp_path / "d" / "t-0")
+            raise UnknownTopicError("t-0 is not there (any more)")
+        return latest(logs, wanted)
+
+    monkeypatch.setattr(LogDirectories, "latest", going)
+    assert step(reader, position)[1] == []
+    assert len(looks) > 1
 
 
 def make_again(directory: Path) -> None:
