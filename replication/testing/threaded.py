@@ -31,6 +31,7 @@ from replication.cluster.cluster import (
 from replication.cluster.impairments import Impairments
 from replication.cluster.steering import Steering
 from replication.metadata import PartitionRegistration
+from replication.testing.collector import collector_put_off
 from replication.testing.faults import ThreadedFaults
 from replication.testing.portal import ClusterStoppedError, Portal
 from replication.testing.trace import Trace
@@ -81,8 +82,9 @@ class ThreadedCluster:
         if self._thread is not None:
             raise ClusterStoppedError("a cluster is started once: make another")
         self._thread = threading.Thread(target=self._run, name="understudy", daemon=True)
-        self._thread.start()
-        self._up.wait()
+        with collector_put_off():
+            self._thread.start()
+            self._up.wait()
         self._raise_mistake()
         return self
 
