@@ -1,0 +1,294 @@
+"""`--output json` of every command has the keys that `docs/commands.md` says, and the run's values."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import attrs
+import pytest
+
+from replication.testing import ThreadedCluster
+from tests.cli.commands import Command
+from tests.cli.test_up import TIMEOUT, running, stopped
+
+pytestmark = pytest.mark.slow
+
+PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
+TOKEN = re.compile(r"[\[\]{},:]|\.\.\.|\w+")
+AND_MORE = "..."
+
+Shape: TypeAlias = "dict[str, Shape] | list[Shape] | None"
+
+
+def parsed(text: str) -> Shape:
+    """`[{topic, partitions: [{leader}]}]`; None is of any kind."""
+    tokens = iter(TOKEN.findall(text))
+
+    def value(token: str) -> Shape:
+        if token == "[":
+            items = [value(next(tokens))]
+            assert next(tokens) == "]"
+            return items
+        assert token == "{", token
+        found: dict[str, Shape] = {}
+        name = ""
+        for each in tokens:
+            match each:
+                case "}":
+                    return found
+                case ",":
+                    continue
+                case ":":
+                    found[name] = value(next(tokens))
+                case _:
+                    name, found[each] = each, None
+        raise AssertionError(f"no end: {text}")
+
+    return value(next(tokens))
+
+
+def documented() -> dict[str, Shape]:
+    """By command, as the page's table says."""
+    told = PAGE.read_text(encoding="utf-8").partition("## JSON")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `([\w -]+)` \|[^`]*`([^`]+)`", told, re.MULTILINE)
+    return {name: parsed(shape) for name, shape in rows}
+
+
+DOCUMENTED = documented()
+
+
+def agrees(shape: Shape, value: Any) -> bool:
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(agrees(shape[0], each) for each in value)
+    if shape is None or value is None:
+        return True
+    keys = shape.keys() - {AND_MORE}
+    same = value.keys() >= keys if AND_MORE in shape else value.keys() == keys
+    return same and all(agrees(shape[name], value[name]) for name in keys)
+
+
+@attrs.frozen
+class Place:
+    """Two brokers with a topic `told` of two partitions, three records in the first; a folder."""
+
+    understudy: Command
+    folder: Path
+
+    def json(self, *arguments: str, stdin: bytes = b"") -> Any:
+        return self.understudy.json(*arguments, stdin=stdin)
+
+    def process(self, *arguments: str) -> Any:
+        """The same of what wants a process of its own."""
+        command = [sys.executable, "-m", "replication.cli", *arguments, "--output", "json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=TIMEOUT)
+        return json.loads(done.stdout)
+
+
+@pytest.fixture
+def place(understudy: Command, brokers: ThreadedCluster, tmp_path: Path) -> Place:
+    if not brokers.leader("told"):
+        brokers.create_topic("told", partitions=2)
+        understudy("produce", "told", "-p", "0", stdin=b"0\n1\n2\n")
+        flags = ["--topic", "told:0", "--to-offset", "2", "--execute"]
+        understudy("group", "reset-offsets", "readers", *flags)
+    return Place(understudy, tmp_path)
+
+
+def topic_create(place: Place) -> Any:
+    made = place.json("topic", "create", "made", "--partitions", "2", "--if-not-exists")
+    assert (made["topic"], made["partition_count"]) == ("made", 2)
+    return made
+
+
+def topic_list(place: Place) -> Any:
+    listed = place.json("topic", "list")
+    assert {"topic": "told", "is_internal": False} in listed
+    return listed
+
+
+def topic_describe(place: Place) -> Any:
+    (told,) = described = place.json("topic", "describe", "told")
+    assert told["partition_count"] == len(told["partitions"]) == 2
+    assert all(each["leader"] in each["isr"] for each in told["partitions"])
+    return described
+
+
+def topic_alter(place: Place) -> Any:
+    place.understudy("topic", "create", "grown")
+    altered = place.json("topic", "alter", "grown", "--partitions", "3")
+    assert altered == [{"topic": "grown", "partition_count": 3}]
+    return altered
+
+
+def topic_delete(place: Place) -> Any:
+    deleted = place.json("topic", "delete", "told")
+    assert deleted == [{"topic": "told", "deleted": False}]
+    return deleted
+
+
+def consume(place: Place) -> Any:
+    where = ["-p", "0", "-o", "1", "-c", "1"]
+    record = place.json("consume", "told", *where)
+    assert (record["offset"], record["value"], record["key"]) == (1, "1", None)
+    return record
+
+
+def produce(place: Place) -> Any:
+    made = place.json("produce", "told", "-p", "1", stdin=b"x\n")
+    assert (made["topic"], made["partition"], type(made["offset"])) == ("told", 1, int)
+    return made
+
+
+def group_list(place: Place) -> Any:
+    listed = place.json("group", "list")
+    assert {"group_id": "readers", "protocol_type": "", "state": "Empty"} in listed
+    return listed
+
+
+def group_describe(place: Place) -> Any:
+    (told,) = described = place.json("group", "describe", "readers")
+    (offset,) = told["offsets"]
+    assert (offset["current_offset"], offset["log_end_offset"], offset["lag"]) == (2, 3, 1)
+    return described
+
+
+def group_delete(place: Place) -> Any:
+    deleted = place.json("group", "delete", "readers")
+    assert deleted == [{"group": "readers", "state": "Empty", "deleted": False}]
+    return deleted
+
+
+def group_reset_offsets(place: Place) -> Any:
+    moved = place.json("group", "reset-offsets", "readers", "--all-topics", "--to-earliest")
+    assert [each["new_offset"] for each in moved] == [0]
+    return moved
+
+
+def follow(place: Place) -> Any:
+    told = place.json(
+        "follow", "--topic", "told", "--to", str(place.folder / "copy"), "--until-caught-up"
+    )
+    assert (told["caught_up"], told["behind"]) == (True, 0)
+    first, second = told["partitions"]
+    assert (first["topic"], first["partition"], second["partition"]) == ("told", 0, 1)
+    assert (first["log_start_offset"], first["log_end_offset"], first["lag"]) == (0, 3, 0)
+    return told
+
+
+def promote(place: Place) -> Any:
+    follow(place)
+    told = place.json("promote", str(place.folder / "copy"))
+    assert [each["not_copied"] for each in told["partitions"]] == [0, 0]
+    assert told["groups_ahead"] == []
+    return told
+
+
+def up(place: Place) -> Any:
+    flags = ["-n", "2", "--any-port", "--control", "0", "--output", "json"]
+    with running("up", *flags, "--data-dir", str(place.folder)) as process:
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline())
+        assert stopped(process, signal.SIGTERM) == 0
+    assert [(each["node_id"], each["status"]) for each in told["brokers"]] == [
+        (1, "running"),
+        (2, "running"),
+    ]
+    addresses = [each["kafka_address"] for each in told["brokers"]]
+    assert told["bootstrap_servers"] == ",".join(addresses)
+    assert told["urls"].keys() == {"control"}
+    return told
+
+
+def scenario_list(place: Place) -> Any:
+    listed = place.json("scenario", "list")
+    assert "swizzled" in {each["name"] for each in listed}
+    return listed
+
+
+def scenario_run(place: Place) -> Any:
+    told = place.process("scenario", "run", "a-torn-write")
+    assert (told["name"], told["changed"]) == ("a-torn-write", False)
+    assert all(isinstance(line, str) for step in told["steps"] for line in step["commands"])
+    return told
+
+
+def scenario_swarm(place: Place) -> Any:
+    told = place.process("scenario", "swarm", "--from", "3", "--seeds", "2", "--jobs", "1")
+    assert (told["first"], told["seeds"], told["failures"]) == (3, 2, [])
+    assert told["virtual_seconds"] > 0
+    assert type(told["elections"]) is int
+    assert told["reached"]
+    assert set(told["reached"].values()) <= {0, 1, 2}, "in how many runs"
+    return told
+
+
+def scenario_replay(place: Place) -> Any:
+    told = place.process("scenario", "replay", "--seed", "3")
+    assert (told["seed"], told["wrong"], type(told["may_have_lost"])) == (3, None, bool)
+    assert told["commands"]
+    assert all(isinstance(line, str) for line in told["commands"] + told["answer"])
+    traced = place.process("scenario", "replay", "--seed", "3", "--trace")
+    lines = traced.pop("trace")
+    assert traced == told
+    assert all(isinstance(line, str) for line in lines)
+    return told
+
+
+def audit_headers(place: Place) -> Any:
+    pytest.importorskip("pyarrow", reason="the Arrow extra is not installed: understudy[arrow]")
+    data, to = place.folder / "data", place.folder / "headers"
+    with ThreadedCluster(brokers=1, data_dir=str(data)) as cluster:
+        cluster.create_topic("t")
+        one_by_one = ["-b", cluster.bootstrap_servers, "--sync"]
+        place.understudy("produce", "t", *one_by_one, stdin=b"0\n1\n2\n")
+    log = data / "broker-1" / "log"
+    told = place.json("audit-headers", str(log), "--name", "b1", "--to", str(to))
+    assert told == {"name": "b1", "batches": 3, "to": str(to)}
+    return told
+
+
+RUNS: Mapping[str, Callable[[Place], Any]] = {
+    "topic create": topic_create,
+    "topic list": topic_list,
+    "topic describe": topic_describe,
+    "topic alter": topic_alter,
+    "topic delete": topic_delete,
+    "consume": consume,
+    "produce": produce,
+    "group list": group_list,
+    "group describe": group_describe,
+    "group delete": group_delete,
+    "group reset-offsets": group_reset_offsets,
+    "follow": follow,
+    "promote": promote,
+    "up": up,
+    "scenario list": scenario_list,
+    "scenario run": scenario_run,
+    "scenario swarm": scenario_swarm,
+    "scenario replay": scenario_replay,
+    "audit-headers": audit_headers,
+}
+
+
+@pytest.mark.parametrize("command", DOCUMENTED)
+def test_the_page_says_what_a_command_answers(command: str, place: Place) -> None:
+    told = RUNS[command](place)
+    assert agrees(DOCUMENTED[command], told), told
+
+
+def test_every_command_of_the_page_is_run() -> None:
+    assert RUNS.keys() == DOCUMENTED.keys()
+
+
+def test_what_has_other_keys_does_not_agree() -> None:
+    shape = parsed("[{a, b: [{c}], d: {e, ...}}]")
+    assert shape == [{"a": None, "b": [{"c": None}], "d": {"e": None, AND_MORE: None}}]
+    assert agrees(shape, [{"a": 1, "b": [{"c": 2}], "d": {"e": 3, "f": 4}}])
+    assert agrees(shape, [])
+    for other in ({}, [{}], [{"a": 1, "b": [{}], "d": None}], [{"a": 1, "b": [], "d": {"f": 4}}]):
+        assert not agrees(shape, other), other
