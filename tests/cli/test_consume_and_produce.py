@@ -1,9 +1,12 @@
 """`understudy produce` and `consume`: lines to records and back, in every form."""
 
 import json
+import math
+import struct
 
 import pytest
 
+from replication.cli.consume.deserialisers import Deserialiser, NotOfTheKindError
 from replication.testing import ThreadedCluster
 from tests.cli.commands import Command
 
@@ -58,6 +61,63 @@ def test_kcats_forms(understudy: Command, topic: str) -> None:
     one, two = read(understudy, topic, "-f", form).split(b"\n", 1)
     assert one == topic.encode() + b" 0 0 k/1 v/1 a=1,b= %A\t\x00\x00\x00\x01"
     assert two == topic.encode() + b" 0 1 nothing/7 /-1 a=1,b= %A\t\xff\xff\xff\xff\n"
+
+
+def test_keys_and_values_by_kafkas_deserialisers(understudy: Command, topic: str) -> None:
+    five, half = struct.pack(">q", 5), struct.pack(">d", 0.5)
+    understudy("produce", topic, "-K", "=", "-D", ";", stdin=five + b"=" + half)
+    kafkas = "org.apache.kafka.common.serialization.LongDeserializer"
+    shown = ["--property", "print.key=true", "--property", "value.deserializer=Double"]
+    assert read(understudy, topic, "--key-deserializer", kafkas, *shown) == b"5\t0.5\n"
+    kinds = ["--key-deserializer", "long", "--value-deserializer", "DoubleDeserializer"]
+    (told,) = map(json.loads, read(understudy, topic, *kinds, "--output", "json").splitlines())
+    assert (told["key"], told["value"]) == (5, 0.5)
+    understudy("produce", topic, stdin=b"short\n")
+    done = understudy("consume", topic, *ALL, "--value-deserializer", "double", exit_code=1)
+    assert done.stdout == "0.5\n", "what came before it is written"
+    assert f"understudy: {topic}-0 at offset 1: 5 bytes are no double" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0.0, "0.0"),
+        (-0.0, "-0.0"),
+        (1.0, "1.0"),
+        (-123.25, "-123.25"),
+        (0.001, "0.001"),
+        (0.00099, "9.9E-4"),
+        (9999999.0, "9999999.0"),
+        (1e7, "1.0E7"),
+        (1.5e300, "1.5E300"),
+        (5e-324, "5.0E-324"),
+        (0.1 + 0.2, "0.30000000000000004"),
+        (100.0, "100.0"),
+        (math.inf, "Infinity"),
+        (-math.inf, "-Infinity"),
+        (math.nan, "NaN"),
+    ],
+)
+def test_numbers_are_printed_as_java_does(number: float, text: str) -> None:
+    assert Deserialiser("double").text(struct.pack(">d", number)).decode() == text
+
+
+def test_a_single_has_no_more_digits_than_tell_it_from_others() -> None:
+    single = Deserialiser("FloatDeserializer")
+    for number, text in ((0.1, b"0.1"), (3.4028234663852886e38, b"3.4028235E38"), (1e7, b"1.0E7")):
+        assert single.text(struct.pack(">f", number)) == text
+
+
+def test_other_kinds() -> None:
+    assert Deserialiser("short").text(b"\xff\xfe") == b"-2"
+    assert Deserialiser("Integer").text(b"\0\0\1\0") == b"256"
+    assert Deserialiser("boolean").text(b"\1") == b"true"
+    assert Deserialiser("string").text(b"\xff") == b"\xff"
+    name = "12345678-1234-5678-1234-567812345678"
+    assert Deserialiser("UUID").text(name.encode()) == name.encode()
+    for kind, data in (("boolean", b"\2"), ("uuid", b"x"), ("long", b"")):
+        with pytest.raises(NotOfTheKindError, match=f"{len(data)} bytes are no {kind}"):
+            Deserialiser(kind).text(data)
 
 
 def test_json_both_ways(understudy: Command, topic: str) -> None:
@@ -205,6 +265,8 @@ def test_several_topics_by_a_pattern(understudy: Command, brokers: ThreadedClust
         "consume t --output json -f %s",
         "consume t -f %x",
         "consume t --property print.kex=true",
+        "consume t --key-deserializer Lang",
+        "consume t --value-deserializer Long -f %s",
         "consume t --filter value~(",
         "produce",
         "produce t --topic t",

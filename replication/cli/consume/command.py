@@ -14,6 +14,7 @@ import trio
 
 from replication.cli import completion
 from replication.cli.connection import Connection, connected, exact_key_values
+from replication.cli.consume.deserialisers import Deserialiser, Deserialisers
 from replication.cli.consume.filters import Filter, filters
 from replication.cli.consume.formats import Format, as_json, by_pattern, by_properties
 from replication.cli.consume.places import Place, Wanted, Where, go_to, place
@@ -25,7 +26,7 @@ from replication.cli.topics.choosing import pattern
 from replication.client.consumer import Consumer
 from storage.types import TopicPartition
 
-KAFKA_FILES = ("--consumer-config", "--consumer.config")
+DESERIALISERS = ("key.deserializer", "value.deserializer", "headers.deserializer")
 
 
 @click.command(name="consume")
@@ -84,6 +85,12 @@ KAFKA_FILES = ("--consumer-config", "--consumer.config")
     metavar="KEY=VALUE",
     help="print.key=true, key.separator=:, ... as for Kafka's console consumer.",
 )
+@click.option(
+    "--key-deserializer",
+    metavar="NAME",
+    help="Of keys: Long, or a class of Kafka's by its whole name.",
+)
+@click.option("--value-deserializer", metavar="NAME", help="The same of values.")
 @click.option("-f", "--format", "form", metavar="FORMAT", help=r"As kcat's: '%t %p %o %k %s\n'.")
 @connected("--consumer-config", "--consumer.config", property_names=["--consumer-property"])
 @OUTPUT
@@ -98,6 +105,8 @@ def command(
     group: str | None,
     isolation_level: str | None,
     properties: Mapping[str, str],
+    key_deserializer: str | None,
+    value_deserializer: str | None,
     form: str | None,
     connection: Connection,
     output: str,
@@ -125,19 +134,32 @@ def command(
         place=Place(Where.BEGINNING) if from_beginning and group is None else at,
         from_beginning=from_beginning,
         isolation_level=isolation_level,
-        format=_format(output, properties, form),
+        format=_format(
+            output,
+            {"key.deserializer": key_deserializer, "value.deserializer": value_deserializer}
+            | {**properties},
+            form,
+        ),
         until=until,
     )
     connection.run(trio.run, consumption.run)
 
 
-def _format(output: str, properties: Mapping[str, str], form: str | None) -> Format:
-    if (output == JSON) + bool(properties) + (form is not None) > 1:
+def _format(output: str, told: Mapping[str, str | None], form: str | None) -> Format:
+    """A property goes before the option that means the same."""
+    given = {name: value for name, value in told.items() if value is not None}
+    kinds = {name: given.pop(name) for name in DESERIALISERS if name in given}
+    if (output == JSON) + bool(given) + (form is not None) > 1:
         raise click.UsageError("--output json, --property and --format are three forms: give one")
+    if kinds and form is not None:
+        raise click.UsageError("--format writes bytes as they are: no deserializer goes with it")
     try:
+        found = Deserialisers(
+            **{name.partition(".")[0]: Deserialiser(kind) for name, kind in kinds.items()}
+        )
         if form is not None:
             return by_pattern(form)
-        return as_json if output == JSON else by_properties(properties)
+        return as_json(found) if output == JSON else by_properties(given, found)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 

@@ -4,17 +4,20 @@ r"""A record as it is written: in Kafka's form, in kcat's, or as JSON.
     -f '%t %p %o %k %s\n'             whatever stands between the % is written as it is
     --output json                     {"topic":"t","partition":0,"offset":5,...}
 
-Bytes go out as they came in, but in JSON (`output.py`, rule 2). Kafka's form is that of its
+Bytes go out as they came in, but in JSON (`output.py`, rule 2), and where a deserialiser is said
+(`deserialisers.py`). Kafka's form is that of its
 DefaultMessageFormatter; kcat's letters are
 
     %t topic  %p partition  %o offset  %T timestamp  %h headers  %%
     %k key    %K its length, -1 for null    %s value    %S its length    %R the same, 4 bytes
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+from replication.cli.consume.deserialisers import Deserialiser, Deserialisers, number_text
 from replication.cli.output import json_line
 from replication.client.consumer.records import ConsumerRecord
 from replication.config.known import nearest
@@ -39,7 +42,7 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "0": "\0"}
 _TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{1,2})|\\(.)|([^%\\]+)|([%\\])", re.DOTALL)
 
 
-def by_properties(given: Mapping[str, str]) -> Format:
+def by_properties(given: Mapping[str, str], kinds: Deserialisers) -> Format:
     """Kafka's; ValueError of a property that it does not have."""
     for name in given:
         if name not in PROPERTIES:
@@ -50,7 +53,7 @@ def by_properties(given: Mapping[str, str]) -> Format:
 
     def headers(record: ConsumerRecord) -> bytes:
         pairs = (
-            b"%b:%b" % (key.encode(), null if value is None else value)
+            b"%b:%b" % (key.encode(), null if value is None else kinds.headers.text(value))
             for key, value in record.headers
         )
         return comma.join(pairs) if record.headers else b"NO_HEADERS"
@@ -62,8 +65,8 @@ def by_properties(given: Mapping[str, str]) -> Format:
         "partition": lambda record: b"Partition:%d" % record.partition,
         "offset": lambda record: b"Offset:%d" % record.offset,
         "headers": headers,
-        "key": lambda record: null if record.key is None else record.key,
-        "value": lambda record: null if record.value is None else record.value,
+        "key": lambda record: null if record.key is None else kinds.key.text(record.key),
+        "value": lambda record: null if record.value is None else kinds.value.text(record.value),
     }
     chosen = [parts[name] for name in shown]
     return lambda record: separator.join([part(record) for part in chosen]) + end
@@ -111,17 +114,31 @@ _LETTERS: Mapping[str, Format] = {
 }
 
 
-def as_json(record: ConsumerRecord) -> bytes:
+def as_json(kinds: Deserialisers) -> Format:
     """One object, and the end of its line."""
-    found = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        "timestamp_type": TIMESTAMP_NAMES[record.timestamp_type],
-        "leader_epoch": record.leader_epoch,
-        **bytes_field("key", record.key),
-        **bytes_field("value", record.value),
-        "headers": [{"key": key, **bytes_field("value", value)} for key, value in record.headers],
-    }
-    return json_line(found).encode() + b"\n"
+
+    def line(record: ConsumerRecord) -> bytes:
+        found = {
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            "timestamp_type": TIMESTAMP_NAMES[record.timestamp_type],
+            "leader_epoch": record.leader_epoch,
+            **_field("key", record.key, kinds.key),
+            **_field("value", record.value, kinds.value),
+            "headers": [
+                {"key": key, **_field("value", value, kinds.headers)}
+                for key, value in record.headers
+            ],
+        }
+        return json_line(found).encode() + b"\n"
+
+    return line
+
+
+def _field(name: str, data: bytes | None, kind: Deserialiser) -> Mapping[str, object]:
+    found = None if data is None else kind.value(data)
+    if isinstance(found, float) and not math.isfinite(found):
+        found = number_text(found)  # JSON has no such number
+    return bytes_field(name, found) if found is None or isinstance(found, bytes) else {name: found}

@@ -14,8 +14,10 @@ from collections.abc import Iterable, Sequence
 import attrs
 import trio
 
+from replication.cli.consume.deserialisers import NotOfTheKindError
 from replication.cli.consume.filters import Filter
 from replication.cli.consume.formats import Format
+from replication.cli.output import CommandError
 from replication.cli.streams import Sink
 from replication.client.consumer import Consumer, ConsumerRecord
 from storage.types import Offset, TopicPartition
@@ -59,16 +61,24 @@ class Reading:
         """In one piece: nothing awaits between the poll and this."""
         out: list[bytes] = []
         given_back: dict[TopicPartition, Offset] = {}
+        failure: CommandError | None = None
         for record in records:
             if self._is_enough:
                 given_back.setdefault(record.topic_partition, record.offset)
             elif all(holds(record) for holds in self.filters):
-                out.append(self.format(record))
+                try:
+                    out.append(self.format(record))
+                except NotOfTheKindError as error:
+                    where = f"{record.topic_partition} at offset {record.offset}"
+                    failure = CommandError(f"{where}: {error}")
+                    break
                 self.written += 1
         for partition, offset in given_back.items():
             self.consumer.seek(partition, offset)
         if out:
             await self.sink.write(b"".join(out))
+        if failure is not None:
+            raise failure
 
     async def _is_at_end(self) -> bool:
         assigned = self.consumer.assignment()
