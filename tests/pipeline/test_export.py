@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the Spark extra is not installed: understudy[spark]")
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pipeline.export.deserialisers import DeserialiseError, Deserialiser
 from pipeline.export.parquet import STATE, ParquetTarget
@@ -98,6 +99,25 @@ def test_the_files_hold_what_the_log_holds_by_topic_and_date(tmp_path: Path) -> 
     assert {row["topic"] for row in rows} == {TP.topic}
     assert {file.date for file in done.files} == {"2023-11-14", "2023-11-13", None}
     assert str(rows[-2]["date"]) == "2023-11-13"
+
+
+def test_no_dictionary_is_tried_of_what_is_hardly_there_twice(tmp_path: Path) -> None:
+    options = {"path": str(log_of(tmp_path / "log"))}
+    others = {"key", "partition", "timestampType"}
+    nested = {"headers.list.element.key", "headers.list.element.value"}
+    own = {"value.size", "value.first"}
+    for format_, expected in (
+        (made(headers=True), others | nested),
+        (made(value="tests.pipeline.test_export:structs"), others | own),
+    ):
+        out = tmp_path / format_.value.name[-7:]
+        run(options, parquet(out), format_)
+        group = pq.ParquetFile(next(out.glob("topic=*/*/*.parquet"))).metadata.row_group(0)
+        columns = [group.column(number) for number in range(group.num_columns)]
+        found = {each.path_in_schema for each in columns if each.has_dictionary_page}
+        assert found == expected
+        without = {each.path_in_schema for each in columns if not each.is_stats_set}
+        assert without == {"value"} - {name.split(".")[0] for name in expected}
 
 
 @FORMS
@@ -247,6 +267,13 @@ def lengths(values: pa.Array) -> pa.Array:
     return pc.binary_length(values)
 
 
+def structs(values: pa.Array) -> pa.Array:
+    import pyarrow.compute as pc
+
+    fields = [pc.binary_length(values), pc.binary_slice(values, 0, 1)]
+    return pa.StructArray.from_arrays(fields, ["size", "first"])
+
+
 def test_what_is_none_of_the_kind_is_said_with_its_place(tmp_path: Path) -> None:
     with pytest.raises(DeserialiseError, match="row 1: 3 bytes are no long"):
         Deserialiser("long").convert(pa.array([b"12345678", b"123"]), nothing)
@@ -279,3 +306,7 @@ def test_the_command_exports_what_a_failover_left_each_record_once(
     assert {file["topic"] for file in told["files"]} == {TOPIC}
     assert told["records"] == failed_over.acked == RECORDS
     assert sorted(keys) == sorted(f"key-{number}" for number in range(RECORDS))
+    if kind == "parquet":  # whose encodings Spark reads too
+        read = spark.read.parquet(str(tmp_path / "out")).select("offset", "value").collect()
+        values = [(row["offset"], row["value"]) for row in exported(tmp_path / "out")]
+        assert sorted(map(tuple, read)) == sorted(values)
