@@ -5,6 +5,7 @@
     batch 2 [len|record][len|record][len|record]      only from the one before it in its batch
              step 0      step 1      step 2
 
+How far a record is from the next is looked up by its first two bytes; a rare length is read.
 Once it is known where each record begins, its fields are read field by field, each for all
 records at once: a varint is one gather, and one more for those that go on.
 
@@ -20,6 +21,7 @@ A gather outside the data is an IndexError; the caller makes CorruptRecordError 
 (Kafka: DefaultRecord.readFrom; `records.decode_batch` is the same, one record at a time.)
 """
 
+import itertools
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
@@ -62,6 +64,22 @@ _LEAST_HEADER_SIZE: Final = 2
 _INLINE_MOST: Final = 12
 _RUN_LEAST: Final = 16
 _RUN_MOST: Final = 8192
+
+
+def _strides() -> Integers:
+    """By the first two bytes of a record, the first one low: how far it is to the next record.
+
+    0 where its length is not a positive one, of one or two bytes, and as short as it can be.
+    """
+    first, second = np.arange(1 << 16) & 0xFF, np.arange(1 << 16) >> 8
+    goes_on = first > 0x7F
+    lengths = (first & 0x7F | np.where(goes_on, second << 7, 0)) >> 1
+    known = (lengths > 0) & (first & 1 == 0)
+    known &= ~goes_on | (second > 0) & (second < 0x80)
+    return np.where(known, lengths + 1 + goes_on, 0)
+
+
+_STRIDES: Final = _strides()
 
 
 class Bodies(NamedTuple):
@@ -107,32 +125,48 @@ def record_bodies(data: Bytes, begins: Integers, ends: Integers, counts: Integer
     """Where the records of batches are whose bytes, after the header, are `begins` to `ends`."""
     if counts.size and (counts.min() < 0 or (counts * _LEAST_RECORD_SIZE > ends - begins).any()):
         raise CorruptRecordError("more records counted than there are bytes for")
-    total = int(counts.sum())
-    bodies = Bodies(np.empty(total, np.int64), np.empty(total, np.int64))
+    places = np.empty(int(counts.sum()), np.int64)
     firsts = np.cumsum(counts) - counts
     # The longest first, so that the batches still going are always the front of the row.
     order = np.argsort(-counts, kind="stable")
     positions, row_counts, row_firsts = begins[order], counts[order], firsts[order]
     going, step = _still_going(row_counts, 0), 0
     while going >= LOCK_STEP_LEAST:
-        lengths, starts = varints(data, positions[:going])
-        places = row_firsts[:going] + step
-        bodies.starts[places] = starts
-        bodies.lengths[places] = lengths
-        positions[:going] = starts + lengths
-        step += 1
-        if row_counts[going - 1] <= step:
-            going = _still_going(row_counts, step)
+        steps = int(row_counts[going - 1]) - step  # until the shortest of them ends
+        found = _steps(data, positions[:going], steps)
+        here = row_firsts[:going, None] + np.arange(step, step + steps)
+        places[here] = found[:-1].T
+        positions[:going] = found[-1]
+        step += steps
+        going = _still_going(row_counts, step)
     for row in range(going):
         first, count = int(row_firsts[row]) + step, int(row_counts[row]) - step
-        room = slice(first, first + count)
         end = int(ends[order[row]])
-        into = Bodies(bodies.starts[room], bodies.lengths[room])
-        positions[row] = _one_batch(data, int(positions[row]), end, into)
-    _check_lengths(bodies.lengths, data.size, least=1)
+        positions[row] = _one_batch(data, int(positions[row]), end, places[first : first + count])
+    lengths, starts = varints(data, places)
+    _check_lengths(lengths, data.size, least=1)
     if (positions != ends[order]).any():
         raise CorruptRecordError("the records do not end where their batch does")
-    return bodies
+    return Bodies(starts, lengths)
+
+
+def _steps(data: Bytes, positions: Integers, count: int) -> Integers:
+    """The places of `count` records from each position on, a row a step, and of what follows."""
+    found = np.empty((count + 1, positions.size), np.int64)
+    found[0] = positions
+    for here, following in itertools.pairwise(found):
+        np.add(here, _strides_at(data, here), out=following)
+    return found
+
+
+def _strides_at(data: Bytes, positions: Integers) -> Integers:
+    """From each position, where a record's length stands, how far it is to the next record."""
+    strides = _STRIDES[_pairs(data)[positions]]
+    if np.count_nonzero(strides) < strides.size:
+        rest = np.flatnonzero(strides == 0)
+        lengths, starts = varints(data, positions[rest])
+        strides[rest] = starts + lengths - positions[rest]
+    return strides
 
 
 def varints(data: Bytes, positions: Integers, *, bits: int = 32) -> tuple[Integers, Integers]:
@@ -198,13 +232,12 @@ def _check_lengths(lengths: Integers, most: int, *, least: int) -> None:
         raise CorruptRecordError(f"a length of {lengths.min()} to {lengths.max()} in {most} bytes")
 
 
-def _one_batch(data: Bytes, position: int, end: int, into: Bodies) -> int:
+def _one_batch(data: Bytes, position: int, end: int, into: Integers) -> int:
     """Find the records of one batch, by runs of equal length; the position after the last."""
     raw = data[position:end].tobytes()
     origin, end = position, end - position
-    position, done, count = 0, 0, into.starts.size
-    starts: list[int] = []
-    lengths: list[int] = []
+    position, done, count = 0, 0, into.size
+    places: list[int] = []
     previous, wait, run_most = -1, _RUN_LEAST, _RUN_LEAST * 4
     next_guess = 0
     number = 0
@@ -220,35 +253,26 @@ def _one_batch(data: Bytes, position: int, end: int, into: Bodies) -> int:
         if length < 1 or start + length > end:
             raise CorruptRecordError(f"a record of {length} bytes where {end - start} are left")
         if length != previous or number < next_guess:
-            starts.append(start)
-            lengths.append(length)
+            places.append(position)
             previous, position = length, start + length
             number += 1
             continue
-        _store(into, done, starts, lengths, origin)
-        done = number
+        into[done:number] = places
+        done, places = number, []
         stride = start + length - position
         most = min(count - done, run_most, (end - position) // stride)
         run = _run_length(data, origin + position, start - position, stride, most)
-        room = slice(done, done + run)
-        into.starts[room] = np.arange(run) * stride + (origin + start)
-        into.lengths[room] = length
-        done, position = done + run, position + run * stride
-        number, starts, lengths = done, [], []
+        into[done : done + run] = np.arange(run) * stride + position
+        number = done = done + run
+        position += run * stride
         # Guess more boldly after a good guess, and more seldom after a bad one.
         good = run >= _RUN_LEAST
         wait = _RUN_LEAST if good else min(wait * 2, _RUN_MOST)
         run_most = min(run_most * 4, _RUN_MOST) if run == most else _RUN_LEAST * 4
         next_guess = done if good else done + wait
-    _store(into, done, starts, lengths, origin)
+    into[done:] = places
+    into += origin
     return origin + position
-
-
-def _store(into: Bodies, done: int, starts: list[int], lengths: list[int], origin: int) -> None:
-    room = slice(done, done + len(starts))
-    into.starts[room] = starts
-    into.starts[room] += origin
-    into.lengths[room] = lengths
 
 
 def _run_length(data: Bytes, position: int, length_size: int, stride: int, most: int) -> int:
@@ -342,6 +366,11 @@ def _words(data: Bytes, positions: Integers) -> npt.NDArray[np.uint32]:
         return np.empty(0, np.uint32)
     everywhere = np.ndarray((data.size - 3,), np.uint32, data, 0, (1,))
     return everywhere[positions]
+
+
+def _pairs(data: Bytes) -> npt.NDArray[np.uint16]:
+    """The two bytes at each position, the first one low."""
+    return np.ndarray((data.size - 1,), "<u2", data, 0, (1,))
 
 
 def _inline(

@@ -225,6 +225,24 @@ def test_every_way_to_find_records_finds_the_same(count: int, most: int) -> None
     assert rows(list(columnar.decode(b"".join(batches)))) == slowly(batches)
 
 
+def test_lengths_of_three_bytes_and_longer_than_needed_are_read_in_lock_step() -> None:
+    record = bytes([0, 0, 0, 1, 2]) + b"v" + b"\0"
+    longer = bytes([0x80 | len(record) << 1, 0]) + record
+    batches = []
+    for number in range(2 * vectors.LOCK_STEP_LEAST):
+        content = [Record(timestamp=1, value=bytes(size)) for size in (3, 9000 * (number % 3), 70)]
+        whole = encode_batch(content)
+        whole = whole[:HEADER_SIZE] + longer + whole[HEADER_SIZE:]
+        head = bytearray(whole[:HEADER_SIZE])
+        head[8:12] = (len(whole) - 12).to_bytes(4, "big")
+        head[57:61] = (len(content) + 1).to_bytes(4, "big")
+        batches.append(bytes(head) + whole[HEADER_SIZE:])
+    found = columnar.decode(b"".join(batches), columns=["value"], check_crcs=False)
+    values = [value for each in found for value in each.column("value").to_pylist()]
+    expected = [record.value for batch in batches for record in decode_batch(batch)]
+    assert values == expected
+
+
 @pytest.mark.parametrize("size", [5, 100, 9000])
 def test_a_guess_at_equal_lengths_ends_where_they_differ(size: int) -> None:
     # Offsets of one, two and three bytes change the length inside of a run.
