@@ -23,6 +23,7 @@ this module only where columns are wanted.
 """
 
 import struct
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
@@ -42,16 +43,17 @@ from storage.arrow_columns import (
     schema_of,
 )
 from storage.batch_stream import DamagedLogError
+from storage.checksum import crc32c
 from storage.compression import decompress
 from storage.errors import CorruptRecordError, InvalidRecordError
 from storage.filesystem import File
 from storage.record_batch import (
     CODEC_MASK,
     CONTROL_BIT,
+    CRC_COVERS_FROM,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     MAGIC,
-    check_crc,
     read_header,
 )
 from storage.records import MAX_DECOMPRESSED_SIZE
@@ -170,8 +172,12 @@ def decode(
         end_offset=end_offset,
         keep=keep,
     )
-    for positions in _chunks(view):
-        yield from _decode_chunk(view, positions, wanted)
+    *begins, end = _borders(view)
+    yield from _decode_whole(view[:end], begins, wanted)
+    if len(view) - end >= _SIZE_AND_MAGIC.size:
+        length, magic = _SIZE_AND_MAGIC.unpack_from(view, end)
+        if length < HEADER_SIZE - LENGTH_OVERHEAD or magic != MAGIC:
+            raise CorruptBatchError(_no_batch(length, magic), end)
 
 
 def all_but(base_offsets: Sequence[Offset]) -> Keep:
@@ -207,6 +213,14 @@ def read(
     """
     end = file.size() if end is None else end
     size = chunk_size = max(chunk_size, HEADER_SIZE)
+    wanted = _Wanted(
+        columns=columns,
+        check_crcs=check_crcs,
+        control_batches=control_batches,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        keep=keep,
+    )
     room = bytearray()
     while end - position >= HEADER_SIZE:
         data: Buffer
@@ -219,23 +233,15 @@ def read(
             data = file.read(position, min(size, end - position))
         if len(data) < HEADER_SIZE:
             return  # it has been cut meanwhile
-        used = whole_size(data)
-        if used == 0:
+        *begins, used = _borders(data)
+        if not begins:
             needed = _first_size(file.path, data, position)
             if needed > end - position:
                 return
             size = max(chunk_size, needed)
             continue
         try:
-            yield from decode(
-                memoryview(data)[:used],
-                columns=columns,
-                check_crcs=check_crcs,
-                control_batches=control_batches,
-                start_offset=start_offset,
-                end_offset=end_offset,
-                keep=keep,
-            )
+            yield from _decode_whole(memoryview(data)[:used], begins, wanted)
         except CorruptBatchError as error:
             at = position + error.position
             raise DamagedLogError(error.reason, path=file.path, position=at) from error
@@ -245,15 +251,20 @@ def read(
 
 def whole_size(data: Buffer) -> int:
     """How many bytes of `data` are whole batches; what stands after them may be damage."""
+    return _borders(data)[-1]
+
+
+def _borders(data: Buffer) -> list[int]:
+    """Where whole batches begin, and where the last of them ends."""
     position, end = 0, len(data)
+    found = [0]
     while end - position >= _SIZE_AND_MAGIC.size:
         length, magic = _SIZE_AND_MAGIC.unpack_from(data, position)
-        if length < HEADER_SIZE - LENGTH_OVERHEAD or magic != MAGIC:
-            break
-        if position + LENGTH_OVERHEAD + length > end:
-            break
         position += LENGTH_OVERHEAD + length
-    return position
+        if length < HEADER_SIZE - LENGTH_OVERHEAD or magic != MAGIC or position > end:
+            break
+        found.append(position)
+    return found
 
 
 def _first_size(path: str, data: Buffer, position: int) -> int:
@@ -268,32 +279,19 @@ def _no_batch(length: int, magic: int) -> str:
     return f"no batch begins here (it would have length {length}, magic {magic})"
 
 
-def _chunks(view: memoryview) -> Iterator[list[int]]:
-    """Positions of whole batches, about `CHUNK_SIZE` at a time."""
-    position, end = 0, len(view)
-    positions: list[int] = []
-    while end - position >= _SIZE_AND_MAGIC.size:
-        length, magic = _SIZE_AND_MAGIC.unpack_from(view, position)
-        if length < HEADER_SIZE - LENGTH_OVERHEAD or magic != MAGIC:
-            yield positions
-            raise CorruptBatchError(_no_batch(length, magic), position)
-        following = position + LENGTH_OVERHEAD + length
-        if following > end:
-            break
-        positions.append(position)
-        position = following
-        if position - positions[0] >= CHUNK_SIZE:
-            yield positions
-            positions = []
-    yield positions
+def _decode_whole(view: memoryview, begins: list[int], wanted: _Wanted) -> Iterator[pa.RecordBatch]:
+    """The batches that begin there, and end with `view`, about `CHUNK_SIZE` at a time."""
+    first = 0
+    while first < len(begins):
+        following = bisect_left(begins, begins[first] + CHUNK_SIZE, first + 1)
+        yield from _decode_chunk(view, begins[first:following], wanted)
+        first = following
 
 
 def _decode_chunk(
     view: memoryview, positions: list[int], wanted: _Wanted
 ) -> Iterator[pa.RecordBatch]:
     """One chunk at once; where that fails, batch by batch up to the one that is damaged."""
-    if not positions:
-        return
     try:
         yield from list(_decode_batches(view, positions, wanted))
     except (CorruptRecordError, InvalidRecordError, IndexError) as error:
@@ -312,8 +310,9 @@ def _decode_batches(
     headers = read_headers(np.frombuffer(view, np.uint8), begins)
     ends = begins + headers["length"] + LENGTH_OVERHEAD
     if wanted.check_crcs:
-        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-            if not check_crc(view[begin:end]):
+        covered = (begins + CRC_COVERS_FROM).tolist()
+        for crc, begin, end in zip(headers["crc"].tolist(), covered, ends.tolist(), strict=True):
+            if crc32c(view[begin:end]) != crc:
                 raise CorruptRecordError("its CRC-32C does not match")
     keep = wanted.batches(headers)
     if not keep.all():
