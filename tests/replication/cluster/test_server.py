@@ -287,5 +287,6 @@ async def test_a_request_is_counted_with_its_header_and_without() -> None:
     whole, body = metrics.request_bytes["Metadata"], metrics.request_body_bytes["Metadata"]
     assert (whole.count, body.count) == (2, 2)
     assert body.total == 4 + 5  # a count; then a compact count, three booleans and no tags
+    assert (body.smallest, body.largest, body.last, body.mean) == (4, 5, 5, 4.5)
     assert whole.total - body.total == (10 + 4) + (10 + 4 + 1)
     assert metrics.connections == 0

@@ -16,6 +16,7 @@ from replication.faults import (
     once,
     with_probability,
 )
+from replication.faults.book import KEPT_HITS
 from replication.faults.parts import Part
 from replication.wire.apis import ApiKey
 from replication.wire.heartbeat import HeartbeatRequest
@@ -67,6 +68,16 @@ def test_a_rule_that_cannot_be_is_refused_by_the_field_that_is_wrong(
     assert refusal.value.field == field
     assert str(refusal.value).startswith(f"{field}: ")
     assert "\n" not in str(refusal.value)
+
+
+def test_every_hit_is_counted_and_the_last_of_them_are_kept() -> None:
+    book = RuleBook()
+    added = book.add(FaultRule(api="METADATA", effect="observe"))
+    for moment in range(KEPT_HITS + 5):
+        asked = call(ApiKey.METADATA, MetadataRequest(), 12, wall_ms=moment)
+        assert book.decide(asked, random.Random(1)) is not None
+    assert (added.hits, len(added.observed)) == (KEPT_HITS + 5, KEPT_HITS)
+    assert added.observed[0].wall_ms == 5
 
 
 @pytest.mark.parametrize("api", ["OFFSET_COMMIT", "OffsetCommit", "offset_commit", 8])

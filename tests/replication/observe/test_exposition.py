@@ -139,7 +139,7 @@ def test_a_distribution_is_its_quantiles_and_its_count() -> None:
 def test_quantiles_lie_between_the_two_nearest() -> None:
     assert quantiles([], [0.5]) == [0.0]
     assert quantiles([3.0], [0.01, 0.99]) == [3.0, 3.0]
-    assert quantiles([4.0, 1.0, 3.0, 2.0], [0.1, 0.5, 0.9]) == [1.0, 2.5, 4.0]
+    assert quantiles([4.0, 1.0, 3.0, 2.0], [0.1, 0.3, 0.5, 0.9]) == [1.0, 1.5, 2.5, 4.0]
 
 
 # The loop goes on.

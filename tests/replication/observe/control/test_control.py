@@ -19,7 +19,7 @@ from replication.faults import FaultRule, on_call, with_probability
 from replication.faults.words import rule_of, words_of
 from replication.net import production_seams
 from replication.observe.control import SteeredHere, control_routes
-from replication.observe.control.declared import Operation
+from replication.observe.control.declared import MOST_BYTES, Operation
 from replication.observe.control.description import described
 from replication.observe.control.operations import OPERATIONS
 from replication.observe.http import LOOPBACK, http_app, serve_http
@@ -253,7 +253,8 @@ async def test_what_is_not_understood_is_refused_by_its_field_and_changes_nothin
             refused = await there.refused(400, method, path, body)
             assert refused["field"] == field, (path, body)
             assert refused["error"].startswith(f"{field}: ")
-        for raw in (b"{", b"\xff", b"7", b"[" * 20_000, b" " * 70_000):
+        too_long = json.dumps({"effect": "observe"}).encode() + b" " * MOST_BYTES
+        for raw in (b"{", b"\xff", b"7", b"[" * 20_000, too_long):
             status, refused = await there.ask("POST", "/control/faults", raw=raw)
             assert (status, refused["field"]) == (400, "body")
         assert await state_of(there) == before
