@@ -26,7 +26,6 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_SERVER = "localhost:9092"
-ENVIRONMENT = "UNDERSTUDY_BOOTSTRAP_SERVER"
 
 
 @attrs.frozen

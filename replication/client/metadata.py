@@ -74,10 +74,6 @@ class Metadata:
 
     # -- asking for news
 
-    @property
-    def update_requested(self) -> bool:
-        return self._wanted
-
     def request_update(self) -> None:
         """The view is stale; a new one is asked for when the back-off allows."""
         self._wanted = True

@@ -164,9 +164,6 @@ class SubscriptionState:
         """In the order in which they are fetched."""
         return list(self._assigned)
 
-    def is_assigned(self, tp: TopicPartition) -> bool:
-        return tp in self._assigned
-
     def state(self, tp: TopicPartition) -> PartitionState:
         found = self._assigned.get(tp)
         if found is None:
