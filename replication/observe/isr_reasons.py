@@ -28,7 +28,13 @@ from replication.events import (
     PartitionOffline,
     TopicDeleted,
 )
-from replication.observe.sentences import ELECTIONS, broker_name, fenced_because, lagging
+from replication.observe.sentences import (
+    after_whom,
+    broker_name,
+    elected_because,
+    fenced_because,
+    lagging,
+)
 from storage.types import TopicPartition
 
 
@@ -75,13 +81,9 @@ class IsrReasons:
             case IsrChanged():
                 self._changed(event)
             case LeaderElected():
-                why = ELECTIONS.get(event.cause, event.cause)
-                before = (
-                    f", after {broker_name(event.previous_leader)}"
-                    if event.previous_leader >= 0
-                    else ""
-                )
-                self._leaders[event.partition] = Reason(f"{why}{before}", self.now_ms())
+                whom = after_whom(event)
+                why = elected_because(event) + (f",{whom}" if whom else "")
+                self._leaders[event.partition] = Reason(why, self.now_ms())
             case PartitionOffline():
                 text = f"nobody may lead: {event.cause}"
                 self._leaders[event.partition] = Reason(text, self.now_ms())

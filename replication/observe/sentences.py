@@ -92,12 +92,19 @@ def sentence(event: Event) -> str:
 
 @sentence.register
 def _(event: LeaderElected) -> str:
-    why = ELECTIONS.get(event.cause, event.cause)
-    before = f" after {broker_name(event.previous_leader)}" if event.previous_leader >= 0 else ""
     return (
-        f"{broker_name(event.leader)} leads {event.partition} in epoch {event.leader_epoch}{before},"
-        f" isr {broker_names(event.isr)}: {why}"
+        f"{broker_name(event.leader)} leads {event.partition} in epoch {event.leader_epoch}"
+        f"{after_whom(event)}, isr {broker_names(event.isr)}: {elected_because(event)}"
     )
+
+
+def elected_because(event: LeaderElected) -> str:
+    return ELECTIONS.get(event.cause, event.cause)
+
+
+def after_whom(event: LeaderElected) -> str:
+    """Nothing where nobody led before."""
+    return f" after {broker_name(event.previous_leader)}" if event.previous_leader >= 0 else ""
 
 
 @sentence.register
