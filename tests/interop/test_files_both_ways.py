@@ -13,16 +13,19 @@ import pytest
 import trio
 
 from replication import open_cluster
+from replication.client.admin import Admin
 from replication.net import production_seams
 from replication.verify import Comparison, Different
 from replication.verify.sources import Selection, Verification
-from storage.types import TopicPartition
+from replication.wire.list_offsets import EARLIEST
+from storage.types import Offset, TopicPartition
 from tests.interop import tools
 from tests.interop.kafka import Kafka
 from tests.interop.test_dump_log import files_of, kafkas_dump, our_dump
 from tests.interop.written import (
     CODECS,
     PROPERTIES,
+    TRIMMED,
     Written,
     copy_of_running,
     make_topics,
@@ -90,6 +93,11 @@ def committed_values(kafka: Kafka, topic: str, count: int) -> list[str]:
     return kafka.run_tool(tools.CONSOLE_CONSUMER, "--topic", topic, *much, *isolation).splitlines()
 
 
+async def start_of(servers: str, partition: TopicPartition) -> Offset:
+    async with Admin(servers) as admin:
+        return (await admin.list_offsets({partition: EARLIEST}))[partition].offset
+
+
 @pytest.mark.parametrize("ends", ["clean", "unclean"])
 def test_kafka_serves_what_we_wrote(theirs: Theirs, ours: Written, ends: str) -> None:
     kafka, source = theirs.kafka, getattr(ours, ends)
@@ -102,6 +110,9 @@ def test_kafka_serves_what_we_wrote(theirs: Theirs, ours: Written, ends: str) ->
     said = kafka.output(1)
     assert not [text for text in said.splitlines() if "ERROR" in text and "ours-" in text]
     assert "corrupted index" not in said
+    # It reads every checkpoint of ours, and names what it cannot read.
+    assert not [text for text in said.splitlines() if " WARN " in text and "-checkpoint" in text]
+    assert trio.run(start_of, kafka.bootstrap_servers, OURS["trimmed"]) == TRIMMED
 
 
 @pytest.mark.parametrize("name", list(THEIRS))

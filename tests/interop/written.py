@@ -20,13 +20,25 @@ from replication import open_cluster
 from replication.client.admin import Admin, NewTopic
 from replication.client.consumer import Consumer
 from replication.client.producer import Producer
-from storage.checkpoint import CLEANER_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint
+from storage.checkpoint import (
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    OffsetCheckpoint,
+)
 from storage.filesystem import OsFileSystem
 from storage.types import Offset, TopicPartition
 from tests.interop.own_clients import SECONDS, asked_until, leaders_of
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 TRIMMED: Final = 7
+OFFSET_CHECKPOINTS: Final = (
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
 # What both clusters need, so that a cleaner comes soon.
 PROPERTIES: Final = {"log.cleaner.backoff.ms": "200", "log.cleaner.enable": "true"}
 
@@ -137,14 +149,16 @@ async def until_cleaned(log_dir: Path, partition: TopicPartition) -> None:
 
 
 def transplant(source: Path, target: Path, partitions: list[TopicPartition]) -> None:
-    """Partitions' files into another cluster's directory, where they keep its topics' ids."""
+    """Partitions' files into another cluster's directory, where they keep its topics' ids; and
+    what the checkpoints of theirs say of them.
+    """
     for partition in partitions:
         directory = target / str(partition)
         metadata = (directory / "partition.metadata").read_bytes()
         shutil.rmtree(directory)
         shutil.copytree(source / str(partition), directory)
         (directory / "partition.metadata").write_bytes(metadata)
-    for name in (LOG_START_OFFSET_CHECKPOINT, CLEANER_CHECKPOINT):
+    for name in OFFSET_CHECKPOINTS:
         ours = OffsetCheckpoint(OsFileSystem(), str(source / name)).read()
         theirs = OffsetCheckpoint(OsFileSystem(), str(target / name))
         theirs.write(theirs.read() | {each: ours[each] for each in partitions if each in ours})
