@@ -20,7 +20,7 @@ def list_of_names(given: Iterable[str]) -> list[str]:
     return names
 
 
-def as_partitions(given: Iterable[TopicPartition | tuple[str, int]]) -> list[TopicPartition]:
+def as_partitions(given: Iterable[TopicPartition | tuple[str, int]] | str) -> list[TopicPartition]:
     """Pairs of a topic and a number are partitions too; TypeError of what is neither."""
     if isinstance(given, str):
         raise TypeError(f"{given!r} is no list of partitions: give [({given!r}, 0)]")

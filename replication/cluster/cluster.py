@@ -400,7 +400,7 @@ def node_configs(
     """What each node's server.properties would say."""
     if type(brokers) is not int or brokers < 1:
         raise ConfigError(f"brokers={brokers!r}: expected a whole number of at least 1")
-    properties = {key: str(value) for key, value in properties.items()}
+    given = {key: str(value) for key, value in properties.items()}
     common = {
         "cluster.id": "understudy",
         "controller.listener.names": "CONTROLLER",
@@ -413,7 +413,7 @@ def node_configs(
         "listeners": f"CONTROLLER://{host_of(CONTROLLER_ID)}:0",
         "log.dirs": f"{data_dir}/{node_directory(CONTROLLER_ID)}/log",
     }
-    configs = {CONTROLLER_ID: BrokerConfig.from_properties(common | controller | properties)}
+    configs = {CONTROLLER_ID: BrokerConfig.from_properties(common | controller | given)}
     for broker_id in range(1, brokers + 1):
         port = base_port + broker_id - 1 if base_port else 0
         broker = {
@@ -425,7 +425,7 @@ def node_configs(
             ),
             "log.dirs": f"{data_dir}/{node_directory(broker_id)}/log",
         }
-        configs[broker_id] = BrokerConfig.from_properties(common | broker | properties)
+        configs[broker_id] = BrokerConfig.from_properties(common | broker | given)
     return configs
 
 

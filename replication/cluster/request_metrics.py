@@ -218,7 +218,8 @@ _BY_A_FOLLOWER, _BY_A_CONSUMER = ("Fetch", "FetchFollower"), ("Fetch", "FetchCon
 def _names(request: object) -> tuple[str, ...]:
     if isinstance(request, FetchRequest):
         return _BY_A_FOLLOWER if request.replica.replica_id >= 0 else _BY_A_CONSUMER
-    return _names_of(type(request))
+    kind: type = type(request)
+    return _names_of(kind)
 
 
 @cache

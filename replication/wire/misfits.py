@@ -19,7 +19,8 @@ def misfit(message: object, version: int) -> str:
 
 
 def _in_struct(message: object, version: int, path: str) -> Iterator[str]:
-    for field in fields_of(type(message)):
+    kind: type = type(message)
+    for field in fields_of(kind):
         if version in field.wire.versions:
             value = getattr(message, field.name)
             if value is not None or version not in field.wire.nullable:
