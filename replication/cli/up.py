@@ -20,7 +20,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-import attrs
 import click
 
 from replication.cli.connection import key_values
@@ -143,8 +142,9 @@ def _of_who_was_killed(data_dir: Path, brokers: int, properties: dict[str, str])
         return ""
     from replication.config import BrokerConfig
 
-    default = attrs.fields(BrokerConfig).broker_session_timeout_ms.default
-    seconds = int(properties.get("broker.session.timeout.ms", str(default))) / 1000
+    key = "broker.session.timeout.ms"
+    said = {key: properties[key]} if key in properties else {}
+    seconds = BrokerConfig.from_properties({"node.id": "1"} | said).broker_session_timeout_ms / 1000
     return (
         f"understudy: not shut down cleanly: broker {', '.join(killed)};"
         f" waiting until their sessions have ended, up to {seconds:g} s"

@@ -314,6 +314,11 @@ class Mirror:
         """Why there is no news of the source; None where there is."""
         return "not asked yet" if self._source is None else self._source.trouble
 
+    @property
+    def missing(self) -> list[str]:
+        """Topics that were named, and that the source does not have, or not yet."""
+        return [] if self._source is None else self._source.missing
+
     def progress(self) -> list[PartitionProgress]:
         """Every partition that is to be followed and is here, gone from the source or not."""
         if self.logs is None or self._keeper is None:

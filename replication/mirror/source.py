@@ -77,6 +77,12 @@ class Source:
         ]
 
     @property
+    def missing(self) -> list[str]:
+        """Topics that were named, and are not there; none before it has answered."""
+        there = {topic.name for topic in self.followed}
+        return [name for name in self.options.topics if self.view.version and name not in there]
+
+    @property
     def trouble(self) -> str | None:
         """Why there is no news of it; None where there is."""
         if self.metadata.last_error is not None:

@@ -13,6 +13,7 @@ batch, the next entry, the next file. A file that cannot be read at all is damag
 (Kafka: DumpLogSegments.)
 """
 
+import errno
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -91,7 +92,10 @@ def _dump_file(file_system: FileSystem, path: str, options: DumpOptions) -> Iter
                 yield from SMALL_FILES[f".{suffix}"](file_system, path)
     else:
         yield FileStarted(path)
-        yield UnknownFile(path)
+        if file_system.exists(path):
+            yield UnknownFile(path)
+        else:
+            yield Damage(path, 0, os.strerror(errno.ENOENT))
 
 
 def _reason(path: str, error: Exception) -> str:

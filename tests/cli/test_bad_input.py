@@ -92,6 +92,18 @@ def test_what_it_is_told_cannot_be(name: str, capsys: pytest.CaptureFixture[str]
     assert said[-1].startswith(("understudy: ", "Error: "))
 
 
+def test_a_session_that_cannot_be_where_a_broker_was_killed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    log = tmp_path / "broker-1" / "log"
+    log.mkdir(parents=True)
+    (log / "meta.properties").touch()
+    told = ["--any-port", "--data-dir", f"{tmp_path}", "-X", "broker.session.timeout.ms=abc"]
+    code, said = ending(["up", *told], capsys)
+    assert code == 1
+    assert said[0].startswith("understudy: broker.session.timeout.ms=abc: expected a whole number")
+
+
 def test_all_that_ask_brokers_are_told_which_alike() -> None:
     """`-b`, and how long to wait: but for two that have a time of their own, and `promote`."""
     for name, command in LEAVES.items():

@@ -79,6 +79,12 @@ def test_arrow(segment: Path) -> None:
     assert records.column("value").to_pylist() == [b"v0", b"v1", b"v2"]
 
 
+def test_what_is_not_there_is_damage_by_whatever_name(tmp_path: Path) -> None:
+    result = dump_log("--files", f"{tmp_path}/orders-0")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"{tmp_path}/orders-0, byte 0: No such file or directory")
+
+
 def test_arrow_is_of_segments_only(segment: Path) -> None:
     pytest.importorskip("pyarrow", reason="the Arrow extra is not installed")
     result = dump_log(

@@ -182,3 +182,12 @@ async def spread(servers: list[str]) -> None:
         await admin.alter_partition_reassignments({each: [1, 2, 3] for each in partitions})
         await asked_until(replicas_in_sync, lambda found: found == [3, 3])
         await asked_until(admin.list_partition_reassignments, lambda found: not found)
+
+
+def test_a_topic_that_is_not_there_ends_a_copy_that_is_to_catch_up(
+    source: IsolatedCluster, tmp_path: Path
+) -> None:
+    with follow(source, tmp_path / "copy", "--topic", "nope", "--until-caught-up") as process:
+        said, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 1
+    assert said.decode().splitlines()[-1].endswith("; not in the source: nope")

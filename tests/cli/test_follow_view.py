@@ -91,3 +91,17 @@ def test_people_are_told_what_changes_the_copy_and_no_more() -> None:
     failed = PartitionFailed(partition=T1, cause="its disk")
     assert worth_telling(failed) == "t-1: not followed: its disk"
     assert worth_telling(FetcherStarted(leader=1, fetcher_id=0)) is None
+
+
+def test_a_topic_that_was_named_and_is_not_there_is_told_and_not_caught_up_with() -> None:
+    progress = PartitionProgress(
+        topic_partition=TopicPartition("t", 0),
+        leader=1,
+        leader_epoch=0,
+        log_start_offset=0,
+        log_end_offset=5,
+        lag=0,
+    )
+    moment = Moment(partitions=[progress], trouble=None, missing=["nope"], bytes_per_second=0.0)
+    assert not moment.caught_up
+    assert moment.line().endswith("; not in the source: nope")

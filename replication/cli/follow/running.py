@@ -1,6 +1,7 @@
 """A mirror in a process of its own, until a signal or until it has caught up."""
 
 import contextlib
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ from replication.net.raising import raising_only_one
 
 LOOK_SECONDS = 0.5
 LINE_SECONDS = 10.0
+HEAR_SECONDS = 5.0
 
 
 def follow(
@@ -106,6 +108,7 @@ class Watch:
     last: Moment | None = attrs.field(init=False, default=None)
     _rates: Rates = attrs.field(init=False)
     _line_at: float = attrs.field(init=False, default=0.0)
+    _missing_since: float = attrs.field(init=False, default=math.inf)
 
     async def run(self) -> None:
         self._rates = Rates(self.mirror.metrics, trio.current_time() - LOOK_SECONDS)
@@ -131,10 +134,17 @@ class Watch:
                 elif trio.current_time() >= self._line_at:
                     self._line_at = trio.current_time() + LINE_SECONDS
                     self.console.print(moment.line(), highlight=False, soft_wrap=True)
-                if self.until_caught_up and moment.caught_up:
+                if self.until_caught_up and (moment.caught_up or self._in_vain(moment)):
                     self.mirror.stop()
                     return  # while it stops it follows less and less: that is not news
                 await trio.sleep(LOOK_SECONDS)
+
+    def _in_vain(self, moment: Moment) -> bool:
+        """Whether a topic that was named has not been there for longer than news of it takes."""
+        if not moment.missing:
+            self._missing_since = math.inf
+        self._missing_since = min(self._missing_since, trio.current_time())
+        return trio.current_time() - self._missing_since > HEAR_SECONDS
 
     def _look(self) -> Moment:
         partitions = self.mirror.progress()
@@ -142,6 +152,7 @@ class Watch:
         self.last = Moment(
             partitions=partitions,
             trouble=self.mirror.trouble,
+            missing=self.mirror.missing,
             bytes_per_second=in_bytes,
             offsets_per_second=in_offsets,
         )

@@ -29,6 +29,8 @@ class Moment:
     partitions: Sequence[PartitionProgress]
     trouble: str | None
     """Why there is no news of the source."""
+    missing: Sequence[str] = ()
+    """Topics that were named, and that it does not have."""
     bytes_per_second: float
     offsets_per_second: Mapping[TopicPartition, float] = attrs.field(factory=dict)
 
@@ -40,7 +42,8 @@ class Moment:
     def caught_up(self) -> bool:
         """All that there is to follow has been asked, and nothing was missing."""
         followed = [each for each in self.partitions if each.leader is not None]
-        return bool(followed) and all(each.lag == 0 and not each.trouble for each in followed)
+        is_whole = bool(followed) and not self.missing
+        return is_whole and all(each.lag == 0 and not each.trouble for each in followed)
 
     def line(self) -> str:
         rate = f"{self.bytes_per_second / 1e6:,.1f} MB/s"
@@ -48,9 +51,9 @@ class Moment:
         troubled = sum(each.trouble is not None for each in self.partitions)
         if troubled:
             counts += f", {troubled} in trouble"
-        return (
-            counts if self.trouble is None else f"{counts}; no news of the source: {self.trouble}"
-        )
+        if self.trouble is not None:
+            return f"{counts}; no news of the source: {self.trouble}"
+        return counts + (f"; not in the source: {', '.join(self.missing)}" if self.missing else "")
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -49,7 +49,8 @@ class SomeFailedError(KafkaError):
         self.failed = dict(failed)
         thing, first = next(iter(self.failed.items()))
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-        super().__init__(first.code, f"{thing}: {first.detail or first.code.name}{more}")
+        why = first.detail.removeprefix(first.code.name).removeprefix(": ")
+        super().__init__(first.code, f"{thing}{why and ': '}{why}{more}")
 
 
 @attrs.frozen

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from replication.client import Admin, Consumer, Producer
-from replication.client.admin import NewTopic
+from replication.client.admin import NewTopic, SomeFailedError
 from replication.client.errors import InvalidTopicError
+from replication.errors import ErrorCode, KafkaError
 from replication.wire.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -93,6 +94,13 @@ def test_a_consumer_names_what_is_wrong() -> None:
     ]:
         with pytest.raises(TypeError, match=re.escape(said)):
             consumer.assign(given)  # type: ignore[arg-type]
+
+
+def test_an_error_of_several_things_says_its_code_once() -> None:
+    code = ErrorCode.GROUP_ID_NOT_FOUND
+    told = [(KafkaError(code), "g"), (KafkaError(code, "GROUP_ID_NOT_FOUND: none"), "g: none")]
+    for error, said in told:
+        assert str(SomeFailedError({"g": error})) == f"GROUP_ID_NOT_FOUND: {said}"
 
 
 def test_a_client_can_be_shown_before_it_is_opened() -> None:
