@@ -290,5 +290,6 @@ def test_what_has_other_keys_does_not_agree() -> None:
     assert shape == [{"a": None, "b": [{"c": None}], "d": {"e": None, AND_MORE: None}}]
     assert agrees(shape, [{"a": 1, "b": [{"c": 2}], "d": {"e": 3, "f": 4}}])
     assert agrees(shape, [])
-    for other in ({}, [{}], [{"a": 1, "b": [{}], "d": None}], [{"a": 1, "b": [], "d": {"f": 4}}]):
+    others: list[Any] = [{}, [{}], [{"a": 1, "b": [{}], "d": None}]]
+    for other in [*others, [{"a": 1, "b": [], "d": {"f": 4}}]]:
         assert not agrees(shape, other), other
