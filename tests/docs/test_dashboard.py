@@ -1,8 +1,8 @@
 """The Grafana dashboard asks for what `/metrics` serves, by labels that it has, on panels that do
-not overlap.
+not overlap, under titles that fit.
 
 Beside this it was run against Prometheus 2.42, which scraped a cluster under load: each of its
-expressions was answered with data (docs/metrics.md).
+expressions was answered with data; and looked at in Grafana's front end (docs/metrics.md).
 """
 
 import json
@@ -27,6 +27,7 @@ _MATCHER = re.compile(r'(\w+)\s*(?:=~|!~|!=|=)\s*"([^"]*)"')
 _GROUPED = re.compile(r"\bby \(([^)]*)\)")
 _LEGEND = re.compile(r"\{\{(\w+)\}\}")
 _QUERY = re.compile(r"label_values\((\w+), (\w+)\)")
+_RANGE = re.compile(r"\[([^]]+)\]")
 _BESIDE = {"broker", "job", "instance"}  # of the server, and of Prometheus
 
 
@@ -74,6 +75,18 @@ def test_every_label_is_one_of_that_metric() -> None:
         grouped = {label.strip() for by in _GROUPED.findall(target.expr) for label in by.split(",")}
         assert grouped <= labels, target
         assert set(_LEGEND.findall(target.legend)) <= (grouped or labels), target
+
+
+def test_no_rate_is_over_a_window_that_may_hold_a_single_scrape() -> None:
+    """`[1m]` shows nothing where Prometheus scrapes once a minute, which is its default."""
+    windows = {window for target in targets() for window in _RANGE.findall(target.expr)}
+    assert windows == {"$__rate_interval", "1h"}
+
+
+def test_titles_fit_their_panels() -> None:
+    """In a window of 1,280 pixels a column holds about seven letters, and the frame takes nine."""
+    for panel in DASHBOARD["panels"]:
+        assert len(panel["title"]) <= 7 * panel["gridPos"]["w"] - 9, panel["title"]
 
 
 def test_every_variable_is_used_and_every_one_used_is_there() -> None:
