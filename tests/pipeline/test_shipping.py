@@ -8,7 +8,11 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the Spark extra is not installed: understudy[spark]")
 
+from click.testing import CliRunner
+
 from pipeline.shipping import ROOT, ShadowedPackageError, check_not_shadowed, write_archive
+from replication.cli import group
+from replication.cli.pipeline import JOBS
 
 
 def test_the_zip_can_be_imported_from(tmp_path: Path) -> None:
@@ -23,6 +27,24 @@ def test_the_zip_can_be_imported_from(tmp_path: Path) -> None:
         check=True,
     )
     assert said.stdout.startswith(str(archive))
+
+
+def test_every_job_begins_where_spark_submit_does(tmp_path: Path) -> None:
+    """From the bundle alone, as the command."""
+    assert CliRunner().invoke(group, ["pipeline", "bundle", str(tmp_path)]).exit_code == 0
+    entry = [sys.executable, str(tmp_path / "understudy_submit.py")]
+    for job in JOBS.keys() - {"bundle"}:
+        said = subprocess.run(
+            [*entry, job, "--help"],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(tmp_path / "understudy.zip")},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        ours = CliRunner().invoke(group, ["pipeline", job, "--help"], prog_name="understudy")
+        # But for where lines end.
+        assert said.stdout.split() == ours.output.split(), job
 
 
 def test_a_folder_of_the_users_that_would_be_imported_instead_is_named(tmp_path: Path) -> None:
