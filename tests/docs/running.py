@@ -36,9 +36,7 @@ from tests.docs.snippets import ROOT, Block, same_output, words_of
 
 ADDRESS: Final = re.compile(r"\b(?:localhost|127\.0\.0\.1|b\d|kafka\d?|source|old|new):909\d\b")
 # Those that the pages about Spark name.
-_PATH: Final = re.compile(
-    r"\bbroker-[\d*]/log\b|\b(?:data|headers|lake)/(?=\s|$)|(?<=\")checkpoint(?=\")"
-)
+_PATH: Final = re.compile(r"\bbroker-[\d*]/log\b|\b(?:data|headers|lake)/(?=\s|$)")
 # One command of ours: up to what hands it on, which quotes would hide.
 _OURS: Final = re.compile(r"understudy (\w[\w-]*)(?:'[^']*'|[^'|<>])*")
 _OF_A_SHELL: Final = re.compile(r"[|><&;]|\$\(")
