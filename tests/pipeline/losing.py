@@ -1,0 +1,94 @@
+"""A topic that loses what queries are to read: at a broker, or in a log directory.
+
+Both are told the same.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import attrs
+
+from replication.cluster.cluster import Cluster
+from replication.testing import ThreadedCluster
+from storage.types import Offset, TopicPartition
+from tests.pipeline.logs import segments, write_records
+
+
+class Topic(Protocol):
+    """Of one partition."""
+
+    name: str
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """How it is read."""
+
+    def add(self, count: int) -> None:
+        """So many records."""
+
+    def age_out(self) -> Offset:
+        """All but the last ones go; where the log begins now."""
+
+
+@attrs.define
+class InDirectory:
+    """What a broker that has stopped left, with files that go."""
+
+    directory: Path
+    name: str
+
+    @property
+    def tp(self) -> TopicPartition:
+        return TopicPartition(self.name, 0)
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        # Nobody writes high watermarks down here.
+        whence = {"path": str(self.directory), "stopAtHighWatermark": "false"}
+        return {**whence, "subscribe": self.name}
+
+    def add(self, count: int) -> None:
+        write_records(self.directory, count, tp=self.tp)
+
+    def age_out(self) -> Offset:
+        *old, last = segments(self.directory, self.tp)
+        for path in old:
+            path.unlink()
+        return int(last.stem)
+
+
+@attrs.define
+class AtBroker:
+    """What a broker that runs has, and deletes when it is told to."""
+
+    cluster: ThreadedCluster
+    name: str
+    _end: Offset = 0
+
+    def __attrs_post_init__(self) -> None:
+        self.cluster.create_topic(self.name)
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return {
+            "kafka.bootstrap.servers": self.cluster.bootstrap_servers,
+            "subscribe": self.name,
+        }
+
+    def add(self, count: int) -> None:
+        async def produced(cluster: Cluster) -> None:
+            async with cluster.producer() as producer:
+                for _ in range(count):
+                    await producer.send(self.name, b"value", partition=0)
+
+        self.cluster.with_cluster(produced)
+        self._end += count
+
+    def age_out(self) -> Offset:
+        async def deleted(cluster: Cluster) -> Offset:
+            tp = TopicPartition(self.name, 0)
+            async with cluster.admin() as admin:
+                return (await admin.delete_records({tp: self._end - 10}))[tp]
+
+        return self.cluster.with_cluster(deleted)
