@@ -171,29 +171,40 @@ def _strides_at(data: Bytes, positions: Integers) -> Integers:
 
 def varints(data: Bytes, positions: Integers, *, bits: int = 32) -> tuple[Integers, Integers]:
     """The zig-zag numbers of `bits` bits at `positions`, and the positions after them."""
-    byte = data[positions]
+    first = data[positions]
     following = positions + 1
-    goes_on = byte > 0x7F
+    goes_on = first > 0x7F
     # Counting is the cheapest question to ask of a short vector.
-    going = np.count_nonzero(goes_on)
-    if not going:
-        short = byte.astype(np.int64)
+    if not np.count_nonzero(goes_on):
+        short = first.astype(np.int64)
         return (short >> 1) ^ -(short & 1), following
-    value = (byte & 0x7F).astype(np.uint64)
-    rest: Any = slice(None) if going == byte.size else np.flatnonzero(goes_on)
+    second = data[np.minimum(following, data.size - 1)] * goes_on
+    # Of 14 bits at most, and a narrow vector is a quick one.
+    both = (first & 0x7F) | second.astype(np.int16) << 7
+    numbers = ((both >> 1) ^ -(both & 1)).astype(np.int64)
+    following += goes_on
+    if np.count_nonzero(is_long := second > 0x7F):
+        rest = np.flatnonzero(is_long)
+        numbers[rest], following[rest] = _long_varints(data, positions[rest], bits)
+    return numbers, following
+
+
+def _long_varints(data: Bytes, positions: Integers, bits: int) -> tuple[Integers, Integers]:
+    """As `varints`, of those that are of more than two bytes."""
+    following = positions + 1
+    value = (data[positions] & 0x7F).astype(np.uint64)
+    rest = np.arange(positions.size)
     for shift in range(7, bits, 7):  # pragma: no branch - one that goes on past `bits` is refused
         byte = data[following[rest]]
         if shift + 7 > bits and (byte >> bits - shift).any():
             raise CorruptRecordError(f"a varint of more than {bits} bits")
         value[rest] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
         following[rest] += 1
-        goes_on = byte > 0x7F
-        if not np.count_nonzero(goes_on):
+        rest = rest[byte > 0x7F]
+        if not rest.size:
             break
-        rest = np.flatnonzero(goes_on) if isinstance(rest, slice) else rest[goes_on]
-    return (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(
-        np.int64
-    ), following
+    signs = (value & np.uint64(1)).view(np.int64)
+    return (value >> np.uint64(1)).view(np.int64) ^ -signs, following
 
 
 def read_fields(data: Bytes, bodies: Bodies) -> Fields:
