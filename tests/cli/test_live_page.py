@@ -21,6 +21,7 @@ QUICK = [
     "-X", "offsets.topic.num.partitions=3",
 ]  # fmt: skip
 LEADER = "state.partitions.get('t-0')?.leader"
+LONG = "where-teams-share-a-cluster-topics-have-names-as-long-as-this.v2"
 WIDE, PHONE = 1280, 390
 
 
@@ -43,7 +44,8 @@ def served() -> Iterator[tuple[str, str]]:
     with running("up", "--any-port", "--ui", "0", *QUICK) as process:
         bootstrap = ",".join(row[2] for row in table_of(process, 3))
         url = page_of(process)
-        understudy("topic", "create", "t", "-b", bootstrap, "--replication-factor", "3")
+        for name in ("t", LONG):
+            understudy("topic", "create", name, "-b", bootstrap, "--replication-factor", "3")
         yield url, bootstrap
         process.terminate()
         assert process.wait(TIMEOUT) == 0
@@ -95,6 +97,8 @@ def looks_well(browser: LiveBrowser) -> None:
         for dark in (False, True):
             browser.show_as(width=width, dark=dark)
             assert not browser.ask("document.documentElement.scrollWidth > innerWidth")
+            table = "document.querySelector('.scroll')"
+            assert not browser.ask(f"{table}.scrollWidth > {table}.clientWidth"), width
             papers.add(browser.ask("getComputedStyle(document.body).backgroundColor"))
     assert len(papers) == 2, "the dark is another colour"
     nameless = """[...document.querySelectorAll("button, select, input")].filter(
