@@ -33,6 +33,7 @@ CONFIG = BrokerConfig(
     process_roles=("controller",),
     listeners=(Listener("CONTROLLER", "controller", 9093),),
     log_dirs=("/controller",),
+    log_index_size_max_bytes=4096,
 )
 
 

@@ -9,7 +9,12 @@ from replication.cluster.cluster import Cluster, open_cluster
 from scenarios.simulation.world import World
 from tests.replication.cluster.clients import Client
 
-QUICK = {"broker.heartbeat.interval.ms": "200", "broker.session.timeout.ms": "1000"}
+QUICK = {
+    "broker.heartbeat.interval.ms": "200",
+    "broker.session.timeout.ms": "1000",
+    # A disk in memory holds every byte, also those of an index's spare room.
+    "log.index.size.max.bytes": "4096",
+}
 
 
 def name_of(node_id: int) -> str:

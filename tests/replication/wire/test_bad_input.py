@@ -59,7 +59,20 @@ def test_a_body_that_ends_early_is_refused_wherever_it_ends(
     assert all(refused(api, message, version, body[:size]) for size in range(len(body)))
 
 
+def is_measured(api: Api, version: int) -> bool:
+    """To watch every allocation takes long: the oldest, the newest, and where lengths change."""
+    return version in (api.min_version, api.first_flexible, api.max_version)
+
+
 @pytest.mark.parametrize(("api", "message", "version"), MESSAGES)
+def test_a_lie_anywhere_is_read_or_refused(api: Api, message: type, version: int) -> None:
+    for bad in lying(encoded(api, message, version)):
+        refused(api, message, version, bad)
+
+
+@pytest.mark.parametrize(
+    ("api", "message", "version"), [each for each in MESSAGES if is_measured(*each.values[::2])]
+)
 def test_a_lie_anywhere_costs_no_more_than_the_frame_carries(
     api: Api, message: type, version: int
 ) -> None:
