@@ -6,12 +6,16 @@
 
 A command of ours runs in this process, with what `ENDLESS` says to make it end; where a line has
 anything of a shell, in one, with `understudy` on its path.
+
+`understudy up ... &` stays until its page is done: what comes after it asks that cluster, and curl
+the port that it is steered at, of which a refusal fails.
 """
 
 import contextlib
 import functools
 import glob
 import io
+import json
 import os
 import re
 import shutil
@@ -23,6 +27,7 @@ from pathlib import Path
 from typing import Final
 
 import attrs
+import pytest
 import trio
 
 from replication.cli import main
@@ -34,6 +39,8 @@ from scenarios import find_story
 from storage import TopicPartition
 from tests.docs.snippets import ROOT, Block, same_output, words_of
 
+STEERED: Final = "localhost:8080/control"
+NEEDS_CURL: Final = "curl is not installed, and this page asks with it"
 ADDRESS: Final = re.compile(r"\b(?:localhost|127\.0\.0\.1|b\d|kafka\d?|source|old|new):909\d\b")
 # Those that the pages about Spark name.
 _PATH: Final = re.compile(r"\bbroker-[\d*]/log\b|\b(?:data|headers|lake)/(?=\s|$)")
@@ -60,10 +67,21 @@ class Place:
     """What programs find there; each leaves its own for the next where they share it."""
     names_folder: bool = False
     """Whether paths are to be whole ones: a JVM that runs already is in another directory."""
+    beside: list["Beside"] = attrs.field(factory=list)
+    """Clusters that a page has started and gone on."""
+
+    def close(self) -> None:
+        for each in self.beside:
+            each.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.beside[-1].bootstrap_servers if self.beside else self.cluster.bootstrap_servers
 
     def with_addresses(self, text: str) -> str:
-        first = self.cluster.bootstrap_servers.split(",")[0]
-        text = ADDRESS.sub(first, text)
+        text = ADDRESS.sub(self.bootstrap_servers.split(",")[0], text)
+        if self.beside:
+            text = text.replace(STEERED, self.beside[-1].control)
         return _PATH.sub(f"{self.folder}/\\g<0>", text) if self.names_folder else text
 
     def run(self, block: Block) -> None:
@@ -93,11 +111,17 @@ class Place:
         words = words_of(command)
         if words[0] == "make":
             return _is_a_target(words[1])
+        if words[0] == "curl" and shutil.which("curl") is None:
+            pytest.skip(NEEDS_CURL)
+        if words[:2] == ["understudy", "up"] and words[-1] == "&":
+            self.beside.append(Beside.started(words[1:-1]))
+            return 0, ""
         if words[0] == "understudy" and words[1] in SERVING:
             folder = self.folder if "--data-dir" in words else None
             said = SERVING["up --ui" if "--ui" in words else words[1]]
             return _until_it_serves(command.removeprefix("understudy "), said, folder)
         command = _OURS.sub(self._to_the_end, self.with_addresses(command))
+        command = re.sub(r"^curl ", "curl --silent --show-error --fail ", command)
         if words[0] == "understudy" and not _OF_A_SHELL.search(command):
             return _in_process(list(_expanded(words_of(command)[1:])))
         return self._in_a_shell(command)
@@ -107,7 +131,7 @@ class Place:
         command, name = found[0].rstrip(), found[1]
         more = [each for each in ENDLESS.get(name, ()) if f" {each}" not in command]
         if name in ASKING and not re.search(r" (-b|--bootstrap-server) ", command):
-            more += ["--bootstrap-server", self.cluster.bootstrap_servers]
+            more += ["--bootstrap-server", self.bootstrap_servers]
         return " ".join([command, *more]) + found[0][len(command) :]
 
     def _in_a_shell(self, command: str) -> tuple[int, str]:
@@ -132,6 +156,33 @@ class Place:
             check=False,
         )
         return done.returncode, done.stdout + (done.stderr if done.returncode else "")
+
+
+@attrs.frozen
+class Beside:
+    """A cluster of processes of its own, at free ports, and where it is steered."""
+
+    process: "subprocess.Popen[str]"
+    bootstrap_servers: str
+    control: str
+
+    @classmethod
+    def started(cls, words: Sequence[str]) -> "Beside":
+        port = free_ports(1)[0]
+        given = [str(port) if word == "8080" else word for word in words]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "replication.cli", *given, "--any-port", "--output", "json"],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline())
+        return cls(process, told["bootstrap_servers"], f"127.0.0.1:{port}/control")
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.communicate()
 
 
 def _expanded(words: Sequence[str]) -> Iterator[str]:

@@ -44,12 +44,14 @@ def stopped(cluster: ThreadedCluster, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture
 def place(
     cluster: ThreadedCluster, stopped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Place:
+) -> Iterator[Place]:
     folder = tmp_path / "here"
     shutil.copytree(stopped, folder)
     monkeypatch.chdir(folder)
     in_order(cluster)
-    return Place(folder, cluster)
+    place = Place(folder, cluster)
+    yield place
+    place.close()
 
 
 @pytest.mark.slow
