@@ -84,9 +84,11 @@ def command(
     if journal is not None:
         sink = fan_out(sink, journal_sink(str(journal), node_id=config.node_id))
     allow_many_files()
+    steering = _steered_node(config.node_id) if steered else None
+    if steering is not None:
+        sink = fan_out(sink, steering.sink)
     served = MetricsServer(metrics)
     sink = fan_out(sink, *served.sinks(broker=config.node_id if config.is_broker else None))
-    steering = _steered_node(config.node_id) if steered else None
     until = end_of_input if stop_at_end_of_input else None
     trio.run(partial(run_node, config, sink, served, steered=steering, until=until))
 
@@ -135,6 +137,8 @@ async def run_node(
 
         broker = Broker(config=config, seams=seams, sink=sink, on_bug=on_bug, faults=faults)
         nodes.append(broker)
+        if steered is not None:
+            steered.hosted = lambda: broker.hosted
         if served.metrics is not None:
             served.metrics.brokers = lambda: [broker]
     with raising_only_one():

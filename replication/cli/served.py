@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from replication.cluster.steering import Steering
     from replication.observe.control import Steered
     from replication.observe.http.sites import Site
-    from replication.observe.page import LivePage
+    from replication.observe.isr_reasons import IsrReasons
+    from replication.observe.journal import JournalEntry
+    from replication.observe.page import LivePage, Looks
     from replication.observe.served_metrics import ServedMetrics
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -131,10 +133,28 @@ class PageServer:
     def sinks(self, node_id: int) -> list[EventSink]:
         return [] if self.page is None else [self.page.sink(node_id)]
 
+    @property
+    def on_event(self) -> "Callable[[JournalEntry], None] | None":
+        """Where what processes tell of goes."""
+        return None if self.page is None else self.page.hear
+
+    @property
+    def reasons(self) -> "IsrReasons":
+        assert self.page is not None, "it was asked for"
+        return self.page.reasons
+
     def sites(self, steering: "Steering", nursery: trio.Nursery) -> "list[Site]":
+        """Of a cluster in this process."""
+        if self.page is None:
+            return []
+        from replication.observe.control import SteeredHere
+
+        return self.sites_of(self.page.state_of(steering), SteeredHere(steering), nursery)
+
+    def sites_of(self, state: "Looks", steered: "Steered", nursery: trio.Nursery) -> "list[Site]":
         if self.where is None or self.page is None:
             return []
-        site = self.page.site(steering, port=self.where.port, host=self.where.host)
+        site = self.page.site(state, steered, port=self.where.port, host=self.where.host)
         nursery.start_soon(self.page.run)
         return [site]
 

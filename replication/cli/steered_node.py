@@ -7,10 +7,10 @@ await steered.let_go.wait()          # who steers it is gone
 """
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
@@ -19,9 +19,17 @@ from replication.cli.running import STANDARD_INPUT
 from replication.cli.steering_line import Line, Word, facts_of
 from replication.cluster.faults import Faults
 from replication.cluster.impairments import Impairments
+from replication.events import Event, HighWatermarkAdvanced, MetadataApplied
 from replication.faults import AddedRule, Call, Decision, applied
 from replication.faults.words import rule_of
 from replication.net.seams import Seams
+from replication.observe.journal import encode_entry
+from storage.types import TopicPartition
+
+if TYPE_CHECKING:  # a controller has none
+    from replication.partition import Partition
+
+FREQUENT = (HighWatermarkAdvanced, MetadataApplied)
 
 
 @attrs.define(eq=False)
@@ -36,11 +44,14 @@ class SteeredNode:
     """By who holds the other end of standard input."""
 
     node_id: int
+    hosted: Callable[[], Mapping[TopicPartition, "Partition"]] = dict
+    """The broker's replicas, once there is one."""
     seams: Seams = attrs.field(init=False)
     faults: Faults = attrs.field(init=False)
     let_go: trio.Event = attrs.field(init=False, factory=trio.Event)
     _impairments: Impairments = attrs.field(init=False, factory=Impairments)
     _line: Line = attrs.field(init=False)
+    _wants_events: bool = attrs.field(init=False, default=False)
     _heard: trio.Event = attrs.field(init=False, factory=trio.Event)
     _numbers: "count[int]" = attrs.field(init=False, factory=count)
     _questions: dict[int, _Question] = attrs.field(init=False, factory=dict)
@@ -49,6 +60,12 @@ class SteeredNode:
         self.seams = self._impairments.seams(self.node_id)
         self.faults = Faults(self.seams.clock, judge=self._judge)
         self._line = Line(socket.socket(fileno=STANDARD_INPUT))
+
+    def sink(self, event: Event) -> None:
+        """Where the node's events go, among others."""
+        if self._wants_events and not isinstance(event, FREQUENT):
+            entry = encode_entry(event, at_ms=self.seams.clock.wall_ms(), broker=self.node_id)
+            self._line.say(Word.HAPPENED, entry)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until who steers it is gone; started with the first that is heard of it."""
@@ -64,12 +81,15 @@ class SteeredNode:
 
     def _hear(self, message: list[Any]) -> None:
         match message:
-            case [Word.STATE, sequence, rules, cuts, ports]:
+            case [Word.STATE, sequence, rules, cuts, ports, wants_events]:
+                self._wants_events = wants_events
                 self.faults.hold_to({number: rule_of(words) for number, words in rules})
                 self._impairments.know(dict(ports).get)
                 self._impairments.hold_to(map(tuple, cuts))
                 self._line.say(Word.HEARD, sequence)
                 self._heard.set()
+            case [Word.LOOK, question, names]:
+                self._line.say(Word.SEEN, question, self._seen(names))
             case [Word.FIRED, number, hit, fired]:
                 question = self._questions.pop(number, None)
                 if question is not None:
@@ -77,6 +97,22 @@ class SteeredNode:
                     question.answered.set()
             case _:
                 raise AssertionError(f"nobody who steers says {message}")
+
+    def _seen(self, names: Iterable[tuple[str, int]]) -> list[object]:
+        hosted = self.hosted()
+        return [
+            (
+                *name,
+                partition.leader_epoch,
+                partition.log.high_watermark,
+                [
+                    (each.epoch, each.start_offset)
+                    for each in partition.log.leader_epoch_cache.entries
+                ],
+            )
+            for name in (TopicPartition(topic, number) for topic, number in names)
+            if (partition := hosted.get(name)) is not None
+        ]
 
     async def _judge(self, call: Call, matching: Sequence[AddedRule]) -> Decision | None:
         number, question = next(self._numbers), _Question()

@@ -25,7 +25,7 @@ from replication.cli.interruptions import STOP_SIGNALS
 from replication.cli.isolated import CONTROLLER, HOST, IsolatedCluster, NodeFailedError
 from replication.cli.probe import broker_ids, fetch_metadata
 from replication.cli.running import reporting_bugs
-from replication.cli.served import ControlServer, serve
+from replication.cli.served import ControlServer, PageServer, serve
 from replication.cli.steering_line import Line, Word, call_of
 from replication.cluster.cluster import NotInTimeError
 from replication.cluster.faults import Faults
@@ -38,6 +38,9 @@ from replication.faults.words import words_of
 from replication.net.clock import TrioClock
 from replication.net.raising import raising_only_one
 from replication.observe.control.steered import START_SECONDS, Node, Partition, node_name
+from replication.observe.journal import JournalEntry, decode_entry
+from storage.checkpoint import EpochEntry
+from storage.types import LeaderEpoch, Offset, TopicPartition
 
 LOOK_SECONDS = 0.05
 HEARD_SECONDS = 30.0
@@ -45,17 +48,18 @@ HEARD_SECONDS = 30.0
 
 def steer(
     cluster: IsolatedCluster,
+    page: PageServer,
     control: ControlServer,
     show: Callable[[list[str], Mapping[str, str]], None],
 ) -> None:
     """Until interrupted; then nobody is frozen any more."""
     cluster.forked = False  # from here on there are threads
-    processes = SteeredProcesses(cluster)
+    processes = SteeredProcesses(cluster, page.on_event)
 
     async def run() -> None:
         with trio.open_signal_receiver(*STOP_SIGNALS) as signals, raising_only_one():
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_serve, processes, control, show, nursery)
+                nursery.start_soon(_serve, processes, page, control, show, nursery)
                 await anext(signals)
                 nursery.cancel_scope.cancel()
 
@@ -67,6 +71,7 @@ def steer(
 
 async def _serve(
     processes: "SteeredProcesses",
+    page: PageServer,
     control: ControlServer,
     show: Callable[[list[str], Mapping[str, str]], None],
     nursery: trio.Nursery,
@@ -74,7 +79,14 @@ async def _serve(
     cluster = processes.cluster
     processes.begin(nursery)
     await trio.to_thread.run_sync(cluster.wait_until_ready, abandon_on_cancel=True)
-    urls = await serve(control.sites(lambda: processes), nursery, reporting_bugs(ignore))
+    sites = control.sites(lambda: processes)
+    if page.where is not None:
+        from replication.cli.processes_state import ProcessesState
+
+        state = ProcessesState(processes, page.reasons)
+        await nursery.start(state.run)
+        sites += page.sites_of(state, processes, nursery)
+    urls = await serve(sites, nursery, reporting_bugs(ignore))
     show(cluster.bootstrap_servers.split(","), cluster.metrics_urls | urls)
 
 
@@ -96,11 +108,35 @@ class _Spoken:
             del self.decisions[next(iter(self.decisions))]
 
 
+@attrs.frozen
+class SeenReplica:
+    """What only its own broker knows."""
+
+    leader_epoch: LeaderEpoch
+    high_watermark: Offset
+    epochs: tuple[EpochEntry, ...]
+
+
+def _seen_replica(
+    leader_epoch: LeaderEpoch, high_watermark: Offset, epochs: list[tuple[LeaderEpoch, Offset]]
+) -> SeenReplica:
+    entries = tuple(EpochEntry(epoch, start) for epoch, start in epochs)
+    return SeenReplica(leader_epoch, high_watermark, entries)
+
+
+@attrs.define(eq=False)
+class _Looked:
+    answered: trio.Event = attrs.field(init=False, factory=trio.Event)
+    replicas: list[Any] = attrs.field(init=False, factory=list)
+
+
 @attrs.define(eq=False)
 class SteeredProcesses:
     """`cluster`, whose nodes were started and wait for what is said to them."""
 
     cluster: IsolatedCluster
+    on_event: Callable[[JournalEntry], None] | None = None
+    """Told of what happens at any node."""
     faults: Faults = attrs.field(init=False, factory=lambda: Faults(TrioClock()))
     _cuts: set[tuple[int, int]] = attrs.field(init=False, factory=set)
     _frozen: set[int] = attrs.field(init=False, factory=set)
@@ -111,6 +147,8 @@ class SteeredProcesses:
     """Of the newest state."""
     _hearing: trio.Event = attrs.field(init=False, factory=trio.Event)
     _chance: random.Random = attrs.field(init=False, factory=random.SystemRandom)
+    _looks: dict[int, _Looked] = attrs.field(init=False, factory=dict)
+    """Those that are not answered yet, by number."""
     _numbers: "count[int]" = attrs.field(init=False, factory=count)
 
     def begin(self, nursery: trio.Nursery) -> None:
@@ -234,6 +272,37 @@ class SteeredProcesses:
         self.faults.clear()
         await self._tell_all()
 
+    # -- what they have
+
+    async def replicas(
+        self, partitions: Sequence[TopicPartition], *, timeout_ms: int
+    ) -> dict[tuple[TopicPartition, int], SeenReplica]:
+        """Of each node that answers within that time."""
+        seen: dict[tuple[TopicPartition, int], SeenReplica] = {}
+        with TrioClock().move_on_after(timeout_ms / 1000):
+            async with trio.open_nursery() as nursery:
+                for node_id, spoken in self._spoken.items():
+                    if node_id != CONTROLLER and node_id not in self._frozen:
+                        nursery.start_soon(self._look, node_id, spoken, partitions, seen)
+        return seen
+
+    async def _look(
+        self,
+        node_id: int,
+        spoken: _Spoken,
+        partitions: Sequence[TopicPartition],
+        seen: dict[tuple[TopicPartition, int], SeenReplica],
+    ) -> None:
+        question, looked = next(self._numbers), _Looked()
+        self._looks[question] = looked
+        spoken.line.say(Word.LOOK, question, partitions)
+        try:
+            await looked.answered.wait()
+        finally:
+            self._looks.pop(question, None)
+        for topic, partition, *facts in looked.replicas:
+            seen[TopicPartition(topic, partition), node_id] = _seen_replica(*facts)
+
     # -- what is said, and heard
 
     def _speak_to(self, node_id: int) -> None:
@@ -252,7 +321,8 @@ class SteeredProcesses:
         """All of what goes wrong."""
         rules = [(number, words_of(each.rule)) for number, each in self.faults.rules.items()]
         ports = [(self._port(node_id), node_id) for node_id in self.cluster.node_ids]
-        line.say(Word.STATE, self._sequence, rules, self.cuts(), ports)
+        wants_events = self.on_event is not None
+        line.say(Word.STATE, self._sequence, rules, self.cuts(), ports, wants_events)
 
     async def _tell_all(self) -> None:
         self._sequence += 1
@@ -289,6 +359,13 @@ class SteeredProcesses:
             case [Word.ANSWERED, hit, answer]:
                 if (decision := spoken.decisions.get(hit)) is not None:
                     decision.answered(answer)
+            case [Word.SEEN, question, replicas]:
+                if (looked := self._looks.pop(question, None)) is not None:
+                    looked.replicas = replicas
+                    looked.answered.set()
+            case [Word.HAPPENED, packed]:
+                if self.on_event is not None and (entry := decode_entry(packed)) is not None:
+                    self.on_event(entry)
             case _:
                 raise AssertionError(f"no node says {message}")
 

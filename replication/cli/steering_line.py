@@ -1,10 +1,14 @@
 """What a node and the process that steers it say to each other, over the node's standard input.
 
-    to the node      state, sequence, rules, cuts, ports   what goes wrong from now on: all of it
+    to the node      state, sequence, rules, cuts, ports, wants_events
+                                                           what goes wrong from now on: all of it
                      fired, question, hit, rules           those of the matching rules that fire
+                     look, question, partitions            what the node has of them
     from the node    heard, sequence                       it holds to that state
                      matched, question, rules, call        a request that these rules match
                      answered, hit, text                   what became of one that was hit
+                     seen, question, replicas              what it has of each partition asked for
+                     happened, entry                       an event, as journals have it, if that is wanted
 
 Rule 1: a state is whole. Who has heard of the newest one has heard of everything.
 
@@ -39,6 +43,9 @@ class Word(StrEnum):
     MATCHED = "matched"
     FIRED = "fired"
     ANSWERED = "answered"
+    LOOK = "look"
+    SEEN = "seen"
+    HAPPENED = "happened"
 
 
 @attrs.define(eq=False)

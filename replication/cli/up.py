@@ -27,6 +27,7 @@ from replication.cli.output import JSON, OUTPUT, json_line, show_line, tell
 from replication.cli.served import (
     ControlServer,
     HttpPort,
+    PageServer,
     control_option,
     metrics_option,
     ui_option,
@@ -89,8 +90,6 @@ def command(
     output: str,
 ) -> None:
     """Run a cluster until interrupted."""
-    if isolated and ui is not None:
-        raise click.UsageError("--ui shows nodes of one process; of others `understudy top` tells")
     if any_port and base_port is not None:
         raise click.UsageError("--any-port and --base-port exclude each other")
     first_port = 0 if any_port else base_port or BASE_PORT
@@ -103,7 +102,7 @@ def command(
             brokers, properties = _of_a_copy(data_dir, brokers, properties)
         brokers = brokers or DEFAULT_BROKERS
         warning = _of_who_was_killed(data_dir, brokers, properties)
-        run = _run_isolated if isolated else partial(_run_here, ui=ui)
+        run = _run_isolated if isolated else _run_here
         run(
             data_dir=data_dir,
             brokers=brokers,
@@ -111,6 +110,7 @@ def command(
             properties=properties,
             warning=warning,
             metrics=metrics,
+            ui=ui,
             control=control,
             show=partial(_show, output=output),
         )
@@ -217,13 +217,16 @@ def _run_isolated(
     properties: dict[str, str],
     warning: str,
     metrics: HttpPort | None,
+    ui: HttpPort | None,
     control: HttpPort | None,
     show: "Show",
 ) -> None:
     from replication.cli.isolated import IsolatedCluster
     from replication.cluster.defaults import default_properties
 
-    served = ControlServer(control)  # or it is said now what is missing
+    # Or it is said now what is missing.
+    page, served = PageServer(ui), ControlServer(control)
+    is_steered = ui is not None or control is not None
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -242,14 +245,14 @@ def _run_isolated(
             config=config,
             forked=True,
             metrics=metrics,
-            steered=control is not None,
+            steered=is_steered,
         ) as cluster,
     ):
         _warn(warning)
-        if control is not None:
+        if is_steered:
             from replication.cli.steered_processes import steer
 
-            steer(cluster, served, show)
+            steer(cluster, page, served, show)
             return
         cluster.wait_until_ready()
         show(cluster.bootstrap_servers.split(","), cluster.metrics_urls)

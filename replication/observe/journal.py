@@ -62,6 +62,13 @@ def encode_entry(event: Event, *, at_ms: int, broker: int) -> bytes:
     return packed
 
 
+def decode_entry(packed: bytes) -> JournalEntry | None:
+    """What `encode_entry` made; None of an event that this program does not know."""
+    name, version, at_ms, broker, fields = msgpack.unpackb(packed, strict_map_key=False)
+    event = _restore(name, version, fields)
+    return None if event is None else JournalEntry(at_ms, broker, event)
+
+
 def journal_files(file_system: FileSystem, path: str) -> list[str]:
     """Every file of the journal at `path`, the oldest first."""
     directory, name = os.path.split(path)

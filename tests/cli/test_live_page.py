@@ -38,10 +38,11 @@ def understudy(*arguments: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def served() -> Iterator[tuple[str, str]]:
+@pytest.fixture(scope="module", params=["one process", "isolated"])
+def served(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
     """The page's URL, and a broker to ask, of a cluster that has a topic."""
-    with running("up", "--any-port", "--ui", "0", *QUICK) as process:
+    flags = ["--isolated"] if request.param == "isolated" else []
+    with running("up", "--any-port", "--ui", "0", *QUICK, *flags) as process:
         bootstrap = ",".join(row[2] for row in table_of(process, 3))
         url = page_of(process)
         for name in ("t", LONG):
@@ -55,6 +56,9 @@ def test_the_state_is_there_for_programs_and_top_tells_the_same(served: tuple[st
     url, bootstrap = served
     with urllib.request.urlopen(f"{url}state") as answer:
         (told,) = [each for each in json.load(answer)["partitions"] if each["topic"] == "t"]
+    for each in told["replicas"]:
+        assert (each["high_watermark"], each["leader_epoch"]) == (0, 0), "of followers too"
+        assert isinstance(each["epochs"], list)
     asked = json.loads(understudy("top", "t", "--once", "--output", "json", "-b", bootstrap))
     (same,) = asked["partitions"]
     for name in ("leader", "leader_epoch", "isr", "min_isr"):

@@ -15,6 +15,6 @@ from replication.observe.page.board import Board
 from replication.observe.page.live import LivePage
 from replication.observe.page.routes import page_routes
 from replication.observe.page.timeline import Timeline
-from replication.observe.page.watch import Watch
+from replication.observe.page.watch import Looks, Watch
 
-__all__ = ["Board", "LivePage", "Timeline", "Watch", "page_routes"]
+__all__ = ["Board", "LivePage", "Looks", "Timeline", "Watch", "page_routes"]

@@ -1,8 +1,9 @@
-"""All that a page needs of a cluster in this process: its nodes' events, its state, its steering.
+"""All that a page needs of a cluster: its nodes' events, its state, its steering.
 
     page = LivePage()
     async with open_cluster(make_seams=impairments.seams, make_sink=page.sink) as cluster:
-        site = page.site(Steering(cluster, impairments), port=8080)
+        steering = Steering(cluster, impairments)
+        site = page.site(page.state_of(steering), SteeredHere(steering), port=8080)
         nursery.start_soon(page.run)
 
 Rule: events are heard from the beginning, also those of the nodes' start: why a replica is in
@@ -15,42 +16,50 @@ from replication.cluster.steering import Steering
 from replication.events import EventSink, fan_out
 from replication.net.clock import TrioClock
 from replication.net.seams import NodeClock
-from replication.observe.control import SteeredHere, control_routes
+from replication.observe.control import Steered, control_routes
 from replication.observe.http import LOOPBACK, Site
 from replication.observe.isr_reasons import IsrReasons
+from replication.observe.journal import JournalEntry
 from replication.observe.local_state import LocalState
 from replication.observe.page.board import Board
 from replication.observe.page.routes import page_routes
 from replication.observe.page.timeline import Timeline
-from replication.observe.page.watch import Watch
+from replication.observe.page.watch import Looks, Watch
 
 
 @attrs.define(eq=False)
 class LivePage:
     clock: NodeClock = attrs.field(factory=TrioClock)
-    _reasons: IsrReasons = attrs.field(init=False)
+    reasons: IsrReasons = attrs.field(init=False)
     _timeline: Timeline = attrs.field(init=False)
     _watch: Watch | None = attrs.field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
-        self._reasons = IsrReasons(self.clock.now_ms)
+        self.reasons = IsrReasons(self.clock.now_ms)
         self._timeline = Timeline(self.clock.wall_ms)
 
     def sink(self, node_id: int) -> EventSink:
         """Where that node's events go, among others."""
-        return fan_out(self._reasons.sink, self._timeline.sink(node_id))
+        return fan_out(self.reasons.sink, self._timeline.sink(node_id))
 
-    def site(self, steering: Steering, *, port: int, host: str = LOOPBACK) -> Site:
-        """The page, and what its buttons ask for."""
-        state = LocalState(
+    def hear(self, entry: JournalEntry) -> None:
+        """The same of a node in another process."""
+        self.sink(entry.broker)(entry.event)
+
+    def state_of(self, steering: Steering) -> LocalState:
+        """Of a cluster in this process."""
+        return LocalState(
             cluster=steering.cluster,
-            reasons=self._reasons,
+            reasons=self.reasons,
             frozen=lambda: steering.impairments.frozen,
             cut=lambda: steering.impairments.cuts,
         )
+
+    def site(self, state: Looks, steered: Steered, *, port: int, host: str = LOOPBACK) -> Site:
+        """The page, and what its buttons ask for."""
         board = Board(self._timeline)
         self._watch = Watch(state=state, board=board, clock=self.clock)
-        routes = [*page_routes(board, state.look_in_slices), *control_routes(SteeredHere(steering))]
+        routes = [*page_routes(board, state.look_in_slices), *control_routes(steered)]
         return Site(purpose="page", host=host, port=port, routes=routes)
 
     async def run(self) -> None:

@@ -11,12 +11,13 @@ between two looks, whoever has done it, and is told then.
 """
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import attrs
 
 from replication.net.seams import NodeClock
 from replication.observe.cluster_state import ClusterState, Status
-from replication.observe.local_state import LocalState, nodes
+from replication.observe.local_state import nodes
 from replication.observe.page.board import Board
 from replication.observe.page.timeline import node_name
 from replication.observe.sentences import FAULT, NEWS
@@ -32,9 +33,16 @@ _SAID = {
 }
 
 
+class Looks(Protocol):
+    """Who says how a cluster stands."""
+
+    async def look_in_slices(self) -> ClusterState:
+        """Others on the loop have their turn meanwhile."""
+
+
 @attrs.define(eq=False, kw_only=True)
 class Watch:
-    state: LocalState
+    state: Looks
     board: Board
     clock: NodeClock
     _before: ClusterState | None = attrs.field(init=False, default=None)
