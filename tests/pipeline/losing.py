@@ -1,8 +1,9 @@
 """A topic that loses what queries are to read: at a broker, or in a log directory.
 
-Both are told the same.
+Both are told the same: retention, a topic that is deleted, one that is made again.
 """
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -11,8 +12,9 @@ import attrs
 
 from replication.cluster.cluster import Cluster
 from replication.testing import ThreadedCluster
-from storage.types import Offset, TopicPartition
-from tests.pipeline.logs import segments, write_records
+from storage.checkpoint import uuid_text
+from storage.types import Offset, TopicId, TopicPartition
+from tests.pipeline.logs import TOPIC_ID, segments, write_records
 
 
 class Topic(Protocol):
@@ -24,11 +26,19 @@ class Topic(Protocol):
     def options(self) -> Mapping[str, str]:
         """How it is read."""
 
+    @property
+    def topic_id(self) -> str: ...
+
     def add(self, count: int) -> None:
         """So many records."""
 
     def age_out(self) -> Offset:
         """All but the last ones go; where the log begins now."""
+
+    def delete(self) -> None: ...
+
+    def make_again(self, count: int) -> None:
+        """Deleted, and there again under the same name, with so many records."""
 
 
 @attrs.define
@@ -37,6 +47,7 @@ class InDirectory:
 
     directory: Path
     name: str
+    _id: TopicId = TOPIC_ID
 
     @property
     def tp(self) -> TopicPartition:
@@ -48,14 +59,26 @@ class InDirectory:
         whence = {"path": str(self.directory), "stopAtHighWatermark": "false"}
         return {**whence, "subscribe": self.name}
 
+    @property
+    def topic_id(self) -> str:
+        return uuid_text(self._id)
+
     def add(self, count: int) -> None:
-        write_records(self.directory, count, tp=self.tp)
+        write_records(self.directory, count, tp=self.tp, topic_id=self._id)
 
     def age_out(self) -> Offset:
         *old, last = segments(self.directory, self.tp)
         for path in old:
             path.unlink()
         return int(last.stem)
+
+    def delete(self) -> None:
+        shutil.rmtree(self.directory / str(self.tp))
+
+    def make_again(self, count: int) -> None:
+        self.delete()
+        self._id = bytes(reversed(self._id))
+        self.add(count)
 
 
 @attrs.define
@@ -76,6 +99,15 @@ class AtBroker:
             "subscribe": self.name,
         }
 
+    @property
+    def topic_id(self) -> str:
+        async def found(cluster: Cluster) -> TopicId | None:
+            return cluster.image.topic_id(self.name)
+
+        known = self.cluster.with_cluster(found)
+        assert known is not None, f"{self.name} is there"
+        return uuid_text(known)
+
     def add(self, count: int) -> None:
         async def produced(cluster: Cluster) -> None:
             async with cluster.producer() as producer:
@@ -92,3 +124,12 @@ class AtBroker:
                 return (await admin.delete_records({tp: self._end - 10}))[tp]
 
         return self.cluster.with_cluster(deleted)
+
+    def delete(self) -> None:
+        self.cluster.delete_topic(self.name)
+
+    def make_again(self, count: int) -> None:
+        self.delete()
+        self.cluster.create_topic(self.name)
+        self._end = 0
+        self.add(count)
