@@ -123,6 +123,47 @@ def test_a_checkpoint_of_another_topic_of_that_name_is_refused_by_both_ids(
     assert stream(spark, topic, tmp_path) == [*passed, *range(20, 25)]
 
 
+@pytest.mark.parametrize("lenient", [False, True])
+def test_a_topic_that_vanishes_under_a_query_is_named_or_gone_on_without(
+    spark: Any, topic_named: Callable[[str], Topic], tmp_path: Path, *, lenient: bool
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    stays, goes = topic_named("stays"), topic_named("goes")
+    for topic in (stays, goes):
+        topic.add(10)
+    options = {**goes.options, **SOON, "subscribe": f"{stays.name},{goes.name}"}
+    options |= LENIENT if lenient else {}
+    query = (
+        spark.readStream.format("understudy")
+        .options(**options, startingOffsets="earliest")
+        .load()
+        .writeStream.format("memory")
+        .queryName(f"vanishing_{lenient}".lower())
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+
+    def passed(topic: Topic) -> int:
+        return int(spark.table(query.name).where(f"topic = '{topic.name}'").count())
+
+    try:
+        query.processAllAvailable()
+        assert (passed(stays), passed(goes)) == (10, 10)
+        goes.delete()
+        stays.add(5)
+        if lenient:
+            query.processAllAvailable()
+            assert (passed(stays), passed(goes)) == (15, 10)
+        else:
+            with pytest.raises(
+                StreamingQueryException, match=f"{goes.name}-0 cannot be read any more: deleted"
+            ):
+                query.awaitTermination(PATIENCE_SECONDS)
+    finally:
+        query.stop()
+
+
 def test_a_damaged_batch_ends_a_stream_by_file_and_offset_or_is_skipped(
     spark: Any, tmp_path: Path
 ) -> None:
