@@ -15,6 +15,8 @@ from pathlib import Path
 from tests.other_pythons import ROOT, make_environment
 
 OLDER = ("4.1", "4.2")
+# Set, it has tests run that `make test` leaves out, for how long they take.
+LONG = "UNDERSTUDY_LONG_SPARK_TESTS"
 # What Spark 4.1 has collected rows from is closed by the garbage collector.
 LENIENT = ("-W", "ignore:unclosed <socket:ResourceWarning")
 
@@ -42,7 +44,7 @@ def passes_on(spark: str) -> bool:
     )
     print(f"Spark {version(inside)}: tests/pipeline", flush=True)
     command = [str(inside), "-m", "pytest", "-q", *LENIENT, "tests/pipeline"]
-    with_all = {**os.environ, "UNDERSTUDY_TEST_CLASS_DATA": "1"}
+    with_all = {**os.environ, LONG: "1"}
     return subprocess.run(command, check=False, cwd=ROOT, env=with_all).returncode == 0
 
 

@@ -13,7 +13,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the Spark extra is not installed: understudy[spark]")
 
-CHOSEN = "UNDERSTUDY_TEST_CLASS_DATA"
+from tests.sparks import LONG
+
 SESSION = """
 from pipeline.session import get_session
 assert get_session(master="local[1]", quick=True).range(3).count() == 3
@@ -21,7 +22,7 @@ assert get_session(master="local[1]", quick=True).range(3).count() == 3
 
 
 @pytest.mark.spark
-@pytest.mark.skipif(CHOSEN not in os.environ, reason=f"only by make sparks, or with {CHOSEN}=1")
+@pytest.mark.skipif(LONG not in os.environ, reason=f"only by make sparks, or with {LONG}=1")
 def test_a_session_maps_the_archive_that_was_made(spark: Any, tmp_path: Path) -> None:
     """After `spark`, which skips where there is no Java."""
     machine = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}

@@ -21,6 +21,7 @@ pytest.importorskip("pyspark", reason="the Spark extra is not installed: underst
 from tests.pipeline.cluster_driver import every_job
 from tests.pipeline.failover_run import TOPIC, FailoverRun
 from tests.pipeline.standalone import environment, standalone_cluster
+from tests.pipeline.submission import submission
 
 pytestmark = [pytest.mark.spark, pytest.mark.client]
 
@@ -96,25 +97,13 @@ def applications(
             ),
             submitted=start(
                 "submitted",
-                submission(master, failed_over, tmp_path_factory.mktemp("bundle")),
+                [
+                    *submission(tmp_path_factory.mktemp("bundle"), master, *quickly(workers=1)),
+                    *("audit", *failed_over.log_dirs, "--output", "audit.json"),
+                ],
                 PYSPARK_DRIVER_PYTHON=sys.executable,
             ),
         )
-
-
-def submission(master: str, failed_over: FailoverRun, bundle: Path) -> list[str]:
-    """spark-submit, with what `understudy pipeline bundle` made and nothing else of ours."""
-    from click.testing import CliRunner
-
-    from replication.cli import group
-
-    assert CliRunner().invoke(group, ["pipeline", "bundle", str(bundle)]).exit_code == 0
-    submit = Path(environment(bundle)["SPARK_HOME"]) / "bin" / "spark-submit"
-    arguments = [str(submit), "--master", master, *quickly(workers=1)]
-    arguments += ["--py-files", str(bundle / "understudy.zip")]
-    arguments += [str(bundle / "understudy_submit.py"), "audit", *failed_over.log_dirs]
-    # To a file: spark-submit lets what the driver says on either stream out on one.
-    return [*arguments, "--output", "audit.json"]
 
 
 def test_every_job_says_on_a_cluster_what_it_says_here(
