@@ -1,6 +1,8 @@
 """Where Apache Kafka is: KAFKA_HOME, or what Maven makes of `pom.xml`.
 
-Maven is asked once for each content of `pom.xml`: the class path that it names is kept in the
+And Spark's own Kafka source, which comes from Maven alone (`pom-spark.xml`).
+
+Maven is asked once for each content of such a file: the class path that it names is kept in the
 user's cache, and asked for again where a file of it has gone.
 """
 
@@ -16,6 +18,7 @@ from typing import Final
 from pipeline.java import cache_directory, find_java
 
 POM: Final = Path(__file__).with_name("pom.xml")
+SPARK_POM: Final = Path(__file__).with_name("pom-spark.xml")
 MAVEN_SECONDS: Final = 300
 
 
@@ -31,7 +34,20 @@ def class_path() -> str:
         if not any(libraries.glob("kafka_2.13-*.jar")):
             raise KafkaNotFoundError(f"KAFKA_HOME is {home}, and libs/ there has no Kafka")
         return f"{libraries}/*"
-    return _from_maven()
+    return _from_maven("kafka", POM)
+
+
+@functools.cache
+def spark_kafka_jars(spark_version: str, at_hand: Path) -> list[str]:
+    """Spark's Kafka source, with what it needs that Spark's own jars, `at_hand`, lack."""
+    known = {_artifact(jar.name) for jar in at_hand.glob("*.jar")}
+    jars = _from_maven("spark-kafka", SPARK_POM, f"-Dspark.version={spark_version}")
+    return [jar for jar in jars.split(os.pathsep) if _artifact(Path(jar).name) not in known]
+
+
+def _artifact(file_name: str) -> str:
+    """A jar's name without its version."""
+    return re.sub(r"-\d[\w.-]*\.jar$", "", file_name)
 
 
 @functools.cache
@@ -53,9 +69,9 @@ def kafka_version() -> str:
     return found[1]
 
 
-def _from_maven() -> str:
-    digest = hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
-    kept = cache_directory() / f"kafka-classpath-{digest}"
+def _from_maven(what: str, pom: Path, *definitions: str) -> str:
+    digest = hashlib.sha256(b"\0".join([pom.read_bytes(), *map(str.encode, definitions)]))
+    kept = cache_directory() / f"{what}-classpath-{digest.hexdigest()[:12]}"
     if kept.exists() and all(Path(jar).exists() for jar in kept.read_text().split(os.pathsep)):
         return kept.read_text()
     maven = shutil.which("mvn")
@@ -67,7 +83,7 @@ def _from_maven() -> str:
     goal = ["dependency:build-classpath", f"-Dmdep.outputFile={draft}"]
     try:
         done = subprocess.run(
-            [maven, "-q", "-B", "-f", str(POM), *goal],
+            [maven, "-q", "-B", "-f", str(pom), *definitions, *goal],
             capture_output=True,
             text=True,
             check=False,
