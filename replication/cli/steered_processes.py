@@ -27,9 +27,9 @@ from replication.cli.probe import broker_ids, fetch_metadata
 from replication.cli.running import reporting_bugs
 from replication.cli.served import ControlServer, PageServer, serve
 from replication.cli.steering_line import Line, Word, call_of
-from replication.cluster.cluster import NotInTimeError
+from replication.cluster.cluster import NotInTimeError, NotPossibleError, node_name
 from replication.cluster.faults import Faults
-from replication.cluster.steering import NodeStatus, NotPossibleError
+from replication.cluster.steering import NodeStatus
 from replication.errors import ProtocolError
 from replication.events import ignore
 from replication.faults import AddedRule, Decision, FaultRule
@@ -37,7 +37,7 @@ from replication.faults.book import KEPT_HITS
 from replication.faults.words import words_of
 from replication.net.clock import TrioClock
 from replication.net.raising import raising_only_one
-from replication.observe.control.steered import START_SECONDS, Node, Partition, node_name
+from replication.observe.control.steered import START_SECONDS, Node, Partition
 from replication.observe.journal import JournalEntry, decode_entry
 from storage.checkpoint import EpochEntry
 from storage.types import LeaderEpoch, Offset, TopicPartition

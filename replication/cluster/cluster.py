@@ -16,6 +16,9 @@ detached first and its tasks cancelled after, so no cleanup code can tidy up wha
 process would have left lying about.
 
 Rule 3: a node that starts again keeps its port, so that clients find it where it was.
+
+Rule 4: what is not possible now (a node that is down cannot be killed) is refused with
+NotPossibleError, and nothing has changed.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -60,6 +63,10 @@ HostOf: TypeAlias = Callable[[int], str]
 
 class NotInTimeError(UnderstudyError):
     """What was waited for did not come to hold."""
+
+
+class NotPossibleError(UnderstudyError):
+    """Not in the state that the cluster is in; the message names the node."""
 
 
 class KilledError(UnderstudyError):
@@ -123,6 +130,11 @@ class Cluster:
         return Faults(self.clock)
 
     # Where it is.
+
+    @property
+    def node_ids(self) -> list[int]:
+        """The controller's and every broker's, those that are down included."""
+        return sorted(self.configs)
 
     @property
     def broker_ids(self) -> list[int]:
@@ -230,7 +242,7 @@ class Cluster:
 
         KilledError where somebody kills it first.
         """
-        assert node_id not in self._alive, f"node {node_id} runs already"
+        self.must_be(node_id, up=False)
         incarnation = self._incarnation(node_id)
         self._alive[node_id] = incarnation
         try:
@@ -264,6 +276,7 @@ class Cluster:
 
     async def kill_node(self, node_id: int) -> None:
         """As SIGKILL would: nothing is written, and nobody is told."""
+        self.must_be(node_id, up=True)
         incarnation = self._alive.pop(node_id)
         incarnation.transport.detach()
         incarnation.file_system.detach()
@@ -273,6 +286,7 @@ class Cluster:
 
     async def stop_node(self, node_id: int) -> None:
         """A controlled shutdown, which leaves the node's logs in good order."""
+        self.must_be(node_id, up=True)
         incarnation = self._alive[node_id]
         incarnation.node.shut_down()
         await incarnation.ended.wait()
@@ -294,6 +308,24 @@ class Cluster:
                 nursery.start_soon(self.stop_node, broker_id)
         if CONTROLLER_ID in self._alive:
             await self.stop_node(CONTROLLER_ID)
+
+    # What is possible now.
+
+    def is_up(self, node_id: int) -> bool:
+        """Whether it runs, or is about to."""
+        return node_id in self._alive
+
+    def must_be_one(self, node_id: int) -> None:
+        """NotPossibleError of a node that this cluster does not have."""
+        if node_id not in self.node_ids:
+            there = ", ".join(map(str, self.node_ids))
+            raise NotPossibleError(f"there is no node {node_id!r}; those of this cluster: {there}")
+
+    def must_be(self, node_id: int, *, up: bool) -> None:
+        """NotPossibleError of one that is down where it must be up, or the other way round."""
+        self.must_be_one(node_id)
+        if self.is_up(node_id) != up:
+            raise NotPossibleError(f"{node_name(node_id)} is {'down' if up else 'up'} already")
 
     def _incarnation(self, node_id: int) -> _Incarnation:
         seams = self.make_seams(node_id)
@@ -427,6 +459,11 @@ def node_configs(
         }
         configs[broker_id] = BrokerConfig.from_properties(common | broker | given)
     return configs
+
+
+def node_name(node_id: int) -> str:
+    """How it is called where one reads."""
+    return "the controller" if node_id == CONTROLLER_ID else f"broker {node_id}"
 
 
 def node_directory(node_id: int) -> str:

@@ -7,9 +7,8 @@ import pytest
 import trio
 
 from replication.client import Producer
-from replication.cluster.cluster import NotInTimeError
+from replication.cluster.cluster import NotInTimeError, NotPossibleError
 from replication.cluster.faults import NotHitError
-from replication.cluster.steering import NotPossibleError
 from replication.errors import ConfigError, KafkaError
 from replication.faults import FaultRule, FaultRuleError, times
 from replication.testing import KafkaContainer, ThreadedCluster
@@ -158,6 +157,20 @@ def test_a_node_that_there_is_not_is_named(cluster: ThreadedCluster) -> None:
         with pytest.raises(NotPossibleError, match=said):
             call(9)
     assert cluster.brokers == [1, 2, 3]
+
+
+@pytest.mark.parametrize("who", [1, None])
+def test_nodes_to_cut_off_are_given_as_several(cluster: ThreadedCluster, who: Any) -> None:
+    with pytest.raises(
+        NotPossibleError, match=rf"^{who} is no list of node ids, such as \[1, 2\]$"
+    ):
+        cluster.partition_network(who)
+
+
+def test_a_single_other_node_is_no_list_of_them(cluster: ThreadedCluster) -> None:
+    one: Any = 2
+    with pytest.raises(NotPossibleError, match=r"^2 is no list"):
+        cluster.partition_network([1], one)
 
 
 def test_a_config_that_cannot_be_is_raised_by_the_start() -> None:

@@ -5,9 +5,9 @@ from typing import Protocol
 
 import attrs
 
-from replication.cluster.cluster import CONTROLLER_ID
+from replication.cluster.cluster import NotPossibleError
 from replication.cluster.faults import Faults
-from replication.cluster.steering import NodeStatus, NotPossibleError, Steering
+from replication.cluster.steering import NodeStatus, Steering
 from replication.errors import UnderstudyError
 from replication.faults import AddedRule, FaultRule
 from replication.net.clock import TrioClock
@@ -161,8 +161,3 @@ class SteeredHere:
 
     async def clear_faults(self) -> None:
         self.faults.clear()
-
-
-def node_name(node_id: int) -> str:
-    """How it is called where one reads."""
-    return "the controller" if node_id == CONTROLLER_ID else f"broker {node_id}"

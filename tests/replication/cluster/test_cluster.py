@@ -9,7 +9,7 @@ import random
 import pytest
 import trio
 
-from replication.cluster.cluster import CONTROLLER_ID, KilledError
+from replication.cluster.cluster import CONTROLLER_ID, KilledError, NotPossibleError
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from scenarios.simulation.world import World
@@ -101,6 +101,26 @@ def test_a_broker_may_be_killed_while_it_starts_and_starts_again() -> None:
             assert sorted(stage.cluster.brokers) == [1, 3]
             await stage.cluster.start_broker(2)
             await stage.cluster.until(stage.cluster.is_complete)
+
+    play(story)
+
+
+def test_what_cannot_be_done_to_a_node_is_refused_by_its_name() -> None:
+    async def story(world: World) -> None:
+        async with staged(world) as stage:
+            cluster = stage.cluster
+            for call in (cluster.kill_broker, cluster.stop_broker, cluster.start_broker):
+                with pytest.raises(NotPossibleError, match=r"no node 9; .* cluster: 0, 1, 2, 3$"):
+                    await call(9)
+            with pytest.raises(NotPossibleError, match=r"^broker 1 is up already$"):
+                await cluster.start_broker(1)
+            with pytest.raises(NotPossibleError, match=r"^the controller is up already$"):
+                await cluster.start_controller()
+            await cluster.kill_broker(1)
+            for call in (cluster.kill_broker, cluster.stop_broker):
+                with pytest.raises(NotPossibleError, match=r"^broker 1 is down already$"):
+                    await call(1)
+            assert sorted(cluster.brokers) == [2, 3]
 
     play(story)
 
