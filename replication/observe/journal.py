@@ -154,7 +154,12 @@ def _ignore(_: Exception) -> None: ...
 
 @attrs.define
 class JournalWriter:
-    """Appends events, each as it comes."""
+    """Appends events, each as it comes.
+
+    Once the disk has refused one, none is written any more, also where it would take them again:
+    a gap is worse than an end. They are counted in `lost`; the journal goes on with the next
+    writer that is opened, so with the next start of the process.
+    """
 
     _file_system: FileSystem
     _path: str
@@ -187,7 +192,7 @@ class JournalWriter:
 
     def write(self, event: Event, *, at_ms: int, broker: int) -> None:
         if self.lost:
-            self.lost += 1  # a gap is worse than an end
+            self.lost += 1
             return
         record = frame(encode_entry(event, at_ms=at_ms, broker=broker))
         try:
