@@ -384,7 +384,7 @@ def test_what_a_program_may_not_do_is_said() -> None:
             with pytest.raises(IllegalStateError, match="opened once"):
                 async with consumer:
                     pass
-            with pytest.raises(TypeError, match="topics are a list"):
+            with pytest.raises(TypeError, match="give a list"):
                 stage.consumer(group_id="g").subscribe("t")
             for wrong in (
                 {"auto_offset_reset": "sometime"},
