@@ -12,8 +12,9 @@ from replication.cluster.faults import Faults
 from replication.cluster.server import OnBug
 from replication.config import BrokerConfig
 from replication.events import EventSink, ignore
-from replication.net.raising import raising_only_one
+from replication.net.raising import raising_only_one, raising_the_first
 from replication.net.seams import Seams
+from storage.errors import StorageError
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
@@ -46,7 +47,8 @@ class ControllerNode:
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until `shut_down` or cancelled; started once brokers are answered."""
         ready = False
-        with raising_only_one(), self._scope:
+        # A failing disk may meet the log's sync and a snapshot's, both under way.
+        with raising_only_one(), raising_the_first(StorageError), self._scope:
             async with trio.open_nursery() as nursery:
                 await nursery.start(self._control)
                 ready = True

@@ -17,11 +17,16 @@ def raising_only_one() -> Iterator[None]:
 
 
 @contextmanager
-def raising_the_first() -> Iterator[None]:
-    """Of several that failed together, and mostly for one reason, the first speaks for all."""
+def raising_the_first(kind: type[Exception] = Exception) -> Iterator[None]:
+    """Of several that failed together, and mostly for one reason, the first speaks for all.
+
+    A group in which there is another than of `kind` stays one.
+    """
     try:
         yield
     except ExceptionGroup as group:
+        if group.split(kind)[1] is not None:
+            raise
         error: Exception = group
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]

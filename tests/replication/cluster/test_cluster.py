@@ -315,3 +315,20 @@ def test_a_broker_whose_only_disk_fails_ends_with_the_reason_and_others_take_ove
             await stage.until_in_sync("t", 3)
 
     play(story)
+
+
+def test_a_controller_whose_disk_fails_two_tasks_at_once_takes_nobody_with_it() -> None:
+    """Its log is synced while a snapshot is: neither is called off once it is under way."""
+
+    async def story(world: World) -> None:
+        async with staged(world, metadata_log_max_record_bytes_between_snapshots="1") as stage:
+            disk = world.disk(name_of(CONTROLLER_ID))
+            disk.costs = DiskCosts(sync=0.06)
+            disk.faults.append(Fault(operation="sync", times=None))
+            with contextlib.suppress(PeerUnavailableError), stage.cluster.clock.move_on_after(5):
+                await stage.client.create_topic(stage.address(1), "t")
+            await stage.cluster.until(lambda: stage.cluster.controller is None)
+            assert isinstance(stage.cluster.failures[CONTROLLER_ID], KafkaStorageError)
+            assert sorted(stage.cluster.brokers) == [1, 2, 3]
+
+    play(story)
