@@ -27,8 +27,9 @@ from replication.cli.probe import broker_ids, fetch_metadata
 from replication.cli.running import reporting_bugs
 from replication.cli.served import ControlServer, PageServer, serve
 from replication.cli.steering_line import Line, Word, call_of
-from replication.cluster.cluster import NotInTimeError, NotPossibleError, node_name
+from replication.cluster.cluster import NotInTimeError, NotPossibleError
 from replication.cluster.faults import Faults
+from replication.cluster.nodes import node_name
 from replication.cluster.steering import NodeStatus
 from replication.errors import ProtocolError
 from replication.events import ignore

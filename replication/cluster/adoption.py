@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from replication.cluster.cluster import CONTROLLER_ID
 from replication.cluster.metadata_log import MetadataLog
+from replication.cluster.nodes import CONTROLLER_ID
 from replication.errors import UnderstudyError
 from replication.metadata import (
     ClusterRecord,

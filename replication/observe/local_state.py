@@ -17,7 +17,8 @@ import attrs
 import trio
 
 from replication.cluster.broker import Broker
-from replication.cluster.cluster import CONTROLLER_ID, Cluster
+from replication.cluster.cluster import Cluster
+from replication.cluster.nodes import CONTROLLER_ID
 from replication.isr import Committed, PendingExpand, PendingShrink
 from replication.leadership import Leadership
 from replication.metadata import NO_LEADER, MetadataImage, PartitionRegistration

@@ -21,14 +21,9 @@ from typing import Any, Self, TypeVar
 import attrs
 import trio
 
-from replication.cluster.cluster import (
-    CONTROLLER_ID,
-    POLL_SECONDS,
-    Cluster,
-    NotInTimeError,
-    open_cluster,
-)
+from replication.cluster.cluster import POLL_SECONDS, Cluster, NotInTimeError, open_cluster
 from replication.cluster.impairments import Impairments
+from replication.cluster.nodes import CONTROLLER_ID
 from replication.cluster.steering import Steering
 from replication.metadata import PartitionRegistration
 from replication.testing.collector import collector_put_off

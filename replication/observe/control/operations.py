@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from starlette.routing import BaseRoute
 
-from replication.cluster.cluster import CONTROLLER_ID
+from replication.cluster.nodes import CONTROLLER_ID
 from replication.faults import AddedRule
 from replication.faults.words import hit_words, rule_of, words_of
 from replication.observe.control.declared import Asked, FieldError, Operation, Parameter

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import attrs
 
-from replication.cluster.cluster import CONTROLLER_ID
+from replication.cluster.nodes import CONTROLLER_ID
 from replication.events import (
     Event,
     EventSink,

@@ -9,7 +9,8 @@ import random
 import pytest
 import trio
 
-from replication.cluster.cluster import CONTROLLER_ID, KilledError, NotPossibleError
+from replication.cluster.cluster import KilledError, NotPossibleError
+from replication.cluster.nodes import CONTROLLER_ID
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from scenarios.simulation.world import World
