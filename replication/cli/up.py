@@ -142,8 +142,9 @@ def _of_who_was_killed(data_dir: Path, brokers: int, properties: dict[str, str])
         return ""
     from replication.config import BrokerConfig
 
-    key = "broker.session.timeout.ms"
-    said = {key: properties[key]} if key in properties else {}
+    # The one has to be longer than the other.
+    timing = ("broker.session.timeout.ms", "broker.heartbeat.interval.ms")
+    said = {key: properties[key] for key in timing if key in properties}
     seconds = BrokerConfig.from_properties({"node.id": "1"} | said).broker_session_timeout_ms / 1000
     return (
         f"understudy: not shut down cleanly: broker {', '.join(killed)};"
