@@ -47,7 +47,7 @@ class ProcessesState:
     reasons: IsrReasons
     _foreign: ForeignState | None = attrs.field(init=False, default=None)
     _seen: dict[tuple[TopicPartition, int], SeenReplica] = attrs.field(init=False, factory=dict)
-    """The last of each replica."""
+    """The last of each replica, while its partition is there."""
     _last: ClusterState | None = attrs.field(init=False, default=None)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -68,6 +68,8 @@ class ProcessesState:
             told = await self._foreign.look()
             names = [each.topic_partition for each in told.partitions]
             self._seen |= await self.processes.replicas(names, timeout_ms=ANSWER_MS)
+            there = frozenset(names)
+            self._seen = {whose: each for whose, each in self._seen.items() if whose[0] in there}
             self._last = told
         except (KafkaError, KafkaTimeoutError):
             if self._last is None:
