@@ -208,6 +208,8 @@ def test_what_is_exported_can_be_read_back() -> None:
     assert told == {"g": offsets, "h": {TopicPartition("c", 0): 7}}
     with pytest.raises(click.UsageError, match="line 2: c,x,6 is no offset"):
         read_back("c,0,1\nc,x,6\n", ["g"])
+    with pytest.raises(click.UsageError, match="it has no offset of h"):
+        read_back("g,c,0,1\n", ["g", "h"])
 
 
 def shown(

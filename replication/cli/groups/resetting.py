@@ -1,7 +1,9 @@
 """`group reset-offsets`: which offsets are asked for, shown, written as a file, or read from one.
 
-topic,partition,offset           what --export writes and --from-file reads, of one group
-group,topic,partition,offset     of several
+    topic,partition,offset           what --export writes and --from-file reads, of one group
+    group,topic,partition,offset     of several
+
+Rule: all groups are planned before the first is put, so that one that cannot be changes none.
 """
 
 import csv
@@ -104,7 +106,6 @@ def reset_offsets(
         if text is not None:
             given = read_back(text, groups)
             targets = {each: Target(To.FILE, offsets=given[each]) for each in groups}
-        # All are planned before the first is put: a group that somebody is in changes nothing.
         plans: dict[str, Offsets] = {}
         for each in groups:
             plans[each] = await planned(admin, each, topics or None, targets[each])
@@ -142,7 +143,9 @@ def written(rows: Sequence[tuple[str, str, int, int]], *, groups: int) -> list[s
 
 
 def read_back(text: str, groups: Sequence[str]) -> dict[str, Offsets]:
-    """What `written` wrote, of these groups; UsageError of what it cannot have written."""
+    """What `written` wrote, of these groups; UsageError of what it cannot have written, and where
+    one of them is not in it.
+    """
     found: dict[str, dict[TopicPartition, int]] = {each: {} for each in groups}
     for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
         match row:
@@ -158,6 +161,8 @@ def read_back(text: str, groups: Sequence[str]) -> dict[str, Offsets]:
             raise click.UsageError(f"--from-file, line {number}: {','.join(row)} is no offset")
         if group in found:
             found[group][TopicPartition(topic, int(partition))] = int(offset)
+    if without := [each for each, offsets in found.items() if not offsets]:
+        raise click.UsageError(f"--from-file: it has no offset of {', '.join(without)}")
     return dict(found)
 
 
