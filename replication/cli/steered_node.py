@@ -1,9 +1,11 @@
 """A node that another process steers: its faults and its cuts are what that one says.
 
-steered = SteeredNode(node_id)
-Broker(seams=steered.seams, faults=steered.faults, ...)
-await nursery.start(steered.run)     # started once it has heard what goes wrong
-await steered.let_go.wait()          # who steers it is gone
+    steered = SteeredNode(node_id)
+    Broker(seams=steered.seams, faults=steered.faults, ...)
+    await nursery.start(steered.run)     # started once it has heard what goes wrong
+    await steered.let_go.wait()          # who steers it is gone
+
+Rule: which rules match a request is found here; which of them fire is asked (`steering_line`).
 """
 
 import socket
