@@ -10,7 +10,7 @@ from functools import cache
 from itertools import chain, combinations
 from pathlib import Path
 
-MARKS = ("client", "spark", "slow", "interop", "seeds")
+MARKS = ("client", "spark", "slow", "interop", "seeds", "sparks")
 # What is asked in other words than these is left to pytest.
 _PLAIN = re.compile(r"[\w\s()]+")
 
