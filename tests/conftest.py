@@ -1,11 +1,14 @@
 """What every test shares: determinism for Hypothesis, and who may run side by side."""
 
+import gc
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.collecting import import_from_a_place_of_its_own
 from tests.marked import may_match, unwritten, written_in
 
 pytest_plugins = ["pytester"]
@@ -44,6 +47,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     scheduler = LoadScopeScheduling(config, log)
     scheduler._split_scope = group_of
     return scheduler
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """What is collected stays to the end: nobody looks through it for garbage, then or later."""
+    gc.disable()
+    try:
+        import_from_a_place_of_its_own(session.config)
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
