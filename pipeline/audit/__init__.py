@@ -1,8 +1,11 @@
 """Do the replicas of every partition hold the same batches, as their headers tell?
 
 replicas.py        which replicas and segments there are; tasks of an even size
-headers.py         the headers of a segment as rows
-batches.py         both as Spark data sources
+headers.py         the headers of a segment, and as rows
+folding.py         what the batches of a replica add up to
+folded_rows.py     the same of rows that are a table, in Spark
+surveying.py       which partitions are alike by their replicas' sums
+batches.py         the rows as a Spark data source
 header_stream.py   a copy's batches, from such rows
 judging.py         what the rows of one partition's replicas say
 job.py             the survey of everything, then the judgement of what is not alike

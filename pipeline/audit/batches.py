@@ -1,7 +1,6 @@
-"""Spark data sources of record batches and of the replicas that hold them.
+"""A Spark data source of record batches.
 
     spark.read.format("understudy-batches")     one row for each batch: `headers.SCHEMA`
-    spark.read.format("understudy-replicas")    one for each replica: `replicas.SCHEMA`
 
 Options:
     path         log directories, one or many, parted by commas
@@ -36,10 +35,6 @@ BATCHES = """
     base_offset bigint, last_offset bigint, leader_epoch int, crc bigint, size int,
     record_count int, max_timestamp bigint, is_sound boolean, damage string
 """
-REPLICAS = """
-    replica string, topic string, partition int, directory string, topic_id string,
-    log_start_offset bigint, segments array<bigint>, cleaned_before bigint, reached bigint
-"""
 
 
 @attrs.frozen
@@ -51,7 +46,7 @@ class SegmentGroup(InputPartition):
 
 @attrs.frozen
 class WhatToRead:
-    """The options of both sources."""
+    """The options."""
 
     directories: dict[str, str]
     only: frozenset[TopicPartition] | None
@@ -90,20 +85,6 @@ class BatchesDataSource(DataSource):
         return BatchesReader(WhatToRead.from_options(self.name(), self.options))
 
 
-class ReplicasDataSource(DataSource):
-    """See the module's docstring."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "understudy-replicas"
-
-    def schema(self) -> str:
-        return REPLICAS
-
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
-        return ReplicasReader(WhatToRead.from_options(self.name(), self.options))
-
-
 @attrs.define
 class BatchesReader(DataSourceReader):
     """Plans segments into tasks, and reads a task's headers as Arrow."""
@@ -127,29 +108,9 @@ class BatchesReader(DataSourceReader):
             )
 
 
-@attrs.define
-class ReplicasReader(DataSourceReader):
-    """Lists the replicas, in one task: there are few of them beside their batches."""
-
-    what: WhatToRead
-
-    def partitions(self) -> Sequence[InputPartition]:
-        return [InputPartition(0)]
-
-    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:  # noqa: ARG002
-        import pyarrow as pa  # noqa: PLC0415 - only Spark's workers need it
-
-        from pipeline.audit.replicas import SCHEMA, find_replicas  # noqa: PLC0415
-
-        found = find_replicas(OsFileSystem(), self.what.directories, self.what.only)
-        rows = [replica.to_row() for replica in found]
-        yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
-
-
 def register(spark: SparkSession) -> None:
-    """Make the sources known to a session."""
+    """Make the source known to a session."""
     spark.dataSource.register(BatchesDataSource)
-    spark.dataSource.register(ReplicasDataSource)
 
 
 def _partitions(source: str, text: str) -> frozenset[TopicPartition]:

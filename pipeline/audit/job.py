@@ -1,53 +1,74 @@
 """The audit on Spark: a survey of every header, and a judgement of what is not alike.
 
-    batches  ──join log starts──> group by offset ──> group by partition ──> alike or not
-                                                                               │ not
-    batches of those partitions, read again ──with their replicas──> judging ──┘
+    replicas, listed ──log starts──┐
+    segments ──in few tasks──> folds, a row for each replica ──> alike, alone, or suspicious
+                                                                                │
+    batches of those partitions, read again ──with their replicas──> judging ───┘
 
-Rule 1: the survey moves one small row for each batch, and ends with one for each partition:
-where every replica holds one and the same batch at every offset from the highest log start
-on, nothing else is to be done.
+Rule 1: the survey moves no header. Who reads batches adds them up (`folding.py`), and only the
+sums of each replica are brought together and compared: where those of a partition's replicas
+are equal, each holds one and the same batch at every offset from the highest log start on, and
+nothing else is to be done.
 
 Rule 2: only a partition that is not alike is read again. One worker has all header rows of
 it, reads in depth the batches where they part, or all of them where a cleaner has been, and
 says what `understudy verify` would. What is alike was not read: nobody counted its keys.
+
+Rule 3: replicas are listed once, by whoever starts the audit, who also plans the tasks. A plan
+by Spark costs processes and a query; the survey is a job without either.
 """
 
 import json
-from collections.abc import Callable, Sequence
-from functools import reduce
-from operator import and_
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
 import pyarrow as pa
 import pyarrow.compute
-from pyspark.sql import Column, DataFrame, Row, SparkSession, functions as f
+from pyspark.sql import DataFrame, SparkSession, functions as f
 from pyspark.sql.pandas.functions import arrow_udf
 
 from pipeline.audit import headers
 from pipeline.audit.batches import register
 from pipeline.audit.copies import Copy
 from pipeline.audit.depth import check_on, compare_on
+from pipeline.audit.folding import Fold, Who, fold
 from pipeline.audit.judging import EVERYTHING, judge
-from pipeline.audit.replicas import NoLogDirectoryError, check_directories
+from pipeline.audit.replicas import (
+    NoLogDirectoryError,
+    Replica,
+    check_directories,
+    find_replicas,
+    large_tasks,
+    segments_of,
+    with_pasts,
+)
 from pipeline.audit.results import RESULT_TYPE, SCHEMA, PartitionAudit, from_judgement, from_row
+from pipeline.audit.surveying import Partition, Survey
 from replication.verify.comparing import Rules
-from replication.verify.lock_step import Past
 from storage.filesystem import OsFileSystem
-from storage.types import TopicPartition
+from storage.types import Offset, TopicPartition
 
 KEY = ["topic", "partition"]
-# What identifies a batch beside its place: the epoch is what the CRC leaves out.
-FINGERPRINT = ["last_offset", "leader_epoch", "crc", "size"]
+# `replicas.SCHEMA`, as Spark declares it.
+REPLICAS = """
+    replica string, topic string, partition int, directory string, topic_id string,
+    log_start_offset bigint, segments array<bigint>, cleaned_before bigint, reached bigint
+"""
 
 
 @attrs.frozen
 class Headers:
-    """Where rows come from: `batches` gives those of some partitions only, or for None of all."""
+    """Where headers come from.
 
-    replicas: DataFrame
-    batches: Callable[[Sequence[TopicPartition] | None], DataFrame]
+    `folds` adds up the batches of some partitions, from an offset of each on; `batches` gives
+    the rows of some.
+    """
+
+    replicas: Sequence[Replica]
+    folds: Callable[[Mapping[TopicPartition, Offset]], Iterable[tuple[Who, Fold]]]
+    batches: Callable[[Sequence[TopicPartition]], DataFrame]
 
 
 def audit(
@@ -62,70 +83,23 @@ def audit(
     `on_step` hears what comes next, for progress.
     """
     on_step("reading batch headers")
-    rows = survey(source.replicas, source.batches(None), rules.copies).collect()
-    if not rows:
+    survey = Survey.of(source.replicas, rules.copies)
+    if not survey.partitions:
         raise NoLogDirectoryError("there is no partition to audit")
-    audits = [_surveyed(row) for row in rows if not row.is_suspicious]
-    suspicious = [TopicPartition(row.topic, row.partition) for row in rows if row.is_suspicious]
+    starts = survey.starts()
+    audits, suspicious = survey.ends(source.folds(starts) if starts else ())
     if suspicious:
-        on_step(f"looking closer at {len(suspicious)} of {len(rows)} partitions")
-        judged = judgement(source.replicas, source.batches(suspicious), rules)
-        wanted = set(suspicious)
-        found = (from_row(row.asDict(recursive=True)) for row in judged.collect())
-        audits += [each for each in found if each.topic_partition in wanted]
+        on_step(f"looking closer at {len(suspicious)} of {len(survey.partitions)} partitions")
+        batches = source.batches([each.topic_partition for each in suspicious])
+        judged = judgement(_rows(batches.sparkSession, suspicious), batches, rules)
+        audits += [from_row(row.asDict(recursive=True)) for row in judged.collect()]
     return sorted(audits, key=lambda each: each.topic_partition)
 
 
-def survey(replicas: DataFrame, batches: DataFrame, expected_copies: int | None) -> DataFrame:
-    """One row per partition: how far it reaches, and whether anything in it is suspicious."""
-    first_segment = f.coalesce(f.element_at("segments", 1), f.lit(0))
-    partitions = replicas.groupBy(*KEY).agg(
-        f.count("*").alias("copies"),
-        f.sort_array(f.collect_list("replica")).alias("replicas"),
-        f.countDistinct("topic_id").alias("topic_ids"),
-        f.max(f.greatest("log_start_offset", first_segment)).alias("start_offset"),
-    )
-    starts = partitions.select(*KEY, "copies", "start_offset")
-    counted = _counted(_by_offset(batches.join(f.broadcast(starts), KEY)))
-    few = f.lit(False) if expected_copies is None else f.col("copies") < expected_copies
-    # Copies that hold nothing from the start on may still end before it.
-    nothing = (f.col("batches") == 0) & (f.col("start_offset") > 0)
-    compared = nothing | ~f.col("alike") | (f.col("topic_ids") > 1)
-    return (
-        partitions.join(counted, KEY, "left")
-        .fillna({"batches": 0, "records": 0, "size": 0, "alike": True})
-        .withColumn("end_offset", f.coalesce("end_offset", "start_offset"))
-        .withColumn("is_suspicious", few | ((f.col("copies") > 1) & compared))
-    )
-
-
-def _by_offset(batches: DataFrame) -> DataFrame:
-    """One row per base offset, at and above the start: does every copy hold the same there?"""
-    is_damaged = f.col("damage").isNotNull() | ~f.coalesce("is_sound", f.lit(True))
-    same = [f.min(name) == f.max(name) for name in FINGERPRINT]
-    return (
-        batches.where((f.col("last_offset") >= f.col("start_offset")) | f.col("damage").isNotNull())
-        .groupBy(*KEY, "base_offset")
-        .agg(
-            (f.count("*") == f.first("copies")).alias("everywhere"),
-            reduce(and_, same).alias("same"),
-            f.bool_or(is_damaged).alias("is_damaged"),
-            *(f.max(name).alias(name) for name in ("last_offset", "record_count", "size")),
-            f.max("leader_epoch").alias("leader_epoch"),
-        )
-    )
-
-
-def _counted(by_offset: DataFrame) -> DataFrame:
-    alike: Column = f.col("everywhere") & f.col("same") & ~f.col("is_damaged")
-    return by_offset.groupBy(*KEY).agg(
-        f.count("*").alias("batches"),
-        f.sum("record_count").alias("records"),
-        f.sum("size").alias("size"),
-        (f.max("last_offset") + 1).alias("end_offset"),
-        f.max_by("leader_epoch", "base_offset").alias("last_epoch"),
-        f.bool_and(alike).alias("alike"),
-    )
+def _rows(session: SparkSession, partitions: Sequence[Partition]) -> DataFrame:
+    replicas = [replica for each in partitions for replica in each.replicas]
+    rows = [replica.to_row() for replica in with_pasts(OsFileSystem(), replicas)]
+    return session.createDataFrame(rows, REPLICAS)
 
 
 def judgement(replicas: DataFrame, batches: DataFrame, rules: Rules) -> DataFrame:
@@ -174,25 +148,16 @@ def _table(rows: pa.ListScalar) -> pa.Table:
 
 def _copy(row: dict[str, Any], batches: pa.Table) -> Copy:
     mine = batches.filter(pa.compute.equal(batches["replica"], row["replica"]))
+    replica = Replica.from_row(row)
     return Copy(
-        replica=row["replica"],
-        directory=row["directory"],
-        topic_id=row["topic_id"],
-        log_start_offset=row["log_start_offset"],
-        segments=tuple(row["segments"]),
-        # Headers that an earlier version has written do not tell.
-        past=Past(cleaned_before=row.get("cleaned_before") or 0, reached=row.get("reached") or 0),
+        replica=replica.replica,
+        directory=replica.directory,
+        topic_id=replica.topic_id,
+        log_start_offset=replica.log_start_offset,
+        segments=replica.segments,
+        past=replica.past,
         rows={name: mine[name].to_numpy() for name in mine.column_names},
     )
-
-
-def _surveyed(row: Row) -> PartitionAudit:
-    """What the survey says of a partition in which nothing is suspicious."""
-    who = {"topic": row.topic, "partition": row.partition, "replicas": tuple(row.replicas)}
-    if row.copies == 1:
-        return PartitionAudit(**who, result="alone")
-    counts = ("start_offset", "end_offset", "batches", "records", "size", "last_epoch")
-    return PartitionAudit(**who, result="same", **{name: row[name] for name in counts})
 
 
 def of_directories(
@@ -202,16 +167,36 @@ def of_directories(
     check_crcs: bool = False,
 ) -> Headers:
     """Headers of log directories, by the replicas' names, that every worker can read."""
-    check_directories(OsFileSystem(), directories.values())
-    register(session)
-    options = {"path": ",".join(directories.values()), "names": ",".join(directories)}
-    batches = session.read.format("understudy-batches").options(**options)
-    batches = batches.option("checkCrcs", str(check_crcs).lower())
+    files = OsFileSystem()
+    check_directories(files, directories.values())
+    replicas = list(find_replicas(files, directories))
 
-    def some(partitions: Sequence[TopicPartition] | None) -> DataFrame:
-        if partitions is None:
-            return batches.load()
+    def folds(starts: Mapping[TopicPartition, Offset]) -> Iterable[tuple[Who, Fold]]:
+        context = session.sparkContext
+        segments = [
+            segment
+            for replica in replicas
+            if replica.topic_partition in starts
+            for segment in segments_of(files, replica, starts[replica.topic_partition])
+        ]
+        tasks = list(large_tasks(segments, context.defaultParallelism))
+        if not tasks:
+            return []
+        work = partial(_fold_tasks, check_crcs=check_crcs)
+        return context.parallelize(tasks, len(tasks)).mapPartitions(work).collect()
+
+    def some(partitions: Sequence[TopicPartition]) -> DataFrame:
+        register(session)
+        options = {"path": ",".join(directories.values()), "names": ",".join(directories)}
+        batches = session.read.format("understudy-batches").options(**options)
+        batches = batches.option("checkCrcs", str(check_crcs).lower())
         return batches.option("partitions", json.dumps(partitions)).load()
 
-    replicas = session.read.format("understudy-replicas").options(**options).load()
-    return Headers(replicas, some)
+    return Headers(replicas, folds, some)
+
+
+def _fold_tasks(
+    tasks: Iterable[Sequence[headers.Segment]], *, check_crcs: bool
+) -> Iterator[tuple[Who, Fold]]:
+    for segments in tasks:
+        yield from fold(OsFileSystem(), segments, check_crcs=check_crcs)

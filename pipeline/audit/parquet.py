@@ -9,7 +9,7 @@ No Spark is needed to write them. A file appears whole or not at all; written ag
 replaces the one before.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,11 +19,12 @@ import pyarrow.parquet
 from pipeline.audit import headers, replicas
 from replication.errors import UnderstudyError
 from storage.filesystem import FileSystem
-from storage.types import TopicPartition
+from storage.types import Offset, TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from pipeline.audit.folding import Fold, Who
     from pipeline.audit.job import Headers
 
 REPLICAS: Final = "replicas"
@@ -47,7 +48,7 @@ def write_headers(
 
     `on_replica` hears how many replicas are done, and of how many.
     """
-    found = list(replicas.find_replicas(files, {name: log_directory}))
+    found = list(replicas.with_pasts(files, replicas.find_replicas(files, {name: log_directory})))
     if not found:
         raise replicas.NoLogDirectoryError(f"no partition in {log_directory}")
     # A path means nothing on another machine.
@@ -67,7 +68,8 @@ def write_headers(
 
 def of_headers(session: "SparkSession", directories: Sequence[str]) -> "Headers":
     """What `write_headers` wrote, of all brokers, for the audit."""
-    from pipeline.audit.job import KEY, Headers  # noqa: PLC0415 - needs Spark, as writing does not
+    from pipeline.audit.folded_rows import folds_of  # noqa: PLC0415 - needs Spark, as writing
+    from pipeline.audit.job import KEY, Headers  # noqa: PLC0415 - does not
 
     for directory in directories:
         for part in (REPLICAS, BATCHES):
@@ -77,13 +79,21 @@ def of_headers(session: "SparkSession", directories: Sequence[str]) -> "Headers"
     def read(part: str) -> "DataFrame":
         return session.read.parquet(*(f"{directory}/{part}" for directory in directories))
 
-    def some(partitions: Sequence[TopicPartition] | None) -> "DataFrame":
-        if partitions is None:
-            return read(BATCHES)
+    def some(partitions: Sequence[TopicPartition]) -> "DataFrame":
         wanted = session.createDataFrame(list(partitions), "topic string, partition int")
         return read(BATCHES).join(wanted, KEY, "left_semi")
 
-    return Headers(read(REPLICAS), some)
+    def folds(starts: Mapping[TopicPartition, Offset]) -> "Iterable[tuple[Who, Fold]]":
+        return folds_of(read(BATCHES), starts)
+
+    rows = read(REPLICAS).collect()
+    found = [replicas.Replica.from_row(row.asDict()) for row in rows]
+    seen: set[tuple[str, TopicPartition]] = set()
+    for replica in found:
+        if (who := (replica.replica, replica.topic_partition)) in seen:
+            raise NoHeadersError(f"{who[0]} has written its headers of {who[1]} twice")
+        seen.add(who)
+    return Headers(found, folds, some)
 
 
 def _write(

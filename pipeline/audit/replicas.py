@@ -10,12 +10,13 @@ Rule: a task is about `TASK_BYTES` of work, in which opening a file counts as mu
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
 import pyarrow as pa
 
-from pipeline.audit.headers import Segment
+from pipeline.audit.headers import Segment, segment_path
 from replication.errors import UnderstudyError
 from replication.verify.directories import IGNORED_TOPICS, Pasts, topic_id_in
 from replication.verify.lock_step import Past
@@ -25,6 +26,9 @@ from storage.spare_room import LOG_FILE
 from storage.types import Offset, TopicPartition
 
 TASK_BYTES: Final = 64 * 1024 * 1024
+# A survey's tasks answer in a row for each replica: the fewer of them, the less there is to do.
+MOST_TASK_BYTES: Final = 1024 * 1024 * 1024
+TASKS_PER_CORE: Final = 4
 FILE_COST_BYTES: Final = 64 * 1024
 
 # One row for each replica of each partition; `directory` is null where it cannot be read here.
@@ -53,11 +57,30 @@ class Replica:
 
     replica: str
     topic_partition: TopicPartition
-    directory: str
+    directory: str | None
     topic_id: str | None
     log_start_offset: Offset
     segments: tuple[Offset, ...]
     past: Past = attrs.field(factory=Past)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> "Replica":
+        """Of `SCHEMA`; what an earlier version has written does not tell of the past."""
+        return cls(
+            replica=row["replica"],
+            topic_partition=TopicPartition(row["topic"], row["partition"]),
+            directory=row["directory"],
+            topic_id=row["topic_id"],
+            log_start_offset=row["log_start_offset"],
+            segments=tuple(row["segments"]),
+            past=Past(
+                cleaned_before=row.get("cleaned_before") or 0, reached=row.get("reached") or 0
+            ),
+        )
+
+    @property
+    def start_offset(self) -> Offset:
+        return max(self.log_start_offset, self.segments[0] if self.segments else 0)
 
     def to_row(self) -> dict[str, Any]:
         row = attrs.asdict(self, recurse=False)
@@ -71,10 +94,13 @@ def find_replicas(
     directories: Mapping[str, str],
     only: frozenset[TopicPartition] | None = None,
 ) -> Iterator[Replica]:
-    """Every replica in the log directories, by the replicas' names; of `only` these partitions."""
+    """Every replica in the log directories, by the replicas' names; of `only` these partitions.
+
+    Their pasts, which only what differs is asked for, are left to `with_pasts`.
+    """
     check_directories(files, directories.values())
     for name, directory in directories.items():
-        starts, pasts = log_start_offsets(files, directory), Pasts.at(files, directory)
+        starts = log_start_offsets(files, directory)
         for tp, path in sorted(partitions_in(files, directory).items()):
             if tp.topic in IGNORED_TOPICS or (only is not None and tp not in only):
                 continue
@@ -86,8 +112,21 @@ def find_replicas(
                 topic_id=topic_id_in(files, path),
                 log_start_offset=starts.get(tp, 0),
                 segments=tuple(sorted(int(found[1]) for found in logs if found)),
-                past=pasts.of(tp, path),
             )
+
+
+def with_pasts(files: FileSystem, replicas: Iterable[Replica]) -> Iterator[Replica]:
+    """The same, with what is known of each beside its batches, where its directory is here."""
+    known: dict[str, Pasts] = {}
+    for replica in replicas:
+        if replica.directory is None:
+            yield replica
+            continue
+        log_directory = str(Path(replica.directory).parent)
+        if log_directory not in known:
+            known[log_directory] = Pasts.at(files, log_directory)
+        past = known[log_directory].of(replica.topic_partition, replica.directory)
+        yield attrs.evolve(replica, past=past)
 
 
 def check_directories(files: FileSystem, directories: Iterable[str]) -> None:
@@ -97,28 +136,38 @@ def check_directories(files: FileSystem, directories: Iterable[str]) -> None:
             raise NoLogDirectoryError(f"{directory} is not a directory")
 
 
-def segments_of(files: FileSystem, replica: Replica) -> Iterator[Segment]:
+def segments_of(files: FileSystem, replica: Replica, start_offset: Offset = 0) -> Iterator[Segment]:
     """Its segments, in order."""
+    assert replica.directory is not None, "segments are read where they are"
     for base, next_base in zip_longest(replica.segments, replica.segments[1:]):
-        segment = Segment(
+        yield Segment(
             replica=replica.replica,
             topic_partition=replica.topic_partition,
             directory=replica.directory,
             base_offset=base,
             next_base=next_base,
-            size=0,
+            size=_size(files, segment_path(replica.directory, base)),
+            start_offset=start_offset,
         )
-        yield attrs.evolve(segment, size=_size(files, segment.path))
 
 
-def tasks(segments: Iterable[Segment]) -> Iterator[tuple[Segment, ...]]:
-    """About `TASK_BYTES` of work each, in the order given."""
+def large_tasks(segments: Sequence[Segment], cores: int) -> Iterator[tuple[Segment, ...]]:
+    """A few for each core, so that one may take longer than another; no very large ones."""
+    work = sum(segment.size + FILE_COST_BYTES for segment in segments)
+    each = work // (cores * TASKS_PER_CORE) + 1
+    return tasks(segments, min(max(each, TASK_BYTES), MOST_TASK_BYTES))
+
+
+def tasks(
+    segments: Iterable[Segment], task_bytes: int = TASK_BYTES
+) -> Iterator[tuple[Segment, ...]]:
+    """About `task_bytes` of work each, in the order given."""
     group: list[Segment] = []
     cost = 0
     for segment in segments:
         group.append(segment)
         cost += segment.size + FILE_COST_BYTES
-        if cost >= TASK_BYTES:
+        if cost >= task_bytes:
             yield tuple(group)
             group, cost = [], 0
     if group:

@@ -12,7 +12,11 @@ import pytest
 
 from replication.verify import Same, verify_directories
 from replication.verify.comparing import Rules
-from storage.checkpoint import CLEANER_CHECKPOINT, OffsetCheckpoint
+from storage.checkpoint import (
+    CLEANER_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    OffsetCheckpoint,
+)
 from storage.filesystem import OsFileSystem
 from storage.record_batch import walk
 from storage.records import Record, encode_batch
@@ -57,27 +61,29 @@ def rot(path: Path, at: int) -> None:
     path.write_bytes(bytes(data))
 
 
+A, B, C = batch(0, b"x"), batch(1, b"y" * 30), batch(2, b"z")
+WAYS: dict[str, tuple[list[bytes], list[bytes]]] = {
+    "same-0": ([A, B, C], [A, B, C]),
+    "empty-0": ([], []),
+    "epoch-0": ([A, B, C], [A, batch(1, b"y" * 30, leader_epoch=1), C]),
+    "bytes-0": ([A, B], [A, batch(1, b"q" * 30)]),
+    "tail-0": ([A, B, C], [A]),
+    "lacking-0": ([A, B], []),
+    "gap-0": ([A, B, C], [A, C]),
+    "shape-0": ([A, batch(1, b"y", b"z")], [A, batch(1, b"y"), C]),
+    "forged-0": ([A, B, C], [A, B[:17] + b"1234" + B[21:], C]),
+    "swapped-0": ([A, B, C], [A, C, B]),
+    "swapped-1": ([A, C, B], [A, C, B]),
+    "torn-0": ([A, B, C], [A, B, C[:-4]]),
+    "garbage-0": ([A, B, C], [A, b"\x07" * 80, C]),
+}
+
+
 def test_every_way_to_part_is_found_as_verify_finds_it(spark: Any, tmp_path: Path) -> None:
-    a, b, c = batch(0, b"x"), batch(1, b"y" * 30), batch(2, b"z")
-    ways: dict[str, tuple[list[bytes], list[bytes]]] = {
-        "same-0": ([a, b, c], [a, b, c]),
-        "empty-0": ([], []),
-        "epoch-0": ([a, b, c], [a, batch(1, b"y" * 30, leader_epoch=1), c]),
-        "bytes-0": ([a, b], [a, batch(1, b"q" * 30)]),
-        "tail-0": ([a, b, c], [a]),
-        "lacking-0": ([a, b], []),
-        "gap-0": ([a, b, c], [a, c]),
-        "shape-0": ([a, batch(1, b"y", b"z")], [a, batch(1, b"y"), c]),
-        "forged-0": ([a, b, c], [a, b[:17] + b"1234" + b[21:], c]),
-        "swapped-0": ([a, b, c], [a, c, b]),
-        "swapped-1": ([a, c, b], [a, c, b]),
-        "torn-0": ([a, b, c], [a, b, c[:-4]]),
-        "garbage-0": ([a, b, c], [a, b"\x07" * 80, c]),
-    }
-    for partition, (ours, theirs) in ways.items():
+    for partition, (ours, theirs) in WAYS.items():
         write_replica(tmp_path / "a", partition, *ours)
         write_replica(tmp_path / "b", partition, *theirs)
-    write_replica(tmp_path / "a", "alone-0", a)
+    write_replica(tmp_path / "a", "alone-0", A)
     found = audited(spark, directories(tmp_path))
     kinds = {name: one.difference for name, one in found.items() if not one.same}
     assert kinds == {
@@ -201,21 +207,37 @@ def test_how_many_copies_there_must_be_is_asked_for(spark: Any, tmp_path: Path) 
 
 
 def test_a_fleet_is_audited_from_what_each_broker_wrote(spark: Any, tmp_path: Path) -> None:
+    import pyarrow.parquet
+
     from pipeline.audit.job import audit
-    from pipeline.audit.parquet import of_headers, write_headers
+    from pipeline.audit.parquet import NoHeadersError, of_headers, write_headers
     from pipeline.audit.results import comparison
 
-    a, b, c = batch(0, b"x"), batch(1, b"y" * 30), batch(2, b"z")
-    for partition, theirs in {"same-0": [a, b, c], "gap-0": [a, c], "other-0": []}.items():
-        write_replica(tmp_path / "a", partition, a, b, c)
+    def told(results: Sequence[object]) -> list[str]:
+        return [str(result).replace(f"{tmp_path}/", "") for result in results]
+
+    ways = WAYS | {"kept-0": ([A, B, C], [A, B, C]), "other-0": ([A, B, C], [])}
+    for partition, (ours, theirs) in ways.items():
+        write_replica(tmp_path / "a", partition, *ours)
         write_replica(tmp_path / "b", partition, *theirs)
+    starts = OffsetCheckpoint(DISK, str(tmp_path / "b" / LOG_START_OFFSET_CHECKPOINT))
+    starts.write({TopicPartition("kept", 0): 1, TopicPartition("epoch", 0): 2})
     paths = directories(tmp_path)
+    headers = tmp_path / "headers"
     for name, path in zip("ab", paths, strict=True):
-        write_headers(DISK, path, name=name, to=tmp_path / "headers")
-    found = audit(of_headers(spark, [str(tmp_path / "headers")]))
-    shown = [str(result).replace(f"{tmp_path}/", "") for result in comparison(found).partitions]
-    theirs_shown = verify_directories(DISK, paths).partitions
-    assert shown == [str(result).replace(f"{tmp_path}/", "") for result in theirs_shown]
+        write_headers(DISK, path, name=name, to=headers, check_crcs=True)
+    found = audit(of_headers(spark, [str(headers)]))
+    assert told(comparison(found).partitions) == told(verify_directories(DISK, paths).partitions)
+    alike = {one.topic: one.batches for one in found if one.same}
+    assert alike == {"same": 3, "empty": 0, "kept": 2, "epoch": 1}
+    # As an earlier version wrote them.
+    for file in (headers / "replicas").glob("*.parquet"):
+        table = pyarrow.parquet.read_table(file)
+        pyarrow.parquet.write_table(table.drop_columns(["cleaned_before", "reached"]), file)
+    assert audit(of_headers(spark, [str(headers)])) == found
+    shutil.copytree(headers, tmp_path / "again")
+    with pytest.raises(NoHeadersError, match=r"has written its headers of bytes-0 twice"):
+        of_headers(spark, [str(headers), str(tmp_path / "again")])
 
 
 def test_the_command_writes_every_form_and_its_exit_code_tells(spark: Any, tmp_path: Path) -> None:

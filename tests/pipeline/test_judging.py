@@ -16,7 +16,7 @@ from pipeline.audit.copies import Copy
 from pipeline.audit.depth import check_on, compare_on
 from pipeline.audit.headers import SCHEMA, rows_of
 from pipeline.audit.judging import Judgement, judge, merged, without
-from pipeline.audit.replicas import Replica, find_replicas, segments_of
+from pipeline.audit.replicas import Replica, find_replicas, segments_of, with_pasts
 from pipeline.audit.results import comparison, from_judgement
 from replication.verify import Cause, Different, Same, verify_directories
 from replication.verify.comparing import Rules
@@ -56,7 +56,7 @@ def judged(*directories: str, check_crcs: bool = True, **rules: Any) -> Judgemen
     """The judgement of the one partition there, which `verify` shares."""
     found = [
         copy_of(replica, check_crcs=check_crcs)
-        for replica in find_replicas(DISK, {name: name for name in directories})
+        for replica in with_pasts(DISK, find_replicas(DISK, {name: name for name in directories}))
     ]
     judgement = judge(
         T,
