@@ -1,9 +1,15 @@
 """What every test shares: determinism for Hypothesis, and who may run side by side."""
 
+import gc
+from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.collecting import import_from_a_place_of_its_own
+from tests.marked import may_match, unwritten, written_in
 
 pytest_plugins = ["pytester"]
 
@@ -43,6 +49,30 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return scheduler
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """What is collected stays to the end: nobody looks through it for garbage, then or later."""
+    gc.disable()
+    try:
+        import_from_a_place_of_its_own(session.config)
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files that have nothing of what is asked for: to import all takes half a minute."""
+    if collection_path.suffix != ".py" or may_match(
+        config.getoption("markexpr"), written_in(collection_path)
+    ):
+        return None
+    return True
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Nothing takes as long as Spark: who comes last would be waited for alone."""
+    for item in items:
+        if hidden := unwritten(item.path, (mark.name for mark in item.iter_markers())):
+            raise pytest.UsageError(f"{item.nodeid} bears {hidden}, which its file does not write")
     items.sort(key=lambda item: group_of(item.nodeid) != PIPELINE)

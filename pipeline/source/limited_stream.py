@@ -32,4 +32,4 @@ class LimitedStream(RecordsStream, SupportsTriggerAvailableNow):
         self.progress.target = self.progress.latest()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        return self.progress.latest().to_json()
+        return self.progress.seen().to_json()

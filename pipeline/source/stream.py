@@ -13,11 +13,13 @@ offsets again; if they are no longer there, that is a loss, and said.
 Rule 3: what may pass is waited for. A broker that has just become a leader, or a file that is
 being replaced, is looked at again `fetchOffset.numRetries` times before anything is lost.
 
-Rule 4: Spark asks for the latest offsets a hundred times a second where a query is idle. The
-brokers are asked ten times.
+Rule 4: Spark asks for the latest offsets a hundred times a second where a query is idle. It is
+let wait until a tenth of a second has passed, and the brokers are asked then: what was there when
+it asked is in the answer, and who waits for a query to have passed everything waits for it too.
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -56,7 +58,7 @@ class Progress:
     target: Position | None = None
     """Where a query that runs once is to end (Trigger.AvailableNow)."""
     _latest: Position | None = attrs.field(init=False, default=None)
-    _looked_at: float = attrs.field(init=False, default=0.0)
+    _looked_at: float = attrs.field(init=False, default=-math.inf)
     _moved_at: float = attrs.field(init=False, factory=time.monotonic)
 
     def initial(self) -> Position:
@@ -69,11 +71,18 @@ class Progress:
         )
 
     def latest(self) -> Position:
-        """As of now, or of a moment ago."""
-        if self._latest is None or time.monotonic() >= self._looked_at + LEAST_POLL_SECONDS:
-            self.logs.expects_all = False
-            self._latest = self._looked(self._look)
-            self._looked_at = time.monotonic()
+        """As of now: where that was asked a moment ago, once the moment is over."""
+        time.sleep(max(0.0, self._looked_at + LEAST_POLL_SECONDS - time.monotonic()))
+        return self._look_now()
+
+    def seen(self) -> Position:
+        """As of the last look, for who reports and does not read."""
+        return self._look_now() if self._latest is None else self._latest
+
+    def _look_now(self) -> Position:
+        self.logs.expects_all = False
+        self._latest = self._looked(self._look)
+        self._looked_at = time.monotonic()
         return self._latest
 
     def _look(self) -> Position:
@@ -142,8 +151,7 @@ class Progress:
             if not self._missing(start, latest) and not _replaced(start, latest):
                 return latest
             time.sleep(self.options.retry_interval_ms / 1000)
-            self._latest = None
-            latest = self.latest()
+            latest = self._look_now()
         self._check_topics(start, latest)
         for said in self._missing(start, latest):
             self._lost(said)

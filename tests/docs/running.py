@@ -55,6 +55,8 @@ _PORTS: Final = re.compile(r"(--(?:ui|metrics|control|metrics-port)) \d+")
 # Those that ask localhost:9092 where nobody says whom.
 ASKING: Final = ("topic", "group", "produce", "consume", "top")
 RECORDS: Final = 12
+# Who was killed comes back when its session has ended: by default after nine seconds.
+_QUICK: Final = ("-X", "broker.session.timeout.ms=2000", "-X", "broker.heartbeat.interval.ms=200")
 
 
 @attrs.frozen
@@ -170,8 +172,9 @@ class Beside:
     def started(cls, words: Sequence[str]) -> "Beside":
         port = free_ports(1)[0]
         given = [str(port) if word == "8080" else word for word in words]
+        given += ["--any-port", "--output", "json", *_QUICK]
         process = subprocess.Popen(
-            [sys.executable, "-m", "replication.cli", *given, "--any-port", "--output", "json"],
+            [sys.executable, "-m", "replication.cli", *given],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
             text=True,

@@ -1,6 +1,6 @@
 """The archive of classes is made, and a session's JVM maps it.
 
-It takes a session to make it and one to use it: `make sparks` has it run, `make test` has not.
+It takes a session to make it and one to use it.
 """
 
 import os
@@ -13,8 +13,6 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the Spark extra is not installed: understudy[spark]")
 
-from tests.sparks import LONG
-
 SESSION = """
 from pipeline.session import get_session
 assert get_session(master="local[1]", quick=True).range(3).count() == 3
@@ -22,7 +20,7 @@ assert get_session(master="local[1]", quick=True).range(3).count() == 3
 
 
 @pytest.mark.spark
-@pytest.mark.skipif(LONG not in os.environ, reason=f"only by make sparks, or with {LONG}=1")
+@pytest.mark.sparks
 def test_a_session_maps_the_archive_that_was_made(spark: Any, tmp_path: Path) -> None:
     """After `spark`, which skips where there is no Java."""
     machine = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}

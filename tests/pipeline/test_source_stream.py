@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -90,6 +91,39 @@ def test_each_record_passes_once_whatever_is_restarted_between(
         position = following
     assert passed == list(range(written))
     assert step(reader, position) == (position, [])
+
+
+def test_what_was_there_when_spark_asked_is_in_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, looks = 5.0, list[float]()
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    def looked(logs: LogDirectories) -> None:
+        looks.append(round(now, 3))
+        refresh(logs)
+
+    refresh = LogDirectories.refresh
+    monkeypatch.setattr(LogDirectories, "refresh", looked)
+    monkeypatch.setattr(streams, "LEAST_POLL_SECONDS", 0.1)
+    monkeypatch.setattr(streams, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    write_records(tmp_path / "d", 20)
+    reader = stream(tmp_path / "d")
+    start = reader.initialOffset()
+    looks.clear()
+    seen = reader.latestOffset(start, ReadAllAvailable())
+    assert seen["t"] == {"0": 20}
+    assert reader.reportLatestOffset() == seen
+    now += 0.03
+    write_records(tmp_path / "d", 5)
+    assert reader.latestOffset(start, ReadAllAvailable())["t"] == {"0": 25}
+    now += 0.5
+    assert reader.latestOffset(start, ReadAllAvailable())["t"] == {"0": 25}
+    # A tenth of a second apart, and never asked for a report.
+    assert looks == [5.0, 5.1, 5.6]
 
 
 def test_a_query_that_runs_once_ends_where_it_found_the_log(tmp_path: Path) -> None:

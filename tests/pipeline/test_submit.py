@@ -1,11 +1,9 @@
 """Every job under spark-submit, from the bundle alone, says what its command says.
 
-`audit` is submitted to a cluster in test_cluster.py; those that begin as `export` does wait for
-`make sparks`.
+`audit` is submitted to a cluster in test_cluster.py, as part of `make test`.
 """
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -20,9 +18,8 @@ from tests.pipeline.exports import exported
 from tests.pipeline.failover_run import FailoverRun
 from tests.pipeline.standalone import environment
 from tests.pipeline.submission import run_command, submission
-from tests.sparks import LONG
 
-pytestmark = [pytest.mark.spark, pytest.mark.client, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.client, pytest.mark.sparks]
 
 PATIENCE_SECONDS = 900
 
@@ -49,7 +46,6 @@ def submit(command: Sequence[str], work: Path, *arguments: str) -> None:
     assert done.returncode == 0, (work / "output").read_text()[-3000:]
 
 
-@pytest.mark.skipif(LONG not in os.environ, reason=f"only by make sparks, or with {LONG}=1")
 @pytest.mark.parametrize(
     "job", [("lag", "--min-isr", "orders=2"), ("failover",)], ids=lambda job: job[0]
 )

@@ -171,26 +171,26 @@ def test_a_marker_that_says_something_else_is_refused(run: Run) -> None:
     result.stdout.fnmatch_lines(["*takes brokers, config and partitions*nodes*"])
 
 
-@pytest.mark.parametrize(
-    ("mark", "said"),
-    [
-        ("brokers='3'", "*kafka(brokers='3'): expected a whole number of at least 1*"),
-        ("brokers=0", "*kafka(brokers=0): expected a whole number of at least 1*"),
-        ("partitions=True", "*kafka(partitions=True): expected a whole number of at least 1*"),
-        ("config='a=b'", "*kafka(config='a=b'): expected a dict of settings*"),
-        ("3", "*takes brokers, config and partitions: 3*"),
-    ],
-)
-def test_a_marker_whose_values_cannot_be_is_refused(run: Run, mark: str, said: str) -> None:
-    source = f"""
-        import pytest
+REFUSED_MARKS = {
+    "brokers='3'": "*kafka(brokers='3'): expected a whole number of at least 1*",
+    "brokers=0": "*kafka(brokers=0): expected a whole number of at least 1*",
+    "partitions=True": "*kafka(partitions=True): expected a whole number of at least 1*",
+    "config='a=b'": "*kafka(config='a=b'): expected a dict of settings*",
+    "3": "*takes brokers, config and partitions: 3*",
+}
 
-        @pytest.mark.kafka({mark})
-        def test_one(kafka_topic): ...
-    """
-    result = run(source)
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([said])
+
+def test_a_marker_whose_values_cannot_be_is_refused(run: Run, pytester: pytest.Pytester) -> None:
+    """In a file of its own each: of the first such one its file is not read on."""
+    files = {
+        f"test_mark_{number}": f"import pytest\n@pytest.mark.kafka({mark})\ndef test_one(kafka_topic): ..."
+        for number, mark in enumerate(REFUSED_MARKS)
+    }
+    pytester.makepyfile(**files)
+    result = run("", "--continue-on-collection-errors")
+    result.assert_outcomes(errors=len(REFUSED_MARKS))
+    for name, said in zip(files, REFUSED_MARKS.values(), strict=True):
+        result.stdout.fnmatch_lines([f"*ERROR collecting {name}.py*", said])
     assert "INTERNALERROR" not in result.stdout.str()
     assert "Kafka's events" not in result.stdout.str()
 
