@@ -44,7 +44,7 @@ from storage.record_batch import (
 from storage.segment import LOG_SUFFIX, Segment
 from storage.segment_index import MAX_RELATIVE_OFFSET
 from storage.time_index import LAYOUT as TIME_LAYOUT, TimestampOffset
-from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset
+from storage.types import LAST_LOG_END, NO_LEADER_EPOCH, LeaderEpoch, Offset
 
 # What has to be looked at in a header, as far as the producer id.
 _UNPACK = struct.Struct(">qiibIhi8xqq").unpack_from
@@ -144,6 +144,7 @@ class Scan:
         """Take every whole batch in `window`; False at one that is not sound."""
         at, start, last_start = 0, self.end, len(window) - HEADER_SIZE
         base, following = self.segment.base_offset, self.next_offset
+        highest = min(base + MAX_RELATIVE_OFFSET, LAST_LOG_END - 1)
         latest, since = self.epochs.latest, self._bytes_since_entry
         youngest, youngest_offset = self._youngest
         interval, offsets, times = self.segment.index_interval_bytes, self._offsets, self._times
@@ -161,7 +162,7 @@ class Scan:
                 or magic != MAGIC
                 or first < following
                 or delta < 0
-                or last - base > MAX_RELATIVE_OFFSET
+                or last > highest
                 or NO_LEADER_EPOCH != epoch < latest
                 or _CRC_OF(window[at + CRC_COVERS_FROM : end]) != crc
                 or (producer >= 0 and not self._note(producer, attributes, window[at:end]))
@@ -227,6 +228,8 @@ class Scan:
                 f"offsets {header.base_offset} to {header.last_offset} where"
                 f" {self.next_offset} was to come",
             )
+        if header.next_offset > LAST_LOG_END:
+            return Cut(self.end, f"no offset comes after {header.last_offset}")
         if not self.segment.holds_offset(header.last_offset):
             return self._overflow(header)
         if NO_LEADER_EPOCH != header.leader_epoch < self.epochs.latest:

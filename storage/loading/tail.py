@@ -17,7 +17,7 @@ from storage.errors import CorruptIndexError, CorruptRecordError, OffsetOverflow
 from storage.offset_index import OffsetPosition
 from storage.record_batch import check_crc
 from storage.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment
-from storage.types import Offset
+from storage.types import LAST_LOG_END, Offset
 
 # Whoever copies a directory gives its files new times, in any order, and has not changed them.
 COPYING_MS: Final = 10_000
@@ -36,7 +36,7 @@ def end_of_believed(segment: Segment, *, active: bool, marker_ms: int | None) ->
         return segment.base_offset
     last = _last_entry(segment)
     if last.position > 0:
-        _check_order(segment, next(segment.headers())[1].base_offset, last.offset)
+        _check_order(segment, _first_offset(segment), last.offset)
     end = _walk(segment, last, check_crcs=active)
     if active:
         segment.time_index.sanity_check()
@@ -68,6 +68,12 @@ def _last_entry(segment: Segment) -> OffsetPosition:
     return last
 
 
+def _first_offset(segment: Segment) -> Offset:
+    for _, header in segment.headers():
+        return header.base_offset
+    raise CorruptRecordError("half a batch at byte 0")
+
+
 def _walk(segment: Segment, last: OffsetPosition, *, check_crcs: bool) -> Offset:
     end, next_offset = last.position, segment.base_offset
     for position, header in segment.headers(last.position):
@@ -75,6 +81,8 @@ def _walk(segment: Segment, last: OffsetPosition, *, check_crcs: bool) -> Offset
             _check_order(segment, header.base_offset, last.offset)
         if header.base_offset < next_offset or header.last_offset_delta < 0:
             raise CorruptRecordError(f"offset {header.base_offset} at byte {position} goes back")
+        if header.next_offset > LAST_LOG_END:
+            raise CorruptRecordError(f"no offset comes after {header.last_offset}")
         if not segment.holds_offset(header.last_offset):
             raise OffsetOverflowError(
                 f"{segment.path(LOG_SUFFIX)}: offset {header.last_offset} at byte {position}"
