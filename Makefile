@@ -15,7 +15,7 @@ export PYTHONPATH := $(CURDIR)
 # What is started hundreds of times is compiled once, in containers that say otherwise too.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test interop card pythons sparks fuzz swarm mutants coverage check bench bench-kafka conformance docs setup clean
+.PHONY: help run test deep interop card pythons sparks fuzz swarm mutants coverage check bench bench-kafka conformance docs setup clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -33,6 +33,10 @@ ALONE := client or spark or slow
 test: setup
 	$(BIN)/python -m pytest -n auto -m "not ($(ALONE) or interop)" $(ARGS)
 	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder -m "($(ALONE)) and not (interop or sparks)" $(ARGS) || [ $$? = 5 ]
+
+## make deep   the same by many more examples, from more seeds; before a release, or overnight
+deep: export DEEP := 1
+deep: test
 
 ## make interop  with Apache Kafka's brokers and tools, which Maven brings, or KAFKA_HOME names
 interop: setup

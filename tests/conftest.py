@@ -9,15 +9,18 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.collecting import import_from_a_place_of_its_own
+from tests.depth import tried
 from tests.marked import may_match, unwritten, written_in
 
 pytest_plugins = ["pytester"]
 
 # The suite must give the same answer twice on a busy machine: no deadline, fixed examples.
+# `tests/depth.py` says who has more of them.
 settings.register_profile(
     "suite",
     deadline=None,
     derandomize=True,
+    max_examples=tried(30, deep=100),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("suite")

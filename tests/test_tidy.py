@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,11 +25,16 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def imported_names() -> set[str]:
     """Every module that some source or test imports, and every dotted name in the command's table."""
     names: set[str] = set()
     for path in [*sources(), *(ROOT / "tests").rglob("*.py")]:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Import):
                 names |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
@@ -43,10 +49,9 @@ def test_every_module_is_imported_by_another() -> None:
     assert modules - imported_names() - ENTRY_POINTS == set()
 
 
-@pytest.mark.parametrize("path", sources(), ids=module_name)
-def test_a_module_opens_with_its_theory(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    assert not tree.body or ast.get_docstring(tree), f"{path.name} has no docstring"
+def test_every_module_opens_with_its_theory() -> None:
+    trees = ((path, parsed(path)) for path in sources())
+    assert [path.name for path, tree in trees if tree.body and not ast.get_docstring(tree)] == []
 
 
 def test_a_todo_has_a_name() -> None:

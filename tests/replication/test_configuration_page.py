@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import attrs
@@ -16,6 +17,7 @@ PAGE = ROOT / "docs" / "configuration.md"
 LOG_KEYS = {each.name.replace("_", ".") for each in attrs.fields(LogConfig)}
 
 
+@cache
 def read_somewhere() -> set[str]:
     """Every attribute that some code asks for, as a key."""
     return {

@@ -15,6 +15,7 @@ from replication.fetch_session.handler import FetchRequestData
 from replication.fetcher import ReplicaFetcher
 from replication.wire.fetch import FetchRequest, FetchResponse, PartitionData
 from storage.types import TopicPartition
+from tests.depth import tried
 from tests.replication.following import Following, committed, following
 
 ALL = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)]
@@ -206,7 +207,7 @@ async def run_twins(todo: Sequence[Step]) -> list[Following]:
     return twins
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tried(60, deep=200), deadline=None)
 @given(todo=steps)
 def test_what_changed_is_all_that_has_to_be_said(todo: list[Step]) -> None:
     trio.run(partial(run_twins, todo), clock=MockClock(autojump_threshold=0))

@@ -22,6 +22,7 @@ from storage.records import (
 )
 from storage.testing import FaultyFileSystem
 from storage.types import Offset
+from tests.depth import tried
 from tests.storage.cleaning import begin, compacted, finish
 from tests.storage.logs import TP, WALL_MS, contents, new_disk, open_log
 
@@ -129,7 +130,7 @@ def compare(
         comparing.close()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tried(20, deep=40), deadline=None)
 @given(steps=steps, rounds=st.integers(1, 3), cut=st.integers(0, 14))
 def test_whatever_a_real_cleaner_does_is_the_same_log(
     steps: list[tuple[str, Pairs]], rounds: int, cut: int
@@ -180,7 +181,7 @@ def naive_lost(ours: Plain, theirs: Plain) -> Offset | None:
     return min(lost, default=None)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tried(30, deep=80), deadline=None)
 @given(
     records=st.lists(pairs, min_size=1, max_size=8),
     ours=st.sets(st.integers(0, 30)),
@@ -298,7 +299,7 @@ notes = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tried(20, deep=40), deadline=None)
 @given(notes=notes, most=st.integers(1, 5))
 def test_a_ledger_on_disk_says_what_one_in_memory_says(
     notes: list[tuple[int, int, int, bool, bool]], most: int

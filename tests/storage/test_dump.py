@@ -36,6 +36,7 @@ from storage.records import (
 )
 from storage.testing import FaultyFileSystem
 from storage.types import TopicPartition
+from tests.depth import tried
 from tests.storage.logs import batch, fill, joined, new_disk, open_log
 
 LOG = "/d/00000000000000000000.log"
@@ -427,7 +428,7 @@ def test_a_dump_writes_nothing() -> None:
 
 
 @given(st.lists(st.sampled_from(Codec), min_size=1, max_size=6), st.data())
-@settings(max_examples=150)
+@settings(max_examples=tried(50, deep=150))
 def test_what_was_not_touched_is_shown_and_what_was_is_not_called_sound(
     codecs: list[Codec], data: st.DataObject
 ) -> None:
@@ -469,7 +470,7 @@ NAMES = (
     st.booleans(),
     st.booleans(),
 )
-@settings(max_examples=150)
+@settings(max_examples=tried(50, deep=150))
 def test_no_bytes_make_a_dump_fail(files: dict[str, bytes], sanity: bool, sound: bool) -> None:
     disk = new_disk()
     for name, content in files.items():

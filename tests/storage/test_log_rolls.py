@@ -11,6 +11,7 @@ from hypothesis import event, given, settings, strategies as st
 
 from storage.config import LogConfig
 from storage.record_batch import NO_TIMESTAMP
+from tests.depth import tried
 from tests.storage.logs import WALL_MS, bases, batch, new_disk, open_log
 
 REACH = 2**31 - 1
@@ -112,7 +113,7 @@ class Twin:
         self.end = last + 1
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tried(100, deep=300), deadline=None)
 @given(wanted=varied | varied | steady, config=configs)
 def test_a_segment_rolls_for_each_reason_and_for_no_other(
     wanted: list[Step], config: LogConfig

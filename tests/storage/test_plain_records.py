@@ -11,6 +11,7 @@ from storage.errors import CorruptRecordError
 from storage.plain_records import decode_plain
 from storage.record_batch import HEADER_SIZE, MAX_SEQUENCE, NO_SEQUENCE, read_header
 from storage.records import Record, decode_batch, decode_each, encode_batch
+from tests.depth import tried
 
 FAR = 1 << 62
 sizes = st.sampled_from((0, 1, 10, 63, 64, 100, 8191, 8192, 20_000))
@@ -63,7 +64,7 @@ def test_plain_records_are_read_as_with_care(batch: bytes) -> None:
     assert plain(batch) is not None
 
 
-@settings(max_examples=400)
+@settings(max_examples=tried(100, deep=400))
 @given(batches(), st.data())
 def test_what_is_damaged_is_read_as_with_care_or_left_to_it(
     batch: bytes, data: st.DataObject
@@ -102,7 +103,7 @@ def test_runs_are_read_as_with_care(batch: bytes) -> None:
     assert plain(batch) == with_care(batch) == decode_batch(batch)
 
 
-@settings(max_examples=120)
+@settings(max_examples=tried(60, deep=120))
 @given(runs(), st.data())
 def test_a_run_with_damage_is_read_as_with_care_or_left_to_it(
     batch: bytes, data: st.DataObject

@@ -17,6 +17,7 @@ from replication.wire.frames import (
     encode_response,
 )
 from replication.wire.schema import Part
+from tests.depth import tried
 from tests.replication.wire.kio_oracle import (
     disagreements,
     entities,
@@ -42,7 +43,7 @@ BODIES = MESSAGES + [
     for message in (API[key].request, API[key].response)
 ]
 FEW = settings(
-    max_examples=25,
+    max_examples=tried(6, deep=25),
     derandomize=True,
     database=None,
     deadline=None,

@@ -10,6 +10,7 @@ from storage.log import Log
 from storage.record_batch import check_crc, walk
 from storage.records import decode_batch
 from storage.types import Offset
+from tests.depth import tried
 from tests.storage.cleaning import Pair, clean, compacted, end_transaction, pairs, put, roll
 from tests.storage.logs import TP, WALL_MS, contents, headers, new_disk
 
@@ -81,7 +82,7 @@ class Twin:
                 each.horizon = wall_ms + RETENTION_MS
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tried(50, deep=150), deadline=None)
 @given(script=st.lists(steps, max_size=40), memory=st.sampled_from([1 << 12, 24 * 4]))
 def test_what_is_left_is_what_the_twin_says(script: list[tuple], memory: int) -> None:  # type: ignore[type-arg]  # steps of several shapes
     log, twin = begin_log(), Twin()
