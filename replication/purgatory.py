@@ -61,6 +61,12 @@ class _Watch(Generic[Key]):
     operation: DelayedOperation[Key]
     keys: dict[Key, None]
     woken: trio.Event = attrs.Factory(trio.Event)
+    out_of_time: bool = False
+
+    def run_out(self) -> None:
+        if not self.woken.is_set():
+            self.out_of_time = True
+            self.woken.set()
 
 
 class Purgatory(Generic[Key]):
@@ -99,18 +105,19 @@ class Purgatory(Generic[Key]):
             self._watches.setdefault(key, {})[watch] = None
         self._waiting[operation] = watch
         began = self._clock.now()
+        # A peer may say any number.
+        alarm = self._clock.alarm(began + max(0, timeout_ms) / 1000, watch.run_out)
         try:
-            # A peer may say any number.
-            with self._clock.move_on_after(max(0, timeout_ms) / 1000):
-                await watch.woken.wait()
+            await watch.woken.wait()
         finally:
+            alarm.call_off()
             del self._waiting[operation]
             self._forget(watch)
             if (waited := WAITED.get()) is not None:
                 waited.seconds += self._clock.now() - began
-        if not watch.woken.is_set():
+        if watch.out_of_time:
             self.expired += 1
-        return watch.woken.is_set()
+        return not watch.out_of_time
 
     def watch(self, operation: DelayedOperation[Key], key: Key) -> None:
         """Ask `operation`, which waits, about `key` too from now on."""

@@ -172,9 +172,12 @@ class Server:
         WAITED.set(watch.waited)  # of this task's context, and of those that its handlers start
         while True:
             reader.max_frame_bytes = session.most_bytes(self.max_request_bytes)
-            with self.clock.move_on_after(self.max_idle_seconds) as idle:
+            idle = self.clock.alarm(self.clock.now() + self.max_idle_seconds, connection.close)
+            try:
                 frame = await reader.receive_frame()
-            if idle.cancelled_caught or frame is None:
+            finally:
+                idle.call_off()
+            if frame is None:
                 return
             watch.start()
             request, parts = await self._answer(frame, session, watch, listener=listener)

@@ -7,8 +7,11 @@ Rule 2: `now` starts anywhere; only differences mean something. `wall_ms` may ju
 """
 
 import time
+from collections.abc import Callable
 
 import trio
+
+from replication.net.alarms import SetAlarm, alarms_of_this_run
 
 
 class TrioClock:
@@ -31,3 +34,6 @@ class TrioClock:
 
     def move_on_after(self, seconds: float) -> trio.CancelScope:
         return trio.move_on_after(seconds)
+
+    def alarm(self, moment: float, act: Callable[[], object]) -> SetAlarm:
+        return alarms_of_this_run().put(moment, act)

@@ -28,7 +28,7 @@ import attrs
 import trio
 
 from replication.errors import PeerUnavailableError
-from replication.net.seams import Connection, Listener, NodeClock, Transport
+from replication.net.seams import Alarm, Connection, Listener, NodeClock, Transport
 from replication.net.wrapped import WrappedListener
 from storage.file_region import FileRegion
 from storage.types import Buffer
@@ -160,6 +160,8 @@ class ImpairedClock:
     """Trio's, for it is trio's deadlines that are put off."""
     _scopes: dict[trio.CancelScope, float] = attrs.field(init=False, factory=dict)
     """Those that are entered, with their deadlines."""
+    _withheld: list["_Alarm"] = attrs.field(init=False, factory=list)
+    """Those that rang while it was frozen."""
 
     def now(self) -> float:
         return self._inner.now()
@@ -181,6 +183,17 @@ class ImpairedClock:
     def move_on_after(self, seconds: float) -> AbstractContextManager[trio.CancelScope]:
         return _Scope(self, self.now() + seconds)
 
+    def alarm(self, moment: float, act: Callable[[], object]) -> "_Alarm":
+        alarm = _Alarm(self, act)
+        alarm.inner = self._inner.alarm(moment, alarm.ring)
+        return alarm
+
+    def withholds(self, alarm: "_Alarm") -> bool:
+        if self.node not in self.gates.frozen:
+            return False
+        self._withheld.append(alarm)
+        return True
+
     def freeze(self) -> None:
         for scope in self._scopes:
             scope.deadline = math.inf
@@ -188,6 +201,9 @@ class ImpairedClock:
     def thaw(self) -> None:
         for scope, deadline in self._scopes.items():
             scope.deadline = deadline
+        withheld, self._withheld = self._withheld, []
+        for alarm in withheld:
+            alarm.act_now()
 
     def entered(self, scope: trio.CancelScope, deadline: float) -> None:
         self._scopes[scope] = deadline
@@ -195,6 +211,26 @@ class ImpairedClock:
 
     def left(self, scope: trio.CancelScope) -> None:
         del self._scopes[scope]
+
+
+@attrs.define(eq=False)
+class _Alarm:
+    _clock: ImpairedClock
+    _act: Callable[[], object] | None
+    inner: Alarm | None = None
+
+    def ring(self) -> None:
+        if not self._clock.withholds(self):
+            self.act_now()
+
+    def act_now(self) -> None:
+        if self._act is not None:
+            self._act()
+
+    def call_off(self) -> None:
+        self._act = None
+        if self.inner is not None:
+            self.inner.call_off()
 
 
 @attrs.define(eq=False)

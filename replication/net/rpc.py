@@ -18,6 +18,7 @@ than the one asked first does not speak the protocol.
 """
 
 from collections import deque
+from functools import partial
 from typing import Any, Self
 
 import attrs
@@ -54,7 +55,7 @@ class SentRequests:
         self.last_bytes = size
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class _Call:
     """A request that has been sent, or is about to be."""
 
@@ -62,6 +63,7 @@ class _Call:
     version: int
     correlation_id: int
     turn: trio.Event = attrs.field(factory=trio.Event)
+    out_of_time: bool = False
 
     def __str__(self) -> str:
         return f"{self.api_key.name} v{self.version}"
@@ -125,13 +127,18 @@ class RpcClient:
         where what came is not the answer; the client is closed then.
         """
         call, parts = self._encode(request, version=version)
-        response: object = None
-        with self.clock.move_on_after(timeout_ms / 1000) as scope:
+        alarm = self.clock.alarm(
+            self.clock.now() + timeout_ms / 1000, partial(self._close_for_want_of, call)
+        )
+        try:
             await self._send(call, parts, answered=True)
-            response = await self._receive(call)
-        if scope.cancelled_caught:
-            raise self._out_of_time(call, timeout_ms)
-        return response
+            return await self._receive(call)
+        except PeerUnavailableError:
+            if call.out_of_time:
+                raise self._out_of_time(call, timeout_ms) from None
+            raise
+        finally:
+            alarm.call_off()
 
     async def tell(self, request: object, *, version: int, timeout_ms: int) -> None:
         """Send a request that has no response: Produce with acks=0."""
@@ -226,6 +233,11 @@ class RpcClient:
     def _check_open(self) -> None:
         if self.closed:
             raise PeerUnavailableError(f"the connection to {self.connection.peer} was closed")
+
+    def _close_for_want_of(self, call: _Call) -> None:
+        """Its time is up, and no answer has come: whoever waits on the connection learns of it."""
+        call.out_of_time = True
+        self.close()
 
     def _out_of_time(self, call: _Call, timeout_ms: int) -> PeerUnavailableError:
         self.close()

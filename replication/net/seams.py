@@ -30,6 +30,13 @@ from storage.types import Buffer
 T = TypeVar("T")
 
 
+class Alarm(Protocol):
+    """What is to be called at a moment."""
+
+    def call_off(self) -> None:
+        """It is not. Afterwards, or twice, that is harmless."""
+
+
 class NodeClock(Protocol):
     """One node's time."""
 
@@ -48,6 +55,11 @@ class NodeClock(Protocol):
 
     def move_on_after(self, seconds: float) -> AbstractContextManager[trio.CancelScope]:
         """A scope cancelled after `seconds` of this node's time."""
+
+    def alarm(self, moment: float, act: Callable[[], object]) -> Alarm:
+        """Call `act` then, unless that is called off: for less than a scope, where it is enough
+        to wake somebody, or to close a connection.
+        """
 
 
 class Connection(Protocol):

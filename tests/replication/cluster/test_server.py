@@ -8,6 +8,7 @@ from typing import Any, cast
 import attrs
 import pytest
 import trio
+from trio.testing import MockClock
 
 from replication.cluster.server import (
     CloseConnectionError,
@@ -27,6 +28,7 @@ from replication.wire.metadata import MetadataRequest, MetadataRequestTopic, Met
 from replication.wire.produce import ProduceRequest, ProduceResponse
 
 HOST = "127.0.0.1"
+CLOCK = TrioClock()
 
 
 async def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
@@ -290,3 +292,31 @@ async def test_a_request_is_counted_with_its_header_and_without() -> None:
     assert (body.smallest, body.largest, body.last, body.mean) == (4, 5, 5, 4.5)
     assert whole.total - body.total == (10 + 4) + (10 + 4 + 1)
     assert metrics.connections == 0
+
+
+async def test_who_asks_nothing_for_too_long_is_closed(autojump_clock: MockClock) -> None:
+    async with serving(max_idle_seconds=600) as harness, await harness.connect() as stream:
+        for _ in range(3):
+            await CLOCK.sleep(599)
+            answer = await ask(stream, MetadataRequest(topics=[]), ApiKey.METADATA, version=9)
+            assert answer.cluster_id == "PLAINTEXT/test"
+        asked_last = CLOCK.now()
+        assert await receive(stream) is None
+        assert CLOCK.now() == asked_last + 600
+        assert (harness.events, harness.bugs) == ([], [])
+
+
+async def test_a_request_may_take_longer_than_a_connection_may_idle(
+    autojump_clock: MockClock,
+) -> None:
+    async def slowly(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+        await CLOCK.sleep(1000)
+        return await metadata(context, request)
+
+    handlers: dict[ApiKey, Handler] = {ApiKey.METADATA: slowly}
+    async with (
+        serving(handlers, max_idle_seconds=600) as harness,
+        await harness.connect() as stream,
+    ):
+        answer = await ask(stream, MetadataRequest(topics=[]), ApiKey.METADATA, version=9)
+        assert answer.cluster_id == "PLAINTEXT/test"

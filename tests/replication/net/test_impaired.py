@@ -180,6 +180,12 @@ async def test_what_falls_due_in_a_freeze_falls_due_at_its_end(autojump_clock: M
         assert scope.cancelled_caught
         ended["timeout"] = clock.now()
 
+    async def is_woken() -> None:
+        woken = trio.Event()
+        clock.alarm(clock.now() + 2, woken.set)
+        await woken.wait()
+        ended["alarm"] = clock.now()
+
     async def times_out_later() -> None:
         with clock.move_on_after(9):
             await trio.Event().wait()
@@ -187,17 +193,21 @@ async def test_what_falls_due_in_a_freeze_falls_due_at_its_end(autojump_clock: M
 
     start = clock.now()
     async with trio.open_nursery() as nursery:
-        for task in (sleeps, times_out, times_out_later):
+        for task in (sleeps, times_out, is_woken, times_out_later):
             nursery.start_soon(task)
+        clock.alarm(clock.now() + 3, lambda: ended.update(never=0)).call_off()
+        called_off_frozen = clock.alarm(clock.now() + 3, lambda: ended.update(never=0))
         await wait_all_tasks_blocked()
         gates.frozen.add(1)
         clock.freeze()
         await TrioClock().sleep(5)
         assert ended == {}
+        called_off_frozen.call_off()
         frozen_and_thawed(gates, clock)
     assert {name: moment - start for name, moment in ended.items()} == {
         "sleep": 5,
         "timeout": 5,
+        "alarm": 5,
         "later": 9,
     }
 
