@@ -78,14 +78,17 @@ class FetchParams:
     hard_max_bytes: bool = False
     """Fetch v2 and older: not even a first batch may exceed the limit."""
     client_metadata: ClientMetadata | None = None
+    # Asked again and again, of every partition.
+    from_follower: bool = attrs.field(init=False)
+    leader_only: bool = attrs.field(init=False)
+    """Only a leader may answer a follower, or a consumer of before KIP-392."""
 
-    @property
-    def from_follower(self) -> bool:
+    @from_follower.default
+    def _is_from_follower(self) -> bool:
         return self.replica_id >= 0
 
-    @property
-    def leader_only(self) -> bool:
-        """Only a leader may answer a follower, or a consumer of before KIP-392."""
+    @leader_only.default
+    def _asks_the_leader_only(self) -> bool:
         return self.from_follower or (
             self.replica_id == CONSUMER_REPLICA_ID and self.client_metadata is None
         )

@@ -59,13 +59,19 @@ class LogReader:
         )
         if data.records is None or (data.first_entry_incomplete and not allow_incomplete):
             return idle
-        if isolation is not Isolation.LAST_STABLE:
-            return attrs.evolve(idle, records=data.records)
-        aborted = tuple(
-            AbortedTransaction(each.producer_id, each.first_offset)
-            for each in self.log.aborted_transactions(data)
+        aborted: tuple[AbortedTransaction, ...] | None = None
+        if isolation is Isolation.LAST_STABLE:
+            aborted = tuple(
+                AbortedTransaction(each.producer_id, each.first_offset)
+                for each in self.log.aborted_transactions(data)
+            )
+        return FetchPartitionData(
+            high_watermark=idle.high_watermark,
+            last_stable_offset=idle.last_stable_offset,
+            log_start_offset=idle.log_start_offset,
+            records=data.records,
+            aborted_transactions=aborted,
         )
-        return attrs.evolve(idle, records=data.records, aborted_transactions=aborted)
 
     def idle(self, isolation: Isolation) -> FetchPartitionData:
         """The answer without records (Rule 3)."""

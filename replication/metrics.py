@@ -62,20 +62,22 @@ class Meter:
     def __attrs_post_init__(self) -> None:
         self._last_tick = self._now()
 
-    def mark(self, amount: int = 1) -> None:
-        self._tick()
+    def mark(self, amount: int = 1, now: float | None = None) -> None:
+        """Whoever marks several at once says when."""
+        self._tick(self._now() if now is None else now)
         self.count += amount
         self._untold += amount
 
     def one_minute_rate(self) -> float:
         """Events per second."""
-        self._tick()
+        self._tick(self._now())
         return self._rate or 0.0
 
-    def _tick(self) -> None:
-        ticks = int((self._now() - self._last_tick) / _TICK)
-        if ticks <= 0:
+    def _tick(self, now: float) -> None:
+        since = now - self._last_tick
+        if since < _TICK:
             return
+        ticks = int(since / _TICK)
         self._last_tick += ticks * _TICK
         latest = self._untold / _TICK
         self._untold = 0
@@ -146,7 +148,7 @@ def _quantile(ordered: Sequence[float], fraction: float) -> float:
 class MetricsRegistry:
     """One node's meters, gauges and distributions."""
 
-    _now: Callable[[], float]
+    now: Callable[[], float]
     _gauges: dict[MetricName, Gauge] = attrs.field(factory=dict)
     _meters: dict[MetricName, Meter] = attrs.field(factory=dict)
     _families: list[Family] = attrs.field(factory=list)
@@ -165,7 +167,7 @@ class MetricsRegistry:
 
     def meter(self, name: MetricName) -> Meter:
         """The meter of that name, made when first asked for."""
-        return self._meters.setdefault(name, Meter(self._now))
+        return self._meters.setdefault(name, Meter(self.now))
 
     def distribution(self, name: MetricName, distribution: Distribution) -> None:
         """Show it under that name, apart from what is one number."""

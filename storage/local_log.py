@@ -243,24 +243,31 @@ class LocalLog:
         max_offset = min(max_offset_exclusive, self.log_end_offset)
         if start_offset >= max_offset:
             return FetchDataInfo(self.offset_metadata(start_offset))
-        with self._reading():
-            bound = self.offset_metadata(max_offset)
-            segment = self.segments.floor(start_offset)
-            while segment is not None:
-                in_bound = segment.base_offset == bound.segment_base_offset
-                found = segment.read(
-                    start_offset,
-                    max_bytes,
-                    max_position=bound.position if in_bound else segment.size,
-                    min_one=min_one,
+        try:
+            return self._find(start_offset, max_bytes, max_offset=max_offset, min_one=min_one)
+        except OSError as error:  # as in `_reading`, which costs what a small read does
+            raise self.fail(error) from error
+
+    def _find(
+        self, start_offset: Offset, max_bytes: int, *, max_offset: Offset, min_one: bool
+    ) -> FetchDataInfo:
+        bound = self.offset_metadata(max_offset)
+        segment = self.segments.floor(start_offset)
+        while segment is not None:
+            in_bound = segment.base_offset == bound.segment_base_offset
+            found = segment.read(
+                start_offset,
+                max_bytes,
+                max_position=bound.position if in_bound else segment.size,
+                min_one=min_one,
+            )
+            if found is not None:
+                return FetchDataInfo(
+                    LogOffsetMetadata(start_offset, segment.base_offset, found.position),
+                    segment.region(found.position, found.size) if found.size else None,
+                    not min_one and max_bytes < found.first_batch_size,
                 )
-                if found is not None:
-                    return FetchDataInfo(
-                        LogOffsetMetadata(start_offset, segment.base_offset, found.position),
-                        segment.region(found.position, found.size) if found.size else None,
-                        not min_one and max_bytes < found.first_batch_size,
-                    )
-                segment = None if in_bound else self.segments.after(segment)
+            segment = None if in_bound else self.segments.after(segment)
         return FetchDataInfo(bound)
 
     # Truncating.

@@ -69,6 +69,7 @@ _ATTRIBUTES_AT: Final = 21
 CRC_COVERS_FROM: Final = _ATTRIBUTES_AT
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
 _MAX_TIMESTAMP_AT: Final = 35
+_CODECS: Final[dict[int, Codec]] = {each.value: each for each in Codec}
 
 
 class TimestampType(enum.IntEnum):
@@ -116,14 +117,15 @@ class BatchHeader(NamedTuple):
     @property
     def codec(self) -> Codec:
         number = self.attributes & CODEC_MASK
-        try:
-            return Codec(number)
-        except ValueError:
-            raise UnsupportedCompressionTypeError(f"no codec has the number {number}") from None
+        if (codec := _CODECS.get(number)) is None:
+            raise UnsupportedCompressionTypeError(f"no codec has the number {number}")
+        return codec
 
     @property
     def timestamp_type(self) -> TimestampType:
-        return TimestampType(bool(self.attributes & LOG_APPEND_TIME_BIT))
+        if self.attributes & LOG_APPEND_TIME_BIT:
+            return TimestampType.LOG_APPEND_TIME
+        return TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:

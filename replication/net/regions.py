@@ -12,6 +12,7 @@ from storage.errors import RegionAbortedError
 from storage.file_region import FileRegion
 
 CHUNK_BYTES = 64 * 1024
+_UNREADABLE = (ValueError, OSError, RegionAbortedError)
 
 
 def region_chunks(region: FileRegion, chunk_bytes: int = CHUNK_BYTES) -> Iterator[memoryview]:
@@ -32,8 +33,10 @@ def region_chunks(region: FileRegion, chunk_bytes: int = CHUNK_BYTES) -> Iterato
 
 def region_bytes(region: FileRegion) -> bytes:
     """All of it, at once: for one that is small."""
-    with region_readable(region):
+    try:
         data = region.read()
+    except _UNREADABLE as error:  # as in `region_readable`, which costs more than a small read
+        raise _unreadable(region, error) from error
     if len(data) < region.size:
         raise region_lost(region, f"ends at {region.position + len(data)}")
     return data
@@ -45,8 +48,12 @@ def region_readable(region: FileRegion) -> Iterator[None]:
     try:
         region.check()
         yield
-    except (ValueError, OSError, RegionAbortedError) as error:
-        raise region_lost(region, f"cannot be read ({error})") from error
+    except _UNREADABLE as error:
+        raise _unreadable(region, error) from error
+
+
+def _unreadable(region: FileRegion, error: Exception) -> PeerUnavailableError:
+    return region_lost(region, f"cannot be read ({error})")
 
 
 def region_lost(region: FileRegion, reason: str) -> PeerUnavailableError:

@@ -4,7 +4,7 @@
                  a slice of the same memory, never joined or copied
     a region     sendfile, from the page cache to the socket, never through Python;
                  a small one is read, and goes with the buffers around it
-    receiving    recv_into where the caller wants the bytes
+    receiving    readv to where the caller wants the bytes
 
 Rule 1: sockets never block; when the kernel has no room, or nothing to give, the task waits
 in `wait_writable` or `wait_readable`, where it can be cancelled.
@@ -21,11 +21,8 @@ takes at once does not. A request and its answer are then one round of the loop 
 import errno
 import os
 import socket
-from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from itertools import islice
-from typing import Any, ClassVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import attrs
 import trio
@@ -40,6 +37,8 @@ SENDFILE_BYTES = 4 * 1024 * 1024  # bounds one system call, for the other tasks'
 BACKLOG = 512
 OUT_OF_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
+T = TypeVar("T")
+
 
 @attrs.define(eq=False)
 class TcpConnection:
@@ -53,39 +52,46 @@ class TcpConnection:
 
     async def receive_into(self, buffer: memoryview) -> int:
         assert len(buffer) > 0, "an empty buffer would make waiting look like the end"
-        with self._lost_as_unavailable():
-            return await self._socket.recv_into(buffer)
+        try:
+            return await self._receive(buffer)
+        except (trio.ClosedResourceError, OSError) as error:
+            raise self._unavailable(error) from error
 
     async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
-        with self._whole_or_closed():
-            await self._send_all(buffers)
+        await self._whole_or_closed(self._send_all, buffers)
 
     async def send_region(self, region: FileRegion) -> None:
-        with self._whole_or_closed():
-            if region.file.descriptor() is None:
-                for chunk in region_chunks(region):
-                    await self._send_all([chunk])
-            else:
-                await self._send_file(region)
+        await self._whole_or_closed(self._send_region, region)
 
     def close(self) -> None:
         self._socket.close()
 
+    async def _receive(self, buffer: memoryview) -> int:
+        # Not tried first: whoever has been answered has most often not asked again yet.
+        while True:
+            await trio.lowlevel.wait_readable(self._open_descriptor())
+            try:
+                return os.readv(self._socket.fileno(), [buffer])
+            except BlockingIOError:
+                continue
+
+    async def _send_region(self, region: FileRegion) -> None:
+        if region.file.descriptor() is None:
+            for chunk in region_chunks(region):
+                await self._send_all([chunk])
+        else:
+            await self._send_file(region)
+
     async def _send_all(self, buffers: Sequence[Buffer]) -> None:
-        pending = deque(memoryview(buffer) for buffer in buffers if len(buffer))
         await trio.lowlevel.checkpoint_if_cancelled()
+        pending: Sequence[Buffer] = buffers
         while pending:
             try:
-                sent = os.writev(self._socket.fileno(), list(islice(pending, IOV_MAX)))
+                sent = os.writev(self._socket.fileno(), pending[:IOV_MAX])
             except BlockingIOError:
                 await trio.lowlevel.wait_writable(self._socket)
-                continue
-            while sent:
-                first = pending.popleft()
-                if sent < first.nbytes:
-                    pending.appendleft(first.cast("B")[sent:])
-                    break
-                sent -= first.nbytes
+            else:
+                pending = _behind(pending, sent)
 
     async def _send_file(self, region: FileRegion) -> None:
         sent = 0
@@ -108,29 +114,30 @@ class TcpConnection:
             raise region_lost(region, f"ends at {position}")
         return sent
 
-    @contextmanager
-    def _whole_or_closed(self) -> Iterator[None]:
+    async def _whole_or_closed(self, send: Callable[[T], Awaitable[None]], what: T) -> None:
         assert not self._sending, "two tasks may not send on one connection at once"
         self._sending = True
         try:
-            with self._lost_as_unavailable():
-                yield
+            self._open_descriptor()
+            await send(what)
+        except (trio.ClosedResourceError, OSError) as error:
+            self.close()
+            raise self._unavailable(error) from error
         except BaseException:
             self.close()
             raise
         finally:
             self._sending = False
 
-    @contextmanager
-    def _lost_as_unavailable(self) -> Iterator[None]:
-        if self._socket.fileno() < 0:
+    def _open_descriptor(self) -> int:
+        if (descriptor := self._socket.fileno()) < 0:
             raise PeerUnavailableError(f"the connection to {self.peer} was closed")
-        try:
-            yield
-        except trio.ClosedResourceError as error:
-            raise PeerUnavailableError(f"the connection to {self.peer} was closed") from error
-        except OSError as error:
-            raise PeerUnavailableError(f"lost the connection to {self.peer}: {error}") from error
+        return descriptor
+
+    def _unavailable(self, error: Exception) -> PeerUnavailableError:
+        if isinstance(error, trio.ClosedResourceError):
+            return PeerUnavailableError(f"the connection to {self.peer} was closed")
+        return PeerUnavailableError(f"lost the connection to {self.peer}: {error}")
 
 
 @attrs.define(eq=False)
@@ -159,6 +166,16 @@ class TcpListener:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _behind(buffers: Sequence[Buffer], sent: int) -> Sequence[Buffer]:
+    """What is left of them; nearly always nothing."""
+    for index, buffer in enumerate(buffers):
+        size = len(buffer) if isinstance(buffer, bytes) else memoryview(buffer).nbytes
+        if sent < size:
+            return [memoryview(buffer).cast("B")[sent:], *buffers[index + 1 :]]
+        sent -= size
+    return ()
 
 
 async def listening_socket(host: str, port: int) -> trio.socket.SocketType:

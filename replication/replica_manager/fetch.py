@@ -168,7 +168,7 @@ class FetchPath:
 
     def _is_held_back(self, params: FetchParams, topic_partition: TopicPartition) -> bool:
         """ReplicaManager.shouldLeaderThrottle."""
-        if not params.from_follower:
+        if not (params.from_follower and self.quota.throttles):
             return False
         if not self.quota.holds_back(topic_partition, now_ms=self.clock.now_ms()):
             return False
@@ -232,13 +232,14 @@ class FetchPath:
         min_one: bool,
         note: bool,
     ) -> FetchPartitionData:
+        topic_partition = asked.topic_partition
         try:
-            partition = self.hosted.get(asked.topic_partition)
+            partition = self.hosted.get(topic_partition)
         except KafkaError as error:
             return FetchPartitionData(error=error.code)
         if asked.topic_id not in (NO_TOPIC_ID, partition.topic_id):
             return FetchPartitionData(error=ErrorCode.INCONSISTENT_TOPIC_ID)
-        held_back = self._is_held_back(params, asked.topic_partition)
+        held_back = self._is_held_back(params, topic_partition)
         try:
             return partition.fetch(
                 params,

@@ -191,8 +191,13 @@ class ProducePath:
         outcomes = (
             (each, delayed.outcomes.get(each, ErrorCode.REQUEST_TIMED_OUT)) for each in waiting
         )
-        # A success keeps where the records are; so does a failure after the append.
-        return {each: attrs.evolve(results[each], error=error) for each, error in outcomes}
+        # A failure after the append keeps where the records are, as a success does.
+        return {
+            each: results[each]
+            if error is ErrorCode.NONE
+            else attrs.evolve(results[each], error=error)
+            for each, error in outcomes
+        }
 
 
 def _refused(partition: Partition, error: StorageError) -> ProduceResult:

@@ -15,8 +15,7 @@ Rule 3: what is not here is counted for all topics only: anybody may make up nam
 (BrokerTopicStats, BrokerTopicMetrics.)
 """
 
-from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import attrs
 
@@ -74,39 +73,43 @@ class TopicMeters:
     ) -> None:
         """One entry of a produce request has been appended, or refused."""
         topic = None if self.hosted.find(topic_partition) is None else topic_partition.topic
-        self._mark(PRODUCES, topic)
+        marks = {PRODUCES: 1}
         if error is ErrorCode.NONE:
-            self._mark(BYTES_IN, topic, size)
-            self._mark(MESSAGES_IN, topic, messages)
-        elif error is ErrorCode.CORRUPT_MESSAGE:
-            self._mark(CORRUPT, None)
+            marks |= {BYTES_IN: size, MESSAGES_IN: messages}
         elif error not in _EXPECTED:
-            self._mark(FAILED_PRODUCES, topic)
+            marks[FAILED_PRODUCES] = 1
+        self._mark(topic, marks)
+        if error is ErrorCode.CORRUPT_MESSAGE:
+            self._mark(None, {CORRUPT: 1})
 
     def fetch_has_come(self, answers: Answers) -> None:
         """With the answers of its first look."""
-        counted: Counter[str | None] = Counter(
-            None if self.hosted.find(asked.topic_partition) is None else asked.topic
-            for asked, _ in answers
-        )
+        counted: dict[str | None, int] = {}
+        for asked, _ in answers:
+            topic = None if self.hosted.find(asked.topic_partition) is None else asked.topic
+            counted[topic] = counted.get(topic, 0) + 1
         for topic, count in counted.items():
-            self._mark(FETCHES, topic, count)
+            self._mark(topic, {FETCHES: count})
 
     def fetched(self, answers: Answers, *, by_follower: bool) -> None:
         for asked, answer in answers:
             if answer.records_size and by_follower:
                 self._of_all[REPLICATION_BYTES_OUT].mark(answer.records_size)
             elif answer.records_size:
-                self._mark(BYTES_OUT, asked.topic, answer.records_size)
+                self._mark(asked.topic, {BYTES_OUT: answer.records_size})
 
-    def _mark(self, name: str, topic: str | None, amount: int = 1) -> None:
-        self._of_all[name].mark(amount)
+    def _mark(self, topic: str | None, marks: Mapping[str, int]) -> None:
+        """Of one moment: what it is costs more than to count."""
+        now = self.registry.now()
+        for name, amount in marks.items():
+            self._of_all[name].mark(amount, now)
         if topic is None:
             return
         meters = self._of_topic.setdefault(topic, {})
-        if name not in meters:
-            meters[name] = self.registry.meter(metric(name, topic))
-        meters[name].mark(amount)
+        for name, amount in marks.items():
+            if name not in meters:
+                meters[name] = self.registry.meter(metric(name, topic))
+            meters[name].mark(amount, now)
 
     # What ends.
 

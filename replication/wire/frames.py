@@ -138,7 +138,7 @@ def refusal(header: RequestHeader) -> list[Part] | None:
 
 def total_size(parts: Iterable[Part]) -> int:
     """The bytes of all parts."""
-    return sum(size_of(part) for part in parts)
+    return sum(map(size_of, parts))
 
 
 def _behind(header: bytes, body: list[Part]) -> list[Part]:

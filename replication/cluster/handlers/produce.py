@@ -157,7 +157,9 @@ def _response(
         for partition, result in results.items()
         if result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
     }
-    leaders = {leader for leader, _ in moved.values()}
+    leaders: set[int] = set()
+    if moved and context.version >= LEADER_HINTS_SINCE:
+        leaders = {leader for leader, _ in moved.values()}
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -175,8 +177,8 @@ def _response(
         ],
         node_endpoints=[
             NodeEndpoint(node_id=broker_id, host=end.host, port=end.port, rack=rack)
-            for broker_id, end, rack in view.brokers()
-            if broker_id in leaders and context.version >= LEADER_HINTS_SINCE
+            for broker_id, end, rack in (view.brokers() if leaders else ())
+            if broker_id in leaders
         ],
     )
 
