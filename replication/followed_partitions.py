@@ -99,9 +99,10 @@ class FollowedPartitions:
 
     def delay(self, partitions: Iterable[TopicPartition]) -> None:
         """Ask nothing about these for one backoff; a delay already running is not prolonged."""
-        now = self.clock.now()
-        for tp in partitions:
-            self.states.delay(tp, until=now + self.backoff, now=now)
+        if delayed := list(partitions):
+            now = self.clock.now()
+            for tp in delayed:
+                self.states.delay(tp, until=now + self.backoff, now=now)
 
     def mark_failed(self, partition: TopicPartition, cause: str) -> None:
         """Give up on it until somebody adds it again."""

@@ -118,3 +118,45 @@ async def test_a_negative_timeout_has_passed_and_a_key_named_twice_is_one(
     purgatory: Purgatory[str] = Purgatory(clock=CLOCK)
     assert not await purgatory.wait(Threshold({}, least=1), ["a", "a"], timeout_ms=-5)
     assert (CLOCK.now(), purgatory.watched) == (0, 0)
+
+
+async def test_of_a_check_the_clock_and_a_cancellation_the_first_counts(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    purgatory: Purgatory[str] = Purgatory(clock=CLOCK)
+    totals = {"a": 0}
+    outcomes: list[bool] = []
+    scope = trio.CancelScope()
+
+    async def wait() -> None:
+        with scope:
+            outcomes.append(
+                await purgatory.wait(Threshold(totals, least=1), ["a"], timeout_ms=1000)
+            )
+
+    def check_and_cancel() -> None:
+        totals["a"] = 1
+        purgatory.check("a")
+        scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        CLOCK.alarm(1, check_and_cancel)  # after that of the wait itself
+    assert outcomes == [False]
+    async with trio.open_nursery() as nursery:
+        totals["a"], scope = 0, trio.CancelScope()
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        check_and_cancel()
+        assert purgatory.check("a") == 0
+    assert outcomes == [False, True]
+    async with trio.open_nursery() as nursery:
+        totals["a"], scope = 0, trio.CancelScope()
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        scope.cancel()
+        totals["a"] = 1
+        assert purgatory.check("a") == 0
+    assert scope.cancelled_caught
+    assert (outcomes, purgatory.waiting, purgatory.expired) == ([False, True], 0, 1)

@@ -247,10 +247,10 @@ def _leader(
 
 
 def _endpoints(node: BrokerNode, context: RequestContext, answers: Answers) -> list[NodeEndpoint]:
+    if not any(answer.error in MOVED for _, answer in answers):
+        return []
     view = View(node.metadata.image, context.listener)
     leaders = {_leader(view, context.version, *pair)[0] for pair in answers} - {-1}
-    if not leaders:
-        return []
     return [
         NodeEndpoint(node_id=broker_id, host=end.host, port=end.port, rack=rack)
         for broker_id, end, rack in view.brokers()
