@@ -142,7 +142,10 @@ class TlsConnection:
         self.inner.close()
 
     async def _send_piece(self, piece: Buffer) -> None:
-        self._tls.write(piece)
+        try:
+            self._tls.write(piece)
+        except ssl.SSLError as error:  # whoever receives has seen its end
+            raise PeerUnavailableError(f"{self.peer} has closed the connection") from error
         if self._outgoing.pending >= PIECE_BYTES:
             await self._flush()
 

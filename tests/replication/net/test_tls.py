@@ -173,6 +173,16 @@ async def test_a_peer_that_says_goodbye_after_its_last_bytes_is_read_to_the_end(
         assert await here.receive_into(room) == 0
 
 
+async def test_who_writes_when_the_peer_has_left_has_lost_a_connection() -> None:
+    """It was seen in a login that was renewed while the other side hung up."""
+    async with pair(broker_keys(), certificates().trusting) as (here, there):
+        await said(here, there)
+        there.close()
+        assert await here.receive_into(memoryview(bytearray(4))) == 0
+        with pytest.raises(PeerUnavailableError, match=here.peer):
+            await here.send_buffers([b"word"])
+
+
 async def test_a_version_that_one_side_does_not_speak_is_refused() -> None:
     old = attrs.evolve(broker_keys(), ssl_enabled_protocols=("TLSv1.2",))
     new = attrs.evolve(certificates().trusting, ssl_enabled_protocols=("TLSv1.3",))
