@@ -24,15 +24,15 @@ help:
 run: setup
 	$(BIN)/python -m replication.cli demo $(ARGS)
 
-# Real processes, real clients and Spark want most of the machine: they come by themselves, two
-# files at a time, for they wait more than they work. 5 is pytest's "none of these were chosen",
-# where ARGS names a part of the suite.
+# Real processes, real clients and Spark want most of the machine: they come by themselves, four
+# files at a time, for each keeps less than half a core busy. 5 is pytest's
+# "none of these were chosen", where ARGS names a part of the suite.
 ALONE := client or spark or slow
 
 ## make test   the whole suite, but for what needs Apache Kafka, and what `make sparks` has
 test: setup
 	$(BIN)/python -m pytest -n auto -m "not ($(ALONE) or interop)" $(ARGS)
-	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder -m "($(ALONE)) and not (interop or sparks)" $(ARGS) || [ $$? = 5 ]
+	$(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder -m "($(ALONE)) and not (interop or sparks)" $(ARGS) || [ $$? = 5 ]
 
 ## make deep   the same by many more examples, from more seeds; before a release, or overnight
 deep: export DEEP := 1

@@ -32,6 +32,18 @@ WITHOUT_SPARK = tuple(
 )
 
 
+# What takes longest comes first: who comes last would be waited for alone.
+LONGEST = (
+    PIPELINE,
+    "tests/cli/test_demo.py",
+    "tests/docs/test_snippets.py",
+    "tests/plugin/test_suites.py",
+    "tests/plugin/test_pytest_plugin.py",
+    "tests/cli/test_up.py",
+    "tests/cli/test_live_page.py",
+)
+
+
 def group_of(nodeid: str) -> str:
     """A file's tests run in one process, and so does all that shares Spark's session: two at
     once would take longer than one after the other.
@@ -74,8 +86,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Nothing takes as long as Spark: who comes last would be waited for alone."""
     for item in items:
         if hidden := unwritten(item.path, (mark.name for mark in item.iter_markers())):
             raise pytest.UsageError(f"{item.nodeid} bears {hidden}, which its file does not write")
-    items.sort(key=lambda item: group_of(item.nodeid) != PIPELINE)
+    places = {group: place for place, group in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(group_of(item.nodeid), len(LONGEST)))
