@@ -190,29 +190,50 @@ def scan_slowly(files: FileSystem, segment: Segment, *, check_crcs: bool) -> Sca
     )
 
 
-def to_arrow(segment: Segment, found: Scanned) -> pa.RecordBatch:
-    """The rows of one segment, as `SCHEMA` has them."""
-    batches = _batch_rows(segment, found)
-    end = found.next_offset(segment.base_offset)
-    if found.damage is not None:
-        told = found.damage
-    elif segment.next_base is not None and end > segment.next_base:
-        told = Damage(segment.size, segment.next_base, OVERLAP)
-    else:
-        return batches
-    row = dict.fromkeys(SCHEMA.names) | _who(segment)
-    row |= {"position": told.position, "damage": told.reason}
-    row |= {"base_offset": told.offset, "last_offset": told.offset}
-    damage = pa.RecordBatch.from_pylist([row], schema=SCHEMA)
-    return pa.Table.from_batches([batches, damage]).combine_chunks().to_batches()[0]
+def to_arrow(scanned: Sequence[tuple[Segment, Scanned]]) -> pa.RecordBatch:
+    """The rows of many segments, as `SCHEMA` has them."""
+    segments = [segment for segment, _ in scanned]
+    numbers = np.repeat(np.arange(len(scanned)), [len(found.headers) for _, found in scanned])
+    rows = _batch_rows(segments, numbers, Scanned.together([found for _, found in scanned]))
+    told = [(number, _damage(*each)) for number, each in enumerate(scanned)]
+    damages = [(number, damage) for number, damage in told if damage is not None]
+    if not damages:
+        return rows
+    further = [_damage_row(segments[number], damage) for number, damage in damages]
+    table = pa.Table.from_batches([rows, pa.RecordBatch.from_pylist(further, schema=SCHEMA)])
+    # Behind the batches of its segment.
+    order = np.append(numbers, [number for number, _ in damages]).argsort(kind="stable")
+    return table.take(order).combine_chunks().to_batches()[0]
 
 
-def _batch_rows(segment: Segment, found: Scanned) -> pa.RecordBatch:
-    count = len(found.headers)
+def _damage(segment: Segment, found: Scanned) -> Damage | None:
+    """What is wrong with a segment, in itself or beside the next one."""
+    if found.damage is not None or segment.next_base is None:
+        return found.damage
+    if found.next_offset(segment.base_offset) <= segment.next_base:
+        return None
+    return Damage(segment.size, segment.next_base, OVERLAP)
+
+
+def _damage_row(segment: Segment, damage: Damage) -> dict[str, str | int | None]:
+    row: dict[str, str | int | None] = dict.fromkeys(SCHEMA.names)
+    tp = segment.topic_partition
+    row |= {"replica": segment.replica, "topic": tp.topic, "partition": tp.partition}
+    row |= {"segment": segment.base_offset, "position": damage.position, "damage": damage.reason}
+    return row | {"base_offset": damage.offset, "last_offset": damage.offset}
+
+
+def _batch_rows(
+    segments: Sequence[Segment], numbers: npt.NDArray[np.int64], found: Scanned
+) -> pa.RecordBatch:
+    """A row for each header, of the segment of that number."""
+    count, header, where = len(numbers), found.headers, [each.topic_partition for each in segments]
     sound = pa.nulls(count, pa.bool_()) if found.is_sound is None else pa.array(found.is_sound)
-    header = found.headers
-    columns = {name: pa.repeat(pa.scalar(value), count) for name, value in _who(segment).items()}
-    columns |= {
+    columns = {
+        "replica": pa.array([each.replica for each in segments], pa.string()).take(numbers),
+        "topic": pa.array([each.topic for each in where], pa.string()).take(numbers),
+        "partition": np.array([each.partition for each in where], np.int64)[numbers],
+        "segment": np.array([each.base_offset for each in segments], np.int64)[numbers],
         "position": found.positions,
         "base_offset": header["base_offset"],
         "last_offset": found.last_offsets,
@@ -232,16 +253,6 @@ def _column(values: "npt.NDArray[np.generic] | pa.Array", kind: pa.DataType) -> 
     if isinstance(values, np.ndarray):
         return pa.array(values.astype(kind.to_pandas_dtype()), kind)
     return values.cast(kind)
-
-
-def _who(segment: Segment) -> dict[str, str | int]:
-    tp = segment.topic_partition
-    return {
-        "replica": segment.replica,
-        "topic": tp.topic,
-        "partition": tp.partition,
-        "segment": segment.base_offset,
-    }
 
 
 def _read_headers(file: File) -> Scanned | None:
@@ -347,18 +358,14 @@ def rows_of(
     files: FileSystem, segments: Iterator[Segment], *, check_crcs: bool, most_rows: int = 65_536
 ) -> Iterator[pa.RecordBatch]:
     """The rows of many segments, small ones together."""
-    waiting: list[pa.RecordBatch] = []
+    waiting: list[tuple[Segment, Scanned]] = []
     count = 0
     for segment in segments:
-        found = to_arrow(segment, scan(files, segment, check_crcs=check_crcs))
-        waiting.append(found)
-        count += found.num_rows
+        found = scan(files, segment, check_crcs=check_crcs)
+        waiting.append((segment, found))
+        count += len(found.headers) + 1
         if count >= most_rows:
-            yield from _one_batch(waiting)
+            yield to_arrow(waiting)
             waiting, count = [], 0
-    yield from _one_batch(waiting)
-
-
-def _one_batch(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    if batches:
-        yield from pa.Table.from_batches(batches, schema=SCHEMA).combine_chunks().to_batches()
+    if waiting:
+        yield to_arrow(waiting)

@@ -8,6 +8,7 @@ Rule: a task is about `TASK_BYTES` of work, in which opening a file counts as mu
 `FILE_COST_BYTES` of it: ten thousand partitions of one small segment are a few dozen tasks.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -28,7 +29,7 @@ from storage.types import Offset, TopicPartition
 TASK_BYTES: Final = 64 * 1024 * 1024
 # A survey's tasks answer in a row for each replica: the fewer of them, the less there is to do.
 MOST_TASK_BYTES: Final = 1024 * 1024 * 1024
-TASKS_PER_CORE: Final = 4
+TASKS_PER_CORE: Final = 2
 FILE_COST_BYTES: Final = 64 * 1024
 
 # One row for each replica of each partition; `directory` is null where it cannot be read here.
@@ -154,7 +155,7 @@ def segments_of(files: FileSystem, replica: Replica, start_offset: Offset = 0) -
 def large_tasks(segments: Sequence[Segment], cores: int) -> Iterator[tuple[Segment, ...]]:
     """A few for each core, so that one may take longer than another; no very large ones."""
     work = sum(segment.size + FILE_COST_BYTES for segment in segments)
-    each = work // (cores * TASKS_PER_CORE) + 1
+    each = math.ceil(work / (cores * TASKS_PER_CORE))
     return tasks(segments, min(max(each, TASK_BYTES), MOST_TASK_BYTES))
 
 

@@ -18,10 +18,12 @@ from pipeline.audit.headers import (
 )
 from pipeline.audit.replicas import (
     FILE_COST_BYTES,
+    MOST_TASK_BYTES,
     TASK_BYTES,
     NoLogDirectoryError,
     directory_names,
     find_replicas,
+    large_tasks,
     segments_of,
     tasks,
 )
@@ -147,21 +149,45 @@ def test_replicas_are_called_by_the_shortest_names_that_differ() -> None:
     assert directory_names(["/x/one", "/y/two"]) == ["one", "two"]
 
 
-def test_many_small_segments_are_few_tasks_and_large_ones_have_their_own() -> None:
-    def sized(size: int) -> Segment:
-        return Segment(
-            replica="a",
-            topic_partition=TopicPartition("t", 0),
-            directory="/a/t-0",
-            base_offset=0,
-            next_base=None,
-            size=size,
-        )
+def sized(size: int) -> Segment:
+    return Segment(
+        replica="a",
+        topic_partition=TopicPartition("t", 0),
+        directory="/a/t-0",
+        base_offset=0,
+        next_base=None,
+        size=size,
+    )
 
+
+def test_many_small_segments_are_few_tasks_and_large_ones_have_their_own() -> None:
     small = [len(task) for task in tasks([sized(100)] * 5000)]
     assert sum(small) == 5000
     assert max(small) <= TASK_BYTES // FILE_COST_BYTES
     assert [len(task) for task in tasks([sized(TASK_BYTES)] * 3)] == [1, 1, 1]
+
+
+def test_a_survey_has_a_few_tasks_for_each_core_and_no_very_large_ones() -> None:
+    assert [len(task) for task in large_tasks([sized(TASK_BYTES)] * 80, 4)] == [10] * 8
+    assert [len(task) for task in large_tasks([sized(100)] * 50, 4)] == [50]
+    whole = [len(task) for task in large_tasks([sized(MOST_TASK_BYTES)] * 80, 4)]
+    assert whole == [1] * 80
+
+
+@pytest.mark.parametrize("check_crcs", [False, True])
+def test_the_rows_of_many_segments_are_those_of_each(tmp_path: Path, check_crcs: bool) -> None:
+    torn = batch(5, b"w")[:-4]
+    for number in (0, 1):
+        write_segment(tmp_path / "a", f"t-{number}", 0, batch(0, b"x", b"y"), batch(2, b"z"))
+        write_segment(tmp_path / "a", f"t-{number}", 2, batch(3 - number, b"z"), torn)
+        write_segment(tmp_path / "a", f"t-{number}", 6)
+        write_segment(tmp_path / "a", f"u-{number}", 7, batch(7, b"v"), batch(8, b"v"))
+    found = segments(tmp_path / "a")
+    apart = rows_of(DISK, iter(found), check_crcs=check_crcs, most_rows=1)
+    each = [row for batch_of_one in apart for row in batch_of_one.to_pylist()]
+    assert rows(tmp_path / "a", check_crcs=check_crcs) == each
+    damages = [row["damage"] is not None for row in each]
+    assert (len(damages), sum(damages)) == (14, 4)
 
 
 def test_the_command_writes_them_beside_a_broker(tmp_path: Path) -> None:
