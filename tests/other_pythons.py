@@ -4,6 +4,9 @@ Looks on PATH and among pyenv's versions, makes an environment for each (`.venv-
 and says which it did not find. Exits non-zero where one of them fails. With `--newest` only
 the newest that is found has its turn: together with the oldest, which `make test` runs on,
 that is what most differences show on.
+
+Marked `seeds`, and left out, is what tells the same on every Python: the swarm's two hundred runs,
+the stories but for every eighth, and the mistakes that stories and mutants are told with.
 """
 
 import os

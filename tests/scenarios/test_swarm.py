@@ -26,6 +26,7 @@ from scenarios.stage import Stage
 from scenarios.swarm import play, run_seed
 from scenarios.telling import tell
 from storage.types import Offset, TopicPartition
+from tests.depth import tried
 from tests.scenarios import mistakes
 
 PARTITION = TopicPartition("t", 0)
@@ -48,7 +49,7 @@ def test_the_lines_of_a_run_are_a_story_and_told_from_its_seed_the_same_run() ->
     assert telling.told.steps[0].answer == run.answer
 
 
-@pytest.mark.parametrize("hash_seed", ["1", "2"])
+@pytest.mark.parametrize("hash_seed", tried(["1"], deep=["1", "2"]))
 def test_another_process_replays_the_same_run(hash_seed: str) -> None:
     told = subprocess.run(
         [sys.executable, "-m", "replication.cli", "scenario", "replay", "--seed", str(SOME)],
