@@ -1,8 +1,8 @@
 """The pipeline's tests, on every supported Spark; of the newest what `make test` leaves out.
 
 Makes an environment for each (`.venv-spark-4.1`), with the oldest Python that is supported, and
-runs `tests/pipeline` there. `make test` has the newest Spark, but for the tests that are marked
-`sparks`, which start sessions of their own. Exits non-zero where one of them fails.
+runs `tests/pipeline` and a user's suite there. `make test` has the newest Spark, but for the tests
+that are marked `sparks`, which start sessions of their own. Exits non-zero where one of them fails.
 
     python -m tests.sparks            all of them
     python -m tests.sparks 4.1        just that one
@@ -16,6 +16,7 @@ from tests.other_pythons import ROOT, make_environment
 
 NEWEST = "4.3"
 SUPPORTED = ("4.1", "4.2", NEWEST)
+SUITE = "tests/plugin/test_suites.py::test_a_suite_passes[daily_pyspark]"
 # What Spark 4.1 has collected rows from is closed by the garbage collector.
 LENIENT = ("-W", "ignore:unclosed <socket:ResourceWarning")
 
@@ -41,7 +42,7 @@ def passes_on(spark: str) -> bool:
         extras="spark,delta,java",
         constraints=constraints(ROOT / ".venv-sparks", spark),
     )
-    wanted = ["tests/pipeline", *(("-m", "sparks") if spark == NEWEST else ())]
+    wanted = ["tests/pipeline", SUITE, *(("-m", "sparks") if spark == NEWEST else ())]
     print(f"Spark {version(inside)}: {' '.join(wanted)}", flush=True)
     command = [str(inside), "-m", "pytest", "-q", *LENIENT, *wanted]
     return subprocess.run(command, check=False, cwd=ROOT).returncode == 0

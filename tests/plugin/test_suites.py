@@ -23,7 +23,10 @@ def test_there_are_ten() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(each, marks=pytest.mark.spark) if each.endswith("pyspark") else each
+        # The plugin and the source together are shown in test_pages.py too, without one more JVM.
+        pytest.param(each, marks=[pytest.mark.spark, pytest.mark.sparks])
+        if each.endswith("pyspark")
+        else each
         for each in NAMES
     ],
 )
@@ -38,7 +41,7 @@ def test_a_suite_passes(name: str) -> None:
         env=alone | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
