@@ -23,7 +23,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run_demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "replication.cli", "demo", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
 
 
 def report_of(*arguments: str) -> dict[str, Any]:

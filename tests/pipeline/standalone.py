@@ -25,7 +25,7 @@ from pipeline.java import find_java
 from replication.cli.isolated import free_ports
 
 HOST = "127.0.0.1"
-READY_SECONDS = 90
+READY_SECONDS = 300
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 

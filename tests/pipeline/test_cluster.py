@@ -26,7 +26,7 @@ from tests.pipeline.submission import submission
 pytestmark = [pytest.mark.spark, pytest.mark.client]
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_SECONDS = 400
+PATIENCE_SECONDS = 900
 
 
 THEIRS = ("spark.ui.showConsoleProgress", "true")  # of what a session sets where nobody has
