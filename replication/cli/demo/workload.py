@@ -39,7 +39,7 @@ def create_topic(
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     new = NewTopic(topic, partitions, replication_factor, config={"min.insync.replicas": "2"})
     try:
-        admin.create_topics([new], operation_timeout=15)[topic].result(20)
+        admin.create_topics([new], operation_timeout=50)[topic].result(60)
     except KafkaException as error:
         raise WorkloadError(f"cannot create topic {topic}: {error}") from error
 
