@@ -74,13 +74,15 @@ def main(
     began = time.time()
     with tempfile.TemporaryDirectory(prefix="understudy-bench-") as scratch:
         keep_bytecode(f"{scratch}/bytecode")
-        for comparison in compare(
-            measures or MEASURES, sides(ours_alone=ours_alone), sizes, Path(scratch)
-        ):
-            print(line(comparison), flush=True)
-            found.append(comparison)
-    ran = how_it_ran(began, sizes)
-    print(f"\n{ran}\n\n{table(found)}")
+        try:
+            for comparison in compare(
+                measures or MEASURES, sides(ours_alone=ours_alone), sizes, Path(scratch)
+            ):
+                print(line(comparison), flush=True)
+                found.append(comparison)
+        finally:  # what was measured stays so, whatever comes after it
+            ran = how_it_ran(began, sizes)
+            print(f"\n{ran}\n\n{table(found)}")
     if write_docs:
         write_page(found, ran=ran)
 

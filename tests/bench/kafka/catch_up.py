@@ -9,6 +9,7 @@ What lies in the files is in the page cache, and dirty pages are written back be
 import os
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import trio
 from confluent_kafka import Producer
@@ -108,10 +109,18 @@ def wait_until_stored(cluster: RivalCluster, topic: str, wanted: int) -> None:
 def stored_bytes(cluster: RivalCluster, broker: int, topic: str) -> int:
     """Not of directories that wait for their removal: these have longer names."""
     return sum(
-        path.stat().st_size
+        size_of(path)
         for number in range(PARTITIONS)
         for path in (cluster.log_dir(broker) / f"{topic}-{number}").glob("*.log")
     )
+
+
+def size_of(path: Path) -> int:
+    """Of a file whose directory may be given that longer name just now."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def reassign(cluster: RivalCluster, topic: str, replicas: list[int]) -> None:
