@@ -7,8 +7,8 @@ Rule 1: folds add. Where a segment, a task or a file of headers ends makes no di
 their sum, and neither does the order in which they come.
 
 Rule 2: replicas are alike where their sums are. A digest is the sum, modulo 2^64, of a hash of
-all that identifies each batch, twice with different hashes: what differs in one batch alone
-always changes both sums, and anything else goes unseen once in 2^128. Batches of a replica
+all that identifies each batch, twice with different hashes: a batch that differs in one of these
+fields alone changes both sums for certain, and anything else goes unseen once in 2^128. Batches of a replica
 that is not damaged are each at an offset of their own, so that none is there twice; and how
 many there are is compared too.
 
