@@ -1,7 +1,7 @@
 """What one request asks of the authorizer."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeAlias, TypeVar
 
 import attrs
 
@@ -15,6 +15,8 @@ from replication.security.acls import (
     ResourceType,
     as_bits,
 )
+
+T = TypeVar("T")
 
 
 @attrs.frozen
@@ -70,3 +72,12 @@ class Access:
 
 
 Guard: TypeAlias = Callable[[Access, Any, Handler], Awaitable[Any]]
+
+
+def sorted_out(items: Iterable[T], may: Callable[[T], bool]) -> tuple[list[T], list[T]]:
+    """Return those of `items` that may be asked for, and those that may not, in their order."""
+    allowed: list[T] = []
+    denied: list[T] = []
+    for each in items:
+        (allowed if may(each) else denied).append(each)
+    return allowed, denied

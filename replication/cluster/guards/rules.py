@@ -1,11 +1,12 @@
 """What each API needs, by Kafka's table (docs: "Operations and Resources on Protocols")."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import attrs
 
-from replication.cluster.guards.access import Access
+from replication.cluster.guards.access import Access, sorted_out
 from replication.cluster.server import Handler
 from replication.errors import ErrorCode
 from replication.security.acls import CLUSTER_NAME, Operation, ResourceType
@@ -76,10 +77,10 @@ def _may(access: Access, rule: Whole, request: Any) -> bool:
 def _taken_out(access: Access, rule: Each, request: Any, response_class: type) -> list[Any]:
     """What is answered to those that are refused; they are out of the request after."""
     items = getattr(request, rule.asked) or []
-    denied = [each for each in items if not _may_have(access, rule, each)]
+    allowed, denied = sorted_out(items, partial(_may_have, access, rule))
     if not denied:
         return []
-    setattr(request, rule.asked, [each for each in items if each not in denied])
+    setattr(request, rule.asked, allowed)
     answer = next(each for each in fields_of(response_class) if each.name == rule.answered)
     assert isinstance(answer.wire.items, type), "an array of structs answers"
     return [refused(answer.wire.items, each, _CODES[rule.kind]) for each in denied]

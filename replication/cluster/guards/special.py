@@ -1,11 +1,12 @@
 """APIs whose needs are no row of a table."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import attrs
 
-from replication.cluster.guards.access import Access, Guard
+from replication.cluster.guards.access import Access, Guard, sorted_out
 from replication.cluster.guards.described import (
     describe_cluster,
     describe_groups,
@@ -25,7 +26,7 @@ from replication.wire.add_partitions_to_txn import (
 from replication.wire.apis import ApiKey
 from replication.wire.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from replication.wire.describe_configs import ResourceType as ConfigResourceType
-from replication.wire.fetch import FetchRequest, FetchResponse
+from replication.wire.fetch import FetchRequest, FetchResponse, FetchTopic
 from replication.wire.find_coordinator import (
     GROUP,
     FindCoordinatorRequest,
@@ -36,6 +37,7 @@ from replication.wire.list_groups import ListGroupsRequest, ListGroupsResponse
 from replication.wire.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from replication.wire.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseTopic,
 )
@@ -63,12 +65,15 @@ class FetchGuard:
             return refused(FetchResponse, request, _DENIED)
         if request.session_epoch > 0 and self._sessions.get(request.session_id) != by:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        denied = [] if request.replica.replica_id >= 0 else _denied(access, request)
+        allowed: list[FetchTopic] = request.topics
+        denied: list[FetchTopic] = []
+        if request.replica.replica_id < 0:
+            allowed, denied = sorted_out(request.topics, partial(_may_read, access))
         if denied and request.session_epoch > 0:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if denied:
             request.session_epoch = -1
-            request.topics = [each for each in request.topics if each not in denied]
+            request.topics = allowed
         response = await self._answer(access, request, handler)
         response.responses = [*response.responses, *refused_topics(request, denied)]
         if response.session_id:
@@ -87,12 +92,9 @@ class FetchGuard:
         return response
 
 
-def _denied(access: Access, request: FetchRequest) -> list[Any]:
-    return [
-        each
-        for each in request.topics
-        if (name := access.name_of(each)) is not None and not access.topic(Operation.READ, name)
-    ]
+def _may_read(access: Access, topic: FetchTopic) -> bool:
+    name = access.name_of(topic)
+    return name is None or access.topic(Operation.READ, name)
 
 
 def refused_topics(request: FetchRequest, denied: list[Any]) -> list[Any]:
@@ -103,10 +105,10 @@ def refused_topics(request: FetchRequest, denied: list[Any]) -> list[Any]:
 
 async def metadata(access: Access, request: MetadataRequest, handler: Handler) -> Any:
     """Topics that may not be seen are not there, or refused where they are named."""
-    denied = []
+    denied: list[MetadataRequestTopic] = []
     if request.topics:
-        denied = [each for each in request.topics if not _may_see(access, request, each)]
-        request.topics = [each for each in request.topics if each not in denied]
+        may_see = partial(_may_see, access, request)
+        request.topics, denied = sorted_out(request.topics, may_see)
         if not request.topics and access.context.version == 0:
             request.topics = list(denied)  # to version 0 none would be all: they go again below
     response = await handler(access.context, request)
@@ -144,8 +146,9 @@ def _may_create(access: Access, name: str) -> bool:
 
 
 async def create_topics(access: Access, request: CreateTopicsRequest, handler: Handler) -> Any:
-    denied = [each for each in request.topics if not _may_create(access, each.name)]
-    request.topics = [each for each in request.topics if each not in denied]
+    request.topics, denied = sorted_out(
+        request.topics, lambda topic: _may_create(access, topic.name)
+    )
     response = CreateTopicsResponse()
     if request.topics:
         response = await handler(access.context, request)
@@ -163,13 +166,12 @@ async def offset_fetch(access: Access, request: OffsetFetchRequest, handler: Han
         if not access.may(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
             return refused(OffsetFetchResponse, request, code)
         return await by_rules(_TOPICS_OF_GROUP, access, request, handler)
-    denied = [
-        each
-        for each in request.groups
-        if not access.may(Operation.DESCRIBE, ResourceType.GROUP, each.group_id)
-    ]
-    hidden = {each.group_id: _hide(access, each) for each in request.groups}
-    request.groups = [each for each in request.groups if each not in denied]
+    allowed, denied = sorted_out(
+        request.groups,
+        lambda group: access.may(Operation.DESCRIBE, ResourceType.GROUP, group.group_id),
+    )
+    hidden = {each.group_id: _hide(access, each) for each in allowed}
+    request.groups = allowed
     response = OffsetFetchResponse()
     if request.groups:
         response = await handler(access.context, request)
@@ -190,8 +192,9 @@ def _hide(access: Access, group: Any) -> list[Any]:
     """The group with those of its named topics that may not be seen; they are out of it after."""
     if group.topics is None:
         return []
-    hidden = [each for each in group.topics if not access.topic(Operation.DESCRIBE, each.name)]
-    group.topics = [each for each in group.topics if each not in hidden]
+    group.topics, hidden = sorted_out(
+        group.topics, lambda topic: access.topic(Operation.DESCRIBE, topic.name)
+    )
     return [attrs.evolve(group, topics=hidden)] if hidden else []
 
 
@@ -278,8 +281,9 @@ async def add_partitions_to_txn(
 
 def _configs(operation: Operation, answered: str) -> Guard:
     async def guard(access: Access, request: Any, handler: Handler) -> Any:
-        denied = [each for each in request.resources if not _may_configure(access, operation, each)]
-        request.resources = [each for each in request.resources if each not in denied]
+        request.resources, denied = sorted_out(
+            request.resources, partial(_may_configure, access, operation)
+        )
         response = await handler(access.context, request)
         for each in denied:
             is_topic = each.resource_type == ConfigResourceType.TOPIC
