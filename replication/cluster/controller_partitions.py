@@ -18,7 +18,13 @@ from collections.abc import Iterator
 import attrs
 
 from replication.cluster.controller_decisions import Decision, PartitionChanges, RulesOf
-from replication.cluster.controller_topics import manual_assignment, partition_record, place
+from replication.cluster.controller_topics import (
+    MAX_NEW_PARTITIONS,
+    TOO_MANY,
+    manual_assignment,
+    partition_record,
+    place,
+)
 from replication.election import Election, Wish
 from replication.errors import ErrorCode, KafkaError
 from replication.metadata import (
@@ -56,9 +62,20 @@ def create_partitions(
     image: MetadataImage, request: CreatePartitionsRequest, *, chance: random.Random
 ) -> Decision[CreatePartitionsResponse]:
     asked = Counter(topic.name for topic in request.topics)
+    topics = {topic.name: topic for topic in request.topics}
+    if sum(_additional(image, topic) for topic in topics.values()) > MAX_NEW_PARTITIONS:
+        # Kafka has this limit for CreateTopics alone; here it answers a record list too long
+        # with UNKNOWN_SERVER_ERROR, and makes the partitions that fitted.
+        refused = [
+            CreatePartitionsTopicResult(
+                name=name, error_code=TOO_MANY.code, error_message=TOO_MANY.detail
+            )
+            for name in topics
+        ]
+        return Decision(CreatePartitionsResponse(results=refused))
     records: list[PartitionRecord] = []
     results = []
-    for topic in {topic.name: topic for topic in request.topics}.values():
+    for topic in topics.values():
         result = CreatePartitionsTopicResult(name=topic.name)
         try:
             records += _new_partitions(image, topic, chance, times=asked[topic.name])
@@ -67,6 +84,12 @@ def create_partitions(
         results.append(result)
     made = () if request.validate_only else tuple(records)
     return Decision(CreatePartitionsResponse(results=results), made)
+
+
+def _additional(image: MetadataImage, asked: CreatePartitionsTopic) -> int:
+    """Return how many partitions `asked` adds, whether they can be added or not."""
+    topic = image.topics.get(asked.name)
+    return 0 if topic is None else max(0, asked.count - len(topic.partitions))
 
 
 def _new_partitions(

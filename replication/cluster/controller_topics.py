@@ -56,8 +56,13 @@ from replication.wire.delete_topics import (
 from storage.types import NO_TOPIC_ID, TopicId
 
 PRODUCER_ID_BLOCK = 1000
+MAX_NEW_PARTITIONS = 10_000
+"""Partitions that one request may ask for (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH)."""
+
+TOO_MANY = KafkaError(
+    ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
+)
 _DEFAULT = -1
-_MAX_PARTITIONS = 100_000
 _RESERVED_IDS = (NO_TOPIC_ID, bytes(15) + b"\x01", METADATA_TOPIC_ID)
 
 
@@ -69,14 +74,18 @@ def create_topics(
     chance: random.Random,
 ) -> Decision[CreateTopicsResponse]:
     asked = Counter(topic.name for topic in request.topics)
+    topics = {topic.name: topic for topic in request.topics}
+    if sum(_asked_partitions(each, config) for each in topics.values()) > MAX_NEW_PARTITIONS:
+        return Decision(_too_many(topics))
     dynamic = DynamicBrokerConfig.of(config, image.broker_configs)
     records: list[MetadataRecord] = []
     results = []
     made = set(image.topics)
+    twins = _twins(image.topics, topics)
     # A name that is there twice is answered once: librdkafka drops an answer that repeats one.
-    for topic in {topic.name: topic for topic in request.topics}.values():
+    for topic in topics.values():
         try:
-            check_name(topic.name, made, times=asked[topic.name])
+            check_name(topic.name, made, twins, times=asked[topic.name])
             overrides = _overrides(topic)
             TopicConfig.from_overrides(overrides, dynamic.current)
             assignment = _assignment(image, topic, config, chance)
@@ -92,12 +101,34 @@ def create_topics(
             topic_id = _new_topic_id(image, chance)
             records += _records(image, topic.name, topic_id, assignment, overrides)
         made.add(topic.name)
+        if _may_collide(topic.name):
+            twins.setdefault(_metric_name(topic.name), topic.name)
         results.append(_created(topic.name, topic_id, assignment, overrides, dynamic))
     return Decision(CreateTopicsResponse(topics=results), tuple(records))
 
 
-def check_name(name: str, existing: Collection[str], *, times: int = 1) -> None:
-    """KafkaError where no topic can be called that, or one is (Topic.validate)."""
+def _asked_partitions(topic: CreatableTopic, config: BrokerConfig) -> int:
+    """Return how many partitions `topic` asks for, whether it can be made or not."""
+    if topic.assignments:
+        return len(topic.assignments)
+    return (
+        config.num_partitions if topic.num_partitions == _DEFAULT else max(0, topic.num_partitions)
+    )
+
+
+def _too_many(names: Iterable[str]) -> CreateTopicsResponse:
+    return CreateTopicsResponse(
+        topics=[
+            CreatableTopicResult(name=name, error_code=TOO_MANY.code, error_message=TOO_MANY.detail)
+            for name in names
+        ]
+    )
+
+
+def check_name(
+    name: str, existing: Collection[str], twins: Mapping[str, str], *, times: int = 1
+) -> None:
+    """Raise KafkaError where no topic can be called that, or one is (Topic.validate)."""
 
     def refuse(reason: str) -> KafkaError:
         return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name[:MAX_NAME]!r} {reason}")
@@ -110,12 +141,24 @@ def check_name(name: str, existing: Collection[str], *, times: int = 1) -> None:
         raise refuse(fault)
     if name in NOT_TO_BE_MADE:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic '{name}' is the cluster's own")
-    # Metric names turn dots into underscores, so a.b and a_b could not be told apart.
-    if "." in name or "_" in name:
-        twin = name.replace(".", "_")
-        for other in sorted(existing):
-            if other.replace(".", "_") == twin:
-                raise refuse(f"differs from {other!r} only in dots and underscores")
+    if _may_collide(name) and (other := twins.get(_metric_name(name))) is not None:
+        raise refuse(f"differs from {other!r} only in dots and underscores")
+
+
+def _may_collide(name: str) -> bool:
+    return "." in name or "_" in name
+
+
+def _metric_name(name: str) -> str:
+    """Return `name` as metrics have it, where a.b and a_b cannot be told apart."""
+    return name.replace(".", "_")
+
+
+def _twins(existing: Iterable[str], asked: Iterable[str]) -> dict[str, str]:
+    """Return the existing topics that one of `asked` may collide with, by their metric names."""
+    if not any(map(_may_collide, asked)):
+        return {}
+    return {_metric_name(name): name for name in existing if _may_collide(name)}
 
 
 def _overrides(topic: CreatableTopic) -> dict[str, str]:
@@ -145,7 +188,7 @@ def _assignment(
         partitions = config.num_partitions
     if factor < 1:
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"{factor} replicas")
-    if not 1 <= partitions <= _MAX_PARTITIONS:
+    if partitions < 1:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions")
     return place(image, partitions=partitions, factor=factor, chance=chance)
 

@@ -132,6 +132,15 @@ def test_a_topic_grows(asked: list[CreatePartitionsTopic], errors: list[str], co
     assert grow(*asked) == (errors, count)
 
 
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_a_request_adds_at_most_ten_thousand_partitions(validate_only: bool) -> None:
+    policy = "POLICY_VIOLATION"
+    for count in (10_003, 20_000_000, 2**31 - 1):
+        assert grow(to(count), validate_only=validate_only) == ([policy], 2)
+    assert grow(to(10_002, "t"), to(10_003)) == ([policy, policy], 2)
+    assert grow(to(10_002), validate_only=True) == (["NONE"], 2)
+
+
 def test_growth_may_only_be_tried() -> None:
     assert grow(to(5), validate_only=True) == (["NONE"], 2)
 

@@ -33,6 +33,7 @@ from replication.wire.create_topics import (
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from storage.types import NO_TOPIC_ID, TopicPartition
 
+POLICY_VIOLATION = ErrorCode.POLICY_VIOLATION
 CONFIG = BrokerConfig(node_id=100, num_partitions=2, default_replication_factor=3)
 
 
@@ -143,7 +144,6 @@ def test_an_assignment_is_taken_as_it_is_and_who_is_fenced_is_not_in_sync() -> N
         pytest.param(topic("the.first"), "TOPIC_ALREADY_EXISTS", id="there already"),
         pytest.param(topic("t", 0), "INVALID_PARTITIONS", id="no partitions"),
         pytest.param(topic("t", -2), "INVALID_PARTITIONS", id="fewer"),
-        pytest.param(topic("t", 2**31 - 1), "INVALID_PARTITIONS", id="two billion"),
         pytest.param(topic("t", 1, 0), "INVALID_REPLICATION_FACTOR", id="no replicas"),
         pytest.param(topic("t", 1, 4), "INVALID_REPLICATION_FACTOR", id="more than brokers"),
         pytest.param(topic("t", 1, 1, segment_byte="1"), "INVALID_CONFIG", id="an unknown key"),
@@ -184,6 +184,28 @@ def test_one_name_twice_is_refused_and_answered_once() -> None:
     codes = [(each.name, ErrorCode(each.error_code).name) for each in results]
     assert codes == [("a", "INVALID_REQUEST"), ("b", "NONE")]
     assert image.topics.keys() == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "refused"),
+    [
+        pytest.param([topic("a", 10_000)], False, id="as many as may be"),
+        pytest.param([topic("a", 10_001)], True, id="one more"),
+        pytest.param([topic("a", 2**31 - 1)], True, id="two billion"),
+        pytest.param([topic("a", 9_999), topic("b")], True, id="the default counts"),
+        pytest.param([topic("a", 9_999), assigned("b", [1], [2])], True, id="assignments count"),
+        pytest.param([topic("a", 10_000), topic("b", -5)], False, id="fewer than none do not"),
+        pytest.param([topic("a", 10_000), topic("a", 10_000)], False, id="a name counts once"),
+    ],
+)
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_a_request_makes_at_most_ten_thousand_partitions(
+    asked: list[CreatableTopic], refused: bool, validate_only: bool
+) -> None:
+    results, image = create(*asked, validate_only=validate_only)
+    told = {each.error_message for each in results if each.error_code == POLICY_VIOLATION}
+    assert told == ({"Excessively large number of partitions per request."} if refused else set())
+    assert not (refused and image.topics)
 
 
 def test_two_that_differ_in_dots_collide_within_one_request() -> None:
