@@ -10,6 +10,7 @@ BENCHMARKS = (
         "recovery",
         "clients",
         "client_records",
+        "stalls",
         "swarm_speed",
         "spark",
         "spark_audit",

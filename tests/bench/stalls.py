@@ -1,0 +1,43 @@
+"""The longest time for which one hostile request holds the loop of a broker.
+
+Each request of `tests/replication/cluster/hostile.py` goes to a broker and its controller in this
+process, which answer a neighbour meanwhile. What is measured is the longest turn of the loop, in
+processor time; beside it the longest that the neighbour waited, which other work on the machine
+makes longer.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+
+import attrs
+import trio
+
+from tests.replication.cluster.hostile import HOSTILE, Cost, Hostile, attacked, frame_of, timed
+
+MOST_MS = 50.0
+
+
+@attrs.frozen
+class Stall:
+    """One request's longest stall."""
+
+    name: str
+    cost: Cost
+
+    def __str__(self) -> str:
+        stall_ms = self.cost.seconds * 1000
+        return (
+            f"{self.name:<48} {self.cost.frame_bytes:>10,} bytes  stall {stall_ms:>8.1f} ms"
+            f"  neighbour waited {self.cost.neighbours_wait * 1000:>8.1f} ms"
+            f"{'' if stall_ms <= MOST_MS else '  TOO LONG'}"
+        )
+
+
+def run() -> Iterator[Stall]:
+    for name, hostile in HOSTILE.items():
+        yield Stall(name, trio.run(partial(measure, hostile)))
+
+
+async def measure(hostile: Hostile) -> Cost:
+    async with attacked(unauthorised=hostile.unauthorised) as stage:
+        return await stage.send(frame_of(hostile, hostile.measured), timed())

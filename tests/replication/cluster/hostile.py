@@ -1,0 +1,317 @@
+"""Requests that ask for as much work as they can, and what each costs a running broker.
+
+    HOSTILE      the requests, by name: a message made as large as `count` asks
+    attacked     a cluster of one broker, and a neighbour that asks it for something small
+    send         one of the requests, on a connection of its own; the answer is read and dropped
+
+`tests/replication/cluster/test_bounded_work.py` counts the steps between two looks at the
+sockets, and what is allocated. `make bench ARGS=stalls` measures the same requests, larger, in
+processor time. A request belongs here when a few bytes of it ask for work; add a row.
+"""
+
+import sys
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from types import FrameType
+from typing import Any, cast
+
+import attrs
+import trio
+
+from replication.cluster.cluster import Cluster, open_cluster
+from replication.config.security import STANDARD_AUTHORIZER, Introduction, Login
+from replication.net import production_seams
+from replication.net.seams import Connection, Seams
+from replication.net.secure import introduced
+from replication.wire.api_versions import ApiVersionsRequest
+from replication.wire.apis import api_of
+from replication.wire.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
+from replication.wire.frames import encode_request
+from tests.replication.cluster.clients import Client
+from tests.replication.cluster.stage import QUICK
+
+TOPIC = "there"
+"""The one topic of an attacked cluster; it has one partition."""
+
+USERS = 'PlainLoginModule required username="admin" password="top" user_admin="top" user_eve="e";'
+WITH_ACLS = {
+    "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,INSIDE:SASL_PLAINTEXT",
+    "inter.broker.listener.name": "INSIDE",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "sasl.mechanism.controller.protocol": "PLAIN",
+    "listener.name.inside.plain.sasl.jaas.config": USERS,
+    "listener.name.controller.plain.sasl.jaas.config": USERS,
+    "authorizer.class.name": STANDARD_AUTHORIZER,
+    "super.users": "User:admin",
+}
+ADMIN = Introduction(protocol="SASL_PLAINTEXT", login=Login("PLAIN", "admin", "top"))
+EVE = Introduction(protocol="SASL_PLAINTEXT", login=Login("PLAIN", "eve", "e"))
+"""A user who has logged in and whom no ACL allows anything."""
+
+
+@attrs.frozen(kw_only=True)
+class Hostile:
+    """One request; `request(count)` makes it."""
+
+    request: Callable[[int], object]
+    tested: int = 5_000
+    """The count with which steps are counted; done in one go, it takes more than `MOST_STEPS`."""
+    measured: int = 100_000
+    """The count with which the benchmark measures time."""
+    version: int | None = None
+    """The newest, if None."""
+    unauthorised: bool = False
+    """Whether Eve sends it to a broker with ACLs."""
+
+
+def names(count: int, pattern: str = "topic-%d") -> list[str]:
+    return [pattern % number for number in range(count)]
+
+
+def create_topics(partitions: int, *, topics: int = 1, validate_only: bool) -> CreateTopicsRequest:
+    new = [
+        CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+        for name in names(topics, "grown-%d")
+    ]
+    return CreateTopicsRequest(topics=new, timeout_ms=30_000, validate_only=validate_only)
+
+
+def create_partitions(count: int, *, validate_only: bool) -> CreatePartitionsRequest:
+    topic = CreatePartitionsTopic(name=TOPIC, count=count, assignments=None)
+    return CreatePartitionsRequest(topics=[topic], timeout_ms=30_000, validate_only=validate_only)
+
+
+HOSTILE: dict[str, Hostile] = {
+    "CreatePartitions": Hostile(
+        request=lambda count: create_partitions(count, validate_only=False),
+        tested=20_000_000,
+        measured=20_000_000,
+    ),
+    "CreatePartitions, validated only": Hostile(
+        request=lambda count: create_partitions(count, validate_only=True),
+        tested=20_000_000,
+        measured=20_000_000,
+    ),
+    "CreateTopics, many partitions": Hostile(
+        request=lambda count: create_topics(count, validate_only=True),
+        tested=20_000_000,
+        measured=20_000_000,
+    ),
+    "CreateTopics, many partitions together": Hostile(
+        request=lambda count: create_topics(10_000, topics=count, validate_only=True),
+        tested=3,
+        measured=100,
+    ),
+}
+
+
+# What it costs.
+
+
+MOST_STEPS = 100_000
+"""The instructions that may come between two looks at the sockets; they take some 5 ms."""
+
+
+def most_allocated(frame_bytes: int) -> int:
+    """Return how many bytes a request of that size may take: its share, and what any takes."""
+    return (1 << 20) + 64 * frame_bytes
+
+
+@attrs.define(eq=False)
+class Turns(trio.abc.Instrument):
+    """The longest turn of the loop: what runs between two looks at the sockets."""
+
+    read: Callable[[], float]
+    """A count, or a clock."""
+    longest: float = 0
+    _began: float | None = None
+
+    def after_io_wait(self, timeout: float) -> None:
+        self._began = self.read()
+
+    def before_io_wait(self, timeout: float) -> None:
+        if self._began is not None:
+            self.longest = max(self.longest, self.read() - self._began)
+
+
+@attrs.define(eq=False)
+class Steps:
+    """How many bytecode instructions one thread runs; a C function counts as one."""
+
+    count: int = 0
+
+    def enter(self, frame: FrameType, _event: str, _argument: object) -> Any:
+        """Count in this frame too; for `sys.settrace`."""
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self._note
+
+    def _note(self, _frame: FrameType, event: str, _argument: object) -> Any:
+        self.count += event == "opcode"
+        return self._note
+
+    def read(self) -> float:
+        return self.count
+
+
+@attrs.frozen(kw_only=True)
+class Cost:
+    """What one request cost. Either `steps` or `seconds` is that of the longest turn."""
+
+    frame_bytes: int
+    answer_bytes: int
+    """0 where the broker closed the connection instead."""
+    neighbours_answers: int
+    """How often the neighbour was answered meanwhile."""
+    neighbours_wait: float
+    """The longest that it waited for one, in seconds."""
+    steps: int = 0
+    allocated: int = 0
+    """The most memory that was taken at once; counted where steps are."""
+    seconds: float = 0.0
+    """Of processor time."""
+
+
+@attrs.define(eq=False)
+class Neighbour:
+    """Another connection, which asks for something small again and again."""
+
+    address: str
+    client: Client
+    answers: int = 0
+    longest_wait: float = 0.0
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        asked = ApiVersionsRequest(client_software_name="neighbour", client_software_version="1")
+        async with self.client.connected(self.address) as connection:
+            await connection.call(asked, version=3, timeout_ms=600_000)
+            task_status.started()
+            while True:
+                began = time.perf_counter()
+                await connection.call(asked, version=3, timeout_ms=600_000)
+                self.longest_wait = max(self.longest_wait, time.perf_counter() - began)
+                self.answers += 1
+
+
+@attrs.frozen
+class Attacked:
+    """A cluster that requests of `HOSTILE` are sent to."""
+
+    cluster: Cluster
+    unauthorised: bool
+
+    @property
+    def address(self) -> str:
+        return self.cluster.bootstrap_list[0]
+
+    def seams(self, introduction: Introduction) -> Seams:
+        return (
+            introduced(production_seams(), introduction)
+            if self.unauthorised
+            else (production_seams())
+        )
+
+    async def send(self, frame: bytes, watch: AbstractContextManager[dict[str, Any]]) -> Cost:
+        """Send it, read its answer, and return what that cost, by `counted()` or `timed()`."""
+        neighbour = Neighbour(self.address, Client(self.seams(ADMIN)))
+        host, _, port = self.address.rpartition(":")
+        connection = await self.seams(EVE).transport.connect(host, int(port))
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(neighbour.run)
+                with watch as told:
+                    await connection.send_buffers([frame])
+                    answer_bytes = await drop_answer(connection)
+                cost = Cost(
+                    frame_bytes=len(frame),
+                    answer_bytes=answer_bytes,
+                    neighbours_answers=neighbour.answers,
+                    neighbours_wait=neighbour.longest_wait,
+                    **told,
+                )
+                nursery.cancel_scope.cancel()
+        finally:
+            connection.close()
+        return cost
+
+
+@contextmanager
+def counted() -> Iterator[dict[str, int]]:
+    """The steps of the longest turn, and the most memory taken at once, when the block ends."""
+    told: dict[str, int] = {}
+    steps = Steps()
+    with turns_of(steps.read) as turns:
+        tracemalloc.start()
+        before, _ = tracemalloc.get_traced_memory()
+        tracer = sys.gettrace()  # coverage has one
+        sys.settrace(steps.enter)
+        try:
+            yield told
+        finally:
+            sys.settrace(tracer)
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+    told |= {"steps": int(turns.longest), "allocated": peak - before}
+
+
+@contextmanager
+def timed() -> Iterator[dict[str, float]]:
+    """The processor time of the longest turn, when the block ends."""
+    told: dict[str, float] = {}
+    with turns_of(time.thread_time) as turns:
+        yield told
+    told["seconds"] = turns.longest
+
+
+@contextmanager
+def turns_of(read: Callable[[], float]) -> Iterator[Turns]:
+    turns = Turns(read)
+    trio.lowlevel.add_instrument(turns)
+    try:
+        yield turns
+    finally:
+        trio.lowlevel.remove_instrument(turns)
+
+
+def frame_of(hostile: Hostile, count: int) -> bytes:
+    """The whole request, with its length."""
+    request = hostile.request(count)
+    version = api_of(type(request)).max_version if hostile.version is None else hostile.version
+    parts = encode_request(request, version=version, correlation_id=1, client_id="hostile")
+    return b"".join(cast("list[bytes]", parts))
+
+
+async def drop_answer(connection: Connection) -> int:
+    """Receive one frame and keep nothing of it; return its size, 0 where none comes."""
+    buffer = memoryview(bytearray(1 << 16))
+    held = 0
+    while held < 4:
+        count = await connection.receive_into(buffer[held:])
+        if count == 0:
+            return 0
+        held += count
+    size = 4 + int.from_bytes(buffer[:4], "big")
+    left = size - held
+    while left:
+        count = await connection.receive_into(buffer)
+        if count == 0:
+            return 0
+        left -= count
+    return size
+
+
+@asynccontextmanager
+async def attacked(*, unauthorised: bool = False) -> AsyncIterator[Attacked]:
+    """A cluster of one broker with `TOPIC`, as `Hostile.unauthorised` asks for."""
+    async with open_cluster(
+        brokers=1,
+        listeners=["INSIDE"] if unauthorised else ["PLAINTEXT"],
+        properties=QUICK | (WITH_ACLS if unauthorised else {}),
+    ) as cluster:
+        stage = Attacked(cluster, unauthorised)
+        await Client(stage.seams(ADMIN)).create_topic(stage.address, TOPIC, replicas=1)
+        await cluster.until(lambda: cluster.leader(TOPIC, 0) is not None, what="it has a leader")
+        yield stage

@@ -1,0 +1,38 @@
+"""One request holds up nobody else, and takes memory by its size, whatever it asks for.
+
+Counted, not timed: the steps that the broker's process takes between two looks at its sockets,
+and the most memory that it takes at once. `hostile.py` has the requests.
+"""
+
+import pytest
+import trio
+
+from tests.replication.cluster.hostile import (
+    HOSTILE,
+    MOST_STEPS,
+    Hostile,
+    attacked,
+    counted,
+    frame_of,
+    most_allocated,
+)
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
+async def test_a_request_leaves_its_neighbour_room(hostile: Hostile) -> None:
+    async with attacked(unauthorised=hostile.unauthorised) as stage:
+        cost = await stage.send(frame_of(hostile, hostile.tested), counted())
+    assert cost.neighbours_answers
+    assert cost.steps <= MOST_STEPS
+    assert cost.allocated <= most_allocated(cost.frame_bytes)
+
+
+async def test_work_without_a_checkpoint_is_seen() -> None:
+    """The counting itself: a request that did this would fail."""
+    with counted() as told:
+        await trio.lowlevel.checkpoint()
+        assert sum(number % 2 for number in range(20_000))
+        assert bytes(2 << 20)
+        await trio.lowlevel.checkpoint()
+    assert told["steps"] > MOST_STEPS
+    assert told["allocated"] > most_allocated(0)
