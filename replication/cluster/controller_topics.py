@@ -80,12 +80,11 @@ def create_topics(
     dynamic = DynamicBrokerConfig.of(config, image.broker_configs)
     records: list[MetadataRecord] = []
     results = []
-    made = set(image.topics)
     twins = _twins(image.topics, topics)
     # A name that is there twice is answered once: librdkafka drops an answer that repeats one.
     for topic in topics.values():
         try:
-            check_name(topic.name, made, twins, times=asked[topic.name])
+            check_name(topic.name, image.topics, twins, times=asked[topic.name])
             overrides = _overrides(topic)
             TopicConfig.from_overrides(overrides, dynamic.current)
             assignment = _assignment(image, topic, config, chance)
@@ -96,14 +95,11 @@ def create_topics(
                 )
             )
             continue
-        topic_id = NO_TOPIC_ID
-        if not request.validate_only:
-            topic_id = _new_topic_id(image, chance)
-            records += _records(image, topic.name, topic_id, assignment, overrides)
-        made.add(topic.name)
-        if _may_collide(topic.name):
-            twins.setdefault(_metric_name(topic.name), topic.name)
+        topic_id = _new_topic_id(image, chance)
+        records += _records(image, topic.name, topic_id, assignment, overrides)
         results.append(_created(topic.name, topic_id, assignment, overrides, dynamic))
+    if request.validate_only:
+        records.clear()
     return Decision(CreateTopicsResponse(topics=results), tuple(records))
 
 
