@@ -1,11 +1,10 @@
 """Who may log in by SCRAM: AlterUserScramCredentials, and the first users of a cluster.
 
-(ScramControlManager, KIP-554, KIP-900.) A request names a user and a mechanism once, or that
-user is refused; the others are not.
+(ScramControlManager, KIP-554, KIP-900.) A request that names a user twice is refused for that
+user, whichever the mechanisms are; the other users of the request are altered.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
@@ -43,13 +42,16 @@ def alter_user_scram_credentials(
     image: MetadataImage, request: AlterUserScramCredentialsRequest
 ) -> Decision[AlterUserScramCredentialsResponse]:
     asked: list[Alteration] = [*request.deletions, *request.upsertions]
-    times = Counter((each.name, each.mechanism) for each in asked)
+    seen: set[str] = set()
     failed: dict[str, KafkaError] = {}
     for each in asked:
+        if each.name in failed:
+            continue
         try:
-            _check(image, each, twice=times[each.name, each.mechanism] > 1)
+            _check(image, each, twice=each.name in seen)
         except KafkaError as error:
-            failed.setdefault(each.name, error)
+            failed[each.name] = error
+        seen.add(each.name)
     records = tuple(_record(each) for each in asked if each.name not in failed)
     names = dict.fromkeys(each.name for each in asked)
     results = [_result(name, failed.get(name)) for name in names]
@@ -57,16 +59,16 @@ def alter_user_scram_credentials(
 
 
 def _check(image: MetadataImage, asked: Alteration, *, twice: bool) -> None:
-    if not asked.name:
-        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
-    mechanism = SCRAM_NUMBERS.get(asked.mechanism)
-    if mechanism is None:
-        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if twice:
         raise KafkaError(
             ErrorCode.DUPLICATE_RESOURCE,
             "A user credential cannot be altered twice in the same request",
         )
+    if not asked.name:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    mechanism = SCRAM_NUMBERS.get(asked.mechanism)
+    if mechanism is None:
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if isinstance(asked, ScramCredentialDeletion):
         if (asked.name, mechanism) not in image.security.credentials:
             raise KafkaError(

@@ -84,12 +84,11 @@ async def test_nodes_log_in_to_each_other_and_clients_by_what_their_listener_off
         alice = outside(cluster, "PLAIN", "alice", "sesame")
         async with Admin(**alice) as admin:
             await admin.create_topics([NewTopic(name="t", replication_factor=2)])
-            await admin.alter_user_scram_credentials(
-                [
-                    UserScramCredentialUpsertion("bob", "SCRAM-SHA-512", "open", iterations=5000),
-                    UserScramCredentialUpsertion("bob", "SCRAM-SHA-256", "open"),
-                ]
-            )
+            for upsertion in (
+                UserScramCredentialUpsertion("bob", "SCRAM-SHA-512", "open", iterations=5000),
+                UserScramCredentialUpsertion("bob", "SCRAM-SHA-256", "open"),
+            ):
+                await admin.alter_user_scram_credentials([upsertion])
             await cluster.until(
                 lambda: all(
                     ("bob", "SCRAM-SHA-256") in broker.metadata.image.security.credentials
@@ -175,6 +174,8 @@ async def test_credentials_are_altered_one_by_one_or_refused_one_by_one() -> Non
                     UserScramCredentialDeletion("dora", "SCRAM-SHA-256"),
                     UserScramCredentialUpsertion("twice", "SCRAM-SHA-256", "x"),
                     UserScramCredentialUpsertion("twice", "SCRAM-SHA-256", "y"),
+                    UserScramCredentialUpsertion("both", "SCRAM-SHA-256", "x"),
+                    UserScramCredentialUpsertion("both", "SCRAM-SHA-512", "x"),
                     UserScramCredentialUpsertion("", "SCRAM-SHA-256", "x"),
                 ]
             )
@@ -182,6 +183,7 @@ async def test_credentials_are_altered_one_by_one_or_refused_one_by_one() -> Non
             "few": ErrorCode.UNACCEPTABLE_CREDENTIAL,
             "dora": ErrorCode.RESOURCE_NOT_FOUND,
             "twice": ErrorCode.DUPLICATE_RESOURCE,
+            "both": ErrorCode.DUPLICATE_RESOURCE,
             "": ErrorCode.UNACCEPTABLE_CREDENTIAL,
         }
         broker = cluster.brokers[1]
