@@ -260,7 +260,7 @@ UNSUPPORTED = {
     ),
     "client quotas": (
         tools.CONFIGS,
-        "DESCRIBE_CLIENT_QUOTAS",
+        "ALTER_CLIENT_QUOTAS",
         "--alter --entity-type clients --entity-name a --add-config producer_byte_rate=1000",
     ),
     "client metrics": (f"{KAFKA}.ClientMetricsCommand", "LIST_CONFIG_RESOURCES", "--list"),

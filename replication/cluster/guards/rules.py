@@ -145,6 +145,7 @@ RULES: Mapping[ApiKey, tuple[Rule, ...]] = {
     ),
     ApiKey.DESCRIBE_PRODUCERS: (Each(_O.READ, "topics", "topics"),),
     ApiKey.DESCRIBE_LOG_DIRS: _cluster(_O.DESCRIBE),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _cluster(_O.DESCRIBE_CONFIGS),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _cluster(_O.DESCRIBE),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _cluster(_O.ALTER),
     ApiKey.DESCRIBE_ACLS: _cluster(_O.DESCRIBE),

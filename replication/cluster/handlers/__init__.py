@@ -9,6 +9,7 @@
     topic_partitions.py  DescribeTopicPartitions
     records.py       DeleteRecords
     configs.py       DescribeConfigs, AlterConfigs, IncrementalAlterConfigs
+    client_quotas.py  DescribeClientQuotas
     log_dirs.py      DescribeLogDirs
     coordinators.py  FindCoordinator, InitProducerId
     groups.py        JoinGroup, SyncGroup, Heartbeat, LeaveGroup
@@ -26,6 +27,7 @@ the node, and what is wrong with one partition or topic is told beside the other
 from functools import partial
 
 from replication.cluster.handlers.acls import create_acls, delete_acls, describe_acls
+from replication.cluster.handlers.client_quotas import describe_client_quotas
 from replication.cluster.handlers.configs import (
     alter_configs,
     describe_configs,
@@ -111,6 +113,7 @@ def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
         ApiKey.DESCRIBE_CONFIGS: partial(describe_configs, node),
         ApiKey.ALTER_CONFIGS: partial(alter_configs, node),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(incremental_alter_configs, node),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: partial(describe_client_quotas, node),
         ApiKey.DESCRIBE_LOG_DIRS: partial(describe_log_dirs, node),
         ApiKey.DESCRIBE_CLUSTER: partial(describe_cluster, node),
         ApiKey.DESCRIBE_ACLS: partial(describe_acls, node),

@@ -23,6 +23,7 @@ from replication.replica_manager import INTERNAL_TOPICS
 from replication.security.acls import SUPPORTED, ResourceType, as_bits
 from replication.wire.describe_cluster import (
     BROKERS,
+    CONTROLLERS,
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -82,18 +83,29 @@ async def describe_cluster(
     node: BrokerNode, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     """The brokers alone; the controllers are asked on their own listener (KIP-919)."""
-    if request.endpoint_type != BROKERS:
+    if request.endpoint_type == CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
             error_message="this listener describes brokers",
-            endpoint_type=BROKERS,
         )
+    if request.endpoint_type != BROKERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"Unsupported endpoint type {request.endpoint_type}",
+        )
+    view = View(node.metadata.image, context.listener)
     return DescribeClusterResponse(
         cluster_id=node.cluster_id,
         controller_id=node.broker_id,
         brokers=[
-            DescribeClusterBroker(broker_id=broker_id, host=end.host, port=end.port, rack=rack)
-            for broker_id, end, rack in View(node.metadata.image, context.listener).brokers()
+            DescribeClusterBroker(
+                broker_id=broker_id,
+                host=end.host,
+                port=end.port,
+                rack=rack,
+                is_fenced=not view.image.is_alive(broker_id),
+            )
+            for broker_id, end, rack in view.brokers(fenced=request.include_fenced_brokers)
         ],
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS

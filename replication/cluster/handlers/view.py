@@ -21,11 +21,13 @@ class View:
         assert registration is not None, "a live broker is registered"
         return registration.endpoint(self.listener)
 
-    def brokers(self) -> list[tuple[int, Endpoint, str | None]]:
+    def brokers(self, *, fenced: bool = False) -> list[tuple[int, Endpoint, str | None]]:
+        """Return the brokers with an endpoint on the listener, fenced ones only if `fenced`."""
         return [
             (broker_id, end, registration.rack)
             for broker_id, registration in sorted(self.image.brokers.items())
-            if (end := self.endpoint(broker_id)) is not None
+            if (fenced or not registration.fenced)
+            and (end := registration.endpoint(self.listener)) is not None
         ]
 
     def leader(self, partition: TopicPartition) -> tuple[int, int]:

@@ -10,6 +10,13 @@ from replication.errors import ErrorCode
 from replication.events import FetchSessionClosed, FetchSessionOpened
 from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from replication.wire.describe_client_quotas import (
+    DEFAULT,
+    EXACT,
+    SPECIFIED,
+    ComponentData,
+    DescribeClientQuotasRequest,
+)
 from replication.wire.describe_cluster import CONTROLLERS, DescribeClusterRequest
 from replication.wire.describe_configs import (
     ConfigSource,
@@ -249,6 +256,68 @@ def test_the_cluster_is_described_by_any_broker_and_controllers_elsewhere() -> N
             request = DescribeClusterRequest(endpoint_type=CONTROLLERS)
             refused = await stage.client.ask(stage.address(2), request)
             assert refused.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            request = DescribeClusterRequest(endpoint_type=0)
+            refused = await stage.client.ask(stage.address(2), request)
+            assert refused.error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+
+    play(story)
+
+
+def test_a_fenced_broker_is_described_to_those_who_include_fenced_brokers() -> None:
+    """KIP-1073."""
+
+    async def story(world: World) -> None:
+        async with staged(world) as stage:
+            await stage.cluster.kill_broker(3)
+            await stage.cluster.until(
+                lambda: not stage.cluster.brokers[1].metadata.image.is_alive(3), what="3 is fenced"
+            )
+            answer = await stage.client.ask(stage.address(1), DescribeClusterRequest())
+            assert [each.broker_id for each in answer.brokers] == [1, 2]
+            request = DescribeClusterRequest(include_fenced_brokers=True)
+            answer = await stage.client.ask(stage.address(1), request)
+            fenced = {each.broker_id: each.is_fenced for each in answer.brokers}
+            assert fenced == {1: False, 2: False, 3: True}
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("components", "error"),
+    [
+        pytest.param([], ErrorCode.NONE, id="every quota"),
+        pytest.param([("user", EXACT, "a")], ErrorCode.NONE, id="one user's"),
+        pytest.param([("client-id", DEFAULT, None)], ErrorCode.NONE, id="the default"),
+        pytest.param([("", EXACT, "a")], ErrorCode.INVALID_REQUEST, id="no type"),
+        pytest.param([("topic", EXACT, "a")], ErrorCode.UNSUPPORTED_VERSION, id="another type"),
+        pytest.param([("user", 3, "a")], ErrorCode.INVALID_REQUEST, id="another match type"),
+        pytest.param([("user", EXACT, None)], ErrorCode.INVALID_REQUEST, id="no name"),
+        pytest.param([("user", SPECIFIED, "a")], ErrorCode.INVALID_REQUEST, id="a name too many"),
+        pytest.param([("user", EXACT, "a")] * 2, ErrorCode.INVALID_REQUEST, id="a type twice"),
+        pytest.param(
+            [("user", EXACT, "a"), ("ip", DEFAULT, None)],
+            ErrorCode.INVALID_REQUEST,
+            id="an address and a user",
+        ),
+    ],
+)
+def test_no_client_quotas_are_found(
+    components: list[tuple[str, int, str | None]], error: ErrorCode
+) -> None:
+    """`kafka-configs.sh --describe --entity-type users` asks for them first (KIP-546)."""
+
+    async def story(world: World) -> None:
+        async with staged(world, brokers=1) as stage:
+            request = DescribeClientQuotasRequest(
+                components=[
+                    ComponentData(entity_type=kind, match_type=match_type, match=match)
+                    for kind, match_type, match in components
+                ]
+            )
+            answer = await stage.client.ask(stage.address(1), request)
+            assert answer.error_code == error
+            assert answer.entries == (None if error else [])
+            assert (answer.error_message is None) == (not error)
 
     play(story)
 

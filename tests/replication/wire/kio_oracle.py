@@ -68,6 +68,7 @@ def _uuid(raw: bytes) -> uuid.UUID | None:
 
 PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),
+    "float64": st.floats(allow_nan=False),
     "string": STRINGS,
     "bytes": st.binary(max_size=200),
     "records": st.binary(max_size=200),
