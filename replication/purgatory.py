@@ -119,8 +119,7 @@ class Purgatory(Generic[Key]):
             self._watches.setdefault(key, {})[watch] = None
         self._waiting[operation] = watch
         began = self._clock.now()
-        # A peer may say any number.
-        alarm = self._clock.alarm(began + max(0, timeout_ms) / 1000, watch.run_out)
+        alarm = self._clock.alarm(began + timeout_ms / 1000, watch.run_out)
         try:
             await watch.until_woken()
         finally:

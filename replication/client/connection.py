@@ -305,7 +305,7 @@ class BrokerConnection:
         while True:
             self._to_watch = trio.Event()
             self._watched_until = self._next_deadline()
-            with self._clock.move_on_after(max(self._watched_until - self._clock.now(), 0)):
+            with self._clock.move_on_after(self._watched_until - self._clock.now()):
                 await self._to_watch.wait()
             self._check_late()
 

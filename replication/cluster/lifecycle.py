@@ -162,7 +162,7 @@ class BrokerLifecycle:
             if answer is not None and answer.error_code == ErrorCode.NONE:
                 self._told.update(heartbeat.offline_log_dirs)
             pause = self._learn(answer)
-            with self.clock.move_on_after(max(0.0, sent_at + pause - self.clock.now())):
+            with self.clock.move_on_after(sent_at + pause - self.clock.now()):
                 await self._hurry.wait()
 
     def _learn(self, answer: BrokerRegistrationResponse | BrokerHeartbeatResponse | None) -> float:
@@ -205,7 +205,7 @@ class BrokerLifecycle:
     async def _expect_to_be_told(self, directory_id: bytes) -> None:
         """BrokerLifecycleManager.OfflineDirBrokerFailureEvent."""
         deadline = self.offline_log_dirs[directory_id] + self.directory_failure_timeout_ms / 1000
-        await self.clock.sleep(max(0.0, deadline - self.clock.now()))
+        await self.clock.sleep_until(deadline)
         if directory_id not in self._told:
             self.on_untold_directory(
                 UntoldDirectoryError(

@@ -4,6 +4,9 @@ Rule 1: whoever waits asks its `NodeClock`. A raw `trio.sleep` would be on time 
 that the simulator has paused.
 
 Rule 2: `now` starts anywhere; only differences mean something. `wall_ms` may jump.
+
+Rule 3: a time that has passed means now. A peer may send any timeout, and what is left of one is
+negative once it is over; trio refuses both.
 """
 
 import time
@@ -27,13 +30,13 @@ class TrioClock:
         return time.time_ns() // 1_000_000
 
     async def sleep(self, seconds: float) -> None:
-        await trio.sleep(seconds)
+        await trio.sleep(max(seconds, 0))
 
     async def sleep_until(self, deadline: float) -> None:
         await trio.sleep_until(deadline)
 
     def move_on_after(self, seconds: float) -> trio.CancelScope:
-        return trio.move_on_after(seconds)
+        return trio.move_on_after(max(seconds, 0))
 
     def alarm(self, moment: float, act: Callable[[], object]) -> SetAlarm:
         return alarms_of_this_run().put(moment, act)

@@ -49,12 +49,15 @@ class NodeClock(Protocol):
     def wall_ms(self) -> int:
         """Milliseconds since 1970: record timestamps and time retention only."""
 
-    async def sleep(self, seconds: float) -> None: ...
+    async def sleep(self, seconds: float) -> None:
+        """Sleep for `seconds`; not at all where they are 0 or negative."""
 
     async def sleep_until(self, deadline: float) -> None: ...
 
     def move_on_after(self, seconds: float) -> AbstractContextManager[trio.CancelScope]:
-        """A scope cancelled after `seconds` of this node's time."""
+        """A scope cancelled after `seconds` of this node's time; at its first wait where they are
+        0 or negative.
+        """
 
     def alarm(self, moment: float, act: Callable[[], object]) -> Alarm:
         """Call `act` then, unless that is called off: for less than a scope, where it is enough

@@ -159,7 +159,7 @@ class PollLoop:
             wait = min(wait, put_off_ms / 1000)
         if deadline is not None:
             wait = min(wait, deadline - self.clock.now())
-        with self.clock.move_on_after(max(wait, 0)):
+        with self.clock.move_on_after(wait):
             await changed.wait()
 
     async def until(self, predicate: Callable[[], bool], *, timeout_ms: float) -> bool:
