@@ -234,7 +234,7 @@ class TransactionCoordinator:
     ) -> ProducerIdentity:
         """The next epoch of the id; with it, whoever had the last one is fenced (KIP-98, 360)."""
         self.serving(transactional_id)
-        if timeout_ms > self.config.transaction_max_timeout_ms:
+        if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
             raise KafkaError(
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
                 f"transaction.max.timeout.ms is {self.config.transaction_max_timeout_ms}",
