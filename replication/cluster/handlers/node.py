@@ -17,7 +17,7 @@ from replication.net.seams import NodeClock, Offload
 from replication.replica_manager import ReplicaManager, TransactionVerification
 from storage.log_manager import LogManager
 
-# A forwarded request takes at least this long before it is given up: a client may say 0.
+# A forwarded request takes at least this long before it is given up: a client may say 1.
 MINIMUM_FORWARD_TIMEOUT_MS = 1_000
 RECONNECT_BACKOFF_MS = 50  # reconnect.backoff.ms of NodeToControllerChannelManager's client
 
@@ -47,8 +47,11 @@ class BrokerNode:
 
         A controller that is away is waited for as long as the client waits for us. A request
         that it may have carried out before it died is sent again, as Kafka does: creating a
-        topic twice is then answered with TOPIC_ALREADY_EXISTS.
+        topic twice is then answered with TOPIC_ALREADY_EXISTS. A request whose time is up as it
+        comes is not carried out at all (the deadlines of KafkaEventQueue).
         """
+        if timeout_ms <= 0:
+            raise PeerUnavailableError(f"the request's timeout is {timeout_ms} ms")
         deadline_ms = self.clock.now_ms() + max(timeout_ms, MINIMUM_FORWARD_TIMEOUT_MS)
         while True:
             left_ms = deadline_ms - self.clock.now_ms()

@@ -11,13 +11,20 @@ from replication.metadata import MetadataImage
 from replication.wire.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
 )
 from replication.wire.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
-from replication.wire.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from replication.wire.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
 from replication.wire.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -73,8 +80,24 @@ async def elect_leaders(
 ) -> ElectLeadersResponse:
     try:
         response = await node.forward(request, timeout_ms=request.timeout_ms)
-    except PeerUnavailableError:
-        return ElectLeadersResponse(error_code=ErrorCode.REQUEST_TIMED_OUT)
+    except PeerUnavailableError as error:
+        return ElectLeadersResponse(
+            error_code=ErrorCode.REQUEST_TIMED_OUT,
+            replica_election_results=[
+                ReplicaElectionResult(
+                    topic=topic.topic,
+                    partition_result=[
+                        PartitionResult(
+                            partition_id=partition,
+                            error_code=ErrorCode.REQUEST_TIMED_OUT,
+                            error_message=_no_answer(error),
+                        )
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in request.topic_partitions or ()
+            ],
+        )
     assert isinstance(response, ElectLeadersResponse), "an answer decodes as what was asked"
     return response
 
@@ -86,7 +109,21 @@ async def alter_partition_reassignments(
         response = await node.forward(request, timeout_ms=request.timeout_ms)
     except PeerUnavailableError as error:
         return AlterPartitionReassignmentsResponse(
-            error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=_no_answer(error)
+            error_code=ErrorCode.REQUEST_TIMED_OUT,
+            error_message=_no_answer(error),
+            responses=[
+                ReassignableTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        ReassignablePartitionResponse(
+                            partition_index=partition.partition_index,
+                            error_code=ErrorCode.REQUEST_TIMED_OUT,
+                        )
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ],
         )
     assert isinstance(response, AlterPartitionReassignmentsResponse), "as it was asked"
     return response
@@ -95,8 +132,8 @@ async def alter_partition_reassignments(
 async def list_partition_reassignments(
     node: BrokerNode, _: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    try:
-        response = await node.forward(request, timeout_ms=request.timeout_ms)
+    try:  # The request's own timeout means nothing to Kafka (ControllerApis).
+        response = await node.forward(request, timeout_ms=node.config.request_timeout_ms)
     except PeerUnavailableError as error:
         return ListPartitionReassignmentsResponse(
             error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=_no_answer(error)

@@ -381,7 +381,9 @@ def test_nothing_is_deleted_where_the_configuration_forbids_it(
     async def story(world: World) -> None:
         async with staged(world, delete_topic_enable="false") as stage:
             await stage.client.create_topic(stage.address(1), "t")
-            request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], topic_names=["t"])
+            request = DeleteTopicsRequest(
+                topics=[DeleteTopicState(name="t")], topic_names=["t"], timeout_ms=1000
+            )
             answer = await stage.client.ask(stage.address(1), request, version=version)
             assert [(each.name, each.error_code) for each in answer.responses] == [("t", error)]
             assert stage.cluster.image.topics.keys() == {"t"}
