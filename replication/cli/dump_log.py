@@ -14,6 +14,7 @@ import click
 
 from replication.cli.output import JSON, output_option, show_line, tell
 from replication.cli.progress import progress
+from replication.extras import extra
 from storage.dump import DumpOptions, dump, files_in, is_damage
 from storage.dump.entries import BatchEntry, Entry, FileStarted
 from storage.dump.json_lines import json_line
@@ -22,13 +23,23 @@ from storage.filesystem import OsFileSystem
 
 
 @click.command(name="dump-log")
-@click.option("--files", required=True, help="Files or directories, parted by commas.")
+@click.option("--files", required=True, help="Files or directories, separated by commas.")
 @click.option("--print-data-log", is_flag=True, help="Show keys and values.")
 @click.option("--deep-iteration", is_flag=True, help="Show each record.")
-@click.option("--index-sanity-check", is_flag=True, help="Only what decides about a rebuild.")
-@click.option("--verify-index-only", is_flag=True, help="Check indexes; print no entries.")
-@click.option("--max-bytes", type=click.IntRange(min=0), help="Of each .log file, at most these.")
-@click.option("--skip-record-metadata", is_flag=True, help="Of records, keys and values only.")
+@click.option(
+    "--index-sanity-check",
+    is_flag=True,
+    help="Make only the checks that decide whether an index is rebuilt.",
+)
+@click.option(
+    "--verify-index-only", is_flag=True, help="Check indexes without printing their entries."
+)
+@click.option(
+    "--max-bytes", type=click.IntRange(min=0), help="The most bytes to read of each .log file."
+)
+@click.option(
+    "--skip-record-metadata", is_flag=True, help="Show only the keys and values of records."
+)
 @output_option(also=["text", "arrow"])
 def command(
     *,
@@ -110,14 +121,10 @@ def print_json(entries: Iterable[Entry], options: TextOptions) -> bool:
 
 
 def print_arrow(paths: list[str], *, deep: bool, max_bytes: int | None) -> bool:
-    try:
+    with extra("arrow", "--output arrow"):
         import pyarrow as pa
 
         from storage.dump import arrow
-    except ImportError as error:
-        raise click.UsageError(
-            f"--output arrow needs the extra understudy[arrow]: {error}"
-        ) from error
     file_system, damaged = OsFileSystem(), False
     logs = list(_logs(paths))
     rows = arrow.arrow_records if deep else arrow.arrow_batches

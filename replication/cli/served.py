@@ -126,6 +126,7 @@ class PageServer:
 
     def __attrs_post_init__(self) -> None:
         if self.where is not None:
+            import replication.observe.http  # noqa: F401 - first: it says which extra is missing
             from replication.observe.page import LivePage
 
             self.page = LivePage()

@@ -10,7 +10,7 @@ from replication.observe.metric_catalogue import CATALOGUE, Described
 
 _HEAD = """
 `understudy up --metrics 9100` serves `http://127.0.0.1:9100/metrics` in Prometheus' text form; so do `understudy broker --config server.properties --metrics 9100`, for its node, and `understudy follow --metrics-port 9100`, for its copy.
-`--metrics 0.0.0.0:9100` serves it to others, `--metrics 0` at any free port; the URL is printed. It needs the extra `http`: `pip install 'understudy[http]'`.
+`--metrics 0.0.0.0:9100` serves it to others, `--metrics 0` at any free port; the URL is printed. It needs the extra `http`: `pip install '.[http]'` in the directory of understudy.
 
 ```yaml
 # prometheus.yml

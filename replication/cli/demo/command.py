@@ -1,6 +1,5 @@
 """`understudy demo`: the main job, as a person runs it."""
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -8,26 +7,34 @@ import tempfile
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from replication.cli.demo import run as demo
-from replication.cli.demo.report import Report
-from replication.cli.demo.workload import input_lines
-from replication.cli.isolated import IsolatedCluster
 from replication.cli.output import JSON, OUTPUT, show_json
-from replication.verify import verify_directories
-from storage.filesystem import OsFileSystem
+from replication.extras import MissingExtraError, extra
 
 BROKERS = 3
 SAME, DIFFERENT = 0, 1  # exit codes of the audit
 
 
 @click.command(name="demo")
-@click.option("--input", "source", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--victim", type=click.IntRange(1, BROKERS), help="Which broker; else a leader.")
-@click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--audit/--no-audit", default=True, help="Ask Spark as well, where there is Java.")
+@click.option(
+    "--input",
+    "source",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The file whose lines to produce.  [default: Python's standard library]",
+)
+@click.option(
+    "--victim", type=click.IntRange(1, BROKERS), help="The broker to kill.  [default: a leader]"
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where to keep the data.  [default: a temporary directory]",
+)
+@click.option(
+    "--audit/--no-audit",
+    default=True,
+    help="Also compare the replicas on Spark, where there is Java.",
+)
 @OUTPUT
 def command(
     source: Path | None, victim: int | None, data_dir: Path | None, *, audit: bool, output: str
@@ -39,15 +46,26 @@ def command(
     in the middle of it and started again later. Exit code 0 only if nothing acked is lost
     and the replicas are equal, byte for byte.
     """
+    with extra("demo", "understudy demo"):
+        from replication.cli.demo.run import CONFIG, Demo
+    from rich.console import Console
+
+    from replication.cli.demo.progress import ShownProgress, bars_on
+    from replication.cli.demo.report import Report
+    from replication.cli.demo.workload import input_lines
+    from replication.cli.isolated import IsolatedCluster
+    from replication.verify import verify_directories
+    from storage.filesystem import OsFileSystem
+
     lines = input_lines(source)
     if not lines:
         raise click.BadParameter(f"{source} has no lines", param_hint="--input")
     console = Console(stderr=output == JSON)
     with tempfile.TemporaryDirectory(prefix="understudy-demo-") as scratch:
-        cluster = IsolatedCluster(data_dir or Path(scratch), BROKERS, config=demo.CONFIG)
-        with _progress(console) as bars:
+        cluster = IsolatedCluster(data_dir or Path(scratch), BROKERS, config=CONFIG)
+        with bars_on(console) as bars:
             shown = ShownProgress(bars, bars.add_task("", total=len(lines)))
-            outcome = demo.Demo(cluster, lines, victim, shown).run()
+            outcome = Demo(cluster, lines, victim, shown).run()
             shown.step("verifying the three data directories")
             directories = [str(path) for path in outcome.log_dirs]
             comparison = verify_directories(OsFileSystem(), directories, copies=len(directories))
@@ -61,34 +79,16 @@ def command(
     sys.exit(0 if report.ok else 1)
 
 
-class ShownProgress(demo.Progress):
-    """A line for each step that is done, and a bar for the records."""
-
-    def __init__(self, bars: Progress, task: TaskID) -> None:
-        self._bars, self._task = bars, task
-
-    def step(self, what: str) -> None:
-        self._bars.console.print(f"  {what}", highlight=False)
-        self._bars.update(self._task, description=what)
-
-    def sent(self, done: int, total: int) -> None:
-        self._bars.update(self._task, completed=done, total=total)
-
-
-def _progress(console: Console) -> Progress:
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("lines  {task.description}"))
-    return Progress(*columns, console=console, transient=True)
-
-
 def _audit(directories: list[str]) -> tuple[bool | None, str]:
     """Whether Spark finds the replicas the same, and a line that says so; None without Spark.
 
     A process of its own: what the JVM has to say while it starts is not part of the report.
     """
-    if importlib.util.find_spec("pyspark") is None:
-        return None, "skipped: pip install 'understudy[spark]'"
-    from pipeline.session import NO_JAVA, find_java
-
+    try:
+        with extra("spark", "the audit"):
+            from pipeline.session import NO_JAVA, find_java
+    except MissingExtraError as error:
+        return None, f"skipped: {error}"
     if find_java() is None:
         return None, f"skipped: {NO_JAVA}"
     command = [sys.executable, "-m", "replication.cli", "pipeline", "audit", *directories]

@@ -15,6 +15,7 @@ from pathlib import Path
 import attrs
 
 from replication.cli.demo.ledger import Verdict
+from replication.cli.demo.progress import Progress
 from replication.cli.demo.timeline import Failover, Moment, timeline
 from replication.cli.demo.workload import Workload, create_topic, read_back
 from replication.cli.isolated import CONTROLLER, HOST, IsolatedCluster
@@ -40,16 +41,6 @@ CONFIG = {
 
 class DemoError(UnderstudyError):
     """The demo could not go on; the message says why."""
-
-
-class Progress:
-    """Where the demo tells how far it is; the command draws it."""
-
-    def step(self, what: str) -> None:
-        """The demo goes on to its next step."""
-
-    def sent(self, done: int, total: int) -> None:
-        """`done` of `total` lines are handed to the client."""
 
 
 @attrs.frozen

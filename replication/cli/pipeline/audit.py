@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from replication.cli.output import tell
-from replication.cli.pipeline.outputs import Answer, need_spark, output_option
+from replication.cli.pipeline.outputs import Answer, output_option
 from replication.cli.pipeline.progress import Progress
 from replication.errors import UnderstudyError
+from replication.extras import extra
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -29,17 +30,23 @@ QUICK_BELOW_BYTES = 512 * 1024 * 1024
     "kind",
     flag_value="log-dirs",
     default="log-dirs",
-    help="They are log directories.  [default]",
+    help="DIRECTORIES are log directories.  [default]",
 )
-@click.option("--headers", "kind", flag_value="headers", help="They hold what audit-headers wrote.")
+@click.option(
+    "--headers", "kind", flag_value="headers", help="DIRECTORIES hold what audit-headers wrote."
+)
 @click.argument(
     "directories", nargs=-1, required=True, type=click.Path(exists=True, file_okay=False)
 )
-@click.option("--name", "names", multiple=True, help="What to call each log directory, in order.")
+@click.option("--name", "names", multiple=True, help="The name of each log directory, in order.")
 @click.option("--check-crcs", is_flag=True, help="Read every byte: bit rot shows only so.")
-@click.option("--copies", type=click.IntRange(min=1), help="How many of each there must be.")
-@click.option("--exact", is_flag=True, help="The same batches, also where a cleaner has been.")
-@click.option("--compacted", is_flag=True, help="By keys, whatever tells of a cleaner.")
+@click.option(
+    "--copies", type=click.IntRange(min=1), help="How many copies of each partition there must be."
+)
+@click.option("--exact", is_flag=True, help="Compare batch by batch, compacted partitions too.")
+@click.option(
+    "--compacted", is_flag=True, help="Compare the last record of each key in every partition."
+)
 @click.option("--master", help="Spark's master URL; all cores of this machine by default.")
 @output_option
 def command(
@@ -61,11 +68,9 @@ def command(
     """
     from replication.verify.comparing import Rules
 
-    try:
+    with extra("spark", "understudy pipeline audit"):
         from pipeline.audit.job import audit
         from pipeline.session import get_session
-    except ImportError as error:
-        raise need_spark(error) from error
     if exact and compacted:
         raise click.UsageError("--exact and --compacted ask for two things")
     if compacted and kind == "headers":

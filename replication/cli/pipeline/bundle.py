@@ -7,7 +7,7 @@ import click
 
 from replication.cli.output import show_line
 from replication.cli.pipeline import submit
-from replication.cli.pipeline.outputs import need_spark
+from replication.extras import extra
 
 ENTRY_POINT = "understudy_submit.py"
 
@@ -20,10 +20,8 @@ def command(directory: Path) -> None:
     A zip of its packages for --py-files, and the file to submit. The Python of the cluster
     needs what they import: numpy, pyarrow, attrs, crc32c, cramjam, click, msgpack.
     """
-    try:
+    with extra("spark", "understudy pipeline bundle"):
         from pipeline.shipping import write_archive
-    except ImportError as error:
-        raise need_spark(error) from error
     directory.mkdir(parents=True, exist_ok=True)
     archive, entry_point = write_archive(directory), directory / ENTRY_POINT
     shutil.copyfile(submit.__file__, entry_point)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import click
 
 from replication.cli.output import JSON, OUTPUT, show_json, show_line
-from replication.cli.pipeline.outputs import need_spark
 from replication.cli.pipeline.progress import Progress
 from replication.errors import ConfigError
+from replication.extras import extra
 
 if TYPE_CHECKING:
     from pipeline.export.target import Target
@@ -20,7 +20,12 @@ DESERIALISER = "bytes, string, int, long, ..., or module:function"
 @click.command(name="export")
 @click.argument("log_dirs", nargs=-1, type=click.Path(exists=True, file_okay=False))
 @click.option("--bootstrap-servers", help="Live brokers, instead of log directories.")
-@click.option("--topic", "topics", multiple=True, help="Which topics; all in LOG_DIRS if none.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    help="A topic to export; may be repeated.  [default: all in LOG_DIRS]",
+)
 @click.option(
     "--to",
     "directory",
@@ -28,19 +33,34 @@ DESERIALISER = "bytes, string, int, long, ..., or module:function"
     type=click.Path(file_okay=False, path_type=Path),
     help="Where the files or the table are, or are made.",
 )
-@click.option("--format", "kind", type=click.Choice(["parquet", "delta"]), default="parquet")
-@click.option("--key", default="bytes", show_default=True, help=f"{DESERIALISER}.")
-@click.option("--value", default="bytes", show_default=True, help=f"{DESERIALISER}.")
-@click.option("--headers", is_flag=True, help="A column of headers too.")
-@click.option("--read-uncommitted", is_flag=True, help="Records of aborted transactions too.")
-@click.option("--compression", default="zstd", show_default=True, help="Of the Parquet files.")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["parquet", "delta"]),
+    default="parquet",
+    show_default=True,
+    help="What to write: Parquet files, or a Delta table.",
+)
+@click.option(
+    "--key", default="bytes", show_default=True, help=f"How to read keys: {DESERIALISER}."
+)
+@click.option(
+    "--value", default="bytes", show_default=True, help=f"How to read values: {DESERIALISER}."
+)
+@click.option("--headers", is_flag=True, help="Add a column of headers.")
+@click.option(
+    "--read-uncommitted", is_flag=True, help="Export records of aborted transactions too."
+)
+@click.option(
+    "--compression", default="zstd", show_default=True, help="The codec of the Parquet files."
+)
 @click.option("--master", help="Spark's master URL; all cores of this machine by default.")
 @click.option(
     "-X",
     "properties",
     multiple=True,
     metavar="OPTION=VALUE",
-    help="Of the data source, such as kafka.security.protocol=SSL or failOnDataLoss=false.",
+    help="An option of the data source, such as kafka.security.protocol=SSL.",
 )
 @OUTPUT
 def command(
@@ -64,13 +84,11 @@ def command(
     Each run adds what has been committed since the one before; each record is there once,
     also where a run was killed. LOG_DIRS are those of one broker or of several.
     """
-    try:
+    with extra("spark", "understudy pipeline export"):
         from pipeline.export.deserialisers import Deserialiser
         from pipeline.export.job import export
         from pipeline.export.writing import Format
         from pipeline.session import get_session
-    except ImportError as error:
-        raise need_spark(error) from error
     options = dict(_option(each) for each in properties)
     options |= _whence(log_dirs, bootstrap_servers, topics)
     isolation = "read_uncommitted" if read_uncommitted else "read_committed"
@@ -116,8 +134,6 @@ def _target(kind: str, directory: Path, made: "Format") -> "Target":
         from pipeline.export.parquet import ParquetTarget
 
         return ParquetTarget(directory)
-    try:
+    with extra("delta", "--format delta"):
         from pipeline.export.delta import DeltaTarget
-    except ImportError as error:
-        raise click.ClickException(f"install understudy[delta] ({error})") from error
     return DeltaTarget(directory, made)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replication.cli.pipeline.outputs import Answer, need_spark, output_option
+from replication.cli.pipeline.outputs import Answer, output_option
 from replication.cli.pipeline.progress import Progress
+from replication.extras import extra
 
 if TYPE_CHECKING:
     from pipeline.journals.failover import OutageReport
@@ -23,12 +24,10 @@ def command(*, journals: tuple[str, ...], master: str | None, outputs: tuple[str
     JOURNALS are event journals, or directories that hold some: a broker's data directory, or
     that of a whole cluster. The controller's has to be among them.
     """
-    try:
+    with extra("spark", "understudy pipeline failover"):
         from pipeline.journals.failover import failover_report
         from pipeline.journals.source import read_events
         from pipeline.session import get_session
-    except ImportError as error:
-        raise need_spark(error) from error
     session, progress = get_session(master=master, quick=True), Progress()
     with progress.watching(session):
         reports = failover_report(read_events(session, journals), on_step=progress.step)

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replication.cli.pipeline.outputs import Answer, need_spark, output_option
+from replication.cli.pipeline.outputs import Answer, output_option
 from replication.cli.pipeline.progress import Progress
+from replication.extras import extra
 
 if TYPE_CHECKING:
     from pipeline.journals.lag import LagReport, MinIsr
@@ -34,12 +35,10 @@ def command(
     JOURNALS are event journals, or directories that hold some: a broker's data directory, or
     that of a whole cluster.
     """
-    try:
+    with extra("spark", "understudy pipeline lag"):
         from pipeline.journals.lag import lag_report
         from pipeline.journals.source import read_events
         from pipeline.session import get_session
-    except ImportError as error:
-        raise need_spark(error) from error
     least = _min_isr(min_isr)
     session, progress = get_session(master=master, quick=True), Progress()
     with progress.watching(session):

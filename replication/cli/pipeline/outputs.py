@@ -8,6 +8,7 @@ import attrs
 import click
 
 from replication.cli.output import JSON, TABLE, json_text, show_json, show_line, tell
+from replication.extras import extra
 
 SHOWN = (TABLE, JSON)
 ENDINGS = (".json", ".parquet", ".html")
@@ -22,11 +23,21 @@ def checked(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) 
         if text not in SHOWN and not text.endswith(ENDINGS):
             known = ", ".join((*SHOWN, *(f"a file *{ending}" for ending in ENDINGS)))
             raise click.BadParameter(f"{text} is none of: {known}", ctx, param)
+    if any(text.endswith(".html") for text in given):
+        # Before the job runs, not after.
+        with extra("spark", "a report as HTML"):
+            import plotly.io  # noqa: F401
     return given
 
 
 output_option = click.option(
-    "--output", "outputs", multiple=True, default=["table"], metavar=METAVAR, callback=checked
+    "--output",
+    "outputs",
+    multiple=True,
+    default=["table"],
+    metavar=METAVAR,
+    callback=checked,
+    help="Print the result, or write it to a file; may be repeated.  [default: table]",
 )
 
 
@@ -55,8 +66,3 @@ class Answer:
                     self.write_parquet(output)
             if output not in SHOWN:
                 tell(f"written: {output}")
-
-
-def need_spark(error: ImportError) -> click.ClickException:
-    """What to say where the pipeline's packages are not installed."""
-    return click.ClickException(f"install the Spark extra: understudy[spark] ({error})")

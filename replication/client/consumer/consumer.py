@@ -46,6 +46,7 @@ from replication.client.consumer.records import (
 from replication.client.consumer.subscription import SubscriptionState
 from replication.client.errors import IllegalStateError, KafkaTimeoutError
 from replication.client.given import as_partition, as_partitions, list_of_names
+from replication.extras import extra
 from replication.net import production_seams
 from replication.net.seams import Seams
 from storage.types import Offset, TopicPartition
@@ -267,11 +268,12 @@ class Consumer(GroupCalls, LogLookups):
         partition: for who reads more records than Python makes objects of.
 
         `storage.columnar` says which columns there are. Keys and values are bytes, which no
-        deserialiser has seen, nor an interceptor; they point into what was received. Needs the
-        `arrow` extra. Raises as `poll` does, and KeyError where there is no such column;
-        positions and commits are the same.
+        deserialiser has seen, nor an interceptor; they point into what was received. Raises as
+        `poll` does, KeyError where there is no such column, and MissingExtraError without the
+        `arrow` extra; positions and commits are the same.
         """
-        from storage.columnar import COLUMNS, schema_of, table  # noqa: PLC0415 - numpy, pyarrow
+        with extra("arrow", "poll_arrow"):
+            from storage.columnar import COLUMNS, schema_of, table  # noqa: PLC0415 - numpy, pyarrow
 
         wanted = COLUMNS if columns is None else columns
         schema_of(wanted)  # before anything is taken

@@ -29,31 +29,20 @@ another origin changes nothing, for a browser that visits it can reach this mach
 
 Rule 6: port 0 is any free port. The same number asked for twice is one port that serves both.
 
-Importing this package needs the extra `http`; whoever does not ask for a port never does.
+Importing this package needs the extra `http`; without it the import raises MissingExtraError.
+Nothing imports it where no port is asked for.
 """
 
-import importlib.util
+from replication.extras import extra
 
-from replication.errors import UnderstudyError
-
-
-class MissingExtraError(UnderstudyError):
-    """What serves HTTP is not installed."""
-
-
-for _needed in ("hypercorn", "starlette"):
-    if importlib.util.find_spec(_needed) is None:
-        raise MissingExtraError(
-            f"serving HTTP needs {_needed}, which is not installed: pip install 'understudy[http]'"
-        )
-
-from replication.observe.http.event_stream import (  # noqa: E402 - first it is looked for
-    KEEP_ALIVE_SECONDS,
-    EventSender,
-    EventStream,
-)
-from replication.observe.http.server import GRACE_SECONDS, HttpAddress, serve_http  # noqa: E402
-from replication.observe.http.sites import LOOPBACK, Site, http_app, serve_sites  # noqa: E402
+with extra("http", "serving HTTP"):
+    from replication.observe.http.event_stream import (
+        KEEP_ALIVE_SECONDS,
+        EventSender,
+        EventStream,
+    )
+    from replication.observe.http.server import GRACE_SECONDS, HttpAddress, serve_http
+    from replication.observe.http.sites import LOOPBACK, Site, http_app, serve_sites
 
 __all__ = [
     "GRACE_SECONDS",
@@ -62,7 +51,6 @@ __all__ = [
     "EventSender",
     "EventStream",
     "HttpAddress",
-    "MissingExtraError",
     "Site",
     "http_app",
     "serve_http",

@@ -1,7 +1,6 @@
 """The HTTP server over real sockets: it answers, streams, and is gone when it is cancelled."""
 
 import socket
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -372,22 +371,3 @@ def test_an_address_that_is_every_address_is_reached_on_this_machine() -> None:
     assert HttpAddress("0.0.0.0", 80).url == "http://127.0.0.1:80"
     assert HttpAddress("::1", 80).url == "http://[::1]:80"
     assert HttpAddress("b1.example", 80).url == "http://b1.example:80"
-
-
-MISSING = """
-import importlib.util, sys
-from replication.errors import UnderstudyError
-found = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *rest: None if name == "hypercorn" else found(name, *rest)
-try:
-    import replication.observe.http
-except UnderstudyError as error:
-    print(error)
-"""
-
-
-async def test_without_the_extra_it_is_named() -> None:
-    done = await trio.run_process([sys.executable, "-c", MISSING], capture_stdout=True)
-    assert done.stdout.decode() == (
-        "serving HTTP needs hypercorn, which is not installed: pip install 'understudy[http]'\n"
-    )

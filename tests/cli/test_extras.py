@@ -1,0 +1,167 @@
+"""What each command says where the packages of an extra are not installed, and that it helps."""
+
+import importlib
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from replication import extras
+from replication.extras import EXTRAS, MissingExtraError, extra, how_to_install
+from tests.cli.tree import LEAVES
+
+ROOT = Path(__file__).parents[2]
+
+# Runs each command line in a Python that finds none of the extras' packages.
+WITHOUT = """
+import contextlib, io, json, sys
+from importlib.abc import MetaPathFinder
+
+class Refusing(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in REFUSED:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+REFUSED = set(sys.argv[1].split(","))
+sys.meta_path.insert(0, Refusing())
+from replication.cli import main
+
+for line in json.load(sys.stdin):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main(line.split())
+        except SystemExit as ended:
+            code = ended.code
+        except BaseException as error:
+            code = repr(error)
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+"""
+
+# Every command line that needs an extra, and the extra.
+NEEDING = {
+    "up --any-port --ui 0": "http",
+    "up --any-port --metrics 0": "http",
+    "up --any-port --control 0": "http",
+    "up --any-port --isolated --ui 0": "http",
+    "up --any-port --isolated --metrics 0": "http",
+    "up --any-port --isolated --control 0": "http",
+    "follow --to DIR/copy --topic t --metrics-port 0": "http",
+    "broker --config DIR/server.properties --metrics 0": "http",
+    "demo": "demo",
+    "dump-log --files DIR --output arrow": "arrow",
+    "audit-headers DIR --name a --to DIR/headers": "arrow",
+    "pipeline audit DIR": "spark",
+    "pipeline bundle DIR/bundle": "spark",
+    "pipeline export DIR --to DIR/lake": "spark",
+    "pipeline failover DIR": "spark",
+    "pipeline lag DIR": "spark",
+    "pipeline lag DIR --output lag.html": "spark",
+}
+
+
+def run_without(refused: list[str], lines: list[str]) -> list[tuple[object, str, str]]:
+    """Return the exit code and both outputs of each command line."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, ",".join(refused)],
+        input=json.dumps(lines),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=120,
+        check=False,
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(answers) == len(lines), done.stderr
+    return [(code, out, err) for code, out, err in answers]
+
+
+def test_a_command_that_misses_an_extra_says_in_one_line_how_to_install_it(tmp_path: Path) -> None:
+    (tmp_path / "server.properties").write_text(
+        f"node.id=1\nlog.dirs={tmp_path}/log\nlisteners=PLAINTEXT://127.0.0.1:0\n"
+        "controller.quorum.voters=0@127.0.0.1:1\n"
+    )
+    lines = [line.replace("DIR", str(tmp_path)) for line in NEEDING]
+    everything = sorted({module for modules in EXTRAS.values() for module in modules})
+    answers = run_without(everything, lines)
+    for (line, name), (code, out, err) in zip(NEEDING.items(), answers, strict=True):
+        assert (code, out) == (1, ""), (line, code, out, err)
+        assert err.startswith("understudy: "), (line, err)
+        assert err.endswith(f" is not installed: {how_to_install(name)}\n"), (line, err)
+        assert err.count("\n") == 1, (line, err)
+
+
+def test_every_command_shows_its_help_without_any_extra() -> None:
+    everything = sorted({module for modules in EXTRAS.values() for module in modules})
+    names = list(LEAVES)
+    for name, (code, out, err) in zip(
+        names, run_without(everything, [f"{name} --help" for name in names]), strict=True
+    ):
+        assert (code, err) == (0, ""), (name, err)
+        assert out.startswith(f"Usage: understudy {name}")
+
+
+def test_the_extras_are_those_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {
+        name: tuple(each.partition(">")[0].replace("-", "_") for each in packages)
+        for name, packages in project["optional-dependencies"].items()
+    }
+    assert declared == EXTRAS
+
+
+def test_what_is_missing_of_another_s_making_is_not_called_an_extra() -> None:
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"), extra("http", "serving"):
+        importlib.import_module("no_such_module")
+    with (
+        pytest.raises(MissingExtraError, match="serving needs starlette, which"),
+        extra("http", "serving"),
+    ):
+        raise ModuleNotFoundError(name="starlette.routing")
+
+
+class Installed:
+    """What the metadata of an installation records of where it came from."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def read_text(self, name: str) -> str | None:
+        assert name == "direct_url.json"
+        return json.dumps({"url": self._url}) if self._url else None
+
+
+@pytest.mark.parametrize(
+    ("recorded", "said"),
+    [
+        pytest.param("file://{dir}", "pip install '{dir}[http]'", id="a directory"),
+        pytest.param("file:///gone", "pip install hypercorn starlette", id="one that is gone"),
+        pytest.param("https://x/u.whl", "pip install hypercorn starlette", id="elsewhere"),
+        pytest.param("", "pip install hypercorn starlette", id="an index"),
+    ],
+)
+def test_an_installation_is_extended_from_where_it_came(
+    recorded: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extras, "__file__", str(tmp_path / "site" / "replication" / "extras.py"))
+    monkeypatch.setattr(extras, "distribution", lambda _: Installed(recorded.format(dir=tmp_path)))
+    assert how_to_install("http") == said.format(dir=tmp_path)
+
+
+def test_a_checkout_is_extended_where_it_stands() -> None:
+    assert how_to_install("arrow") == f"pip install -e '{ROOT}[arrow]'"
+
+
+def test_no_text_names_a_package_that_no_index_has() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    code = [
+        path
+        for package in ("storage", "replication", "scenarios", "pipeline")
+        for path in (ROOT / package).rglob("*.py")
+        if path != Path(extras.__file__)
+    ]
+    naming = [path.name for path in (*pages, *code) if "understudy[" in path.read_text()]
+    assert naming == []
