@@ -4,12 +4,12 @@ Starting three brokers takes a quarter of a second; importing what only `demo` o
 `pipeline` needs would double that.
 """
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
+from replication.cli.command_groups import LazyGroup
 from replication.cli.endings import of_unix
 from replication.cli.output import CommandError
 from replication.errors import UnderstudyError
@@ -51,18 +51,8 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
-    """Finds commands in `COMMANDS`, and imports only the one that is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in COMMANDS:
-            return None
-        command = importlib.import_module(COMMANDS[cmd_name][0]).command
-        assert isinstance(command, click.Command), f"{cmd_name} names a click command"
-        return command
+class Understudy(LazyGroup):
+    """The commands, each of which ends as a Unix tool does."""
 
     def invoke(self, ctx: click.Context) -> Any:
         with of_unix():
@@ -73,12 +63,8 @@ class LazyGroup(click.Group):
             except (UnderstudyError, StorageError, OSError) as error:
                 raise CommandError(str(error)) from error
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in sorted(COMMANDS.items())])
 
-
-@click.group(cls=LazyGroup)
+@click.group(cls=Understudy, table=COMMANDS)
 @click.option(
     "-b",
     "--bootstrap-server",

@@ -47,22 +47,26 @@ if TYPE_CHECKING:
     "properties",
     required=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A server.properties, with Kafka's keys.",
+    help="A server.properties file, with Kafka's keys.",
 )
 @click.option(
     "--journal",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where to append what happens, as msgpack.",
+    help="The file to append events to, as msgpack.",
 )
 @click.option(
     "-X", "overrides", multiple=True, callback=key_values, metavar="KEY=VALUE",
-    help="Set one more key.",
+    help="Set a configuration key, over those of the file.",
 )  # fmt: skip
 @metrics_option("Serve /metrics for Prometheus there; 0 takes any port.")
 @click.option(
     "--stop-at-end-of-input", is_flag=True, help="Stop when standard input ends, as for SIGTERM."
 )
-@click.option("--steered", is_flag=True, help="Standard input is a socket of who steers it.")
+@click.option(
+    "--steered",
+    is_flag=True,
+    help="Standard input is a socket of the process that steers this one.",
+)
 def command(
     properties: Path,
     journal: Path | None,

@@ -24,16 +24,19 @@ SHELLS = ("bash", "zsh", "fish")
 Completer: TypeAlias = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-@click.command(name="completion")
+# Not the function's docstring: click's mark for a block that it must not wrap is a backspace.
+_HELP = """Print the script that teaches a shell to complete this command.
+
+\b
+bash    source <(understudy completion bash)          in ~/.bashrc
+zsh     source <(understudy completion zsh)           in ~/.zshrc
+fish    understudy completion fish | source           in config.fish
+"""
+
+
+@click.command(name="completion", help=_HELP)
 @click.argument("shell", type=click.Choice(SHELLS))
 def command(shell: str) -> None:
-    r"""The script that teaches a shell to complete this command.
-
-    \b
-    bash    source <(understudy completion bash)          in ~/.bashrc
-    zsh     source <(understudy completion zsh)           in ~/.zshrc
-    fish    understudy completion fish | source           in config.fish
-    """
     found = get_completion_class(shell)
     assert found is not None, "click knows the shells that it is given"
     show_line(found(click.Command(COMMAND), {}, COMMAND, VARIABLE).source())

@@ -157,7 +157,7 @@ def connected(
             *file_names,
             "config_file",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="A Kafka client's properties: TLS, SASL, ...",
+            help="A file of Kafka client properties: TLS, SASL, ...",
         ),
         click.option(
             "-X",
@@ -166,11 +166,11 @@ def connected(
             callback=key_values,
             multiple=True,
             metavar="KEY=VALUE",
-            help="One of them.",
+            help="One property of a Kafka client, over those of the file.",
         ),
         click.option(
             "--timeout", "answer_ms", type=click.IntRange(min=1), default=10_000,
-            show_default=True, help="Milliseconds that an answer may take.",
+            show_default=True, help="Milliseconds to wait for an answer.",
         ),
     ]  # fmt: skip
 

@@ -32,7 +32,7 @@ def output_option(*, also: Sequence[str] = ()) -> Callable[[F], F]:
         type=click.Choice([TABLE, JSON, *also]),
         default=TABLE,
         show_default=True,
-        help="For people, or for programs.",
+        help="The form of the output: text for people, JSON for programs.",
     )
 
 

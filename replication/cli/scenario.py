@@ -21,6 +21,7 @@ import attrs
 import click
 
 from replication.cli import completion
+from replication.cli.command_groups import CommandGroup
 from replication.cli.output import JSON, OUTPUT, show_json, show_line, tell
 from replication.cli.progress import progress
 
@@ -46,7 +47,7 @@ SHIVIZ = click.option(
 )
 
 
-@click.group(name="scenario")
+@click.group(name="scenario", cls=CommandGroup)
 def command() -> None:
     """Failover stories, on virtual time."""
 
@@ -275,7 +276,7 @@ def _note_shortest(
 
 
 @command.command(name="replay")
-@click.option("--seed", required=True, type=int, help="Of a run of the swarm.")
+@click.option("--seed", required=True, type=int, help="The seed of the run.")
 @click.option("--trace", is_flag=True, help="Also every event, with its virtual time.")
 @REPORT
 @SHIVIZ

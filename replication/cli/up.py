@@ -44,19 +44,22 @@ COPY_STATE = "mirror.json"  # what imports its owner takes longer than a cluster
 
 @click.command(name="up")
 @click.option(
-    "-n", "--brokers", type=click.IntRange(min=1), help="How many.  [default: 3, or 1 of a copy]"
+    "-n",
+    "--brokers",
+    type=click.IntRange(min=1),
+    help="How many brokers.  [default: as many as DATA-DIR has, or 3]",
 )
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the data lies; by default a temporary directory, gone at the end.",
+    help="Where to keep the data; by default a temporary directory, deleted at the end.",
 )
 @click.option(
     "--base-port",
     type=click.IntRange(1, 65535),
     help=f"Broker 1 listens there, broker 2 one above, ...  [default: {BASE_PORT}]",
 )
-@click.option("--any-port", is_flag=True, help="Listen on whichever ports are free.")
+@click.option("--any-port", is_flag=True, help="Listen on free ports.")
 @click.option("--isolated", is_flag=True, help="A process for each broker and the controller.")
 @click.option(
     "-X",
@@ -64,7 +67,7 @@ COPY_STATE = "mirror.json"  # what imports its owner takes longer than a cluster
     multiple=True,
     callback=key_values,
     metavar="KEY=VALUE",
-    help="Set a key, as in server.properties.",
+    help="Set a configuration key, as in server.properties.",
 )
 @metrics_option(
     "Serve /metrics for Prometheus there; 0 takes any port. With --isolated each process serves"

@@ -70,10 +70,17 @@ def numbers(_: click.Context, option: click.Parameter, value: str | None) -> fro
     "servers",
     multiple=True,
     metavar="HOST:PORT,...",
-    help="A cluster; of one alone, the replicas are compared with each other.",
+    help="A cluster; the replicas of a single one are compared with each other.",
 )
-@click.option("--topics-include", callback=topic_pattern, default=".*", help="By pattern.")
-@click.option("--partitions", callback=numbers, help="Of each topic, such as 0,3-5; default: all.")
+@click.option(
+    "--topics-include",
+    callback=topic_pattern,
+    default=".*",
+    help="Only topics whose whole name matches.",
+)
+@click.option(
+    "--partitions", callback=numbers, help="Only these partitions of each topic, such as 0,3-5."
+)
 @click.option(
     "--time",
     "timestamp",
@@ -81,27 +88,43 @@ def numbers(_: click.Context, option: click.Parameter, value: str | None) -> fro
     default=EARLIEST,
     help="Where to begin: milliseconds, -1 the end, -2 the start (the default).",
 )
-@click.option("--fetch-size", type=click.IntRange(min=1), default=1 << 20, help="Bytes of a fetch.")
 @click.option(
-    "--max-wait-ms", type=click.IntRange(min=0), default=1000, help="How long a broker may wait."
+    "--fetch-size", type=click.IntRange(min=1), default=1 << 20, help="The most bytes of one fetch."
 )
 @click.option(
-    "--report-interval-ms", type=click.IntRange(min=1), help="Also say how far it is, as a line."
+    "--max-wait-ms",
+    type=click.IntRange(min=0),
+    default=1000,
+    help="How many milliseconds a broker may wait for data.",
+)
+@click.option(
+    "--report-interval-ms",
+    type=click.IntRange(min=1),
+    help="Print the progress every so many milliseconds.",
 )
 @click.option(
     "--timeout", "answer_ms", type=click.IntRange(min=1), default=60_000, show_default=True,
-    help="Milliseconds that an answer may take.",
+    help="Milliseconds to wait for an answer.",
 )  # fmt: skip
-@click.option("--copies", type=click.IntRange(min=1), help="How many of each there must be.")
-@click.option("--exact", is_flag=True, help="Byte for byte, also what was compacted.")
-@click.option("--compacted", is_flag=True, help="By keys, whatever tells of a cleaner.")
+@click.option(
+    "--copies", type=click.IntRange(min=1), help="How many copies of each partition there must be."
+)
+@click.option("--exact", is_flag=True, help="Compare byte by byte, compacted partitions too.")
+@click.option(
+    "--compacted", is_flag=True, help="Compare the last record of each key in every partition."
+)
 @click.option(
     "--command-config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A client's properties.",
+    help="A file of Kafka client properties: TLS, SASL, ...",
 )
 @click.option(
-    "-X", "properties", callback=key_values, multiple=True, metavar="KEY=VALUE", help="One of them."
+    "-X",
+    "properties",
+    callback=key_values,
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="One property of a Kafka client, over those of the file.",
 )
 @output_option(also=["text"])
 def command(

@@ -32,10 +32,18 @@ DESERIALISERS = ("key.deserializer", "value.deserializer", "headers.deserializer
 @click.command(name="consume")
 @click.argument("names", nargs=-1, metavar="[TOPIC]...", shell_complete=completion.topics)
 @click.option(
-    "-t", "--topic", "topics", multiple=True, shell_complete=completion.topics, help="The same."
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    shell_complete=completion.topics,
+    help="A topic, as the argument TOPIC; may be repeated.",
 )
 @click.option(
-    "--include", callback=pattern, metavar="PATTERN", help="All whose whole name matches."
+    "--include",
+    callback=pattern,
+    metavar="PATTERN",
+    help="Read every topic whose whole name matches.",
 )
 @click.option(
     "-p",
@@ -43,7 +51,7 @@ DESERIALISERS = ("key.deserializer", "value.deserializer", "headers.deserializer
     "partitions",
     type=click.IntRange(min=0),
     multiple=True,
-    help="Only this one; may be said again.",
+    help="Read only this partition; may be repeated.",
 )
 @click.option(
     "-o",
@@ -53,20 +61,30 @@ DESERIALISERS = ("key.deserializer", "value.deserializer", "headers.deserializer
     metavar="earliest|latest|stored|N|-N|s@MS",
     help="Where to begin.  [default: latest]",
 )
-@click.option("--from-beginning", is_flag=True, help="The same as --offset earliest.")
+@click.option(
+    "--from-beginning", is_flag=True, help="Begin at the earliest offset, as --offset earliest."
+)
 @click.option(
     "-G",
     "--group",
     shell_complete=completion.groups,
-    help="Read as a member of this group, which goes on where it was.",
+    help="Read as a member of this consumer group, from its committed offsets.",
 )
-@click.option("-c", "--max-messages", type=click.IntRange(min=1), help="End after so many.")
-@click.option("--timeout-ms", type=click.IntRange(min=1), help="End after so long without any.")
-@click.option("-e", "--exit-at-end", is_flag=True, help="End where each partition ends now.")
+@click.option(
+    "-c", "--max-messages", type=click.IntRange(min=1), help="End after this many records."
+)
+@click.option(
+    "--timeout-ms",
+    type=click.IntRange(min=1),
+    help="End after this many milliseconds without a record.",
+)
+@click.option(
+    "-e", "--exit-at-end", is_flag=True, help="End at the offsets where the partitions end now."
+)
 @click.option(
     "--isolation-level",
     type=click.Choice(["read_uncommitted", "read_committed"]),
-    help="Whether records of open and aborted transactions are seen.",
+    help="Whether to show records of open and aborted transactions.",
 )
 @click.option(
     "--filter",
@@ -74,7 +92,7 @@ DESERIALISERS = ("key.deserializer", "value.deserializer", "headers.deserializer
     multiple=True,
     callback=filters,
     metavar="TEXT|key=TEXT|value~REGEX|header.NAME=TEXT",
-    help="Only these; all must hold.",
+    help="Show only records that match; repeated filters must all match.",
 )
 @click.option(
     "--property",
@@ -83,15 +101,23 @@ DESERIALISERS = ("key.deserializer", "value.deserializer", "headers.deserializer
     multiple=True,
     callback=exact_key_values,
     metavar="KEY=VALUE",
-    help="print.key=true, key.separator=:, ... as for Kafka's console consumer.",
+    help="How to show records: print.key=true, key.separator=:, as Kafka's console consumer.",
 )
 @click.option(
     "--key-deserializer",
     metavar="NAME",
-    help="Of keys: Long, or a class of Kafka's by its whole name.",
+    help="How to read keys: Long, or the whole name of a class of Kafka's.",
 )
-@click.option("--value-deserializer", metavar="NAME", help="The same of values.")
-@click.option("-f", "--format", "form", metavar="FORMAT", help=r"As kcat's: '%t %p %o %k %s\n'.")
+@click.option(
+    "--value-deserializer", metavar="NAME", help="How to read values, as --key-deserializer."
+)
+@click.option(
+    "-f",
+    "--format",
+    "form",
+    metavar="FORMAT",
+    help=r"The form of a record, as kcat's -f: '%t %p %o %k %s\n'.",
+)
 @connected("--consumer-config", "--consumer.config", property_names=["--consumer-property"])
 @OUTPUT
 def command(

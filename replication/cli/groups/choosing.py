@@ -53,9 +53,9 @@ def groups_named(command: Callable[..., T]) -> Callable[..., T]:
             multiple=True,
             metavar="GROUP",
             shell_complete=completion.groups,
-            help="The same.",
+            help="A group, as the argument GROUP; may be repeated.",
         ),
-        click.option("--all-groups", is_flag=True, help="Every consumer group that there is."),
+        click.option("--all-groups", is_flag=True, help="All consumer groups."),
     ]
     for option in reversed(options):
         with_chosen = option(with_chosen)

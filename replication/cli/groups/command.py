@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import attrs
 import click
 
+from replication.cli.command_groups import CommandGroup
 from replication.cli.connection import Connection, connected
 from replication.cli.groups.choosing import Chosen, groups_named
 from replication.cli.groups.describing import About, as_json, remark, show
@@ -24,13 +25,15 @@ from replication.cli.patience import groups_gone
 from replication.client.admin import Admin
 
 
-@click.group(name="group")
+@click.group(name="group", cls=CommandGroup)
 def command() -> None:
     """Consumer groups, of understudy and of any Kafka cluster."""
 
 
 @command.command(name="list")
-@click.option("--state", "states", multiple=True, help="Only groups in these states: Empty,Stable.")
+@click.option(
+    "--state", "states", multiple=True, help="Only groups in these states, such as Empty,Stable."
+)
 @connected()
 @OUTPUT
 def list_groups(states: Sequence[str], connection: Connection, output: str) -> None:
@@ -47,10 +50,12 @@ def list_groups(states: Sequence[str], connection: Connection, output: str) -> N
 
 @command.command(name="describe")
 @groups_named
-@click.option("--offsets", is_flag=True, help="How far each is.  [default]")
-@click.option("--members", is_flag=True, help="Who is in the group, instead.")
-@click.option("--state", is_flag=True, help="What it is at, and who coordinates it, instead.")
-@click.option("--verbose", is_flag=True, help="More of each: epochs, and what members read.")
+@click.option("--offsets", is_flag=True, help="Show committed offsets and lag.  [default]")
+@click.option("--members", is_flag=True, help="Show the members instead.")
+@click.option("--state", is_flag=True, help="Show the state and the coordinator instead.")
+@click.option(
+    "--verbose", is_flag=True, help="Show more: epochs, and the partitions of each member."
+)
 @connected()
 @OUTPUT
 def describe_groups(

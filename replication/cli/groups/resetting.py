@@ -55,8 +55,8 @@ _MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_0
 @click.option("--to-earliest", is_flag=True, help="To the beginning of the log.")
 @click.option("--to-latest", is_flag=True, help="To its end.")
 @click.option("--to-current", is_flag=True, help="To where the group is, or the end.")
-@click.option("--to-offset", type=click.IntRange(min=0))
-@click.option("--shift-by", type=int, help="So many records on, or back where it is below 0.")
+@click.option("--to-offset", type=click.IntRange(min=0), help="To this offset.")
+@click.option("--shift-by", type=int, help="This many records forward; backward if negative.")
 @click.option(
     "--to-datetime",
     metavar="YYYY-MM-DDThh:mm:ss.sss",

@@ -9,9 +9,9 @@ outputs.py    where a job's answer goes
 progress.py   how far Spark is
 """
 
-import importlib
-
 import click
+
+from replication.cli.command_groups import LazyGroup
 
 # name -> (module, one line for --help). The module's `command` is the click command.
 JOBS = {
@@ -23,24 +23,6 @@ JOBS = {
 }
 
 
-class Jobs(click.Group):
-    """Finds jobs in `JOBS`, and imports only the one that is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return sorted(JOBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in JOBS:
-            return None
-        command = importlib.import_module(JOBS[cmd_name][0]).command
-        assert isinstance(command, click.Command), f"{cmd_name} names a click command"
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in sorted(JOBS.items())])
-
-
-@click.group(name="pipeline", cls=Jobs)
+@click.group(name="pipeline", cls=LazyGroup, table=JOBS)
 def command() -> None:
     """Jobs on Spark over what the brokers have on disk."""

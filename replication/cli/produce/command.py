@@ -47,10 +47,15 @@ def header_pairs(
 @click.argument("name", required=False, metavar="TOPIC", shell_complete=completion.topics)
 @click.option(
     "-t", "--topic", "option_name", metavar="TOPIC", shell_complete=completion.topics,
-    help="The same.",
+    help="The topic, as the argument TOPIC.",
 )  # fmt: skip
-@click.option("-p", "--partition", type=click.IntRange(min=0), help="Else by key, or any.")
-@click.option("-k", "--key", callback=as_bytes, help="Of every record.")
+@click.option(
+    "-p",
+    "--partition",
+    type=click.IntRange(min=0),
+    help="The partition of every record; by default the key decides.",
+)
+@click.option("-k", "--key", callback=as_bytes, help="The key of every record.")
 @click.option(
     "-H",
     "--header",
@@ -58,7 +63,7 @@ def header_pairs(
     multiple=True,
     callback=header_pairs,
     metavar="NAME=VALUE",
-    help="Of every record.",
+    help="A header of every record; may be repeated.",
 )
 @click.option(
     "--property",
@@ -67,28 +72,39 @@ def header_pairs(
     multiple=True,
     callback=exact_key_values,
     metavar="KEY=VALUE",
-    help="parse.key=true, key.separator=:, ... as for Kafka's console producer.",
+    help="How to read lines: parse.key=true, key.separator=:, as Kafka's console producer.",
 )
-@click.option("-K", "key_delimiter", metavar="TEXT", help="A line is a key, TEXT, and a value.")
+@click.option(
+    "-K", "key_delimiter", metavar="TEXT", help="Split each line at TEXT into a key and a value."
+)
 @click.option(
     "-D",
     "--delimiter",
     default="\n",
     metavar="TEXT",
-    help="What ends a record.  [default: newline]",
+    help="The text that ends a record.  [default: newline]",
 )
-@click.option("-Z", "--empty-is-null", is_flag=True, help="An empty value is null: a tombstone.")
+@click.option(
+    "-Z", "--empty-is-null", is_flag=True, help="Send an empty value as null, a tombstone."
+)
 @click.option(
     "--acks",
     "--request-required-acks",
     type=click.Choice(["all", "-1", "0", "1"]),
-    help="Who must have a record.  [default: all]",
+    help="Which replicas must have a record: all in sync, the leader, or none.  [default: all]",
 )
-@click.option("--compression-type", "--compression-codec", type=click.Choice(CODECS))
-@click.option("--batch-size", type=click.IntRange(min=0), help="Bytes of a batch that is full.")
-@click.option("--sync", is_flag=True, help="One record after the other.")
-@click.option("--transactional-id", help="All of the input is there, or nothing.")
-@click.option("--abort", is_flag=True, help="Nothing: the transaction is rolled back in the end.")
+@click.option(
+    "--compression-type",
+    "--compression-codec",
+    type=click.Choice(CODECS),
+    help="How to compress batches.",
+)
+@click.option("--batch-size", type=click.IntRange(min=0), help="The size of a batch in bytes.")
+@click.option(
+    "--sync", is_flag=True, help="Wait for each record's acknowledgement before sending the next."
+)
+@click.option("--transactional-id", help="Send the whole input as one transaction of this id.")
+@click.option("--abort", is_flag=True, help="Abort the transaction at the end of the input.")
 @connected("--producer-config", "--producer.config", property_names=["--producer-property"])
 @OUTPUT
 def command(

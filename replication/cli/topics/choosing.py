@@ -76,7 +76,7 @@ PATTERN = click.option(
     callback=pattern,
     shell_complete=completion.topics,
     metavar="PATTERN",
-    help="All whose whole name matches.",
+    help="Topics whose whole name matches.",
 )
 
 

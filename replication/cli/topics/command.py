@@ -11,6 +11,7 @@ from functools import partial
 import attrs
 import click
 
+from replication.cli.command_groups import CommandGroup
 from replication.cli.connection import Connection, connected, key_values
 from replication.cli.output import (
     EXECUTE,
@@ -49,20 +50,24 @@ ASSIGNMENT = click.option(
 )
 
 
-@click.group(name="topic")
+@click.group(name="topic", cls=CommandGroup)
 def command() -> None:
     """Topics, of understudy and of any Kafka cluster."""
 
 
 @command.command(name="create")
 @click.argument("name", required=False, metavar="TOPIC")
-@click.option("--topic", "option_name", metavar="TOPIC", help="The same.")
-@click.option("--partitions", type=click.IntRange(min=1), help="How many; else the cluster's.")
+@click.option("--topic", "option_name", metavar="TOPIC", help="The topic, as the argument TOPIC.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    help="How many partitions.  [default: num.partitions of the cluster]",
+)
 @click.option("--replication-factor", type=click.IntRange(1, 32767), help="Replicas of each.")
 @ASSIGNMENT
 @click.option(
     "--config", "configs", callback=key_values, multiple=True, metavar="KEY=VALUE",
-    help="A configuration of its own.",
+    help="A configuration of the topic; may be repeated.",
 )  # fmt: skip
 @click.option("--if-not-exists", is_flag=True, help="One that is there already is no error.")
 @connected()
