@@ -14,7 +14,7 @@ import contextlib
 import gc
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -103,15 +103,19 @@ def command(
         data_dir = data_dir.resolve()
         if (data_dir / COPY_STATE).exists():
             brokers, properties = _of_a_copy(data_dir, brokers, properties)
-        brokers = brokers or DEFAULT_BROKERS
-        warning = _of_who_was_killed(data_dir, brokers, properties)
+        known = _brokers_with_data(data_dir)
+        brokers = brokers or max(known, default=DEFAULT_BROKERS)
+        warnings = [
+            *_of_brokers_left_out(data_dir, known, brokers),
+            *_of_who_was_killed(data_dir, brokers, properties),
+        ]
         run = _run_isolated if isolated else _run_here
         run(
             data_dir=data_dir,
             brokers=brokers,
             first_port=first_port,
             properties=properties,
-            warning=warning,
+            warnings=warnings,
             metrics=metrics,
             ui=ui,
             control=control,
@@ -133,32 +137,54 @@ def _of_a_copy(
     return brokers or 1, own | properties
 
 
-def _of_who_was_killed(data_dir: Path, brokers: int, properties: dict[str, str]) -> str:
+def _brokers_with_data(data_dir: Path) -> list[int]:
+    """Return the ids of the brokers that have written to `data_dir`."""
+    found = (path.parts[-3] for path in data_dir.glob("broker-*/log/meta.properties"))
+    numbers = (name.removeprefix("broker-") for name in found)
+    return sorted(int(number) for number in numbers if number.isdecimal())
+
+
+def _of_brokers_left_out(data_dir: Path, known: list[int], brokers: int) -> Iterator[str]:
+    """Name the brokers whose data lies there and that will not run."""
+    left_out = [each for each in known if each > brokers]
+    if left_out:
+        yield (
+            f"understudy: {data_dir} has the data of brokers {_numbers(known)}, and"
+            f" {_numbers(left_out)} will not run: replicas there stay offline;"
+            f" -n {known[-1]} runs all of them"
+        )
+
+
+def _numbers(ids: Iterable[int]) -> str:
+    return ", ".join(map(str, ids))
+
+
+def _of_who_was_killed(data_dir: Path, brokers: int, properties: dict[str, str]) -> Iterator[str]:
     """The controller takes a killed broker for alive until its session ends, and has it wait."""
     logs = {each: data_dir / f"broker-{each}" / "log" for each in range(1, brokers + 1)}
     killed = [
-        str(each)
+        each
         for each, log in logs.items()
         if (log / "meta.properties").exists() and not (log / ".kafka_cleanshutdown").exists()
     ]
     if not killed:
-        return ""
+        return
     from replication.config import BrokerConfig
 
     # The one has to be longer than the other.
     timing = ("broker.session.timeout.ms", "broker.heartbeat.interval.ms")
     said = {key: properties[key] for key in timing if key in properties}
     seconds = BrokerConfig.from_properties({"node.id": "1"} | said).broker_session_timeout_ms / 1000
-    return (
-        f"understudy: not shut down cleanly: broker {', '.join(killed)};"
+    yield (
+        f"understudy: not shut down cleanly: broker {_numbers(killed)};"
         f" waiting until their sessions have ended, up to {seconds:g} s"
     )
 
 
-def _warn(warning: str) -> None:
+def _warn(warnings: Iterable[str]) -> None:
     """Once the data is ours: a cluster that runs looks like one that was killed."""
-    if warning:
-        tell(warning)
+    for each in warnings:
+        tell(each)
 
 
 def _show(addresses: list[str], urls: Mapping[str, str], *, output: str) -> None:
@@ -188,7 +214,7 @@ def _run_here(
     brokers: int,
     first_port: int,
     properties: dict[str, str],
-    warning: str,
+    warnings: Sequence[str],
     metrics: HttpPort | None,
     ui: HttpPort | None,
     control: HttpPort | None,
@@ -208,7 +234,7 @@ def _run_here(
         metrics=metrics,
         ui=ui,
         control=control,
-        warn=partial(_warn, warning),
+        warn=partial(_warn, warnings),
         show=show,
     ).run()
 
@@ -219,7 +245,7 @@ def _run_isolated(
     brokers: int,
     first_port: int,
     properties: dict[str, str],
-    warning: str,
+    warnings: Sequence[str],
     metrics: HttpPort | None,
     ui: HttpPort | None,
     control: HttpPort | None,
@@ -252,7 +278,7 @@ def _run_isolated(
             steered=is_steered,
         ) as cluster,
     ):
-        _warn(warning)
+        _warn(warnings)
         if is_steered:
             from replication.cli.steered_processes import steer
 

@@ -140,6 +140,29 @@ def test_a_cluster_may_be_started_one_way_today_and_the_other_way_tomorrow(
             assert stopped(process, signal.SIGTERM) == 0
 
 
+@pytest.mark.parametrize("flags", [[], ["--isolated"]], ids=["one process", "isolated"])
+def test_the_brokers_are_those_that_the_data_knows_and_one_left_out_is_named(
+    tmp_path: Path, flags: list[str]
+) -> None:
+    arguments = ["up", "--any-port", "--data-dir", str(tmp_path), *flags]
+    with running(*arguments, "-n", "2") as process:
+        table_of(process, 2)
+        assert stopped(process, signal.SIGTERM) == 0
+    with running(*arguments) as process:
+        assert [row[0] for row in table_of(process, 2)] == ["1", "2"]
+        assert stopped(process, signal.SIGTERM) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    with running(*arguments, "-n", "1") as process:
+        table_of(process, 1)
+        assert stopped(process, signal.SIGTERM) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == (
+            f"understudy: {tmp_path} has the data of brokers 1, 2, and 2 will not run:"
+            " replicas there stay offline; -n 2 runs all of them\n"
+        )
+
+
 def test_a_second_cluster_on_the_same_directory_is_refused(tmp_path: Path) -> None:
     arguments = ["up", "-n", "1", "--any-port", "--data-dir", str(tmp_path)]
     with running(*arguments) as process:
