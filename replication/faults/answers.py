@@ -24,7 +24,7 @@ from replication.wire.apis import API, ApiKey
 from replication.wire.describe_log_dirs import DescribeLogDirsResponse, DescribeLogDirsResult
 from replication.wire.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from replication.wire.metadata import MetadataResponse
-from replication.wire.refusals import ERROR_FIELDS, UNKNOWN, can_err, refused
+from replication.wire.refusals import ERROR_FIELDS, UNKNOWN, can_err, refused, refused_whole
 from replication.wire.schema import Field, Kind, fields_of
 
 OVERWRITTEN = {
@@ -34,12 +34,6 @@ OVERWRITTEN = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ("topics", "partitions"),
 }
 """They change nothing. Where their answers have topics, and those their partitions."""
-AT_BOTH = {
-    ApiKey.FETCH,
-    ApiKey.ELECT_LEADERS,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-}
 OF_THE_SESSION = {
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -50,24 +44,18 @@ _KEPT = _IDENTITIES | {
     *("partition_index", "is_internal", "replica_nodes", "isr_nodes", "offline_replicas")
 }
 _METADATA_ERROR_SINCE = 13
+_LOG_DIRS_ERROR_SINCE = 3
 
 
 def whole(key: ApiKey, version: int, request: Any, code: ErrorCode) -> Any:
-    """As Kafka answers a request that fails (AbstractRequest.getErrorResponse): where there is
-    an error of the whole, nothing is told of its parts, but for AT_BOTH.
+    """Return Kafka's response to a request that fails (AbstractRequest.getErrorResponse).
+
+    Before its version 3 DescribeLogDirs has an error only for a log directory.
     """
-    if key is ApiKey.DESCRIBE_LOG_DIRS:
-        return DescribeLogDirsResponse(
-            error_code=code, results=[DescribeLogDirsResult(error_code=code)]
-        )
-    response = refused(API[key].response, request, code)
-    if key is ApiKey.OFFSET_FETCH and response.groups:
-        groups = [attrs.evolve(group, topics=[]) for group in response.groups]
-        return attrs.evolve(response, groups=groups)
-    if key in AT_BOTH or not _has_error_of_the_whole(response, version):
-        return response
-    arrays = [field.name for field in _fields(response) if _holds_errors(field)]
-    return attrs.evolve(response, **{name: [] for name in arrays})
+    response = refused_whole(key, version, request, code)
+    if isinstance(response, DescribeLogDirsResponse) and version < _LOG_DIRS_ERROR_SINCE:
+        response.results = [DescribeLogDirsResult(error_code=code)]
+    return response
 
 
 def of_parts(key: ApiKey, request: Any, code: ErrorCode) -> Any:
@@ -76,12 +64,6 @@ def of_parts(key: ApiKey, request: Any, code: ErrorCode) -> Any:
     if hasattr(response, "error_code"):
         response.error_code = ErrorCode.NONE
     return response
-
-
-def _has_error_of_the_whole(response: Any, version: int) -> bool:
-    return any(
-        field.name in ERROR_FIELDS and version in field.wire.versions for field in _fields(response)
-    )
 
 
 def is_overwritten(key: ApiKey, code: ErrorCode, *, by_parts: bool) -> bool:

@@ -6,7 +6,8 @@
 
     access.py    one request's questions to the authorizer
     rules.py     what each API needs: most of Kafka's table, as a table
-    special.py   the APIs that do not fit into it: Fetch, Metadata, lists
+    records.py   Produce and Fetch
+    special.py   the other APIs that do not fit into the table: Metadata, lists
     described.py those that tell what may be done with what they describe
 
 Rule 1: no API is served without an entry; a test compares the two tables.
@@ -18,8 +19,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from replication.cluster.guards.access import Access, Guard
+from replication.cluster.guards.records import FetchGuard
 from replication.cluster.guards.rules import BROKERS_ONLY, RULES, by_rules
-from replication.cluster.guards.special import SPECIAL, FetchGuard
+from replication.cluster.guards.special import SPECIAL
 from replication.cluster.server import Handler, RequestContext
 from replication.metadata import MetadataImage
 from replication.security.acls import Authorizer

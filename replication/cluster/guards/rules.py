@@ -11,7 +11,7 @@ from replication.cluster.server import Handler
 from replication.errors import ErrorCode
 from replication.security.acls import CLUSTER_NAME, Operation, ResourceType
 from replication.wire.apis import API, ApiKey
-from replication.wire.refusals import refused
+from replication.wire.refusals import refused, refused_whole
 from replication.wire.schema import fields_of
 
 _CODES = {
@@ -49,7 +49,9 @@ async def by_rules(rules: tuple[Rule, ...], access: Access, request: Any, handle
     response_class = API[access.context.api_key].response
     for rule in rules:
         if isinstance(rule, Whole) and not _may(access, rule, request):
-            return refused(response_class, request, _CODES[rule.kind])
+            return refused_whole(
+                access.context.api_key, access.context.version, request, _CODES[rule.kind]
+            )
     parts = [rule for rule in rules if isinstance(rule, Each)]
     without: dict[str, list[Any]] = {}
     asked_for = False
@@ -101,20 +103,14 @@ def _group(operation: Operation) -> Whole:
 
 def _transaction(operation: Operation) -> Whole:
     return Whole(
-        operation, ResourceType.TRANSACTIONAL_ID, lambda request: request.transactional_id or None
+        operation, ResourceType.TRANSACTIONAL_ID, lambda request: str(request.transactional_id)
     )
 
 
-def _of_replica(request: Any) -> str | None:
-    return CLUSTER_NAME if request.replica_id >= 0 else None
-
-
 _O = Operation
-_BY_FOLLOWERS = Whole(_O.CLUSTER_ACTION, ResourceType.CLUSTER, _of_replica)
 _GROUP, _TRANSACTION = ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
 
 RULES: Mapping[ApiKey, tuple[Rule, ...]] = {
-    ApiKey.PRODUCE: (_transaction(_O.WRITE), Each(_O.WRITE, "topic_data", "responses")),
     ApiKey.LIST_OFFSETS: (Each(_O.DESCRIBE, "topics", "topics"),),
     ApiKey.OFFSET_COMMIT: (_group(_O.READ), Each(_O.READ, "topics", "topics")),
     ApiKey.JOIN_GROUP: (_group(_O.READ),),
@@ -123,25 +119,16 @@ RULES: Mapping[ApiKey, tuple[Rule, ...]] = {
     ApiKey.LEAVE_GROUP: (_group(_O.READ),),
     ApiKey.OFFSET_DELETE: (_group(_O.DELETE), Each(_O.READ, "topics", "topics")),
     ApiKey.DELETE_GROUPS: (Each(_O.DELETE, "groups_names", "results", _GROUP),),
-    ApiKey.DELETE_TOPICS: (
-        Each(_O.DELETE, "topics", "responses"),
-        Each(_O.DELETE, "topic_names", "responses"),
-    ),
     ApiKey.CREATE_PARTITIONS: (Each(_O.ALTER, "topics", "results"),),
     ApiKey.DELETE_RECORDS: (Each(_O.DELETE, "topics", "topics"),),
     ApiKey.ELECT_LEADERS: _cluster(_O.ALTER),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _cluster(_O.ALTER),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _cluster(_O.DESCRIBE),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: (_BY_FOLLOWERS, Each(_O.DESCRIBE, "topics", "topics")),
     ApiKey.ADD_OFFSETS_TO_TXN: (_transaction(_O.WRITE), _group(_O.READ)),
     ApiKey.END_TXN: (_transaction(_O.WRITE),),
-    ApiKey.WRITE_TXN_MARKERS: _cluster(_O.CLUSTER_ACTION),
     ApiKey.TXN_OFFSET_COMMIT: (
         *(_transaction(_O.WRITE), _group(_O.READ)),
         Each(_O.READ, "topics", "topics"),
-    ),
-    ApiKey.DESCRIBE_TRANSACTIONS: (
-        Each(_O.DESCRIBE, "transactional_ids", "transaction_states", _TRANSACTION),
     ),
     ApiKey.DESCRIBE_PRODUCERS: (Each(_O.READ, "topics", "topics"),),
     ApiKey.DESCRIBE_LOG_DIRS: _cluster(_O.DESCRIBE),

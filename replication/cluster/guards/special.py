@@ -14,25 +14,35 @@ from replication.cluster.guards.described import (
     tell_cluster_operations,
     tell_topic_operations,
 )
-from replication.cluster.guards.rules import Each, Whole, by_rules
+from replication.cluster.guards.records import produce
+from replication.cluster.guards.rules import BROKERS_ONLY, Each, Whole, by_rules
 from replication.cluster.server import Handler
 from replication.errors import ErrorCode
-from replication.metadata import SecurityImage
 from replication.security.acls import CLUSTER_NAME, Operation, ResourceType
-from replication.wire.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-)
+from replication.wire.add_partitions_to_txn import AddPartitionsToTxnRequest
 from replication.wire.apis import ApiKey
-from replication.wire.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from replication.wire.create_topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from replication.wire.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from replication.wire.describe_configs import ResourceType as ConfigResourceType
-from replication.wire.fetch import FetchRequest, FetchResponse, FetchTopic
+from replication.wire.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
 from replication.wire.find_coordinator import (
     GROUP,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from replication.wire.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from replication.wire.init_producer_id import InitProducerIdRequest
 from replication.wire.list_groups import ListGroupsRequest, ListGroupsResponse
 from replication.wire.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from replication.wire.metadata import (
@@ -41,66 +51,17 @@ from replication.wire.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from replication.wire.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from replication.wire.refusals import refused
+from replication.wire.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseTopic,
+)
+from replication.wire.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from replication.wire.refusals import refused, refused_whole
+from replication.wire.write_txn_markers import WriteTxnMarkersRequest
+from storage.types import NO_TOPIC_ID
 
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-_MOST_SESSIONS = 10_000
-
-
-@attrs.define(eq=False)
-class FetchGuard:
-    """A fetch session was opened by somebody, under some ACLs; it is good for no other.
-
-    Once they are others the session is not known any more, and the client names all its
-    partitions again. Where a topic is refused no session is opened: what the client believes
-    to be in one would never be answered.
-    """
-
-    _sessions: dict[int, tuple[str, SecurityImage]] = attrs.field(init=False, factory=dict)
-
-    async def guard(self, access: Access, request: FetchRequest, handler: Handler) -> Any:
-        by = (access.context.principal, access.image.security)
-        if request.replica.replica_id >= 0 and not access.cluster(Operation.CLUSTER_ACTION):
-            return refused(FetchResponse, request, _DENIED)
-        if request.session_epoch > 0 and self._sessions.get(request.session_id) != by:
-            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        allowed: list[FetchTopic] = request.topics
-        denied: list[FetchTopic] = []
-        if request.replica.replica_id < 0:
-            allowed, denied = sorted_out(request.topics, partial(_may_read, access))
-        if denied and request.session_epoch > 0:
-            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if denied:
-            request.session_epoch = -1
-            request.topics = allowed
-        response = await self._answer(access, request, handler)
-        response.responses = [*response.responses, *refused_topics(request, denied)]
-        if response.session_id:
-            if len(self._sessions) >= _MOST_SESSIONS:
-                self._sessions.clear()  # whoever still has one opens another
-            self._sessions[response.session_id] = by
-        return response
-
-    async def _answer(
-        self, access: Access, request: FetchRequest, handler: Handler
-    ) -> FetchResponse:
-        if not request.topics and request.session_epoch == -1:
-            return FetchResponse()
-        response = await handler(access.context, request)
-        assert isinstance(response, FetchResponse), "fetch answers a fetch"
-        return response
-
-
-def _may_read(access: Access, topic: FetchTopic) -> bool:
-    name = access.name_of(topic)
-    return name is None or access.topic(Operation.READ, name)
-
-
-def refused_topics(request: FetchRequest, denied: list[Any]) -> list[Any]:
-    asked = attrs.evolve(request, topics=denied)
-    answered: list[Any] = refused(FetchResponse, asked, _DENIED).responses
-    return answered
 
 
 async def metadata(access: Access, request: MetadataRequest, handler: Handler) -> Any:
@@ -120,11 +81,12 @@ async def metadata(access: Access, request: MetadataRequest, handler: Handler) -
     ]
     tell_topic_operations(access, response.topics)
     tell_cluster_operations(access, response)
+    # An id is no secret; the name that belongs to it is (KafkaApis.handleTopicMetadataRequest).
     response.topics += [
-        MetadataResponseTopic(error_code=_DENIED, name=each.name, topic_id=each.topic_id)
-        if each.name
-        else MetadataResponseTopic(
-            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=each.topic_id
+        MetadataResponseTopic(
+            error_code=_DENIED,
+            name=each.name if each.topic_id == NO_TOPIC_ID else None,
+            topic_id=each.topic_id,
         )
         for each in denied
     ]
@@ -141,6 +103,34 @@ def _may_see(access: Access, request: MetadataRequest, asked: Any) -> bool:
     return is_there or _may_create(access, name)
 
 
+async def delete_topics(access: Access, request: DeleteTopicsRequest, handler: Handler) -> Any:
+    """Refuse by name what the request names; an id keeps its topic's name from who may not see it.
+
+    A topic that may be seen and is not there is unknown (ControllerApis.deleteTopics).
+    """
+    may_delete = partial(_may_delete, access)
+    request.topics, denied = sorted_out(request.topics, may_delete)
+    request.topic_names, names = sorted_out(request.topic_names, may_delete)
+    response = DeleteTopicsResponse()
+    if request.topics or request.topic_names or not (denied or names):
+        response = await handler(access.context, request)
+    refusals = [refused(DeletableTopicResult, each, _DENIED) for each in (*denied, *names)]
+    for each in refusals:
+        if each.topic_id != NO_TOPIC_ID:
+            name = access.image.topic_names_by_id.get(each.topic_id)
+            is_seen = name is not None and access.topic(Operation.DESCRIBE, name)
+            each.name = name if is_seen else None
+    response.responses = [*response.responses, *refusals]
+    return response
+
+
+def _may_delete(access: Access, asked: DeleteTopicState | str) -> bool:
+    name = access.name_of(asked)
+    if name is None or access.cluster(Operation.DELETE) or access.topic(Operation.DELETE, name):
+        return True
+    return name not in access.image.topics and access.topic(Operation.DESCRIBE, name)
+
+
 def _may_create(access: Access, name: str) -> bool:
     return access.cluster(Operation.CREATE) or access.topic(Operation.CREATE, name)
 
@@ -152,8 +142,8 @@ async def create_topics(access: Access, request: CreateTopicsRequest, handler: H
     response = CreateTopicsResponse()
     if request.topics:
         response = await handler(access.context, request)
-    asked = attrs.evolve(request, topics=denied)
-    response.topics = [*response.topics, *refused(CreateTopicsResponse, asked, _DENIED).topics]
+    refusals = [refused(CreatableTopicResult, each, _DENIED) for each in denied]
+    response.topics = [*response.topics, *refusals]
     return response
 
 
@@ -164,8 +154,8 @@ async def offset_fetch(access: Access, request: OffsetFetchRequest, handler: Han
     code = ErrorCode.GROUP_AUTHORIZATION_FAILED
     if not request.groups:
         if not access.may(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
-            return refused(OffsetFetchResponse, request, code)
-        return await by_rules(_TOPICS_OF_GROUP, access, request, handler)
+            return refused_whole(ApiKey.OFFSET_FETCH, access.context.version, request, code)
+        return await by_rules(_SEEN_TOPICS, access, request, handler)
     allowed, denied = sorted_out(
         request.groups,
         lambda group: access.may(Operation.DESCRIBE, ResourceType.GROUP, group.group_id),
@@ -177,25 +167,27 @@ async def offset_fetch(access: Access, request: OffsetFetchRequest, handler: Han
         response = await handler(access.context, request)
     for group in response.groups:
         seen = [each for each in group.topics if access.topic(Operation.DESCRIBE, each.name)]
-        asked = attrs.evolve(request, groups=hidden[group.group_id])
-        refusals = refused(OffsetFetchResponse, asked, _DENIED).groups
-        group.topics = seen + [topic for each in refusals for topic in each.topics]
-    asked = attrs.evolve(request, groups=[attrs.evolve(each, topics=None) for each in denied])
-    response.groups = [*response.groups, *refused(OffsetFetchResponse, asked, code).groups]
+        refusals = [
+            refused(OffsetFetchResponseTopic, each, _DENIED) for each in hidden[group.group_id]
+        ]
+        group.topics = seen + refusals
+    asked = attrs.evolve(request, groups=denied)
+    refusal = refused_whole(ApiKey.OFFSET_FETCH, access.context.version, asked, code)
+    response.groups = [*response.groups, *refusal.groups]
     return response
 
 
-_TOPICS_OF_GROUP = (Each(Operation.DESCRIBE, "topics", "topics"),)
+_SEEN_TOPICS = (Each(Operation.DESCRIBE, "topics", "topics"),)
 
 
 def _hide(access: Access, group: Any) -> list[Any]:
-    """The group with those of its named topics that may not be seen; they are out of it after."""
+    """Return the named topics of `group` that may not be seen, taken out of it."""
     if group.topics is None:
         return []
     group.topics, hidden = sorted_out(
         group.topics, lambda topic: access.topic(Operation.DESCRIBE, topic.name)
     )
-    return [attrs.evolve(group, topics=hidden)] if hidden else []
+    return hidden
 
 
 async def find_coordinator(
@@ -224,6 +216,21 @@ async def list_groups(access: Access, request: ListGroupsRequest, handler: Handl
     return response
 
 
+async def describe_transactions(
+    access: Access, request: DescribeTransactionsRequest, handler: Handler
+) -> DescribeTransactionsResponse:
+    """Topics of a transaction that may not be seen are left out."""
+    kind = ResourceType.TRANSACTIONAL_ID
+    each = Each(Operation.DESCRIBE, "transactional_ids", "transaction_states", kind)
+    response = await by_rules((each,), access, request, handler)
+    assert isinstance(response, DescribeTransactionsResponse), "it answers what was asked"
+    for state in response.transaction_states:
+        state.topics = [
+            topic for topic in state.topics if access.topic(Operation.DESCRIBE, topic.topic)
+        ]
+    return response
+
+
 async def list_transactions(
     access: Access, request: ListTransactionsRequest, handler: Handler
 ) -> Any:
@@ -244,37 +251,56 @@ async def init_producer_id(access: Access, request: InitProducerIdRequest, handl
         kind = ResourceType.TRANSACTIONAL_ID
         if not access.may(Operation.WRITE, kind, request.transactional_id):
             code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            return refused(InitProducerIdResponse, request, code)
+            return refused_whole(ApiKey.INIT_PRODUCER_ID, access.context.version, request, code)
     elif not access.cluster(Operation.IDEMPOTENT_WRITE) and not access.may_some(
         Operation.WRITE, ResourceType.TOPIC
     ):
-        return refused(InitProducerIdResponse, request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return refused_whole(ApiKey.INIT_PRODUCER_ID, access.context.version, request, code)
     return await handler(access.context, request)
+
+
+async def offset_for_leader_epoch(
+    access: Access, request: OffsetForLeaderEpochRequest, handler: Handler
+) -> Any:
+    """A broker may ask about every topic, and a consumer about those that it may see (KIP-320)."""
+    if access.cluster(Operation.CLUSTER_ACTION):
+        return await handler(access.context, request)
+    return await by_rules(_SEEN_TOPICS, access, request, handler)
+
+
+async def write_txn_markers(
+    access: Access, request: WriteTxnMarkersRequest, handler: Handler
+) -> Any:
+    """Brokers write markers, and administrators who end a transaction that hangs (KIP-664)."""
+    if access.cluster(Operation.ALTER):
+        return await handler(access.context, request)
+    return await by_rules(BROKERS_ONLY, access, request, handler)
 
 
 async def add_partitions_to_txn(
     access: Access, request: AddPartitionsToTxnRequest, handler: Handler
 ) -> Any:
     """From version 4 on brokers ask, for producers that they have let in themselves."""
-    if access.context.version >= 4:
+    version = access.context.version
+    if version >= 4:
         if access.cluster(Operation.CLUSTER_ACTION):
             return await handler(access.context, request)
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return refused(AddPartitionsToTxnResponse, request, code)
+        return refused_whole(ApiKey.ADD_PARTITIONS_TO_TXN, version, request, code)
     name = request.v3_and_below_transactional_id
     if not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return refused(AddPartitionsToTxnResponse, request, code)
-    denied = [
-        each for each in request.v3_and_below_topics if not access.topic(Operation.WRITE, each.name)
-    ]
+        return refused_whole(ApiKey.ADD_PARTITIONS_TO_TXN, version, request, code)
+    names = {each.name for each in request.v3_and_below_topics}
+    denied = {name for name in names if not access.topic(Operation.WRITE, name)}
     if not denied:
         return await handler(access.context, request)
     # All or nothing, as with Kafka: the others were not attempted.
-    response = refused(AddPartitionsToTxnResponse, request, ErrorCode.OPERATION_NOT_ATTEMPTED)
-    names = {each.name for each in denied}
+    code = ErrorCode.OPERATION_NOT_ATTEMPTED
+    response = refused_whole(ApiKey.ADD_PARTITIONS_TO_TXN, version, request, code)
     for topic in response.results_by_topic_v3_and_below:
-        for partition in topic.results_by_partition if topic.name in names else ():
+        for partition in topic.results_by_partition if topic.name in denied else ():
             partition.partition_error_code = _DENIED
     return response
 
@@ -304,15 +330,20 @@ def _may_configure(access: Access, operation: Operation, resource: Any) -> bool:
 
 
 SPECIAL: Mapping[ApiKey, Guard] = {
+    ApiKey.PRODUCE: produce,
     ApiKey.METADATA: metadata,
     ApiKey.DESCRIBE_CLUSTER: describe_cluster,
     ApiKey.DESCRIBE_GROUPS: describe_groups,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
     ApiKey.CREATE_TOPICS: create_topics,
+    ApiKey.DELETE_TOPICS: delete_topics,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
     ApiKey.OFFSET_FETCH: offset_fetch,
     ApiKey.FIND_COORDINATOR: find_coordinator,
     ApiKey.LIST_GROUPS: list_groups,
+    ApiKey.DESCRIBE_TRANSACTIONS: describe_transactions,
     ApiKey.LIST_TRANSACTIONS: list_transactions,
+    ApiKey.WRITE_TXN_MARKERS: write_txn_markers,
     ApiKey.INIT_PRODUCER_ID: init_producer_id,
     ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn,
     ApiKey.DESCRIBE_CONFIGS: _configs(Operation.DESCRIBE_CONFIGS, "results"),

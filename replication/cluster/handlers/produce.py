@@ -31,11 +31,12 @@ from replication.wire.produce import (
 )
 from storage.compression import Codec
 from storage.errors import StorageError, UnsupportedCompressionTypeError
-from storage.record_batch import HEADER_SIZE, MAGIC, read_header
+from storage.record_batch import HEADER_SIZE, MAGIC, TRANSACTIONAL_BIT, read_header
 from storage.types import TopicPartition
 from storage.verification import VerificationGuard
 
 MAGIC_AT = 16  # the same in every format there has been
+ATTRIBUTES_AT = 22  # the byte of them that has a meaning
 ZSTD_SINCE = 7  # KIP-110
 LEADER_HINTS_SINCE = 10  # KIP-951
 
@@ -45,18 +46,24 @@ async def produce(
 ) -> ProduceResponse | None:
     entries: dict[TopicPartition, memoryview] = {}
     results: dict[TopicPartition, ProduceResult] = {}
+    lacks_id = request.transactional_id is None and has_transactional_records(request)
     for topic in request.topic_data:
         for data in topic.partition_data:
             partition = TopicPartition(topic.name, data.index)
             assert isinstance(data.records, memoryview | None), (
                 "a request has its records in memory"
             )
-            if partition in entries or partition in results:
+            if lacks_id:
+                results[partition] = _refused(
+                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                    "a transactional batch without a transactional id",
+                )
+            elif partition in entries or partition in results:
                 results[partition] = _refused(ErrorCode.INVALID_REQUEST, "partition named twice")
                 entries.pop(partition, None)
             elif data.records is None:
                 results[partition] = _refused(ErrorCode.INVALID_RECORD, "no record batch")
-            elif (refusal := _refusal(request, data.records, context.version)) is not None:
+            elif (refusal := _refusal(data.records, context.version)) is not None:
                 results[partition] = refusal
             else:
                 entries[partition] = data.records
@@ -105,7 +112,26 @@ async def _verify(
     return refusals(verified.errors, support), verified.guards
 
 
-def _refusal(request: ProduceRequest, records: memoryview, version: int) -> ProduceResult | None:
+def has_transactional_records(request: ProduceRequest) -> bool:
+    """Return whether the first batch of some partition is transactional."""
+    return any(
+        _is_transactional(data.records)
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
+
+
+def _is_transactional(records: object) -> bool:
+    assert isinstance(records, memoryview | None), "a request has its records in memory"
+    return (
+        records is not None
+        and len(records) >= HEADER_SIZE
+        and records[MAGIC_AT] == MAGIC
+        and bool(records[ATTRIBUTES_AT] & TRANSACTIONAL_BIT)
+    )
+
+
+def _refusal(records: memoryview, version: int) -> ProduceResult | None:
     """What is wrong with a partition's bytes before anybody looks for the partition."""
     if len(records) < HEADER_SIZE:
         return _refused(ErrorCode.INVALID_RECORD, "no whole record batch")
@@ -123,11 +149,6 @@ def _refusal(request: ProduceRequest, records: memoryview, version: int) -> Prod
         return _refused(ErrorCode.INVALID_RECORD, "not exactly one record batch")
     if codec is Codec.ZSTD and version < ZSTD_SINCE:
         return _refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce 7")
-    if header.is_transactional and request.transactional_id is None:
-        return _refused(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "a transactional batch without a transactional id",
-        )
     return None
 
 

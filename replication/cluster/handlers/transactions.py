@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.handlers.topics import create_automatically
 from replication.cluster.server import RequestContext
+from replication.cluster.topic_names import fault_of
 from replication.errors import ErrorCode, KafkaError
 from replication.groups import GROUP_METADATA_TOPIC, partition_for
 from replication.transactions import Slot, TransactionState
@@ -290,6 +291,9 @@ async def describe_producers(
 
 
 def _producers(node: BrokerNode, partition: TopicPartition) -> PartitionResponse:
+    if fault_of(partition.topic) is not None:
+        error = ErrorCode.INVALID_TOPIC_EXCEPTION
+        return PartitionResponse(partition_index=partition.partition, error_code=error)
     try:
         log = node.replica_manager.partition(partition).log
     except KafkaError as error:
