@@ -33,9 +33,10 @@ from replication.leadership import Leadership, Surroundings
 from replication.log_reader import LogReader
 from replication.metadata import PartitionRegistration
 from replication.settled import Settled, Watch
+from storage.allowance import Allowance
 from storage.append import LogAppendInfo
 from storage.errors import UnexpectedAppendOffsetError
-from storage.log import Log
+from storage.log import Log, PreparedAppend
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
 from storage.verification import NO_TERMS, TransactionTerms, VerificationGuard
 
@@ -219,14 +220,17 @@ class Partition:
 
     def append_as_leader(
         self,
-        records: memoryview,
+        records: memoryview | PreparedAppend,
         *,
         required_acks: int,
         wall_ms: int,
         from_client: bool = True,
         terms: TransactionTerms = NO_TERMS,
+        allowance: Allowance | None = None,
     ) -> LogAppendInfo:
-        """Append what a producer sent; KafkaError or StorageError where it is refused.
+        """Append what a producer sent; raise KafkaError or StorageError where it is refused.
+
+        LongCheckError says that its checks cost more than `allowance`.
 
         Where the log's `flush_is_due` then, it is to be flushed, and `flushed` to be told.
         """
@@ -245,6 +249,7 @@ class Partition:
             from_client=from_client,
             terms=terms,
             flush=False,
+            allowance=allowance,
         )
         # What is to last when it is answered is not shown by this leader's own log end before.
         if self.log.flush_is_due or not leadership.maybe_advance_high_watermark():

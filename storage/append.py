@@ -7,26 +7,36 @@
     the first is not below the log end           max.message.bytes, no control batch
     (a gap is fine: compaction leaves them)      timestamps inside the topic's bounds
                                                  keys where the topic is compacted
+                                                 no more in it than its bytes can pay for
 
 Rule 1: nothing here writes, and what is refused is refused whole.
 
 Rule 2: the hot path walks 61-byte headers. A leader looks at records only as far as their
 framing, unless the topic asks something of each of them; a follower never does.
 
+Rule 3: a check costs time and memory in proportion to the bytes that came. A batch that counts
+more than `MAX_RECORDS_PER_BYTE`, or that decompresses to more than `most_decompressed`, is
+refused as one that is too large: a producer that can, sends it again in parts. A check that
+still exceeds its caller's `Allowance` stops with LongCheckError.
+
 (UnifiedLog.analyzeAndValidateRecords, LogValidator in Kafka.)
 """
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import crc32c
 
+from storage.allowance import STEPS_PER_BATCH, STEPS_PER_OUTLINE, Allowance
+from storage.compression import Codec
 from storage.config import LONG_MAX, LogConfig
 from storage.errors import (
     CorruptRecordError,
+    ExpansionError,
     InvalidRecordError,
     InvalidTimestampError,
+    LongCheckError,
     OffsetsOutOfOrderError,
     RecordBatchTooLargeError,
     RecordTooLargeError,
@@ -41,12 +51,31 @@ from storage.record_batch import (
     stamp,
     walk,
 )
-from storage.records import EndTransactionMarker, check_framing, outline_batch, read_marker
+from storage.records import (
+    MAX_DECOMPRESSED_SIZE,
+    EndTransactionMarker,
+    check_framing,
+    outline,
+    read_marker,
+    unpack,
+)
 from storage.segment_index import MAX_RELATIVE_OFFSET
-from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
+from storage.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer, LeaderEpoch, Offset
 
 _MAGIC_AT = 16
 _MAX_REPORTED = 100
+
+# Offset deltas count up, so no two records have the same bytes: zstd's best is 1.7 to a byte.
+MAX_RECORDS_PER_BYTE: Final = 8
+# Large values that are all alike shrink to nearly nothing, so a small batch may hold 16 MiB.
+_DECOMPRESSED_AT_LEAST: Final = 16 << 20
+_DECOMPRESSED_PER_BYTE: Final = 256
+
+
+def most_decompressed(size: int) -> int:
+    """Return how many bytes the records of a batch of `size` bytes may decompress to."""
+    allowed = max(_DECOMPRESSED_AT_LEAST, size * _DECOMPRESSED_PER_BYTE)
+    return min(allowed, MAX_DECOMPRESSED_SIZE)
 
 
 class LogAppendInfo(NamedTuple):
@@ -102,9 +131,17 @@ def check_sound(records: memoryview, position: int, header: BatchHeader) -> None
 
 
 def validate(
-    records: memoryview, config: LogConfig, *, wall_ms: int, from_client: bool
+    records: memoryview,
+    config: LogConfig,
+    *,
+    wall_ms: int,
+    from_client: bool,
+    allowance: Allowance | None = None,
 ) -> list[PlacedBatch]:
-    """The batches that a leader may append, each checked against `config`."""
+    """Return the batches that a leader may append, each checked against `config`.
+
+    Raise LongCheckError where that costs more than `allowance`.
+    """
     if len(records) > _MAGIC_AT and records[_MAGIC_AT] != MAGIC:
         raise InvalidRecordError(
             f"a batch of magic {records[_MAGIC_AT]}: only record batches of magic {MAGIC} are taken"
@@ -115,10 +152,13 @@ def validate(
     for position, header in batches:
         batch = records[position : position + header.size]
         _validate_header(header, config, from_client=from_client)
+        if allowance is not None:
+            allowance.spend(STEPS_PER_BATCH)
         check_sound(records, position, header)
         try:
-            _validate_timestamps(batch, header, config, wall_ms)
-            _validate_records(batch, header, config, wall_ms)
+            data = _unpack(header, batch, allowance)
+            _validate_timestamps(data, header, config, wall_ms)
+            _validate_records(data, header, config, wall_ms, allowance)
         except CorruptRecordError as broken:
             # Its CRC is right, so it was made like this: CORRUPT_MESSAGE would have the
             # client send it again, for ever.
@@ -136,6 +176,11 @@ def _validate_header(header: BatchHeader, config: LogConfig, *, from_client: boo
         raise InvalidRecordError(
             f"{header.record_count} records over a range of {header.last_offset_delta + 1} offsets"
         )
+    if header.record_count > header.size * MAX_RECORDS_PER_BYTE:
+        raise RecordTooLargeError(
+            f"{header.record_count} records in a batch of {header.size} bytes:"
+            f" there may be {MAX_RECORDS_PER_BYTE} for each byte"
+        )
     if from_client and header.has_producer and header.base_sequence < 0:
         raise InvalidRecordError(
             f"sequence {header.base_sequence} of producer {header.producer_id}"
@@ -150,8 +195,25 @@ def check_message_size(header: BatchHeader, config: LogConfig) -> None:
         )
 
 
+def _unpack(header: BatchHeader, batch: memoryview, allowance: Allowance | None) -> Buffer:
+    most = within = most_decompressed(header.size)
+    if allowance is not None:
+        within = max(1, min(most, allowance.decompressed_bytes))
+    try:
+        data = unpack(header, batch, max_size=within)
+    except ExpansionError as error:
+        if within < most:
+            raise LongCheckError(str(error)) from error
+        raise RecordTooLargeError(
+            f"a batch of {header.size} bytes that decompresses to more than {most}"
+        ) from error
+    if allowance is not None and header.codec is not Codec.NONE:
+        allowance.spend_bytes(len(data))
+    return data
+
+
 def _validate_timestamps(
-    batch: memoryview, header: BatchHeader, config: LogConfig, wall_ms: int
+    data: Buffer, header: BatchHeader, config: LogConfig, wall_ms: int
 ) -> None:
     if config.stamps_append_time:
         return
@@ -161,7 +223,7 @@ def _validate_timestamps(
     if header.max_timestamp > latest:
         too_new = (
             (index, f"Timestamp {record.timestamp} is newer than {latest}.")
-            for index, record in enumerate(outline_batch(batch))
+            for index, record in enumerate(outline(header, data))
             if record.timestamp > latest
         )
         raise InvalidTimestampError(
@@ -172,17 +234,23 @@ def _validate_timestamps(
 
 
 def _validate_records(
-    batch: memoryview, header: BatchHeader, config: LogConfig, wall_ms: int
+    data: Buffer,
+    header: BatchHeader,
+    config: LogConfig,
+    wall_ms: int,
+    allowance: Allowance | None,
 ) -> None:
     needs_keys = config.is_compacted and not header.is_control
     oldest = wall_ms - config.message_timestamp_before_max_ms
     checks_age = not config.stamps_append_time and config.message_timestamp_before_max_ms < LONG_MAX
     if not needs_keys and not checks_age:
-        check_framing(batch)
+        check_framing(header, data, allowance)
         return
+    if allowance is not None:
+        allowance.spend(STEPS_PER_OUTLINE * header.record_count)
     without_key: dict[int, str] = {}
     too_old: dict[int, str] = {}
-    for index, record in enumerate(outline_batch(batch)):
+    for index, record in enumerate(outline(header, data)):
         if needs_keys and not record.has_key and len(without_key) < _MAX_REPORTED:
             without_key[index] = "Compacted topic cannot accept message without key."
         old = record.timestamp != NO_TIMESTAMP and record.timestamp < oldest

@@ -20,7 +20,7 @@ from typing import Final
 
 import cramjam
 
-from storage.errors import CorruptRecordError, UnsupportedCompressionTypeError
+from storage.errors import CorruptRecordError, ExpansionError, UnsupportedCompressionTypeError
 from storage.types import Buffer
 
 
@@ -56,6 +56,9 @@ _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK: Final = 32 * 1024
 _BLOCK_LENGTH: Final = struct.Struct(">i")
 
+# What Rust's standard library says of a write for which there is no room (ErrorKind::WriteZero).
+_NO_ROOM: Final = "failed to write whole buffer"
+
 # A snappy copy element turns 3 bytes into at most 64, so no sound block grows more than this.
 _SNAPPY_MAX_RATIO: Final = 22
 
@@ -82,8 +85,10 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> Buffer:
 
 
 def decompress(codec: Codec, data: Buffer, *, max_size: int) -> Buffer:
-    """The bytes that `data` was compressed from; CorruptRecordError where it is not `codec`,
-    or would need more than `max_size`.
+    """Return the bytes that `data` was compressed from.
+
+    Raise CorruptRecordError where it is not `codec`, and ExpansionError where it is larger than
+    `max_size`.
     """
     match codec:
         case Codec.NONE:
@@ -157,11 +162,11 @@ def _decompress_frame(
     try:
         size = into(data, output)
     except cramjam.DecompressionError as error:
-        raise CorruptRecordError(
-            f"not {codec.name.lower()}, or over {max_size} bytes of it: {error}"
-        ) from error
+        if str(error) == _NO_ROOM:
+            raise _too_large(codec, max_size) from error
+        raise CorruptRecordError(f"not {codec.name.lower()}: {error}") from error
     return output[:size]
 
 
-def _too_large(codec: Codec, max_size: int) -> CorruptRecordError:
-    return CorruptRecordError(f"{codec.name.lower()} data grows past {max_size} bytes")
+def _too_large(codec: Codec, max_size: int) -> ExpansionError:
+    return ExpansionError(f"{codec.name.lower()} data grows past {max_size} bytes")

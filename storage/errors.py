@@ -2,10 +2,11 @@
 
     StorageError
     ├── CorruptRecordError            bytes that are not a batch, or whose CRC-32C is wrong
+    │   └── ExpansionError              compressed bytes that grow past an allowed size
     ├── UnsupportedFormatError        a sound batch of another magic than 2: not ours to cut
     ├── OffsetOverflowError           offsets that a segment's base cannot express: split it
     ├── InvalidRecordError            a sound batch that a producer may not send
-    │   ├── RecordTooLargeError         over max.message.bytes
+    │   ├── RecordTooLargeError         over max.message.bytes, or too much in too few bytes
     │   ├── RecordBatchTooLargeError    over segment.bytes
     │   ├── InvalidTimestampError       outside message.timestamp.{before,after}.max.ms
     │   └── UnsupportedCompressionTypeError
@@ -26,6 +27,7 @@
     ├── InconsistentTopicIdError      partition.metadata names another topic of that name
     ├── RegionAbortedError            truncated below a region that was being sent
     ├── CleaningAbortedError          the log was cut or deleted while it was compacted
+    ├── LongCheckError                a check that the event loop should not wait for
     └── KafkaStorageError             a write or a sync failed: the directory is offline
 
 A refused append changes nothing. A failed write or sync closes the log to further
@@ -44,6 +46,10 @@ class StorageError(Exception):
 
 class CorruptRecordError(StorageError):
     """Bytes that are not a record batch, or whose CRC-32C does not match."""
+
+
+class ExpansionError(CorruptRecordError):
+    """Compressed bytes that grow past the size that the reader allows."""
 
 
 class UnsupportedFormatError(StorageError):
@@ -67,7 +73,7 @@ class InvalidRecordError(StorageError):
 
 
 class RecordTooLargeError(InvalidRecordError):
-    """A batch over `max.message.bytes`."""
+    """A batch over `max.message.bytes`, or one that holds too much for the bytes it takes."""
 
 
 class RecordBatchTooLargeError(InvalidRecordError):
@@ -153,6 +159,10 @@ class RegionAbortedError(StorageError):
 
 class CleaningAbortedError(StorageError):
     """The log was cut, deleted or closed while it was compacted; nothing is lost by that."""
+
+
+class LongCheckError(StorageError):
+    """A check that costs more than its caller allowed; repeat it in a thread, with no allowance."""
 
 
 class KafkaStorageError(StorageError):

@@ -14,9 +14,12 @@ Rule 3: the topic id is on disk before the first record is (KIP-516).
 What it holds and how far it may be seen is `storage.marked_log`'s. (UnifiedLog in Kafka.)
 """
 
+from typing import NamedTuple
+
 import attrs
 
 from storage import producer_replay
+from storage.allowance import Allowance
 from storage.append import (
     LogAppendInfo,
     PlacedBatch,
@@ -57,6 +60,34 @@ from storage.types import (
     TopicPartition,
 )
 from storage.verification import NO_TERMS, TransactionTerms
+
+
+class PreparedAppend(NamedTuple):
+    """What a leader may append, checked and in the codec of its topic."""
+
+    records: memoryview
+    batches: list[PlacedBatch]
+
+
+def prepare_append(
+    records: memoryview,
+    config: LogConfig,
+    *,
+    wall_ms: int,
+    from_client: bool,
+    allowance: Allowance | None = None,
+) -> PreparedAppend:
+    """Check a leader's append against its topic's `config`, and recompress it if that asks for it.
+
+    This touches no log, so a thread may do it. Raise LongCheckError where it costs more than
+    `allowance`.
+    """
+    batches = validate(
+        records, config, wall_ms=wall_ms, from_client=from_client, allowance=allowance
+    )
+    prepared = PreparedAppend(*recompress(records, batches, config, allowance=allowance))
+    check_sizes(prepared.batches, config)
+    return prepared
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -163,27 +194,37 @@ class Log(MarkedLog):
 
     def append_as_leader(
         self,
-        records: memoryview,
+        records: memoryview | PreparedAppend,
         *,
         leader_epoch: LeaderEpoch,
         wall_ms: int,
         from_client: bool = True,
         terms: TransactionTerms = NO_TERMS,
         flush: bool = True,
+        allowance: Allowance | None = None,
     ) -> LogAppendInfo:
         """Place a producer's batch at the end, in its own bytes where it may keep them. Without
         `flush` the caller sees to what `flush_is_due` says, before anybody is answered.
+
+        Raise LongCheckError where checking `records` costs more than `allowance`: the caller
+        prepares them elsewhere then.
         """
         self._check_usable()
+        if isinstance(records, memoryview):
+            records = prepare_append(
+                records,
+                self.config,
+                wall_ms=wall_ms,
+                from_client=from_client,
+                allowance=allowance,
+            )
+        records, batches = records
         assert not records.readonly, "the leader stamps its batch in the buffer it came in"
-        batches = validate(records, self.config, wall_ms=wall_ms, from_client=from_client)
         for position, header in batches:
             marker = marker_of(header, records[position : position + header.size])
             duplicate = self.producers.check(header, marker, from_client=from_client, terms=terms)
             if duplicate is not None:
                 return duplicate_info(duplicate, self.log_start_offset)
-        records, batches = recompress(records, batches, self.config)
-        check_sizes(batches, self.config)
         append_time = wall_ms if self.config.stamps_append_time else None
         placed = place(
             records,

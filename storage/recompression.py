@@ -18,18 +18,30 @@ Rule 3: the sizes that a topic allows hold for what came and for what is written
 """
 
 from collections.abc import Sequence
+from typing import Final
 
-from storage.append import PlacedBatch, check_message_size
-from storage.compression import Codec, compress, decompress
+from storage.allowance import Allowance
+from storage.append import PlacedBatch, check_message_size, most_decompressed
+from storage.compression import Codec, compress
 from storage.config import LogConfig
-from storage.record_batch import HEADER_SIZE, BatchHeader, read_header, with_records
-from storage.records import MAX_DECOMPRESSED_SIZE
+from storage.record_batch import BatchHeader, read_header, with_records
+from storage.records import unpack
+
+# A byte takes so much longer to compress than to decompress, at the higher levels.
+_TIMES_AS_LONG: Final = 32
 
 
 def recompress(
-    records: memoryview, batches: Sequence[PlacedBatch], config: LogConfig
+    records: memoryview,
+    batches: Sequence[PlacedBatch],
+    config: LogConfig,
+    *,
+    allowance: Allowance | None = None,
 ) -> tuple[memoryview, list[PlacedBatch]]:
-    """The buffer to append, and where its batches stand: the one given if nothing changes."""
+    """Return the buffer to append, and where its batches stand: the one given if nothing changes.
+
+    Raise LongCheckError where that costs more than `allowance`.
+    """
     target = config.target_codec
     if target is None or not any(_changes(header, target) for _, header in batches):
         return records, list(batches)
@@ -38,7 +50,10 @@ def recompress(
     for position, header in batches:
         batch: memoryview | bytearray = records[position : position + header.size]
         if _changes(header, target):
-            batch = _rewritten(batch, header, target, config)
+            plain = unpack(header, batch, max_size=most_decompressed(header.size))
+            if allowance is not None:
+                allowance.spend_bytes(_TIMES_AS_LONG * len(plain))
+            batch = with_records(batch, target, compress(target, plain, config.level_of(target)))
         placed.append(PlacedBatch(len(made), read_header(batch)))
         check_message_size(placed[-1].header, config)
         made += batch
@@ -48,11 +63,3 @@ def recompress(
 def _changes(header: BatchHeader, target: Codec) -> bool:
     untouched = header.is_control and header.codec is Codec.NONE
     return header.codec is not target and not untouched
-
-
-def _rewritten(
-    batch: memoryview | bytearray, header: BatchHeader, target: Codec, config: LogConfig
-) -> bytearray:
-    blob = memoryview(batch)[HEADER_SIZE:]
-    plain = decompress(header.codec, blob, max_size=MAX_DECOMPRESSED_SIZE)
-    return with_records(batch, target, compress(target, plain, config.level_of(target)))

@@ -18,13 +18,14 @@ there. What does not fit is a CorruptRecordError.
 import enum
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice, repeat
+from itertools import repeat
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 
 from storage.alike_records import LEAST, run_of_one_size
+from storage.allowance import Allowance
 from storage.checksum import crc32c
 from storage.compression import Codec, compress, decompress
 from storage.errors import CorruptRecordError
@@ -48,10 +49,15 @@ from storage.record_batch import (
     read_header,
 )
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer, LeaderEpoch, Offset
-from storage.varint import VARINTS, read_varint, read_varlong, varint
+from storage.varint import ONE_BYTE, VARINTS, read_varint, read_varlong, varint
 
 # More than any sane batch expands to; reserved, not committed, while a batch is decoded.
 MAX_DECOMPRESSED_SIZE: Final = 256 * 1024 * 1024
+
+# How many records of one size are looked at together. Meanwhile no other thread runs.
+_MOST_AT_ONCE: Final = 1 << 16
+_STEPS_PER_LOOK: Final = 8
+_ALIKE_PER_STEP: Final = 64
 
 _LEAST: Final = -(2**63)
 _MOST: Final = 2**63 - 1
@@ -218,7 +224,7 @@ def decode_columns(batch: Batch, *, max_size: int = MAX_DECOMPRESSED_SIZE) -> Re
     """The same, for who makes something else than a Record of each."""
     header = read_header(batch)
     # Every key and value is about to be taken out: one copy of all makes each of them cheaper.
-    data = bytes(_records_of(header, batch, max_size))
+    data = bytes(unpack(header, batch, max_size=max_size))
     plain = decode_plain(
         data,
         header.record_count,
@@ -264,7 +270,11 @@ def outline_batch(
 ) -> Iterator[RecordOutline]:
     """Walk the records of one batch without taking keys and values out of it."""
     header = read_header(batch)
-    data = _records_of(header, batch, max_size)
+    return outline(header, unpack(header, batch, max_size=max_size))
+
+
+def outline(header: BatchHeader, data: Buffer) -> Iterator[RecordOutline]:
+    """Walk the records in `data`, which is already decompressed."""
     append_time = _log_append_time(header)
     for start, end in _record_bounds(header, data):
         try:
@@ -281,28 +291,48 @@ def outline_batch(
         yield RecordOutline(offset, timestamp, key_length >= 0, end - start)
 
 
-def check_framing(batch: Batch, *, max_size: int = MAX_DECOMPRESSED_SIZE) -> None:
-    """CorruptRecordError unless the records' lengths add up to the batch and its count.
+def check_framing(header: BatchHeader, data: Buffer, allowance: Allowance | None = None) -> None:
+    """Raise CorruptRecordError unless the records' lengths add up to `data` and to their count.
 
-    The least that a leader must know about records it will never decode.
+    This is the least that a leader must know about records that it will never decode. It keeps
+    nothing of any record, whatever their number. Raise LongCheckError where it takes more than
+    `allowance`.
     """
-    header = read_header(batch)
-    data = _records_of(header, batch, max_size)
-    position, passed, patience = 0, 0, LEAST
-    while (left := header.record_count - passed) >= LEAST:
-        count, size = run_of_one_size(data, position, left)
-        if count >= LEAST:
-            position, patience = position + count * size, LEAST
-        else:  # records of many sizes: one by one, and ever fewer looks at whether they still are
+    position, left, patience = 0, header.record_count, LEAST
+    while left:
+        count = size = 0
+        if left >= LEAST:
+            count, size = run_of_one_size(data, position, min(left, _MOST_AT_ONCE))
+        alike = count >= LEAST
+        if not alike:  # one by one, and ever fewer looks at whether they still differ
             count = min(left, patience)
-            *_, (_, position) = islice(_record_bounds(header, data, position, passed), count)
+        if allowance is not None:
+            allowance.spend(_STEPS_PER_LOOK + (count // _ALIKE_PER_STEP if alike else count))
+        if alike:
+            position, patience = position + count * size, LEAST
+        else:
+            position = _skip_records(header, data, position, count)
             patience *= 2
-        passed += count
-    for _ in _record_bounds(header, data, position, passed):
-        pass
+        left -= count
+    _check_all_used(data, position)
 
 
-def _records_of(header: BatchHeader, batch: Batch, max_size: int) -> Buffer:
+def _skip_records(header: BatchHeader, data: Buffer, position: int, count: int) -> int:
+    """Return the position after `count` records, of which only the lengths are read."""
+    end = len(data)
+    for _ in range(count):
+        if position < end and (byte := data[position]) < len(ONE_BYTE):
+            length, position = ONE_BYTE[byte], position + 1
+        else:
+            length, position = _read_length(header, data, position)
+        if length < 1 or length > end - position:
+            raise _out_of_range(length, end - position)
+        position += length
+    return position
+
+
+def unpack(header: BatchHeader, batch: Batch, *, max_size: int = MAX_DECOMPRESSED_SIZE) -> Buffer:
+    """Return the records of `batch` as bytes, decompressed."""
     view = memoryview(batch)
     if len(view) < header.size:
         raise CorruptRecordError(f"a batch of {header.size} bytes, cut off after {len(view)}")
@@ -311,27 +341,35 @@ def _records_of(header: BatchHeader, batch: Batch, max_size: int) -> Buffer:
     return decompress(header.codec, view[HEADER_SIZE : header.size], max_size=max_size)
 
 
-def _record_bounds(
-    header: BatchHeader, data: Buffer, position: int = 0, passed: int = 0
-) -> Iterator[tuple[int, int]]:
-    """Where each record begins after its length, and ends; all of `data` must be used up. From
-    `position` on, which so many have `passed`.
-    """
-    end = len(data)
-    for _ in range(passed, header.record_count):
-        try:
-            length, position = read_varint(data, position)
-        except IndexError:
-            raise CorruptRecordError(
-                f"fewer records than the {header.record_count} that the batch counts"
-            ) from None
+def _record_bounds(header: BatchHeader, data: Buffer) -> Iterator[tuple[int, int]]:
+    """Yield where each record begins after its length, and ends; they must use up `data`."""
+    end, position = len(data), 0
+    for _ in range(header.record_count):
+        length, position = _read_length(header, data, position)
         following = position + length
         if length < 1 or following > end:
-            raise CorruptRecordError(f"a record of {length} bytes where {end - position} are left")
+            raise _out_of_range(length, end - position)
         yield position, following
         position = following
-    if position != end:
-        raise CorruptRecordError(f"{end - position} bytes after the last record")
+    _check_all_used(data, position)
+
+
+def _read_length(header: BatchHeader, data: Buffer, position: int) -> tuple[int, int]:
+    try:
+        return read_varint(data, position)
+    except IndexError:
+        raise CorruptRecordError(
+            f"fewer records than the {header.record_count} that the batch counts"
+        ) from None
+
+
+def _out_of_range(length: int, left: int) -> CorruptRecordError:
+    return CorruptRecordError(f"a record of {length} bytes where {left} are left")
+
+
+def _check_all_used(data: Buffer, position: int) -> None:
+    if position != len(data):
+        raise CorruptRecordError(f"{len(data) - position} bytes after the last record")
 
 
 def _decode_record(

@@ -130,6 +130,7 @@ class ReplicaManager:
             hosted=self._hosted,
             purgatory=self.purgatories.produce,
             clock=seams.clock,
+            offload=seams.offload,
             meters=self._topic_meters,
             flush_to=self._log_jobs.flush_to,
             on_storage_failure=self._on_log_failure,
@@ -162,7 +163,6 @@ class ReplicaManager:
             clock=seams.clock,
             quota=self.quotas.leader,
             meters=self._topic_meters,
-            terms=self.fetch_terms,
             on_storage_failure=self._on_log_failure,
         )
         self.replicas = LocalReplicas(

@@ -8,9 +8,14 @@
 A partition that was too small before the append holds nothing (NOT_ENOUGH_REPLICAS); one
 that became too small after it does (NOT_ENOUGH_REPLICAS_AFTER_APPEND): the producer that
 sends again may write twice, and is told so.
+
+The checks of one request have an `Allowance` on the event loop. When half of it is spent, others
+have their turn before the next partition; a batch that needs more than is left is checked in a
+thread.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final
 
 import attrs
@@ -18,23 +23,25 @@ import trio
 
 from replication.errors import ErrorCode, KafkaError
 from replication.events import DuplicateRecognised, EventSink, ignore
-from replication.net.seams import NodeClock
+from replication.net.seams import NodeClock, Offload
 from replication.partition import Partition
 from replication.purgatory import Purgatory
 from replication.replica_manager.delayed import DelayedOutcomes
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import INTERNAL_TOPICS, ProduceResult, code_of
 from replication.replica_manager.topic_meters import TopicMeters
+from storage.allowance import Allowance
 from storage.append import LogAppendInfo
 from storage.errors import (
     CorruptRecordError,
     InvalidRecordError,
     KafkaStorageError,
+    LongCheckError,
     RecordBatchTooLargeError,
     RecordTooLargeError,
     StorageError,
 )
-from storage.log import Log
+from storage.log import Log, PreparedAppend, prepare_append
 from storage.types import NO_OFFSET, Offset, TopicPartition
 from storage.verification import TransactionTerms, VerificationGuard
 
@@ -51,6 +58,7 @@ class ProducePath:
     hosted: HostedPartitions
     purgatory: Purgatory[TopicPartition]
     clock: NodeClock
+    offload: Offload
     meters: TopicMeters
     flush_to: Callable[[Log, Offset], Awaitable[None]]
     on_storage_failure: Callable[[Partition, KafkaStorageError], None]
@@ -76,11 +84,15 @@ class ProducePath:
         results: dict[TopicPartition, ProduceResult] = {}
         required: dict[TopicPartition, Offset] = {}
         unflushed: list[Partition] = []
+        allowance = Allowance()
         for topic_partition, records in entries.items():
             if topic_partition.topic in INTERNAL_TOPICS and not internal_topics_allowed:
                 results[topic_partition] = ProduceResult(error=ErrorCode.INVALID_TOPIC_EXCEPTION)
                 continue
-            result = results[topic_partition] = self._append_to(
+            if allowance.is_low:
+                await trio.lowlevel.checkpoint()
+                allowance = Allowance()
+            result = results[topic_partition] = await self._append_to(
                 topic_partition,
                 records,
                 required_acks=required_acks,
@@ -92,6 +104,7 @@ class ProducePath:
                 ),
                 required=required,
                 unflushed=unflushed,
+                allowance=allowance,
             )
             self.meters.produced(
                 topic_partition,
@@ -105,7 +118,7 @@ class ProducePath:
             return results
         return results | await self._replicated(results, required, timeout_ms)
 
-    def _append_to(
+    async def _append_to(
         self,
         topic_partition: TopicPartition,
         records: memoryview,
@@ -115,17 +128,36 @@ class ProducePath:
         terms: TransactionTerms,
         required: dict[TopicPartition, Offset],
         unflushed: list[Partition],
+        allowance: Allowance,
     ) -> ProduceResult:
         """Append; what must be replicated is put down in `required`, who must sync in `unflushed`."""
-        partition = self.hosted.find(topic_partition)
-        try:
-            info = self.hosted.get(topic_partition).append_as_leader(
+
+        def append(records: memoryview | PreparedAppend) -> LogAppendInfo:
+            return self.hosted.get(topic_partition).append_as_leader(
                 records,
                 required_acks=required_acks,
                 wall_ms=self.clock.wall_ms(),
                 from_client=from_client,
                 terms=terms,
+                allowance=allowance,
             )
+
+        partition = self.hosted.find(topic_partition)
+        try:
+            try:
+                info = append(records)
+            except LongCheckError:
+                assert partition is not None, "only a partition that is here checks records"
+                prepare = partial(
+                    prepare_append,
+                    records,
+                    partition.log.config,
+                    wall_ms=self.clock.wall_ms(),
+                    from_client=from_client,
+                )
+                prepared = await self.offload(prepare)
+                partition = self.hosted.find(topic_partition)
+                info = append(prepared)
         except KafkaError as error:
             return ProduceResult(error=error.code, error_message=str(error))
         except KafkaStorageError as error:

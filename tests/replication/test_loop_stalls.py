@@ -1,11 +1,11 @@
-"""How long the loop waits for the disk: a disk on which a sync, and nothing else, costs a second.
+"""How long the loop waits, for a disk on which a sync alone costs a second, and for checks.
 
 While a broker syncs on the loop, everybody waits: clients, followers, its own heartbeats. So
 what one broker does every minute, or for every partition when a leader dies, must not.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import attrs
@@ -14,9 +14,14 @@ import trio
 from trio.testing import MockClock
 
 from replication.config import BrokerConfig
+from replication.errors import ErrorCode
+from replication.metadata import PartitionRegistration
 from replication.wire.fetch import PartitionData
+from storage.allowance import STEPS, STEPS_PER_BATCH
+from storage.records import Record, encode_batch
 from storage.testing import FaultyFileSystem
 from storage.testing.disk import DiskCosts
+from storage.types import TopicPartition
 from tests.replication.leader_side import LOCAL, REMOTE, batch, registration
 from tests.replication.replica_manager_side import CLOCK, SECOND, TP, Node
 
@@ -26,6 +31,7 @@ ONLY_SYNCS = DiskCosts(open=0, read=0, read_per_byte=0, write=0, write_per_byte=
 CONFIG = BrokerConfig(node_id=LOCAL, log_dirs=("/d",))
 ALONE = registration(isr=(LOCAL,), replicas=(LOCAL,))
 FOLLOWED = registration(leader=REMOTE)
+FOLLOWED_SINCE = registration(leader=REMOTE, leader_epoch=2, partition_epoch=2)
 
 
 def _costly_disk() -> FaultyFileSystem:
@@ -176,3 +182,94 @@ async def test_what_a_truncation_relies_on_is_synced_where_it_is_cut(
         node.manager.replicas.truncate_to(TP, 0, completed=True)
         # The recovery point and its name; and that no producer snapshot comes back.
         assert meter.on_the_loop == 2 + 1
+
+
+# Checks that are long.
+
+
+def long_to_check() -> memoryview:
+    """Return a batch whose framing takes more steps than an allowance has."""
+    records = [Record(timestamp=0, value=bytes(each % 2)) for each in range(STEPS)]
+    return memoryview(bytearray(encode_batch(records)))
+
+
+@attrs.define(eq=False)
+class Counting:
+    """Offloads in place; `meanwhile` happens while a call is away from the loop."""
+
+    meanwhile: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint
+    calls: int = 0
+
+    async def __call__(self, fn: Callable[[], T], /) -> T:
+        done = fn()
+        self.calls += 1
+        await self.meanwhile()
+        return done
+
+
+async def test_a_long_check_is_made_away_from_the_loop_and_others_are_served_meanwhile(
+    autojump_clock: MockClock,
+) -> None:
+    offload = Counting()
+    node = Node(config=CONFIG, offload=offload)
+    async with node.running():
+        await node.learn(ALONE, ALONE)
+        before = offload.calls
+        assert (await node.produce(3)).base_offset == 0
+        assert offload.calls == before
+
+        async def others() -> None:
+            assert (await node.produce(2)).base_offset == 3
+
+        offload.meanwhile = others
+        assert (await node.produce(records=long_to_check())).base_offset == 5
+        assert offload.calls == before + 1
+        assert node.state().log_end_offset == 5 + STEPS
+
+
+@pytest.mark.parametrize(
+    ("now", "error"),
+    [
+        pytest.param([FOLLOWED_SINCE], ErrorCode.NOT_LEADER_OR_FOLLOWER, id="another leads"),
+        pytest.param([], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="the topic is deleted"),
+    ],
+)
+async def test_what_is_no_longer_led_when_a_long_check_ends_is_not_appended_to(
+    autojump_clock: MockClock, now: list[PartitionRegistration], error: ErrorCode
+) -> None:
+    offload = Counting()
+    node = Node(config=CONFIG, offload=offload)
+    async with node.running():
+        await node.learn(ALONE)
+
+        async def lose() -> None:
+            offload.meanwhile = trio.lowlevel.checkpoint
+            await node.learn(*now)
+
+        offload.meanwhile = lose
+        assert (await node.produce(records=long_to_check())).error is error
+
+
+async def test_a_produce_for_many_partitions_lets_others_have_their_turn(
+    autojump_clock: MockClock,
+) -> None:
+    node = Node(config=CONFIG)
+    async with node.running():
+        await node.learn(*[ALONE] * 200)
+        turns = 0
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                await trio.lowlevel.checkpoint()
+                turns += 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(count_turns)
+            entries = {TopicPartition("topic", each): batch() for each in range(200)}
+            results = await node.manager.append_records(
+                timeout_ms=1000, required_acks=1, entries=entries
+            )
+            nursery.cancel_scope.cancel()
+        assert {each.error for each in results.values()} == {ErrorCode.NONE}
+        assert turns >= 200 * STEPS_PER_BATCH // STEPS

@@ -26,6 +26,7 @@ from storage.records import (
     encode_control_batch,
     outline_batch,
     read_marker,
+    unpack,
 )
 from storage.varint import read_varint, varint
 
@@ -293,7 +294,8 @@ def test_framing_is_as_records_looked_at_one_by_one_say(
     HEADER.pack_into(batch, 0, *fields)
     sound = True
     try:
-        check_framing(batch)
+        header = read_header(batch)
+        check_framing(header, unpack(header, batch))
     except CorruptRecordError:
         sound = False
     assert sound is frames_one_by_one(bytes(batch))
