@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 
 import crc32c
 
-from storage.allowance import STEPS_PER_BATCH, STEPS_PER_OUTLINE, Allowance
+from storage.allowance import STEPS_PER_OUTLINE, Allowance
 from storage.compression import Codec
 from storage.config import LONG_MAX, LogConfig
 from storage.errors import (
@@ -152,8 +152,6 @@ def validate(
     for position, header in batches:
         batch = records[position : position + header.size]
         _validate_header(header, config, from_client=from_client)
-        if allowance is not None:
-            allowance.spend(STEPS_PER_BATCH)
         check_sound(records, position, header)
         try:
             data = _unpack(header, batch, allowance)
@@ -196,6 +194,8 @@ def check_message_size(header: BatchHeader, config: LogConfig) -> None:
 
 
 def _unpack(header: BatchHeader, batch: memoryview, allowance: Allowance | None) -> Buffer:
+    if header.codec is Codec.NONE:
+        return unpack(header, batch)
     most = within = most_decompressed(header.size)
     if allowance is not None:
         within = max(1, min(most, allowance.decompressed_bytes))
@@ -207,7 +207,7 @@ def _unpack(header: BatchHeader, batch: memoryview, allowance: Allowance | None)
         raise RecordTooLargeError(
             f"a batch of {header.size} bytes that decompresses to more than {most}"
         ) from error
-    if allowance is not None and header.codec is not Codec.NONE:
+    if allowance is not None:
         allowance.spend_bytes(len(data))
     return data
 

@@ -320,14 +320,18 @@ def check_framing(header: BatchHeader, data: Buffer, allowance: Allowance | None
 def _skip_records(header: BatchHeader, data: Buffer, position: int, count: int) -> int:
     """Return the position after `count` records, of which only the lengths are read."""
     end = len(data)
-    for _ in range(count):
-        if position < end and (byte := data[position]) < len(ONE_BYTE):
-            length, position = ONE_BYTE[byte], position + 1
-        else:
-            length, position = _read_length(header, data, position)
-        if length < 1 or length > end - position:
-            raise _out_of_range(length, end - position)
-        position += length
+    try:
+        for _ in range(count):
+            byte = data[position]
+            if byte < 0x80:
+                length, position = ONE_BYTE[byte], position + 1
+            else:
+                length, position = read_varint(data, position)
+            if length < 1 or length > end - position:
+                raise _out_of_range(length, end - position)
+            position += length
+    except IndexError:
+        raise _too_few(header) from None
     return position
 
 
@@ -345,7 +349,10 @@ def _record_bounds(header: BatchHeader, data: Buffer) -> Iterator[tuple[int, int
     """Yield where each record begins after its length, and ends; they must use up `data`."""
     end, position = len(data), 0
     for _ in range(header.record_count):
-        length, position = _read_length(header, data, position)
+        try:
+            length, position = read_varint(data, position)
+        except IndexError:
+            raise _too_few(header) from None
         following = position + length
         if length < 1 or following > end:
             raise _out_of_range(length, end - position)
@@ -354,13 +361,8 @@ def _record_bounds(header: BatchHeader, data: Buffer) -> Iterator[tuple[int, int
     _check_all_used(data, position)
 
 
-def _read_length(header: BatchHeader, data: Buffer, position: int) -> tuple[int, int]:
-    try:
-        return read_varint(data, position)
-    except IndexError:
-        raise CorruptRecordError(
-            f"fewer records than the {header.record_count} that the batch counts"
-        ) from None
+def _too_few(header: BatchHeader) -> CorruptRecordError:
+    return CorruptRecordError(f"fewer records than the {header.record_count} that the batch counts")
 
 
 def _out_of_range(length: int, left: int) -> CorruptRecordError:

@@ -30,7 +30,7 @@ from replication.replica_manager.delayed import DelayedOutcomes
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import INTERNAL_TOPICS, ProduceResult, code_of
 from replication.replica_manager.topic_meters import TopicMeters
-from storage.allowance import Allowance
+from storage.allowance import STEPS_PER_BATCH, Allowance
 from storage.append import LogAppendInfo
 from storage.errors import (
     CorruptRecordError,
@@ -86,12 +86,13 @@ class ProducePath:
         unflushed: list[Partition] = []
         allowance = Allowance()
         for topic_partition, records in entries.items():
-            if topic_partition.topic in INTERNAL_TOPICS and not internal_topics_allowed:
-                results[topic_partition] = ProduceResult(error=ErrorCode.INVALID_TOPIC_EXCEPTION)
-                continue
             if allowance.is_low:
                 await trio.lowlevel.checkpoint()
                 allowance = Allowance()
+            allowance.spend(STEPS_PER_BATCH)
+            if topic_partition.topic in INTERNAL_TOPICS and not internal_topics_allowed:
+                results[topic_partition] = ProduceResult(error=ErrorCode.INVALID_TOPIC_EXCEPTION)
+                continue
             result = results[topic_partition] = await self._append_to(
                 topic_partition,
                 records,

@@ -10,10 +10,10 @@ from storage.filesystem import FileSystem
 from storage.log import Log
 from storage.log_manager import LogManager
 from storage.open_segments import OpenSegments
-from storage.record_batch import BatchHeader, walk
+from storage.record_batch import HEADER, HEADER_SIZE, BatchHeader, walk, with_records
 from storage.records import Record, decode_batch, encode_batch
 from storage.testing import FaultyFileSystem
-from storage.types import TopicPartition
+from storage.types import Buffer, TopicPartition
 
 TP = TopicPartition("t", 0)
 WALL_MS = 1_700_000_000_000
@@ -53,6 +53,15 @@ def batch(
     records = [Record(timestamp=timestamp, key=key, value=bytes(size)) for _ in range(count)]
     encoded = encode_batch(records, base_offset=at, leader_epoch=epoch, codec=codec, **options)
     return memoryview(bytearray(encoded))
+
+
+def claiming(count: int, records: Buffer, codec: Codec) -> memoryview:
+    """Return a sound batch that says that `records`, as `codec` has written them, are `count`."""
+    made = with_records(encode_batch([], last_offset_delta=count - 1), codec, records)
+    fields = list(HEADER.unpack_from(made))
+    fields[-1] = count
+    HEADER.pack_into(made, 0, *fields)
+    return memoryview(with_records(made, codec, made[HEADER_SIZE:]))
 
 
 def unlink_due(logs: LogManager, now_ms: int) -> int:

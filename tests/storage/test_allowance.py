@@ -11,10 +11,10 @@ from storage.compression import Codec, compress
 from storage.config import LogConfig
 from storage.errors import InvalidRecordError, LongCheckError, RecordTooLargeError
 from storage.log import Log, prepare_append
-from storage.record_batch import HEADER, HEADER_SIZE, read_header, with_records
+from storage.record_batch import HEADER_SIZE, read_header
 from storage.records import Record, check_framing, encode_batch, unpack
 from storage.types import Buffer
-from tests.storage.logs import WALL_MS, batch, contents, new_disk, open_log
+from tests.storage.logs import WALL_MS, batch, claiming, contents, new_disk, open_log
 
 COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
 MIB = 1 << 20
@@ -27,15 +27,6 @@ def log_of(**changes: object) -> Log:
 def of_two_sizes(count: int) -> bytes:
     """Records, encoded, of which no two neighbours have the same size."""
     return encode_batch([Record(timestamp=0, value=bytes(each % 2)) for each in range(count)])
-
-
-def counted_as(count: int, blob: bytes, codec: Codec) -> memoryview:
-    """A sound batch that says that `blob` holds `count` records."""
-    made = with_records(encode_batch([], last_offset_delta=count - 1), codec, blob)
-    fields = list(HEADER.unpack_from(made))
-    fields[-1] = count
-    HEADER.pack_into(made, 0, *fields)
-    return memoryview(with_records(made, codec, made[HEADER_SIZE:]))
 
 
 def append(log: Log, sent: Buffer, allowance: Allowance | None = None) -> LogAppendInfo:
@@ -51,9 +42,9 @@ def test_more_records_than_the_bytes_can_hold_are_refused_before_they_are_decomp
     count = MAX_RECORDS_PER_BYTE * (HEADER_SIZE + 100)
     log = log_of()
     with pytest.raises(RecordTooLargeError, match=f"{count + 1} records"):
-        append(log, counted_as(count + 1, bytes(100), codec))
+        append(log, claiming(count + 1, bytes(100), codec))
     with pytest.raises(InvalidRecordError, match=f"not .*{codec.name.lower()}|snappy|gzip"):
-        append(log, counted_as(count, bytes(100), codec))
+        append(log, claiming(count, bytes(100), codec))
     assert contents(log) == b""
 
 
@@ -184,5 +175,5 @@ def test_framing_that_its_allowance_suffices_for_is_as_without(
 def test_zstd_of_level_22_and_its_large_window_is_taken() -> None:
     records = encode_batch([Record(timestamp=WALL_MS, value=bytes(100))] * 3)[HEADER_SIZE:]
     log = log_of()
-    append(log, counted_as(3, bytes(compress(Codec.ZSTD, records, 22)), Codec.ZSTD))
+    append(log, claiming(3, compress(Codec.ZSTD, records, 22), Codec.ZSTD))
     assert log.log_end_offset == 3

@@ -9,11 +9,13 @@ sockets, and what is allocated. `make bench ARGS=stalls` measures the same reque
 processor time. A request belongs here when a few bytes of it ask for work; add a row.
 """
 
+import random
 import sys
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any, cast
 
@@ -30,8 +32,13 @@ from replication.wire.apis import api_of
 from replication.wire.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
 from replication.wire.frames import encode_request
+from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from storage.compression import Codec, compress
+from storage.record_batch import HEADER_SIZE
+from storage.records import Record, encode_batch
 from tests.replication.cluster.clients import Client
 from tests.replication.cluster.stage import QUICK
+from tests.storage.logs import claiming
 
 TOPIC = "there"
 """The one topic of an attacked cluster; it has one partition."""
@@ -85,7 +92,39 @@ def create_partitions(count: int, *, validate_only: bool) -> CreatePartitionsReq
     return CreatePartitionsRequest(topics=[topic], timeout_ms=30_000, validate_only=validate_only)
 
 
+def produce(batch: bytes) -> ProduceRequest:
+    sent = PartitionProduceData(index=0, records=batch)
+    topic = TopicProduceData(name=TOPIC, partition_data=[sent])
+    return ProduceRequest(transactional_id=None, acks=1, timeout_ms=30_000, topic_data=[topic])
+
+
+def produce_tiny_records(count: int, *, incompressible_bytes: int) -> ProduceRequest:
+    """Produce a record that zstd cannot shrink, and `count` that it shrinks to nearly nothing."""
+    values = [random.Random(1).randbytes(incompressible_bytes), b"", b"x"]
+    large, *pair = (encode_batch([Record(timestamp=0, value=each)]) for each in values)
+    records = large[HEADER_SIZE:] + count // 2 * b"".join(each[HEADER_SIZE:] for each in pair)
+    batch = claiming(1 + count // 2 * 2, compress(Codec.ZSTD, records), Codec.ZSTD)
+    return produce(bytes(batch))
+
+
+def produce_large_value(size: int) -> ProduceRequest:
+    return produce(encode_batch([Record(timestamp=0, value=bytes(size))], codec=Codec.ZSTD))
+
+
 HOSTILE: dict[str, Hostile] = {
+    "Produce, tiny records": Hostile(
+        request=partial(produce_tiny_records, incompressible_bytes=0),
+        tested=1_000_000,
+        measured=35_000_000,
+    ),
+    "Produce, as many tiny records as are taken": Hostile(
+        request=lambda count: produce_tiny_records(count, incompressible_bytes=count // 8),
+        tested=50_000,
+        measured=5_000_000,
+    ),
+    "Produce, a large value": Hostile(
+        request=produce_large_value, tested=16_000_000, measured=250_000_000
+    ),
     "CreatePartitions": Hostile(
         request=lambda count: create_partitions(count, validate_only=False),
         tested=20_000_000,
