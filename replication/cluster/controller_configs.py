@@ -17,7 +17,7 @@ from replication.cluster.controller_decisions import Decision, RulesOf, election
 from replication.cluster.topic_names import fault_of
 from replication.config import BrokerConfig, ConfigChange, DynamicBrokerConfig, TopicConfig
 from replication.config.alter import altered
-from replication.config.broker import BROKER_KEYS
+from replication.config.described import DESCRIBED
 from replication.config.topic import TOPIC_SPECS
 from replication.election import ElectionRules
 from replication.errors import ErrorCode, KafkaError
@@ -42,6 +42,8 @@ from replication.wire.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
+_MAX_VALUE_LENGTH = 2**15 - 1  # what is appended to again and again must end somewhere
+
 
 class Resource(Protocol):
     """What the requests and the answers of both APIs name."""
@@ -59,7 +61,7 @@ def incremental_alter_configs(
 ) -> Decision[IncrementalAlterConfigsResponse]:
     def wanted(resource: Resource, changes: Sequence[ConfigChange]) -> Wanted:
         of_topic = resource.resource_type == ResourceType.TOPIC
-        known = TOPIC_SPECS if of_topic else BROKER_KEYS
+        known = TOPIC_SPECS if of_topic else DESCRIBED
         return lambda current: altered(current, changes, known)
 
     asked: list[tuple[Resource, Wanted]] = [
@@ -173,15 +175,14 @@ def _topic_changes(
     topic = image.topics.get(name)
     current = {} if topic is None else topic.configs
     configs = wanted(current)
+    changes = list(_difference(current, configs))
     TopicConfig.from_overrides(
         configs, DynamicBrokerConfig.of(config, image.broker_configs).current
     )
     if topic is None:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         raise KafkaError(error, f"The topic '{name}' does not exist.")
-    return [
-        ConfigRecord(topic.topic_id, key, value) for key, value in _difference(current, configs)
-    ]
+    return [ConfigRecord(topic.topic_id, key, value) for key, value in changes]
 
 
 def _broker_changes(
@@ -215,6 +216,13 @@ def _broker_id(name: str) -> int | None:
 def _difference(
     current: Mapping[str, str], wanted: Mapping[str, str]
 ) -> Iterable[tuple[str, str | None]]:
+    """Yield the keys that change and their values; None stands for a key that is removed."""
     for key in sorted({*current, *wanted}):
-        if current.get(key) != wanted.get(key):
-            yield key, wanted.get(key)
+        if current.get(key) != (value := wanted.get(key)):
+            if value is not None and len(value) > _MAX_VALUE_LENGTH:
+                raise KafkaError(
+                    ErrorCode.INVALID_CONFIG,
+                    "The configuration value cannot be added because it exceeds the maximum value"
+                    f" size of {_MAX_VALUE_LENGTH} bytes.",
+                )
+            yield key, value

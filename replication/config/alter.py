@@ -14,10 +14,11 @@ checked as a whole by whoever asks.
 
 import enum
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 import attrs
 
-from replication.config.keys import ConfigType, Spec, split_words
+from replication.config.keys import ConfigType, Spec
 from replication.errors import ErrorCode, KafkaError
 
 
@@ -81,13 +82,19 @@ def _joined(change: ConfigChange, current: str | None, known: Mapping[str, Spec]
             f"Can't {operation.name} to key {change.name} because its type is not LIST.",
         )
     text = spec.render(spec.default) if current is None else current
-    have = list(split_words(text or ""))
-    named = split_words(change.value or "")
-    if operation is ConfigOperation.APPEND:
-        have += [each for each in dict.fromkeys(named) if each not in have]
-    else:
-        have = [each for each in have if each not in named]
+    have = [each for each in (text or "").split(",") if each]
+    for word in _split_as_java(change.value or ""):
+        if operation is ConfigOperation.SUBTRACT:
+            with suppress(ValueError):
+                have.remove(word)
+        elif word not in have:
+            have.append(word)
     return ",".join(have)
+
+
+def _split_as_java(text: str) -> list[str]:
+    """Return what Java's String.split(",") makes of `text`: it leaves empty words out at the end."""
+    return text.rstrip(",").split(",") if text.strip(",") or not text else []
 
 
 def _refusal(message: str) -> KafkaError:

@@ -5,7 +5,7 @@ server.properties said. Both check every value, and the rules that bind several.
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Self
 
@@ -14,8 +14,7 @@ import attrs
 from replication.config import keys
 from replication.config.keys import (
     LONG_MAX,
-    ConfigSource,
-    ConfigSynonym,
+    ConfigType,
     Spec,
     flag,
     long,
@@ -37,6 +36,7 @@ from replication.config.security import (
     protocol_of,
     uses_sasl,
 )
+from replication.config.without_effect import OF_BROKERS
 from replication.errors import ConfigError
 from storage.compression import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL
 
@@ -62,15 +62,21 @@ class BrokerConfig(SecurityKeys):
 
     # Where it listens, and whom it asks.
     listeners: tuple[Listener, ...] = values(
-        "Where it listens.", parse=Listener.parse, expectation="NAME://host:port, parted by commas"
+        "Where it listens.",
+        parse=Listener.parse,
+        expectation="NAME://host:port, separated by commas",
+        kind=ConfigType.STRING,
     )
     advertised_listeners: tuple[Listener, ...] = values(
         "Where others find it.",
         parse=Listener.parse,
-        expectation="NAME://host:port, parted by commas",
+        expectation="NAME://host:port, separated by commas",
+        kind=ConfigType.STRING,
     )
     listener_security_protocol_map: tuple[str, ...] = words(
-        (), "Which protocol each listener speaks: NAME:PROTOCOL, parted by commas."
+        (),
+        "Which protocol each listener speaks: NAME:PROTOCOL, separated by commas.",
+        kind=ConfigType.STRING,
     )
     inter_broker_listener_name: str | None = text(None, "The listener that brokers use.")
     security_inter_broker_protocol: str = text(
@@ -79,15 +85,15 @@ class BrokerConfig(SecurityKeys):
         choices=PROTOCOLS,
     )
     controller_listener_names: tuple[str, ...] = words(
-        ["CONTROLLER"], "The listeners that the controller uses."
+        ["CONTROLLER"], "The listeners that the controller uses.", kind=ConfigType.STRING
     )
     controller_quorum_voters: tuple[Voter, ...] = values(
-        "The controller.", parse=Voter.parse, expectation="id@host:port, parted by commas"
+        "The controller.", parse=Voter.parse, expectation="id@host:port, separated by commas"
     )
     controller_quorum_bootstrap_servers: tuple[HostPort, ...] = values(
         "Where to find the controller.",
         parse=HostPort.parse,
-        expectation="host:port, parted by commas",
+        expectation="host:port, separated by commas",
     )
     socket_request_max_bytes: int = whole(104_857_600, "The largest request.", at_least=1)
     connections_max_idle_ms: int = long(600_000, "When an idle connection is closed.")
@@ -120,7 +126,7 @@ class BrokerConfig(SecurityKeys):
         topic="unclean.leader.election.enable",
     )
     auto_leader_rebalance_enable: bool = flag(True, "Whether preferred replicas lead again.")
-    leader_imbalance_check_interval_seconds: int = whole(
+    leader_imbalance_check_interval_seconds: int = long(
         300, "How often it is looked whether they do.", at_least=1
     )
     leader_imbalance_per_broker_percentage: int = whole(
@@ -210,6 +216,7 @@ class BrokerConfig(SecurityKeys):
     log_dirs: tuple[str, ...] = words(
         ["/tmp/kafka-logs"],  # noqa: S108 Kafka's default
         "Where partitions are kept.",
+        kind=ConfigType.STRING,
     )
     log_dir_failure_timeout_ms: int = long(
         30_000,
@@ -285,6 +292,7 @@ class BrokerConfig(SecurityKeys):
         ["delete"],
         "What happens to old records.",
         choices=["delete", "compact"],
+        may_be_empty=True,
         topic="cleanup.policy",
     )
     log_cleaner_delete_retention_ms: int = long(
@@ -362,7 +370,9 @@ class BrokerConfig(SecurityKeys):
     transaction_state_log_num_partitions: int = whole(
         50, "Partitions of `__transaction_state`.", at_least=1
     )
-    transaction_state_log_replication_factor: int = whole(3, "Their replicas.", at_least=1)
+    transaction_state_log_replication_factor: int = whole(
+        3, "Their replicas.", at_least=1, at_most=32767, kind=ConfigType.SHORT
+    )
     transaction_state_log_min_isr: int = whole(2, "Their min.insync.replicas.", at_least=1)
     transaction_state_log_segment_bytes: int = whole(
         100 << 20, "Their segment.bytes: small, for they are read as a whole.", at_least=1
@@ -401,7 +411,11 @@ class BrokerConfig(SecurityKeys):
         50, "Partitions of __consumer_offsets, when it is made.", at_least=1
     )
     offsets_topic_replication_factor: int = whole(
-        3, "Replicas of __consumer_offsets, when it is made.", at_least=1, at_most=32767
+        3,
+        "Replicas of __consumer_offsets, when it is made.",
+        at_least=1,
+        at_most=32767,
+        kind=ConfigType.SHORT,
     )
     offsets_topic_segment_bytes: int = whole(
         100 << 20, "Bytes of a segment of __consumer_offsets, when it is made.", at_least=1
@@ -410,10 +424,10 @@ class BrokerConfig(SecurityKeys):
         0, "The codec of what is written there, by its number.", at_least=0, at_most=4
     )
 
-    # Not keys: what was said of one listener, which keys a file set, and which of those mean
-    # nothing here.
+    # Not keys: what was said of one listener, the keys that a file set, with their text, and which
+    # of those mean nothing here.
     listener_keys: Mapping[str, str] = attrs.field(factory=dict, repr=False)
-    given_keys: frozenset[str] = frozenset()
+    given: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     ignored_keys: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
@@ -433,13 +447,14 @@ class BrokerConfig(SecurityKeys):
         ignored = [
             name
             for name in properties
-            if name not in owners and name not in listener_keys and is_ignored(name)
+            if name not in owners and name not in listener_keys and _is_without_effect(name)
         ]
         for name in properties:
             if name in REFUSED:
                 raise ConfigError(f"{name}: {REFUSED[name]}")
             if name not in owners and name not in listener_keys and name not in ignored:
-                raise ConfigError(f"unknown key {name}{nearest(name, {*owners, *IGNORED})}")
+                known = {*owners, *OF_BROKERS, *IGNORED}
+                raise ConfigError(f"unknown key {name}{nearest(name, known)}")
         found: dict[str, Any] = {}
         for name, spec in declared.items():
             others = {"log.dir": 1} if name == "log.dirs" else spec.synonyms
@@ -453,11 +468,14 @@ class BrokerConfig(SecurityKeys):
         # Who only says how often to look means that to be how often to sync (KafkaConfig).
         if "log_flush_scheduler_interval_ms" in found:
             found.setdefault("log_flush_interval_ms", found["log_flush_scheduler_interval_ms"])
-        given = frozenset(owners[name] for name in properties if name in owners)
+        for name, spec in OF_BROKERS.items():
+            if name in properties:
+                spec.value_of(name, properties[name])
+        described = owners.keys() | OF_BROKERS.keys()
         config = cls(
             **found,
             listener_keys=listener_keys,
-            given_keys=given,
+            given={name: text for name, text in properties.items() if name in described},
             ignored_keys=tuple(sorted(ignored)),
         )
         if config.node_id < 0:
@@ -556,20 +574,12 @@ class BrokerConfig(SecurityKeys):
     def _controller_names(self) -> frozenset[str]:
         return frozenset(name.upper() for name in self.controller_listener_names)
 
-    def synonyms(self, name: str) -> Iterator[ConfigSynonym]:
-        """Where the value of `name` could come from, what is in force first."""
-        spec = BROKER_KEYS[name]
-        value = getattr(self, name.replace(".", "_"))
-        if name in self.given_keys or value != spec.default:
-            yield ConfigSynonym(name, spec.render(value), ConfigSource.STATIC_BROKER_CONFIG)
-        yield ConfigSynonym(name, rendered_default(spec), ConfigSource.DEFAULT_CONFIG)
-
 
 BROKER_KEYS: Mapping[str, Spec] = keys.specs(BrokerConfig)
 
 
-def rendered_default(spec: Spec) -> str | None:
-    return None if spec.default is None else spec.render(spec.default)
+def _is_without_effect(name: str) -> bool:
+    return name in OF_BROKERS or is_ignored(name)
 
 
 def _check_together(config: BrokerConfig) -> None:

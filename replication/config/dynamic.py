@@ -14,20 +14,31 @@ change. What is read once, at the start, is read-only.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
-from replication.config.broker import BROKER_KEYS, BrokerConfig, rendered_default
+from replication.config.broker import BROKER_KEYS, BrokerConfig
+from replication.config.described import (
+    DEFAULTS,
+    DESCRIBED,
+    static_texts,
+    synonyms,
+    value_in_force,
+)
 from replication.config.keys import ConfigEntry, ConfigSource, ConfigSynonym, ConfigType
 from replication.config.known import DYNAMIC, is_ignored, nearest
+from replication.config.without_effect import OF_BROKERS
 from replication.errors import ConfigError, ErrorCode, KafkaError
 
 _NOTHING: Mapping[str, str] = {}
 # Those that say how many threads, or tasks, there are of a kind.
 _THREADS = frozenset(
-    {"log.cleaner.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir"}
+    """
+    background.threads log.cleaner.threads num.io.threads num.network.threads
+    num.recovery.threads.per.data.dir num.replica.fetchers
+    """.split()  # noqa: SIM905
 )
 
 
@@ -39,9 +50,11 @@ class DynamicBrokerConfig:
     current: BrokerConfig = attrs.field(init=False)
     _own: Mapping[str, str] = attrs.field(default=_NOTHING, init=False)
     _cluster_wide: Mapping[str, str] = attrs.field(default=_NOTHING, init=False)
+    _static: Mapping[str, str] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.current = self.static
+        self._static = static_texts(self.static)
 
     @classmethod
     def of(
@@ -57,57 +70,60 @@ class DynamicBrokerConfig:
         self._cluster_wide = configs.get(None, _NOTHING)
         changed: dict[str, Any] = {}
         for name, text in (*self._cluster_wide.items(), *self._own.items()):
-            if is_dynamic(name):
+            if name in BROKER_KEYS and is_dynamic(name):
                 with contextlib.suppress(ConfigError):  # Rule 1
                     changed[name.replace(".", "_")] = BROKER_KEYS[name].value_of(name, text)
         self.current = attrs.evolve(self.static, **changed) if changed else self.static
 
-    def synonyms(self, name: str) -> Iterator[ConfigSynonym]:
-        """Where the value of `name` could come from, what is in force first."""
-        if name in self._own:
-            yield ConfigSynonym(name, self._own[name], ConfigSource.DYNAMIC_BROKER_CONFIG)
-        if name in self._cluster_wide:
-            yield self._of_all(name)
-        if name in BROKER_KEYS:
-            yield from self.static.synonyms(name)
+    def synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
+        """Return where the value of `name` could have come from, what is in force first."""
+        return synonyms(
+            name,
+            (
+                (ConfigSource.DYNAMIC_BROKER_CONFIG, self._own),
+                (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, self._cluster_wide),
+                (ConfigSource.STATIC_BROKER_CONFIG, self._static),
+                (ConfigSource.DEFAULT_CONFIG, DEFAULTS),
+            ),
+        )
 
-    def _of_all(self, name: str) -> ConfigSynonym:
-        source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-        return ConfigSynonym(name, self._cluster_wide[name], source)
+    def value_of(self, name: str) -> str | None:
+        """Return what is in force for `name`, whichever of its names set it."""
+        if name in BROKER_KEYS:
+            return BROKER_KEYS[name].render(getattr(self.current, name.replace(".", "_")))
+        return value_in_force(name, self.synonyms(name))
 
     def describe(self) -> list[ConfigEntry]:
-        """Every key of this broker, and those without effect that were set."""
-        without_effect = sorted({*self._own, *self._cluster_wide} - BROKER_KEYS.keys())
-        return [
-            _entry(name, tuple(self.synonyms(name))) for name in (*BROKER_KEYS, *without_effect)
-        ]
+        """Describe every key of this broker, and whatever else was set for it."""
+        others = sorted({*self._own, *self._cluster_wide} - DESCRIBED.keys())
+        return [_entry(name, self.synonyms(name)) for name in (*DESCRIBED, *others)]
 
     def describe_cluster_wide(self) -> list[ConfigEntry]:
-        """What is set for every broker, and nothing else (ConfigHelper)."""
-        return [_entry(name, (self._of_all(name),)) for name in sorted(self._cluster_wide)]
+        """Describe what is set for every broker, and nothing else (ConfigHelper)."""
+        layer = (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, self._cluster_wide)
+        return [_entry(name, synonyms(name, [layer])) for name in sorted(self._cluster_wide)]
 
     def check(self, configs: Mapping[str, str]) -> None:
         """KafkaError(INVALID_REQUEST), as Kafka says it of brokers (KAFKA-13609), where one of
         `configs` may not be set while a broker runs, or not to that.
         """
-        static = sorted(name for name in configs if not is_dynamic(name) and name not in DYNAMIC)
+        static = sorted(name for name in configs if not is_dynamic(name))
         for name in static:
-            if name not in BROKER_KEYS and not is_ignored(name):
-                hint = nearest(name, filter(is_dynamic, BROKER_KEYS))
+            if name not in DESCRIBED and not is_ignored(name):
+                hint = nearest(name, filter(is_dynamic, DESCRIBED))
                 raise _refusal(f"Unknown broker config name: {name}{hint}")
         if static:
             raise _refusal(f"Cannot update these configs dynamically: {', '.join(static)}")
         for name, text in configs.items():
-            if name in BROKER_KEYS:
-                self._check_value(name, text)
+            self._check_value(name, text)
 
     def _check_value(self, name: str, text: str) -> None:
         try:
-            value = BROKER_KEYS[name].value_of(name, text)
+            value = DESCRIBED[name].value_of(name, text)
         except ConfigError as error:
             raise _refusal(f"Invalid value for {error}") from None
         if name in _THREADS:
-            present: int = getattr(self.current, name.replace(".", "_"))
+            present = int(self.value_of(name) or 0)
             # DynamicThreadPool: neither less than half of what runs, nor more than twice.
             if not present // 2 <= value <= present * 2:
                 raise _refusal(
@@ -117,25 +133,23 @@ class DynamicBrokerConfig:
 
 
 def is_dynamic(name: str) -> bool:
-    """Whether it is honoured and may be set while the broker runs."""
-    spec = BROKER_KEYS.get(name)
-    return spec is not None and (spec.topic_key is not None or name in DYNAMIC)
+    """Whether it may be set while the broker runs."""
+    has_topic_key = name in BROKER_KEYS and BROKER_KEYS[name].topic_key is not None
+    return has_topic_key or name in DYNAMIC or name in OF_BROKERS
 
 
 def _refusal(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-def _entry(name: str, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
-    """What DescribeConfigs says of `name`, of whose values the first is in force."""
-    spec = BROKER_KEYS.get(name)
+def _entry(name: str, found: tuple[ConfigSynonym, ...]) -> ConfigEntry:
+    spec = DESCRIBED.get(name)
     return ConfigEntry(
         name=name,
-        value=synonyms[0].value,
-        source=synonyms[0].source,
+        value=value_in_force(name, found),
+        source=found[0].source if found else ConfigSource.DEFAULT_CONFIG,
         type=ConfigType.UNKNOWN if spec is None else spec.type,
-        documentation="Accepted without effect." if spec is None else spec.doc,
-        read_only=spec is not None and not is_dynamic(name),
-        default=None if spec is None else rendered_default(spec),
-        synonyms=synonyms,
+        documentation="This release does not know the key." if spec is None else spec.doc,
+        read_only=not is_dynamic(name),
+        synonyms=found,
     )

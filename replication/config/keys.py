@@ -7,6 +7,7 @@ wrong one is refused. Its Kafka name is the field's, with dots for underscores.
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from typing import Any, TypeVar, cast
 
 import attrs
@@ -63,7 +64,6 @@ class ConfigEntry:
     type: ConfigType
     documentation: str
     read_only: bool
-    default: str | None
     synonyms: tuple[ConfigSynonym, ...] = ()
 
 
@@ -162,13 +162,21 @@ def real(default: float, doc: str, *, low: float, high: float, topic: str | None
         type=ConfigType.DOUBLE,
         default=default,
         parse=lambda text: _number(float, text),
-        render=str,
+        render=_as_java_has_it,
         allows=lambda value: low <= value <= high,
         expectation=f"a number from {low} to {high}",
         doc=doc,
         topic_key=topic,
     )
     return cast("float", key(spec))
+
+
+def _as_java_has_it(number: float) -> str:
+    """Return `number` as Java's Double.toString has it: 0.5, 1.0E7, 1.0E-4."""
+    if number == 0 or 1e-3 <= abs(number) < 1e7:
+        return repr(number)
+    digits, exponent = format(Decimal(repr(number)).normalize(), "E").split("E")
+    return f"{digits}{'' if '.' in digits else '.0'}E{int(exponent)}"
 
 
 def _number(kind: Callable[[str], T], text: str) -> T:
@@ -261,19 +269,25 @@ def words(
     doc: str,
     *,
     choices: Iterable[str] = (),
+    may_be_empty: bool = False,
     topic: str | None = None,
     allows: Callable[[tuple[str, ...]], bool] | None = None,
     expectation: str = "words",
+    kind: ConfigType = ConfigType.LIST,
 ) -> tuple[str, ...]:
-    """Words parted by commas: at least one out of `choices`, or whatever `allows` will have."""
+    """Declare words separated by commas: some out of `choices`, or what `allows` accepts.
+
+    Kafka leaves empty words out of the keys that it declares as STRING. In a LIST they stay, and
+    the check sees them (ConfigDef.parseType).
+    """
     allowed = frozenset(choices)
     if allowed:
-        allows = lambda value: bool(value) and allowed.issuperset(value)  # noqa: E731
+        allows = lambda value: (may_be_empty or bool(value)) and allowed.issuperset(value)  # noqa: E731
         expectation = f"words out of {', '.join(sorted(allowed))}"
     spec = Spec(
-        type=ConfigType.LIST,
+        type=kind,
         default=tuple(default),
-        parse=split_words,
+        parse=split_list if kind is ConfigType.LIST else split_words,
         render=",".join,
         allows=allows or (lambda _: True),
         expectation=expectation,
@@ -283,10 +297,12 @@ def words(
     return cast("tuple[str, ...]", key(spec))
 
 
-def values(doc: str, *, parse: Callable[[str], T], expectation: str) -> tuple[T, ...]:
-    """Values parted by commas, each with its own form; `parse` raises ValueError."""
+def values(
+    doc: str, *, parse: Callable[[str], T], expectation: str, kind: ConfigType = ConfigType.LIST
+) -> tuple[T, ...]:
+    """Values separated by commas, each with its own form; `parse` raises ValueError."""
     spec = Spec(
-        type=ConfigType.LIST,
+        type=kind,
         default=(),
         parse=lambda text: tuple(map(parse, split_words(text))),
         render=lambda values: ",".join(map(str, values)),
@@ -297,5 +313,11 @@ def values(doc: str, *, parse: Callable[[str], T], expectation: str) -> tuple[T,
     return cast("tuple[T, ...]", key(spec))
 
 
+def split_list(text: str) -> tuple[str, ...]:
+    """Split as Kafka does a LIST (ConfigDef.parseType)."""
+    return tuple(word.strip() for word in text.split(",")) if text.strip() else ()
+
+
 def split_words(text: str) -> tuple[str, ...]:
+    """Split as Kafka does comma separated values in a STRING (Csv.parseCsvList)."""
     return tuple(word.strip() for word in text.split(",") if word.strip())

@@ -11,9 +11,8 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
     """
     advertised.host.name advertised.port alter.config.policy.class.name
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
-    auto.include.jmx.reporter background.threads
-    broker.heartbeat.max.wait.ms broker.id.generation.enable client.quota.callback.class
-    control.plane.listener.name
+    auto.include.jmx.reporter broker.heartbeat.max.wait.ms broker.id.generation.enable
+    client.quota.callback.class control.plane.listener.name
     controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
     controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
     controller.quorum.append.linger.ms controller.quorum.auto.join.enable
@@ -27,16 +26,12 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
     follower.replication.throttled.replicas
     inter.broker.protocol.version kafka.metrics.polling.interval.secs kafka.metrics.reporters
     leader.replication.throttled.replicas
-    log.local.retention.bytes log.local.retention.ms
     log.message.downconversion.enable log.message.format.version
-    log.message.timestamp.difference.max.ms max.connection.creation.rate max.connections
-    max.connections.per.ip max.connections.per.ip.overrides
-    metadata.log.max.snapshot.interval.ms
+    log.message.timestamp.difference.max.ms metadata.log.max.snapshot.interval.ms
     metadata.log.segment.bytes metadata.log.segment.min.bytes metadata.log.segment.ms
     metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
-    metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
-    migration.metadata.min.batch.size num.io.threads num.network.threads
-    num.replica.alter.log.dirs.threads
+    metrics.num.samples metrics.recording.level metrics.sample.window.ms
+    migration.metadata.min.batch.size num.replica.alter.log.dirs.threads
     offsets.commit.required.acks
     password.encoder.secret principal.builder.class
     queued.max.request.bytes queued.max.requests quota.window.num quota.window.size.seconds
@@ -59,16 +54,14 @@ IGNORED_PREFIXES = (
 )
 
 # Of brokers, what may be set while one runs (DynamicBrokerConfig.AllDynamicConfigs), besides
-# what a topic may override. Those that `BrokerConfig` does not declare have no effect.
+# what a topic may override and what has no effect here.
 DYNAMIC = frozenset(
     """
-    background.threads follower.replication.throttled.rate leader.replication.throttled.rate
+    follower.replication.throttled.rate leader.replication.throttled.rate
     log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.io.buffer.load.factor
     log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.threads
-    max.connection.creation.rate max.connections max.connections.per.ip
-    max.connections.per.ip.overrides metric.reporters num.io.threads num.network.threads
     num.recovery.threads.per.data.dir num.replica.fetchers producer.id.expiration.ms
-    replica.alter.log.dirs.io.max.bytes.per.second transaction.partition.verification.enable
+    transaction.partition.verification.enable
     """.split()  # noqa: SIM905
 )
 

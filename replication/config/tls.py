@@ -29,8 +29,8 @@ class TlsKeys:
 
     ssl_keystore_type: str = text("PEM", "The form of our key and certificates.", choices=FORMS)
     ssl_keystore_location: str | None = text(None, "The file with our key and certificates.")
-    ssl_keystore_certificate_chain: str | None = text(
-        None, "Our certificates themselves, instead of a file."
+    ssl_keystore_certificate_chain: str | None = secret(
+        "Our certificates themselves, instead of a file."
     )
     ssl_keystore_key: str | None = secret("Our private key itself, instead of a file.")
     ssl_key_password: str | None = secret("What our private key is encrypted with.")
@@ -38,7 +38,7 @@ class TlsKeys:
     ssl_truststore_location: str | None = text(
         None, "The file with the certificates we trust; none: those of this machine."
     )
-    ssl_truststore_certificates: str | None = text(None, "Those themselves, instead of a file.")
+    ssl_truststore_certificates: str | None = secret("Those themselves, instead of a file.")
     ssl_enabled_protocols: tuple[str, ...] = words(
         VERSIONS, "The versions of TLS that are spoken.", choices=VERSIONS
     )

@@ -10,23 +10,24 @@ knows and we do not honour: they are checked, kept and described, and have no ef
 
 import contextlib
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, Self
+from collections.abc import Mapping
+from typing import Any, Self
 
 import attrs
 
 from replication.config.broker import BROKER_KEYS, BrokerConfig
+from replication.config.dynamic import DynamicBrokerConfig
 from replication.config.keys import (
     ConfigEntry,
     ConfigSource,
     ConfigSynonym,
     Spec,
     flag,
-    long,
     specs,
     words,
 )
 from replication.config.known import nearest
+from replication.config.without_effect import OF_BROKERS, OF_TOPICS
 from replication.errors import ConfigError, ErrorCode, KafkaError
 from storage.config import LogConfig
 
@@ -58,15 +59,6 @@ class _OfTopicsAlone:
     )
 
 
-@attrs.frozen(kw_only=True)
-class _WithoutEffect:
-    remote_storage_enable: bool = flag(False, "There is no remote storage.", choices=[False])
-    remote_log_copy_disable: bool = flag(False, "Accepted without effect.")
-    remote_log_delete_on_disable: bool = flag(False, "Accepted without effect.")
-    local_retention_ms: int = long(-2, "Accepted without effect.", at_least=-2)
-    local_retention_bytes: int = long(-2, "Accepted without effect.", at_least=-2)
-
-
 @attrs.frozen
 class TopicKey:
     """What a topic's key means, and whose value it takes where the topic has none."""
@@ -82,7 +74,10 @@ TOPIC_KEYS: Mapping[str, TopicKey] = (
         if spec.topic_key is not None
     }
     | {name: TopicKey(spec) for name, spec in specs(_OfTopicsAlone).items()}
-    | {name: TopicKey(spec) for name, spec in specs(_WithoutEffect).items()}
+    | {
+        name: TopicKey(spec, f"log.{name}" if f"log.{name}" in OF_BROKERS else None)
+        for name, spec in OF_TOPICS.items()
+    }
 )
 
 TOPIC_SPECS: Mapping[str, Spec] = {name: key.spec for name, key in TOPIC_KEYS.items()}
@@ -158,34 +153,28 @@ def _parse(name: str, text: str) -> Any:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Invalid value for {error}") from None
 
 
-class Synonyms(Protocol):
-    def synonyms(self, name: str, /) -> Iterable[ConfigSynonym]:
-        """Where a broker's value of `name` could come from, what is in force first."""
-
-
-def describe_topic(overrides: Mapping[str, str], broker: Synonyms) -> list[ConfigEntry]:
-    """Every key of a topic for DescribeConfigs, with where its value comes from."""
+def describe_topic(overrides: Mapping[str, str], broker: DynamicBrokerConfig) -> list[ConfigEntry]:
+    """Describe every key of a topic, with where its value comes from (ConfigHelper)."""
     return [_described(name, key, overrides, broker) for name, key in TOPIC_KEYS.items()]
 
 
 def _described(
-    name: str, key: TopicKey, overrides: Mapping[str, str], broker: Synonyms
+    name: str, key: TopicKey, overrides: Mapping[str, str], broker: DynamicBrokerConfig
 ) -> ConfigEntry:
-    default = key.spec.render(key.spec.default)
-    synonyms: list[ConfigSynonym] = []
-    if name in overrides:
-        synonyms.append(ConfigSynonym(name, overrides[name], ConfigSource.TOPIC_CONFIG))
+    synonyms = () if key.broker_key is None else broker.synonyms(key.broker_key)
+    value = key.spec.render(key.spec.default)
     if key.broker_key is not None:
-        synonyms += broker.synonyms(key.broker_key)
-    else:
-        synonyms.append(ConfigSynonym(name, default, ConfigSource.DEFAULT_CONFIG))
+        value = broker.value_of(key.broker_key)
+    if name in overrides:
+        with contextlib.suppress(KafkaError):
+            value = key.spec.render(_parse(name, overrides[name]))
+        synonyms = (ConfigSynonym(name, value, ConfigSource.TOPIC_CONFIG), *synonyms)
     return ConfigEntry(
         name=name,
-        value=synonyms[0].value,
-        source=synonyms[0].source,
+        value=value,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
         type=key.spec.type,
         documentation=key.spec.doc,
         read_only=False,
-        default=default,
-        synonyms=tuple(synonyms),
+        synonyms=synonyms,
     )

@@ -43,7 +43,7 @@ START_SECONDS: Final = 180.0  # of a machine on which much else runs
 STOP_SECONDS: Final = 30.0
 CLUSTER_ID: Final = "dW5kZXJzdHVkeS1yZWFsIQ"  # base64 of "understudy-real!"
 
-_SMALL: Final = {
+SMALL: Final = {
     "num.network.threads": "2",
     "num.io.threads": "4",
     "background.threads": "2",
@@ -272,7 +272,7 @@ class Kafka:
             "share.coordinator.state.topic.min.isr": "1",
         }
         found |= {"inter.broker.listener.name": "PLAINTEXT"} if is_broker else {}
-        return found | _SMALL | dict(self.properties) | dict(self.node_properties.get(node_id, {}))
+        return found | SMALL | dict(self.properties) | dict(self.node_properties.get(node_id, {}))
 
     def spawn(self, node_id: int) -> None:
         """As `start`, and does not wait."""

@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 from replication.config import (
     BrokerConfig,
     ConfigSource,
+    ConfigSynonym,
     DynamicBrokerConfig,
     HostPort,
     Listener,
@@ -250,22 +251,25 @@ def test_describe_says_every_key_with_its_source_and_default() -> None:
     config = load("node.id=1\nnum.partitions=3\nlog.retention.hours=168")
     entries = {entry.name: entry for entry in DynamicBrokerConfig(config).describe()}
     assert len(entries) > 60
-    assert (entries["num.partitions"].value, entries["num.partitions"].default) == ("3", "1")
-    assert entries["num.partitions"].source is ConfigSource.STATIC_BROKER_CONFIG
-    assert entries["log.retention.ms"].source is ConfigSource.STATIC_BROKER_CONFIG
+    assert entries["num.partitions"].synonyms == (
+        ConfigSynonym("num.partitions", "3", ConfigSource.STATIC_BROKER_CONFIG),
+        ConfigSynonym("num.partitions", "1", ConfigSource.DEFAULT_CONFIG),
+    )
+    assert (entries["log.retention.ms"].value, entries["log.retention.ms"].synonyms) == (None, ())
+    assert entries["log.retention.hours"].source is ConfigSource.STATIC_BROKER_CONFIG
+    assert entries["log.retention.hours"].value == "168"
     assert entries["log.segment.bytes"].source is ConfigSource.DEFAULT_CONFIG
     assert entries["broker.rack"].value is None
     assert all(entry.documentation for entry in entries.values())
 
 
 def test_describe_of_a_topic_shows_where_each_value_comes_from() -> None:
-    broker = BrokerConfig(node_id=1, log_segment_bytes=1000)
+    broker = DynamicBrokerConfig(BrokerConfig(node_id=1, log_segment_bytes=1000))
     entries = {entry.name: entry for entry in describe_topic({"retention.ms": "5"}, broker)}
     assert entries.keys() == TOPIC_KEYS.keys()
     assert entries["retention.ms"].value == "5"
-    assert [each.source for each in entries["retention.ms"].synonyms] == [
-        ConfigSource.TOPIC_CONFIG,
-        ConfigSource.DEFAULT_CONFIG,
-    ]
+    assert entries["retention.ms"].synonyms == (
+        ConfigSynonym("retention.ms", "5", ConfigSource.TOPIC_CONFIG),
+    )
     assert entries["segment.bytes"].source is ConfigSource.STATIC_BROKER_CONFIG
     assert entries["cleanup.policy"].value == "delete"

@@ -17,9 +17,7 @@ from replication.config.topic import TOPIC_KEYS, TOPIC_SPECS, describe_topic
 from replication.errors import ErrorCode, KafkaError
 from storage.compression import Codec
 
-STATIC = BrokerConfig(
-    node_id=1, log_retention_ms=60_000, given_keys=frozenset({"log.retention.ms"})
-)
+STATIC = BrokerConfig(node_id=1, log_retention_ms=60_000, given={"log.retention.ms": "60000"})
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 
 
@@ -36,7 +34,7 @@ def test_what_is_set_for_a_broker_wins_over_what_is_set_for_all_over_its_file() 
         ("1", ConfigSource.DYNAMIC_BROKER_CONFIG),
         ("2", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
         ("60000", ConfigSource.STATIC_BROKER_CONFIG),
-        ("604800000", ConfigSource.DEFAULT_CONFIG),
+        ("168", ConfigSource.DEFAULT_CONFIG),
     ]
     config.update({2: {"log.retention.ms": "7"}, None: {"log.retention.ms": "2"}})
     assert config.current.log_retention_ms == 2
@@ -79,6 +77,7 @@ def test_describe_marks_what_may_be_set_and_lists_what_was() -> None:
     assert not entries["num.replica.fetchers"].read_only
     assert not entries["log.roll.ms"].read_only
     assert entries["num.io.threads"].documentation == "Accepted without effect."
+    assert not entries["num.io.threads"].read_only
     assert [(each.name, each.value) for each in config.describe_cluster_wide()] == [
         ("log.roll.ms", "5"),
         ("num.io.threads", "4"),
@@ -130,6 +129,12 @@ def test_what_it_can_be_set_to_is_not() -> None:
         pytest.param("compact,delete", SUBTRACT, "delete", "compact", id="subtract"),
         pytest.param("compact", SUBTRACT, "delete", "compact", id="subtract what is not there"),
         pytest.param("compact", SUBTRACT, "compact", "", id="subtract the last"),
+        pytest.param("", APPEND, "compact", "compact", id="append to nothing"),
+        pytest.param("a,b,a", SUBTRACT, "a", "b,a", id="subtract once"),
+        # Kafka compares texts as they are, blanks included.
+        pytest.param("a , b", SUBTRACT, "b", "a , b", id="subtract another text"),
+        pytest.param("a", APPEND, "", "a,", id="append an empty word"),
+        pytest.param("a", APPEND, "b,,", "a,b", id="append less its last commas"),
     ],
 )
 def test_each_operation_on_a_list(

@@ -21,7 +21,7 @@ from replication.cluster.server import RequestContext
 from replication.cluster.topic_names import fault_of
 from replication.config import ConfigChange, ConfigEntry, ConfigOperation, ConfigType
 from replication.config.alter import altered, check_changes
-from replication.config.broker import BROKER_KEYS
+from replication.config.described import DESCRIBED
 from replication.config.topic import describe_topic
 from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
 from replication.wire.alter_configs import (
@@ -188,7 +188,7 @@ def _check_resource(
     if name and int(name) != node.broker_id:
         raise _refusal(f"Unexpected broker id, expected {node.broker_id}, but received {name}")
     current = node.metadata.image.broker_configs.get(int(name) if name else None, {})
-    configs = altered(current if keeps_others else {}, changes, BROKER_KEYS)
+    configs = altered(current if keeps_others else {}, changes, DESCRIBED)
     node.replica_manager.config.check(configs)
 
 

@@ -169,7 +169,7 @@ def test_what_all_brokers_are_set_to_gives_way_to_one_and_to_the_topic() -> None
             assert [(each.value, each.source) for each in entry.synonyms] == [
                 ("9", ConfigSource.DYNAMIC_BROKER_CONFIG),
                 ("5", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
-                ("604800000", ConfigSource.DEFAULT_CONFIG),
+                ("168", ConfigSource.DEFAULT_CONFIG),  # of log.retention.hours
             ]
             entry = await described(stage, BROKER, "", "log.retention.ms")
             assert entry is not None
@@ -372,6 +372,8 @@ def test_a_secret_is_told_to_nobody() -> None:
             assert found is not None
             assert found.is_sensitive
             assert found.value is None
-            assert [each.value for each in found.synonyms] == [None, None]
+            assert [(each.source, each.value) for each in found.synonyms] == [
+                (ConfigSource.STATIC_BROKER_CONFIG, None)
+            ]
 
     play(story)

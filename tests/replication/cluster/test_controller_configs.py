@@ -147,9 +147,14 @@ def test_a_broker_and_all_of_them_are_kept_apart() -> None:
             "Invalid value for retention.ms=-2: expected a whole number of at least -1",
         ),
         (
-            change(TOPIC, "orders", ("cleanup.policy", SUBTRACT, "delete")),
+            change(TOPIC, "orders", ("cleanup.policy", SET, "delete,,compact")),
             "INVALID_CONFIG",
-            "Invalid value for cleanup.policy=",
+            "Invalid value for cleanup.policy=delete,,compact",
+        ),
+        (
+            change(TOPIC, "orders", ("compression.type", SET, "x" * 40_000)),
+            "INVALID_CONFIG",
+            "The configuration value cannot be added because it exceeds the maximum value size",
         ),
         (
             change(TOPIC, "orders", ("retention.ms", APPEND, "5")),

@@ -1,0 +1,125 @@
+"""What DescribeConfigs says of a broker's keys (ConfigHelper).
+
+A key's synonyms are the places that its value could have come from, what is in force first. Some
+keys have several names, and each name is described by itself:
+
+    log.retention.hours=1 in the file
+        log.retention.ms        no value
+        log.retention.minutes   no value
+        log.retention.hours     1          in the file: 1, Kafka's default: 168
+
+Rule 1: a synonym has the text as it was set; the value is that text as it was understood.
+
+Rule 2: a key whose default is null in Kafka has no synonym for its default.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import dropwhile
+
+import attrs
+
+from replication.config.broker import BROKER_KEYS, BrokerConfig
+from replication.config.keys import (
+    ConfigSource,
+    ConfigSynonym,
+    ConfigType,
+    Spec,
+    specs,
+    text,
+    whole,
+)
+from replication.config.without_effect import OF_BROKERS
+from replication.errors import ConfigError
+
+
+@attrs.frozen(kw_only=True)
+class _OlderNames:
+    broker_id: int = whole(-1, "The number of this node, by the older name of node.id.")
+    log_dir: str = text("/tmp/kafka-logs", "Where partitions are kept, if log.dirs is not set.")  # noqa: S108 Kafka's default
+    log_roll_hours: int = whole(168, "log.roll.ms in hours.", at_least=1)
+    log_roll_jitter_hours: int = whole(0, "log.roll.jitter.ms in hours.", at_least=0)
+    log_retention_minutes: int = whole(-1, "log.retention.ms in minutes.")
+    log_retention_hours: int = whole(168, "log.retention.ms in hours.")
+
+
+DESCRIBED: Mapping[str, Spec] = {**BROKER_KEYS, **specs(_OlderNames), **OF_BROKERS}
+
+_TOGETHER = (  # DynamicBrokerConfig.brokerConfigSynonyms: what goes first where several are set
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    **{name: names for names in _TOGETHER for name in names},
+    # The default of the one is the value of the other.
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+}
+
+_NO_DEFAULT = frozenset(
+    """
+    advertised.listeners controller.listener.names log.dirs log.flush.interval.ms
+    log.retention.minutes log.retention.ms log.roll.jitter.ms log.roll.ms node.id process.roles
+    """.split()  # noqa: SIM905
+)
+_OTHER_DEFAULTS = {
+    "listeners": "PLAINTEXT://:9092",
+    "listener.security.protocol.map": (
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
+    ),
+}
+
+
+def _default(name: str, spec: Spec) -> str | None:
+    if name in _NO_DEFAULT or spec.default is None:
+        return None
+    return _OTHER_DEFAULTS.get(name, spec.render(spec.default))
+
+
+DEFAULTS: Mapping[str, str] = {
+    name: default
+    for name, spec in DESCRIBED.items()
+    if (default := _default(name, spec)) is not None
+}
+
+
+def static_texts(config: BrokerConfig) -> Mapping[str, str]:
+    """Return the text of each key that was set in the file, or in Python to another value."""
+    found = dict(config.given)
+    found["node.id"] = found["broker.id"] = str(config.node_id)
+    for name, spec in BROKER_KEYS.items():
+        others = (*_NAMES.get(name, (name,)), *(["log.dir"] if name == "log.dirs" else []))
+        value = getattr(config, name.replace(".", "_"))
+        if value != spec.default and found.keys().isdisjoint(others):
+            found[name] = spec.render(value) or ""  # a secret is told of, and not shown
+    return found
+
+
+def synonyms(
+    name: str, layers: Iterable[tuple[ConfigSource, Mapping[str, str]]]
+) -> tuple[ConfigSynonym, ...]:
+    """Return where the value of `name` could have come from; `layers`, the strongest first."""
+    names = _NAMES.get(name, (name,))
+    found = [
+        ConfigSynonym(each, None if _is_secret(each) else layer[each], source)
+        for source, layer in layers
+        for each in names
+        if each in layer
+    ]
+    return tuple(dropwhile(lambda synonym: synonym.name != name, found))
+
+
+def _is_secret(name: str) -> bool:
+    return name in DESCRIBED and DESCRIBED[name].type is ConfigType.PASSWORD
+
+
+def value_in_force(name: str, found: Iterable[ConfigSynonym]) -> str | None:
+    """Return what the first of its synonyms says that can be read, as it was understood."""
+    spec = DESCRIBED.get(name)
+    for each in found:
+        if each.name == name and each.value is not None:
+            if spec is None:
+                return each.value
+            with suppress(ConfigError):
+                return spec.render(spec.value_of(name, each.value))
+    return None

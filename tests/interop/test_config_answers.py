@@ -1,0 +1,207 @@
+"""DescribeConfigs of Apache Kafka and of ours: every key that both describe, field by field.
+
+Both have the same file, as far as a file can be the same for two nodes, and are altered alike. What
+differs is named here, and in docs/departures.md.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import pytest
+
+from replication.cli.isolated import IsolatedCluster
+from replication.config import ConfigOperation
+from replication.wire.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from replication.wire.describe_configs import (
+    ConfigSource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    ResourceType,
+)
+from replication.wire.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.interop.kafka import SMALL, Kafka
+from tests.interop.test_admin_answers import asked, asked_until
+
+pytestmark = pytest.mark.interop
+
+DEPARTURES: Final = Path(__file__).parents[2] / "docs" / "departures.md"
+
+# One key of each type, keys of several names, and texts that are not as they are understood.
+FILE: Final = {
+    **SMALL,
+    "default.replication.factor": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "log.retention.hours": "5",
+    "log.roll.ms": "3600000",
+    "log.flush.scheduler.interval.ms": "60000",
+    "log.cleanup.policy": "compact , delete",
+    "log.cleaner.io.max.bytes.per.second": "20000000",
+    "log.cleaner.min.cleanable.ratio": "0.50",
+    "unclean.leader.election.enable": "FALSE",
+    "ssl.key.password": "sesame",
+    "ssl.endpoint.identification.algorithm": "",
+    "broker.rack": "r1",
+}
+ONE_BROKER: Final = {"log.retention.ms": "7200000", "log.segment.bytes": " 2097152 "}
+ALL_BROKERS: Final = {
+    "log.retention.ms": "7300000",
+    "num.io.threads": "5",
+    "log.preallocate": "true",
+}
+TOPIC: Final = {
+    "cleanup.policy": " delete , compact ",
+    "retention.ms": " 9000 ",
+    "min.cleanable.dirty.ratio": "0.250",
+    "leader.replication.throttled.replicas": "0:1 , 1:2",
+}
+
+# Where a node is, and what it is.
+ELSEWHERE: Final = frozenset(
+    """
+    advertised.listeners controller.listener.names controller.quorum.voters
+    inter.broker.listener.name listener.security.protocol.map listeners log.dirs process.roles
+    """.split()  # noqa: SIM905
+)
+VALUES: Final = {"value", "config_source", "synonyms"}
+DIFFERENT: Final[Mapping[str, set[str]]] = {
+    "sasl.enabled.mechanisms": {"value", "synonyms", "read_only"},
+    "log.retention.hours": {"value"},
+    "ssl.keystore.type": {"value", "synonyms", "read_only"},
+    "ssl.truststore.type": {"value", "synonyms", "read_only"},
+    "ssl.key.password": {"read_only"},
+    "ssl.keystore.certificate.chain": {"read_only"},
+    "ssl.keystore.key": {"read_only"},
+    "ssl.keystore.location": {"read_only"},
+    "ssl.truststore.certificates": {"read_only"},
+    "ssl.truststore.location": {"read_only"},
+    "listener.security.protocol.map": {"read_only"},
+    "listeners": {"read_only"},
+    "sasl.mechanism.inter.broker.protocol": {"read_only"},
+    "ssl.client.auth": {"read_only"},
+    "ssl.enabled.protocols": {"read_only"},
+    "ssl.endpoint.identification.algorithm": {"read_only"},
+}
+OURS_ALONE: Final = frozenset(
+    """
+    allow.everyone.if.no.acl.found cluster.id follower.replication.throttled.rate
+    leader.imbalance.per.broker.percentage leader.replication.throttled.rate
+    log.initial.task.delay.ms producer.id.expiration.check.interval.ms
+    replica.alter.log.dirs.io.max.bytes.per.second super.users
+    """.split()  # noqa: SIM905
+)
+
+Entries = dict[str, DescribeConfigsResourceResult]
+
+
+@pytest.fixture(scope="module")
+def alike(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The addresses of an Apache Kafka and of a broker of ours, with the same file."""
+    with (
+        Kafka(data_dir=tmp_path_factory.mktemp("kafka"), properties=FILE) as theirs,
+        IsolatedCluster(tmp_path_factory.mktemp("ours"), brokers=1, config=FILE) as ours,
+    ):
+        ours.wait_until_ready()
+        for servers in (theirs.bootstrap_servers, ours.bootstrap_servers):
+            configs = [CreatableTopicConfig(name=name, value=text) for name, text in TOPIC.items()]
+            topic = CreatableTopic(
+                name="t", num_partitions=1, replication_factor=1, configs=configs
+            )
+            (made,) = asked(servers, CreateTopicsRequest(topics=[topic])).topics
+            assert made.error_code == 0, made
+            alter(servers, ResourceType.BROKER, "1", ONE_BROKER)
+            alter(servers, ResourceType.BROKER, "", ALL_BROKERS)
+        yield theirs.bootstrap_servers, ours.bootstrap_servers
+
+
+def alter(servers: str, kind: int, name: str, values: Mapping[str, str]) -> None:
+    configs = [
+        AlterableConfig(name=key, config_operation=ConfigOperation.SET, value=value)
+        for key, value in values.items()
+    ]
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+    (answer,) = asked(servers, IncrementalAlterConfigsRequest(resources=[resource])).responses
+    assert answer.error_code == 0, answer
+
+
+def described(servers: str, kind: int, name: str, *, known: str) -> Entries:
+    """Return every key of a resource, once it is altered as far as `known`."""
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+        ],
+        include_synonyms=True,
+        include_documentation=True,
+    )
+
+    def entries(answer: Any) -> Entries:
+        return {each.name: each for each in answer.results[0].configs}
+
+    def is_altered(answer: Any) -> bool:
+        found = entries(answer).get(known)
+        return found is not None and found.config_source != ConfigSource.DEFAULT_CONFIG
+
+    return entries(asked_until(servers, request, is_altered))
+
+
+def fields(entry: DescribeConfigsResourceResult) -> dict[str, Any]:
+    return attrs.asdict(entry) | {"documentation": bool(entry.documentation)}
+
+
+def differences(theirs: Entries, ours: Entries) -> dict[str, set[str]]:
+    """Return the fields that differ, by key, of the keys that both describe."""
+    found = {}
+    for name in theirs.keys() & ours.keys():
+        one, other = fields(theirs[name]), fields(ours[name])
+        if different := {field for field in one if one[field] != other[field]}:
+            found[name] = different
+    return found
+
+
+def test_every_key_of_a_broker_is_described_alike(alike: tuple[str, str]) -> None:
+    theirs, ours = [
+        described(each, ResourceType.BROKER, "1", known="log.preallocate") for each in alike
+    ]
+    found = differences(theirs, ours)
+    for name in ELSEWHERE & found.keys():
+        default = [
+            [each for each in side[name].synonyms if each.source == ConfigSource.DEFAULT_CONFIG]
+            for side in (theirs, ours)
+        ]
+        assert default[0] == default[1], name
+        found[name] -= VALUES
+    assert {name: each for name, each in found.items() if each} == DIFFERENT
+    alone = ours.keys() - theirs.keys()
+    assert {name for name in alone if not name.startswith("understudy.")} == OURS_ALONE
+
+
+def test_every_key_of_a_topic_is_described_alike(alike: tuple[str, str]) -> None:
+    theirs, ours = [described(each, ResourceType.TOPIC, "t", known="preallocate") for each in alike]
+    assert not differences(theirs, ours)
+    assert ours.keys() - theirs.keys() == {"understudy.read.only"}
+    assert not theirs.keys() - ours.keys()
+
+
+def test_what_is_set_for_all_brokers_is_described_alike(alike: tuple[str, str]) -> None:
+    theirs, ours = [
+        described(each, ResourceType.BROKER, "", known="log.preallocate") for each in alike
+    ]
+    assert not differences(theirs, ours)
+    assert theirs.keys() == ours.keys()
+
+
+@pytest.mark.parametrize("name", sorted({*DIFFERENT, *OURS_ALONE}))
+def test_what_differs_is_named(name: str) -> None:
+    assert f"`{name}`" in DEPARTURES.read_text()
