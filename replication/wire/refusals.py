@@ -86,6 +86,8 @@ def refused_whole(key: ApiKey, version: int, request: Any, code: ErrorCode) -> A
     elif key is ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS:
         for result in response.results:
             result.user = ""  # Kafka counts them, and names none
+    elif key is ApiKey.DESCRIBE_CLIENT_QUOTAS:
+        response.entries = None
     elif key is ApiKey.INIT_PRODUCER_ID:
         response.producer_epoch = -1
     elif key is ApiKey.JOIN_GROUP and version >= _NULL_PROTOCOL_SINCE:
