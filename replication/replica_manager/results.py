@@ -23,7 +23,9 @@ from storage.errors import (
 )
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+)
 
 # The first that fits: a class before those it derives from.
 _CODES: tuple[tuple[type[StorageError], ErrorCode], ...] = (

@@ -16,10 +16,15 @@ from replication.cluster.guards.described import (
 )
 from replication.cluster.guards.records import produce
 from replication.cluster.guards.rules import BROKERS_ONLY, Each, Whole, by_rules
+from replication.cluster.handlers.transactions import by_topic, not_attempted
 from replication.cluster.server import Handler
 from replication.errors import ErrorCode
+from replication.replica_manager import INTERNAL_TOPICS
 from replication.security.acls import CLUSTER_NAME, Operation, ResourceType
-from replication.wire.add_partitions_to_txn import AddPartitionsToTxnRequest
+from replication.wire.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+)
 from replication.wire.apis import ApiKey
 from replication.wire.create_topics import (
     CreatableTopicResult,
@@ -292,17 +297,13 @@ async def add_partitions_to_txn(
     if not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return refused_whole(ApiKey.ADD_PARTITIONS_TO_TXN, version, request, code)
-    names = {each.name for each in request.v3_and_below_topics}
+    topics = request.v3_and_below_topics
+    names = {each.name for each in topics} - INTERNAL_TOPICS
     denied = {name for name in names if not access.topic(Operation.WRITE, name)}
     if not denied:
         return await handler(access.context, request)
-    # All or nothing, as with Kafka: the others were not attempted.
-    code = ErrorCode.OPERATION_NOT_ATTEMPTED
-    response = refused_whole(ApiKey.ADD_PARTITIONS_TO_TXN, version, request, code)
-    for topic in response.results_by_topic_v3_and_below:
-        for partition in topic.results_by_partition if topic.name in denied else ():
-            partition.partition_error_code = _DENIED
-    return response
+    errors = not_attempted(access.image, topics, denied=denied | INTERNAL_TOPICS)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=by_topic(errors))
 
 
 def _configs(operation: Operation, answered: str) -> Guard:

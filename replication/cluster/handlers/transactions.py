@@ -8,7 +8,7 @@ administrators of both (KIP-98, KIP-664).
     DescribeProducers                                  leaders of partitions
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.handlers.topics import create_automatically
@@ -16,6 +16,8 @@ from replication.cluster.server import RequestContext
 from replication.cluster.topic_names import fault_of
 from replication.errors import ErrorCode, KafkaError
 from replication.groups import GROUP_METADATA_TOPIC, partition_for
+from replication.metadata import MetadataImage
+from replication.replica_manager import INTERNAL_TOPICS
 from replication.transactions import Slot, TransactionState
 from replication.wire.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from replication.wire.add_partitions_to_txn import (
@@ -69,12 +71,14 @@ async def add_partitions_to_txn(
             results_by_transaction=[
                 AddPartitionsToTxnResult(
                     transactional_id=each.transactional_id,
-                    topic_results=_by_topic(await _add(node, each)),
+                    topic_results=by_topic(await _add(node, each)),
                 )
                 for each in request.transactions
             ]
         )
-    outcome = await _add(
+    outcome = not_attempted(
+        node.metadata.image, request.v3_and_below_topics, denied=INTERNAL_TOPICS
+    ) or await _add(
         node,
         AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
@@ -84,33 +88,47 @@ async def add_partitions_to_txn(
         ),
     )
     told = {each: _fenced_then(error, context.version) for each, error in outcome.items()}
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(told))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=by_topic(told))
 
 
 async def _add(
     node: BrokerNode, asked: AddPartitionsToTxnTransaction
 ) -> Mapping[TopicPartition, ErrorCode]:
-    """One error for all, unless some are not there: then nothing is added."""
-    partitions = _partitions(asked.topics)
-    image = node.metadata.image
-    unknown = {each for each in partitions if image.partition(each) is None}
-    if unknown:
-        attempted, missing = ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return {each: missing if each in unknown else attempted for each in partitions}
+    """Add all of the partitions, or none."""
+    if refused := not_attempted(node.metadata.image, asked.topics):
+        return refused
     return await node.transactions.add_or_verify(
         asked.transactional_id,
         producer_id=asked.producer_id,
         producer_epoch=asked.producer_epoch,
-        partitions=frozenset(partitions),
+        partitions=frozenset(_partitions(asked.topics)),
         verify_only=asked.verify_only,
     )
+
+
+def not_attempted(
+    image: MetadataImage, topics: Iterable[AddPartitionsToTxnTopic], denied: Container[str] = ()
+) -> dict[TopicPartition, ErrorCode]:
+    """Return the errors of all partitions if some may not be added; nothing if all may be."""
+    errors = {each: _fault_of(image, each, denied) for each in _partitions(topics)}
+    if set(errors.values()) <= {ErrorCode.NONE}:
+        return {}
+    return {each: error or ErrorCode.OPERATION_NOT_ATTEMPTED for each, error in errors.items()}
+
+
+def _fault_of(image: MetadataImage, partition: TopicPartition, denied: Container[str]) -> ErrorCode:
+    if partition.topic in denied:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if image.partition(partition) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE
 
 
 def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
     return [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
 
 
-def _by_topic(
+def by_topic(
     errors: Mapping[TopicPartition, ErrorCode],
 ) -> list[AddPartitionsToTxnTopicResult]:
     topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
