@@ -50,7 +50,7 @@ def _described(node: BrokerNode, group_id: str, version: int) -> DescribedGroup:
 
 
 def _shown(hosted: HostedGroup) -> DescribedGroup:
-    """What members said and were given is told of a stable group alone."""
+    """Return what members said only if the group is stable, and what they were given last."""
     group = hosted.group
     protocol = group.protocol_name if group.state is GroupState.STABLE else None
     return DescribedGroup(
@@ -69,7 +69,7 @@ def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
         client_id=member.client_id,
         client_host=member.client_host,
         member_metadata=b"" if protocol is None else member.metadata(protocol),
-        member_assignment=b"" if protocol is None else member.assignment,
+        member_assignment=member.assignment,
     )
 
 
