@@ -80,7 +80,8 @@ async def init_producer_id(
     """A new id at epoch 0, also where a producer asks to have its epoch bumped (KIP-360); with a
     transactional id the next epoch of that.
     """
-    has_id, has_epoch = request.producer_id != NO_PRODUCER_ID, request.producer_epoch >= 0
+    has_id = request.producer_id != NO_PRODUCER_ID
+    has_epoch = request.producer_epoch != NO_PRODUCER_EPOCH
     if request.transactional_id == "" or has_id != has_epoch:
         return _no_producer_id(ErrorCode.INVALID_REQUEST)
     try:

@@ -38,7 +38,7 @@ from replication.wire.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from storage.types import NO_TOPIC_ID, TopicId
+from storage.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, TopicId
 
 HARD_LIMIT_UNTIL = 2
 STORAGE_ERROR_SINCE = 6
@@ -138,11 +138,16 @@ def _wanted(image: MetadataImage, request: FetchRequest, *, version: int) -> Wan
                 fetch_offset=asked.fetch_offset,
                 log_start_offset=asked.log_start_offset,
                 max_bytes=asked.partition_max_bytes,
-                current_leader_epoch=asked.current_leader_epoch,
-                last_fetched_epoch=asked.last_fetched_epoch,
+                current_leader_epoch=_optional(asked.current_leader_epoch),
+                last_fetched_epoch=_optional(asked.last_fetched_epoch),
             )
             wanted.append((TopicIdPartition(topic_id, name, asked.partition), info))
     return wanted
+
+
+def _optional(leader_epoch: LeaderEpoch) -> LeaderEpoch:
+    """Return `leader_epoch`, or none for any negative one (FetchRequest.optionalEpoch)."""
+    return leader_epoch if leader_epoch >= 0 else NO_LEADER_EPOCH
 
 
 def _forgotten(

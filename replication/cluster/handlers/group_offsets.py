@@ -90,6 +90,7 @@ async def offset_commit(
                 ],
             )
             for topic in request.topics
+            if topic.partitions
         ]
     )
 
@@ -114,8 +115,8 @@ async def offset_fetch(
     answer = _group(node, asked, request.require_stable)
     if answer.error_code != ErrorCode.NONE and context.version < GROUP_ERROR_SINCE:
         failed = FetchedOffset(error=ErrorCode.of(answer.error_code))
-        partitions = _named(request.topics or ())
-        return OffsetFetchResponse(topics=_topics(dict.fromkeys(partitions, failed)))
+        topics = request.topics or []
+        return OffsetFetchResponse(topics=_topics(topics, dict.fromkeys(_named(topics), failed)))
     return OffsetFetchResponse(topics=answer.topics, error_code=answer.error_code)
 
 
@@ -125,7 +126,8 @@ def _group(node: BrokerNode, asked: OffsetFetchGroup, stable: bool) -> OffsetFet
         found = fetch_offsets(node.groups, asked.group_id, partitions, require_stable=stable)
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error.code)
-    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=_topics(found))
+    topics = _topics_of(found) if asked.topics is None else asked.topics
+    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=_topics(topics, found))
 
 
 def _named(topics: Iterable[OffsetFetchTopic]) -> list[TopicPartition]:
@@ -134,23 +136,39 @@ def _named(topics: Iterable[OffsetFetchTopic]) -> list[TopicPartition]:
     ]
 
 
-def _topics(found: dict[TopicPartition, FetchedOffset]) -> list[OffsetFetchResponseTopic]:
-    topics: dict[str, OffsetFetchResponseTopic] = {}
-    for partition, fetched in found.items():
-        topic = topics.setdefault(partition.topic, OffsetFetchResponseTopic(name=partition.topic))
-        committed = fetched.committed
-        answer = OffsetFetchResponsePartition(
-            partition_index=partition.partition,
-            committed_offset=NO_OFFSET,
-            metadata="",
-            error_code=fetched.error,
-        )
-        if committed is not None:
-            answer.committed_offset = committed.offset
-            answer.committed_leader_epoch = committed.leader_epoch
-            answer.metadata = committed.metadata
-        topic.partitions.append(answer)
+def _topics_of(found: Iterable[TopicPartition]) -> list[OffsetFetchTopic]:
+    topics: dict[str, OffsetFetchTopic] = {}
+    for partition in found:
+        topic = topics.setdefault(partition.topic, OffsetFetchTopic(name=partition.topic))
+        topic.partition_indexes.append(partition.partition)
     return list(topics.values())
+
+
+def _topics(
+    asked: Iterable[OffsetFetchTopic], found: dict[TopicPartition, FetchedOffset]
+) -> list[OffsetFetchResponseTopic]:
+    """Answer each topic that was asked about, also one without partitions."""
+    return [
+        OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                _fetched(index, found[TopicPartition(topic.name, index)])
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in asked
+    ]
+
+
+def _fetched(index: int, fetched: FetchedOffset) -> OffsetFetchResponsePartition:
+    answer = OffsetFetchResponsePartition(
+        partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=fetched.error
+    )
+    if (committed := fetched.committed) is not None:
+        answer.committed_offset = committed.offset
+        answer.committed_leader_epoch = committed.leader_epoch
+        answer.metadata = committed.metadata
+    return answer
 
 
 async def offset_delete(
@@ -182,5 +200,6 @@ async def offset_delete(
                 ],
             )
             for topic in request.topics
+            if topic.partitions
         ]
     )

@@ -66,6 +66,7 @@ async def list_offsets(
                 ],
             )
             for topic in request.topics
+            if topic.partitions
         ]
     )
 

@@ -61,6 +61,10 @@ async def produce(
             elif partition in entries or partition in results:
                 results[partition] = _refused(ErrorCode.INVALID_REQUEST, "partition named twice")
                 entries.pop(partition, None)
+            elif node.metadata.image.partition(partition) is None:
+                results[partition] = _refused(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition"
+                )
             elif data.records is None:
                 results[partition] = _refused(ErrorCode.INVALID_RECORD, "no record batch")
             elif (refusal := _refusal(data.records, context.version)) is not None:
@@ -195,6 +199,7 @@ def _response(
                 ],
             )
             for topic in request.topic_data
+            if topic.partition_data
         ],
         node_endpoints=[
             NodeEndpoint(node_id=broker_id, host=end.host, port=end.port, rack=rack)

@@ -73,5 +73,6 @@ async def txn_offset_commit(
                 ],
             )
             for topic in request.topics
+            if topic.partitions
         ]
     )
