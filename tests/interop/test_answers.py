@@ -1,13 +1,28 @@
 """The same requests to Apache Kafka and to a broker of ours, and the answers compared."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Final
 
 import pytest
 import trio
 
 from replication.client.admin import Acl, Operation, ResourceType
+from replication.errors import ErrorCode
+from replication.wire.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
 from replication.wire.apis import ApiKey
+from replication.wire.describe_producers import DescribeProducersRequest, TopicRequest
+from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from replication.wire.find_coordinator import FindCoordinatorRequest
+from replication.wire.init_producer_id import InitProducerIdRequest
+from replication.wire.list_offsets import ListOffsetsRequest, ListOffsetsTopic
+from replication.wire.offset_commit import OffsetCommitRequest, OffsetCommitTopic
+from replication.wire.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic
+from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from storage.records import Record, encode_batch
 from tests.interop.kafka import Kafka
 from tests.interop.twins import Side, make_topics, strict_kafka, twins
 from tests.replication.cluster.test_acls import allow
@@ -16,6 +31,7 @@ from tests.replication.wire.full_requests import TOPIC, full_request
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 GROUP, TRANSACTION = ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
+RECORDS: Final = encode_batch([Record(timestamp=5, value=b"v")])
 TO_SEE = (
     allow(Operation.DESCRIBE, TOPIC),
     allow(Operation.DESCRIBE, "g", kind=GROUP),
@@ -26,7 +42,7 @@ TO_SEE = (
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     with strict_kafka(tmp_path_factory.mktemp("strict-kafka")) as running:
-        trio.run(make_topics, running)
+        trio.run(make_topics, running, RECORDS)
         yield running
 
 
@@ -43,3 +59,106 @@ async def test_every_api_refuses_as_kafka_does(kafka: Kafka, rights: tuple[Acl, 
             if theirs != ours:
                 different[key.name, version] = (theirs, ours)
     assert different == {}, next(iter(different.items()))
+
+
+def fetching(epoch: int) -> Callable[[Side], object]:
+    """Return a fetch with a leader epoch, and the same as that of the last record fetched."""
+
+    def request(side: Side) -> FetchRequest:
+        partition = FetchPartition(
+            current_leader_epoch=epoch,
+            last_fetched_epoch=epoch,
+            fetch_offset=0,
+            partition_max_bytes=1000,
+        )
+        topic = FetchTopic(topic="open", topic_id=side.topic_id("open"), partitions=[partition])
+        return FetchRequest(session_epoch=-1, max_bytes=1000, topics=[topic])
+
+    return request
+
+
+def produced(topic: str, *records: bytes | None) -> ProduceRequest:
+    data = [PartitionProduceData(index=0, records=each) for each in records]
+    topics = [TopicProduceData(name=topic, partition_data=data)]
+    return ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics)
+
+
+def offsets_of(version: int) -> OffsetFetchRequest:
+    topics = [
+        OffsetFetchTopic(name="open", partition_indexes=[]),
+        OffsetFetchTopic(name="shut", partition_indexes=[0]),
+        OffsetFetchTopic(name="shut", partition_indexes=[0, 1]),
+    ]
+    if version < 8:
+        return OffsetFetchRequest(group_id="g", topics=topics)
+    return OffsetFetchRequest(groups=[OffsetFetchGroup(group_id="g", topics=topics)])
+
+
+def added(*topics: str) -> AddPartitionsToTxnRequest:
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="t",
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in topics],
+    )
+
+
+def initialised(timeout_ms: int, _: Side) -> InitProducerIdRequest:
+    return InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=timeout_ms)
+
+
+ODD: Final[dict[str, tuple[Callable[[Side], object], Iterable[int]]]] = {
+    "leader epoch -2": (fetching(-2), (9, 12, 17)),
+    "leader epoch -1": (fetching(-1), (9, 12, 17)),
+    "leader epoch 99": (fetching(99), (9, 12, 17)),
+    "offsets of no partitions": (lambda _: offsets_of(7), (1, 5, 7)),
+    "offsets of no partitions, by group": (lambda _: offsets_of(9), (8, 9)),
+    "list no partitions": (
+        lambda _: ListOffsetsRequest(topics=[ListOffsetsTopic(name="open")]),
+        (1, 9),
+    ),
+    "commit no partitions": (
+        lambda _: OffsetCommitRequest(
+            group_id="g", generation_id_or_member_epoch=-1, topics=[OffsetCommitTopic(name="open")]
+        ),
+        (2, 9),
+    ),
+    "produce no partitions": (lambda _: produced("open"), (3, 12)),
+    "produce garbage where nothing is": (lambda _: produced("nope", b"garbage"), (3, 12)),
+    "add internal topics": (
+        lambda _: added("__consumer_offsets", "__transaction_state", "open", "nope"),
+        range(4),
+    ),
+    "producers of no valid topic": (
+        lambda _: DescribeProducersRequest(
+            topics=[TopicRequest(name=name, partition_indexes=[0]) for name in ("a b", "nope")]
+        ),
+        (0,),
+    ),
+    "a transaction of no time": (partial(initialised, 0), (0, 3, 5)),
+    "a transaction of less": (partial(initialised, -1), (0, 3, 5)),
+    "a transaction of too long": (partial(initialised, 2**31 - 1), (0, 3, 5)),
+}
+
+
+async def test_odd_requests_are_answered_as_kafka_does(kafka: Kafka) -> None:
+    different = {}
+    async with twins(kafka) as both:
+        for side in (both.kafka, both.ours):
+            await coordinated(side)
+        await both.ours.ask(produced("open", RECORDS), 9, as_boss=True)
+        for name, (request, versions) in ODD.items():
+            for version in versions:
+                theirs, ours = await both.ask(request, version, as_boss=True)
+                if theirs != ours:
+                    different[name, version] = (theirs, ours)
+    assert different == {}, next(iter(different.items()))
+
+
+async def coordinated(side: Side) -> None:
+    """Wait until there are coordinators of the group and of the transactional ids."""
+    for key_type, key in ((0, "g"), (1, "t"), (1, "x")):
+        request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+        while True:
+            (found,) = (await side.ask(request, 4, as_boss=True))["coordinators"]
+            if found["error_code"] == ErrorCode.NONE:
+                break
+            await trio.sleep(0.1)  # a real broker makes the topic first
