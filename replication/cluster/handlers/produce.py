@@ -61,7 +61,7 @@ async def produce(
             elif partition in entries or partition in results:
                 results[partition] = _refused(ErrorCode.INVALID_REQUEST, "partition named twice")
                 entries.pop(partition, None)
-            elif node.metadata.image.partition(partition) is None:
+            elif _is_unknown(node, partition):
                 results[partition] = _refused(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition"
                 )
@@ -84,6 +84,17 @@ async def produce(
         _hang_up_on_error(results)
         return None
     return _response(node, context, request, results)
+
+
+def _is_unknown(node: BrokerNode, partition: TopicPartition) -> bool:
+    """Return whether neither the metadata has `partition` nor, a moment before, our replicas."""
+    if node.metadata.image.partition(partition) is not None:
+        return False
+    try:
+        node.replica_manager.partition(partition)
+    except KafkaError:
+        return True
+    return False
 
 
 async def _verify(
