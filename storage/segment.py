@@ -97,7 +97,7 @@ class Segment:
     base_offset: Offset
     max_index_bytes: int
     index_interval_bytes: int
-    # Behind each of its names: it is not part of the log yet.
+    # Behind each of its names: it is not part of the log yet, or not any more.
     name_suffix: str = ""
     # When it was made, for rolling segments whose records carry no time. None: not known yet.
     created_ms: int | None = None
@@ -558,15 +558,18 @@ class Segment:
             self._transaction_index.close()
 
     def delete(self) -> list[str]:
-        """Rename its files out of the way; the new names, for whoever unlinks them.
+        """Rename its files out of the way, and return all names that they have or may get.
 
-        Regions on their way stay readable: they hold the file, not its name.
+        An index that is made after this gets such a name, too: the name without the suffix may
+        be that of another segment by then. Regions that are being sent stay readable: they hold
+        the file, not its name.
         """
-        doomed = []
-        for suffix in SEGMENT_SUFFIXES:
-            path = self.path(suffix)
-            if self.file_system.exists(path):
-                self.file_system.rename(path, path + DELETED_SUFFIX)
-                doomed.append(path + DELETED_SUFFIX)
+        if not self.name_suffix.endswith(DELETED_SUFFIX):
+            for suffix in SEGMENT_SUFFIXES:
+                path = self.path(suffix)
+                if self.file_system.exists(path):
+                    self.file_system.rename(path, path + DELETED_SUFFIX)
+            self.name_suffix += DELETED_SUFFIX
         self.close()
-        return doomed
+        self.release_indexes()
+        return [self.path(suffix) for suffix in SEGMENT_SUFFIXES]

@@ -286,19 +286,18 @@ class Loader:
         self._close_index(loaded, segment)
 
     def _drop_from(self, loaded: LoadedSegments, index: int, cause: str, *, keep: bool) -> None:
-        dropped = []
+        reported = len(loaded.repairs)
         while len(loaded.segments) > index:
             segment = loaded.segments.pop()
             kept = aside.keep_segment(segment) if keep and segment.size else ""
-            dropped.append((segment, kept))
+            self._report(loaded, segment, cause, gone=segment.size, kept=kept)
             loaded.bytes_truncated += segment.size
             for path in segment.delete():
                 self.file_system.remove(path)
-        if dropped:
+        if len(loaded.repairs) > reported:
+            loaded.repairs[reported:] = reversed(loaded.repairs[reported:])
             loaded.clean = False
             self.file_system.sync_directory(self.directory)
-        for segment, kept in reversed(dropped):
-            self._report(loaded, segment, cause, gone=segment.size, kept=kept)
 
     def _begin_again(self, loaded: LoadedSegments) -> None:
         """The log start lies past the end: whatever is left was deleted, or is out of reach."""

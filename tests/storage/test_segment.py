@@ -7,9 +7,16 @@ from hypothesis import given, strategies as st
 
 from storage.errors import CorruptRecordError, KafkaStorageError
 from storage.record_batch import read_header, walk
-from storage.segment import DELETED_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
+from storage.segment import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+)
 from storage.testing import FaultyFileSystem
 from storage.time_lookup import first_at_or_after, youngest
+from storage.transaction_index import AbortedTransaction
 from tests.storage.logs import WALL_MS, batch, contents, fill, new_disk, open_log, small_config
 
 
@@ -184,8 +191,28 @@ def test_a_segment_whose_files_are_missing_is_deleted_all_the_same() -> None:
     segment = Segment.create(system, "/", 40, max_index_bytes=1000, index_interval_bytes=10)
     put(segment, 40, 3)
     assert not system.exists(segment.path(TRANSACTION_INDEX_SUFFIX))
-    assert segment.delete() == [segment.path(LOG_SUFFIX) + DELETED_SUFFIX]
-    assert segment.delete() == []
+    live = [segment.path(suffix) for suffix in SEGMENT_SUFFIXES]
+    doomed = [path + DELETED_SUFFIX for path in live]
+    assert segment.delete() == doomed
+    assert segment.delete() == doomed
+    assert [path for path in doomed if system.exists(path)] == doomed[:1]
+
+
+def test_an_index_that_is_made_after_the_deletion_has_the_name_of_a_deleted_file() -> None:
+    """A segment of the same base offset may live by then (LogSegment.changeFileSuffixes)."""
+    system = new_disk()
+    segment = new_segment(system=system)
+    put(segment, 40, 3)
+    index = segment.transaction_index
+    assert not index.exists
+    doomed = segment.delete()
+    new_segment(system=system)
+    live = system.list_directory("/d")
+    segment.offset_index.resize(0)
+    segment.time_index.resize(0)
+    segment.transaction_index.append(AbortedTransaction(1, 40, 42, 43))
+    made = set(system.list_directory("/d")) - set(live)
+    assert {f"/d/{name}" for name in made} == set(doomed) - {segment.path(LOG_SUFFIX)}
 
 
 def test_an_idle_segment_has_no_index_files() -> None:
