@@ -45,7 +45,7 @@ class LeaderEpochCache:
 
     def __attrs_post_init__(self) -> None:
         for entry in self.checkpoint.read():
-            self._put(entry)
+            self._assign(entry)
 
     @property
     def entries(self) -> list[EpochEntry]:
@@ -71,9 +71,7 @@ class LeaderEpochCache:
         """
         assert epoch >= 0, f"a leader epoch is never negative, not even {epoch}"
         assert start_offset >= 0, f"a start offset is never negative, not even {start_offset}"
-        latest = self.latest_entry
-        if latest is None or epoch != latest.epoch or start_offset < latest.start_offset:
-            self._put(EpochEntry(epoch, start_offset))
+        if self._assign(EpochEntry(epoch, start_offset)):
             self._dirty = True
             if flush:
                 self.flush()
@@ -154,7 +152,15 @@ class LeaderEpochCache:
         finally:
             self.is_being_written = False
 
-    def _put(self, entry: EpochEntry) -> None:
+    def _assign(self, entry: EpochEntry) -> bool:
+        """Put `entry` at the end, and return whether that is news."""
+        latest = self.latest_entry
+        if (
+            latest is not None
+            and entry.epoch == latest.epoch
+            and entry.start_offset >= latest.start_offset
+        ):
+            return False
         keep = len(self._entries)
         while keep and (
             self._entries[keep - 1].epoch >= entry.epoch
@@ -162,3 +168,4 @@ class LeaderEpochCache:
         ):
             keep -= 1
         self._entries[keep:] = [entry]
+        return True

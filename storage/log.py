@@ -53,6 +53,7 @@ from storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from storage.recompression import recompress
 from storage.segments import Segments
 from storage.types import (
+    NO_LEADER_EPOCH,
     NO_TOPIC_ID,
     LeaderEpoch,
     Offset,
@@ -295,13 +296,16 @@ class Log(MarkedLog):
         first, last = batches[0].header, batches[-1].header
         view = records[batches[0].position : batches[-1].end]
         youngest = max([header.max_timestamp for _, header in batches])
-        epoch = self.leader_epoch_cache.latest_epoch
+        latest = self.leader_epoch_cache.latest_entry
+        epoch, start = (NO_LEADER_EPOCH, 0) if latest is None else latest
         for _, header in batches:
-            if header.leader_epoch >= 0 and header.leader_epoch != epoch:
+            if header.leader_epoch >= 0 and (
+                header.leader_epoch != epoch or header.base_offset < start
+            ):
                 # Flushed before the recovery point passes it. Until then a crash has these
                 # batches read again, and they say their epochs themselves.
                 self.leader_epoch_cache.assign(header.leader_epoch, header.base_offset, flush=False)
-                epoch = header.leader_epoch
+                epoch, start = header.leader_epoch, header.base_offset
         segment = self._segment_for(len(view), first, last, youngest, wall_ms)
         segment.append(view, batches)
         self.log_end_offset = last.next_offset
@@ -329,10 +333,16 @@ class Log(MarkedLog):
         ]
 
     def close(self) -> None:
-        """Sync everything, take a producer snapshot, give back the indexes' spare room."""
-        if self.closed:
+        """Sync everything, take a producer snapshot, give back the indexes' spare room.
+
+        Raise KafkaStorageError where that fails, or where the log had failed before: what it
+        holds may not be on the disk. Its files are released all the same.
+        """
+        if self.closed and self.failure is None:
             return
-        if self.failure is None:
+        try:
+            if self.failure is not None:
+                raise self._storage_error() from self.failure
             with self._writing():
                 self.producers.take_snapshot(sync=False)
                 if self.segments.active.become_inactive(closing=True):
@@ -341,7 +351,8 @@ class Log(MarkedLog):
             # A truncation inside a batch left the log ending past its last batch. Opened
             # again it ends with that batch, and must not look as if it had lost something.
             self.recovery_point = min(self.recovery_point, self.segments.active.end_offset)
-        self.close_uncleanly()
+        finally:
+            self.close_uncleanly()
 
     def write_topic_id(self) -> None:
         """On disk before the first record is (KIP-516)."""

@@ -104,6 +104,17 @@ def test_what_contradicts_a_new_entry_goes(
     assert shown(filled(cache, assigned)) == left
 
 
+@pytest.mark.parametrize("entries", ["2@6,2@10", "2@9,3@9", "1@5,2@6,1@7", "2@6,3@5", "2@6,2@4"])
+def test_a_checkpoint_is_read_as_if_its_entries_were_assigned(
+    cache: LeaderEpochCache, tmp_path: Path, entries: str
+) -> None:
+    """LeaderEpochFileCache's constructor assigns each entry of the file."""
+    lines = [entry.replace("@", " ") for entry in entries.split(",")]
+    text = "\n".join(["0", str(len(lines)), *lines, ""])
+    (tmp_path / "leader-epoch-checkpoint").write_text(text)
+    assert shown(opened(tmp_path)) == shown(filled(cache, entries))
+
+
 @pytest.mark.parametrize(
     ("entries", "epoch", "log_end_offset", "expected"),
     [

@@ -857,14 +857,16 @@ def test_a_follower_that_was_sent_nothing_whole_appends_nothing() -> None:
     assert log.log_end_offset == 2
 
 
-def test_a_log_that_has_failed_is_closed_without_a_write() -> None:
+def test_a_log_that_has_failed_says_so_when_it_is_closed_and_writes_nothing() -> None:
+    """As UnifiedLog.close does: whoever closes it must not take it for synced."""
     disk = new_disk()
     log = open_log(disk)
     fill(log, 2)
     log.fail(OSError("the disk is gone"))
     changes = disk.changes
-    log.close()
-    log.close()
+    for _ in range(2):
+        with pytest.raises(KafkaStorageError, match="the disk is gone"):
+            log.close()
     assert log.closed
     assert disk.changes == changes
 

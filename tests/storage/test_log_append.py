@@ -288,6 +288,19 @@ def test_a_compacted_topic_takes_no_record_without_a_key(codec: Codec) -> None:
     assert log.log_end_offset == 2
 
 
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_an_epoch_that_is_assigned_again_starts_at_its_first_batch(role: str) -> None:
+    """LeaderEpochFileCache.assign lowers the start offset of the latest epoch."""
+    log = open_log(new_disk(), LARGE)
+    log.assign_epoch(5, 10)
+    if role == "leader":
+        lead(log, 3, epoch=5)
+    else:
+        log.append_as_follower(batch(3, epoch=5))
+    assert [(each.epoch, each.start_offset) for each in log.leader_epoch_cache.entries] == [(5, 0)]
+    assert log.end_offset_for_epoch(5).offset == 3
+
+
 def idempotent(sequence: int, count: int = 1, *, epoch: int = 0) -> memoryview:
     return batch(count, producer_id=9, producer_epoch=epoch, base_sequence=sequence)
 
