@@ -23,7 +23,11 @@ drain                                       all that is sent has an outcome, all
 
 from collections.abc import Callable, Sequence
 
+from replication.client.config import ClientConfig, keys_of
+from replication.client.consumer.config import ConsumerConfig
+from replication.client.producer.config import ProducerConfig
 from replication.cluster.cluster import NotInTimeError
+from replication.config.known import nearest
 from scenarios.arguments import Options, Words, background, exactly, number_of, partition_of
 from scenarios.producing import outcome_of
 from scenarios.promises import BrokenPromiseError
@@ -44,6 +48,7 @@ SECONDS_TO_END, LOOK_SECONDS = 120.0, 0.5
 
 async def producer(stage: Stage, words: Words, options: Options) -> list[str]:
     (name,) = exactly(words, 1)
+    _refuse_unknown_keys(options, ProducerConfig)
     stage.programs.sender(name, options)
     return []
 
@@ -52,6 +57,7 @@ async def reader(stage: Stage, words: Words, options: Options) -> list[str]:
     name, *partitions = words or [""]
     if not partitions:
         raise ScriptError("reader NAME PARTITION...")
+    _refuse_unknown_keys(options, ConsumerConfig)
     stage.programs.reader(name, options, partitions=[partition_of(each) for each in partitions])
     return []
 
@@ -60,14 +66,23 @@ async def member(stage: Stage, words: Words, options: Options) -> list[str]:
     name, group, *topics = words if len(words) > 2 else ["", "", ""]
     if not name:
         raise ScriptError("member NAME GROUP TOPIC...")
+    _refuse_unknown_keys(options, ConsumerConfig)
     stage.programs.reader(name, options, group=group, topics=topics)
     return []
 
 
 async def copier(stage: Stage, words: Words, options: Options) -> list[str]:
     name, group, source, target = exactly(words, 4)
+    _refuse_unknown_keys(options, ProducerConfig, ConsumerConfig)
     stage.programs.copier(name, options, group=group, source=source, target=partition_of(target))
     return []
+
+
+def _refuse_unknown_keys(options: Options, *configs: type[ClientConfig]) -> None:
+    known = {key for config in configs for key in keys_of(config)}
+    for key in options:
+        if key not in known:
+            raise ScriptError(f"unknown key {key}{nearest(key, known)}")
 
 
 async def send(stage: Stage, words: Words, options: Options) -> list[str]:
@@ -147,7 +162,7 @@ async def seek(stage: Stage, words: Words, options: Options) -> list[str]:
 
 
 async def given(stage: Stage, words: Words, options: Options) -> list[str]:
-    (name,) = exactly(words, 1, options)
+    name = _known(stage, words, options)
     lines = []
     for partition, happened in sorted(stage.programs.witness.happened.items()):
         values = [
@@ -158,8 +173,15 @@ async def given(stage: Stage, words: Words, options: Options) -> list[str]:
     return lines or [f"{name}: nothing"]
 
 
-async def errors(stage: Stage, words: Words, options: Options) -> list[str]:
+def _known(stage: Stage, words: Words, options: Options) -> str:
     (name,) = exactly(words, 1, options)
+    if not stage.programs.lives(name):
+        raise ScriptError(f"no client of ours is called {name!r}")
+    return name
+
+
+async def errors(stage: Stage, words: Words, options: Options) -> list[str]:
+    name = _known(stage, words, options)
     met = dict.fromkeys(
         error for each in stage.programs.all if each.name == name for error in each.errors
     )

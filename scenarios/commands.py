@@ -58,14 +58,15 @@ Whatever the seed decides is left out of answers: times, drawn ids.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import attrs
 
+from replication.config.known import nearest
 from replication.events import BrokerRegistered, Event
-from replication.partition import PartitionSnapshot
+from replication.partition import Partition, PartitionSnapshot
 from replication.reassignment import is_reassigned
 from scenarios import (
     asking,
@@ -90,7 +91,7 @@ from scenarios.arguments import (
     seconds_of,
     split,
 )
-from scenarios.drawing import batches_of, draw
+from scenarios.drawing import checkpointed_epochs, draw, readable_batches
 from scenarios.script import ScriptError
 from scenarios.simulation.checkers.excuses import excuses
 from scenarios.simulation.cluster import node_name, partition_directory
@@ -211,9 +212,14 @@ def _is_whole(stage: Stage, partition: TopicPartition) -> bool:
 
 
 def _replica(stage: Stage, name: str, partition: TopicPartition) -> PartitionSnapshot | None:
+    replica = _online(stage, name).get(partition)
+    return None if replica is None else replica.snapshot()
+
+
+def _online(stage: Stage, name: str) -> Mapping[TopicPartition, Partition]:
     broker = stage.cluster.brokers.get(name)
     replica_manager = getattr(broker, "replica_manager", None)  # none before it is up
-    return None if replica_manager is None else replica_manager.snapshot(partition)
+    return {} if replica_manager is None else replica_manager.online
 
 
 def _is_equal(stage: Stage, partition: TopicPartition) -> bool:
@@ -239,11 +245,8 @@ async def show(stage: Stage, words: Words, options: Options) -> list[str]:
     if registration is None:
         raise ScriptError(f"there is no {partition}")
     names = [node_name(broker_id) for broker_id in registration.replicas]
-    logs = {
-        name: draw(batches_of(stage.cluster.disk(name), partition_directory(name, partition)))
-        for name in names
-    }
-    width = max(map(len, logs.values()))
+    looks = {name: _look_at_log(stage, name, partition) for name in names}
+    width = max(len(look.drawn) for look in looks.values())
     lines = [_led(stage, partition)]
     for broker_id, name in zip(registration.replicas, names, strict=True):
         replica = _replica(stage, name, partition)
@@ -254,8 +257,29 @@ async def show(stage: Stage, words: Words, options: Options) -> list[str]:
             role = "leads" if replica.is_leader else led
             standing = f"HW {replica.high_watermark}  LEO {replica.log_end_offset}  {role}"
             standing += "" if broker_id in registration.isr else ", not in sync"
-        lines.append(f"{name}  {logs[name]:<{width}}  {standing}")
+        look = looks[name]
+        lines.append(", ".join([f"{name}  {look.drawn:<{width}}  {standing}", *look.troubles]))
     return lines
+
+
+class _Look(NamedTuple):
+    drawn: str
+    troubles: list[str]
+
+
+def _look_at_log(stage: Stage, name: str, partition: TopicPartition) -> _Look:
+    """Draw what can be read of a node's log, and name what cannot, or will not be by the node."""
+    disk, directory = stage.cluster.disk(name), partition_directory(name, partition)
+    batches, damage = readable_batches(disk, directory)
+    replica = _online(stage, name).get(partition)
+    if replica is None:
+        epochs = checkpointed_epochs(disk, directory)
+    else:
+        epochs = replica.log.leader_epoch_cache.entries
+    return _Look(
+        draw(batches, epochs),
+        [*([damage] if damage else []), *disks.reading_faults(stage, name, directory)],
+    )
 
 
 def _led(stage: Stage, partition: TopicPartition) -> str:
@@ -275,15 +299,39 @@ def _names(brokers: Iterable[int]) -> str:
 
 async def events(stage: Stage, words: Words, options: Options) -> list[str]:
     refuse_any([], options)
-    entries = stage.world.trace.entries[stage.events_shown :]
-    stage.events_shown += len(entries)
-    named = [entry for entry in entries if entry.event.name in words]
     partitions = [word for word in words if re.search(r"-\d+$", word)]
+    kinds = [word for word in words if word not in partitions]
+    if not kinds:
+        raise ScriptError("events KIND... PARTITION...")
+    _refuse_unknown_kinds(kinds)
+    entries = stage.world.trace.entries[stage.events_shown :]
+    _refuse_unknown_partitions(stage, partitions)
+    stage.events_shown += len(entries)
+    named = [entry for entry in entries if entry.event.name in kinds]
     return [
         f"{entry.node}: {_told(entry.event)}"
         for entry in named
         if not partitions or str(getattr(entry.event, "partition", "")) in partitions
     ]
+
+
+def _refuse_unknown_kinds(kinds: Sequence[str]) -> None:
+    known = sorted(kind.name for kind in Event.__subclasses__())
+    for kind in kinds:
+        if kind not in known:
+            near = nearest(kind, known) or "."
+            raise ScriptError(f"there is no event {kind!r}{near} There are {', '.join(known)}")
+
+
+def _refuse_unknown_partitions(stage: Stage, partitions: Sequence[str]) -> None:
+    """Refuse a partition that neither exists nor ever did."""
+    for word in partitions:
+        told = any(
+            str(getattr(entry.event, "partition", "")) == word
+            for entry in stage.world.trace.entries
+        )
+        if not told and stage.cluster.partition(partition_of(word)) is None:
+            raise ScriptError(f"there is no {word}")
 
 
 def _told(event: Event) -> str:
@@ -314,6 +362,8 @@ async def ledger(stage: Stage, words: Words, options: Options) -> list[str]:
 async def verify(stage: Stage, words: Words, options: Options) -> list[str]:
     (where,) = exactly(words, 1, options)
     partition = partition_of(where)
+    if stage.cluster.partition(partition) is None:
+        raise ScriptError(f"there is no {partition}")
     return [str(each) for each in promises.compare_copies(stage, partition)]
 
 

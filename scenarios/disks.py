@@ -36,11 +36,13 @@ from scenarios.simulation.trace import BitFlipped, DiskLies
 from scenarios.stage import Stage
 from storage.batch_stream import BatchStream
 from storage.record_batch import check_crc
+from storage.segment import LOG_SUFFIX
 from storage.testing import Fault
 from storage.testing.disk import DirectoryNode, FileNode, Node
 from storage.types import Offset, TopicPartition
 
 ALWAYS = "always"
+READING = ("open", "read")
 OPERATIONS = ("open", "read", "write", "truncate", "sync", "rename", "remove")
 
 
@@ -121,6 +123,18 @@ async def fail(stage: Stage, words: Words, options: Options) -> list[str]:
     )
     stage.world.disk(name).faults.append(fault)
     return []
+
+
+def reading_faults(stage: Stage, name: str, directory: str) -> Iterator[str]:
+    """Yield the injected faults that the node will meet when it reads its log there."""
+    disk, seen = stage.cluster.disk(name), set[str]()
+    logs = disk.list_directory(directory) if disk.is_directory(directory) else []
+    for fault in stage.world.disk(name).faults:
+        for log in logs:
+            told = f"{fault.operation} of {log} fails ({errno.errorcode[fault.error]})"
+            if log.endswith(LOG_SUFFIX) and fault.awaits(READING, log) and told not in seen:
+                seen.add(told)
+                yield told
 
 
 async def rot(stage: Stage, words: Words, options: Options) -> list[str]:

@@ -87,24 +87,30 @@ async def resume(stage: Stage, words: Words, options: Options) -> list[str]:
 
 
 async def cut(stage: Stage, words: Words, options: Options) -> list[str]:
-    name, *others = machines(stage, words, options)
+    name, *others = _at_least_two(stage, words, options)
     for other in others:
         stage.world.network.cut(name, other)
     return []
 
 
 async def mute(stage: Stage, words: Words, options: Options) -> list[str]:
-    name, *others = machines(stage, words, options)
+    name, *others = _at_least_two(stage, words, options)
     for other in others:
         stage.world.network.cut(name, other, one_way=True)
     return []
 
 
 async def unmute(stage: Stage, words: Words, options: Options) -> list[str]:
-    name, *others = machines(stage, words, options)
+    name, *others = _at_least_two(stage, words, options)
     for other in others:
         stage.world.network.heal(name, other, one_way=True)
     return []
+
+
+def _at_least_two(stage: Stage, words: Words, options: Options) -> Words:
+    if len(machines(stage, words, options)) < 2:
+        raise ScriptError("takes two nodes at least")
+    return words
 
 
 async def tear(stage: Stage, words: Words, options: Options) -> list[str]:

@@ -88,7 +88,7 @@ def tell(script: Script, *, seed: int | None = None, recording: Recording | None
 async def _carry_out(stage: Stage, command: str, number: int) -> list[str]:
     try:
         return await carry_out(stage, command)
-    except (UnderstudyError, StorageError) as error:
+    except (UnderstudyError, StorageError, OSError) as error:
         raise ScriptError(f"line {number}, {command}: {error}") from error
     except Exception as error:
         error.add_note(f"line {number} of the story: {command}")

@@ -190,6 +190,11 @@ class FetchSession:
             self.unnamed = sum(cached.wanted[0].topic is None for cached in unsettled)
         return [cached.wanted for cached in unsettled]
 
+    def everything(self) -> Wanted:
+        """Return all that the session asks for and whose name is known, in its order."""
+        in_order = sorted(self.partitions.values(), key=_place)
+        return [cached.wanted for cached in in_order if cached.wanted[0].topic is not None]
+
     def in_order(self, wanted: Wanted) -> Wanted:
         """The same, as they stand in the session; first what another request has forgotten."""
 

@@ -22,7 +22,7 @@ Rule 6: what a session has settled is neither read nor waited for by name: the s
 when one of it moves, and only then is the purgatory to ask about it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TypeAlias
 
 import attrs
@@ -95,6 +95,7 @@ class FetchPath:
     clock: NodeClock
     quota: ReplicationQuota
     meters: TopicMeters
+    terms: Callable[[FetchParams], Hashable]
     on_storage_failure: Callable[[Partition, KafkaStorageError], None]
 
     async def fetch(
@@ -134,6 +135,9 @@ class FetchPath:
         }
         del answers
         woken = await self._wait(delayed, session)
+        if session is not None and session.terms != self.terms(params):
+            # The follower has registered again meanwhile (KIP-903): no answer is what it was.
+            return self._read(params, session.everything())
         if session is not None and woken:
             wanted = session.in_order(wanted + woken)
         if delayed.moved:

@@ -163,6 +163,7 @@ class ReplicaManager:
             clock=seams.clock,
             quota=self.quotas.leader,
             meters=self._topic_meters,
+            terms=self.fetch_terms,
             on_storage_failure=self._on_log_failure,
         )
         self.replicas = LocalReplicas(

@@ -118,7 +118,7 @@ class SentBatch:
     sent_at: float = 0.0
     answered_at: float = 0.0
     attempts: int = 0
-    """Of a producer that sends again until it is answered."""
+    """How often it was sent."""
     producer: str | None = None
     """Which life of which of our own clients has sent it; what that sends is there once, and in
     its order.
@@ -217,6 +217,7 @@ class StoryClient:
 
     async def send(self, batch: SentBatch, *, timeout_ms: int, to: Address | None = None) -> None:
         """Send it, and note what comes of it in its `outcome`. `to`: whoever leads by now."""
+        batch.attempts += 1
         if batch.timestamp is None:  # sent again, it was sent when it was sent first
             batch.timestamp, batch.sent_at = self.seams.clock.wall_ms(), self.seams.clock.now()
         self.finish(batch, await self.attempt(batch, timeout_ms, to))

@@ -193,15 +193,19 @@ class SimulatedCluster:
         )
 
     def disk(self, name: str) -> FaultyFileSystem:
-        """A view of a node's disk, for whoever watches."""
-        disk = self.world.disk(name)
-        return FaultyFileSystem(disk.chance, disk=disk)
+        """Return a view of a node's disk, to be read. It neither meets nor uses up the faults
+        that were injected for the node.
+        """
+        return self._view(self.world.disk(name).root)
 
     def disks(self) -> FaultyFileSystem:
         """A view of all nodes' disks at once, to be read; a node's logs are where they are."""
         root = DirectoryNode()
         for name in self.names:
             root.entries |= self.world.disk(name).root.entries
+        return self._view(root)
+
+    def _view(self, root: DirectoryNode) -> FaultyFileSystem:
         chance = self.world.chance("nothing")
         return FaultyFileSystem(chance, disk=SimulatedDisk(chance, root=root))
 

@@ -6,7 +6,7 @@ import fnmatch
 import functools
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import attrs
 
@@ -51,6 +51,11 @@ class Fault:
             return True
         self.times -= 1
         return self.times >= 0
+
+    def awaits(self, operations: Collection[str], path: str) -> bool:
+        """Return whether one of `operations` on the file may still meet it."""
+        left = self.times is None or self.times > 0
+        return left and self.operation in operations and matches(path, self.names)
 
 
 class Fate(enum.IntEnum):

@@ -17,6 +17,7 @@ import trio.testing
 from hypothesis import given, settings, strategies as st
 
 from replication.config import BrokerConfig
+from replication.errors import ErrorCode
 from replication.events import Event
 from replication.fetch_data import (
     Answers,
@@ -429,6 +430,15 @@ def with_clock(todo: Steps) -> list[Side]:
 @given(todo=steps)
 def test_a_settled_partition_is_told_what_an_eager_reader_would_be_told(todo: Steps) -> None:
     with_clock(todo)
+
+
+def test_a_follower_that_registers_while_its_fetch_waits_is_told_as_by_an_eager_reader() -> None:
+    settled = [everybody_fetches, everybody_fetches]
+    lazy, _ = with_clock(
+        [*settled, Waiting(REMOTE, min_bytes=1, meanwhile=partial(restart, replica=REMOTE))]
+    )
+    errors = [answer[0] for _, answer in last_told(lazy)]
+    assert errors == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * PARTITIONS
 
 
 # A server without sessions.

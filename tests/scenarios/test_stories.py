@@ -107,6 +107,94 @@ duplicated           1  six
     tell(parse(story)).check()
 
 
+def test_what_the_story_sends_again_without_a_sequence_may_be_there_twice() -> None:
+    story = """
+cluster brokers=1
+topic t replicas=b1
+produce t-0 one
+again one
+judge t-0
+----
+c b1 are up
+t-0: b1 leads in epoch 0, isr b1
+one: acked at 0
+one: acked at 1
+"""
+    tell(parse(story)).check()
+
+
+def test_an_epoch_without_records_is_drawn() -> None:
+    story = """
+cluster brokers=2
+topic t replicas=b1,b2
+produce t-0 one
+reassign t-0 b2,b1
+elect t-0 preferred
+run 1s
+show t-0
+kill b2
+wait leader t-0
+show t-0
+----
+c b1 b2 are up
+t-0: b1 leads in epoch 0, isr b1 b2
+one: acked at 0
+t-0: b2 leads in epoch 1, isr b1 b2
+b2  [e0: 0-0][e1: 1-]  HW 1  LEO 1  leads
+b1  [e0: 0-0]          HW 1  LEO 1  follows
+t-0: b1 leads in epoch 2, isr b1, osr b2
+t-0: b1 leads in epoch 2, isr b1, osr b2
+b2  [e0: 0-0][e1: 1-]  down
+b1  [e0: 0-0][e2: 1-]  HW 1  LEO 1  leads
+"""
+    tell(parse(story)).check()
+
+
+def test_a_fault_of_a_disk_is_named_and_not_used_up_by_whoever_looks() -> None:
+    story = """
+cluster brokers=1
+topic t replicas=b1
+produce t-0 one
+fail b1 read names=*.log
+fail b1 write names=elsewhere
+show t-0
+show t-0
+read t-0
+----
+c b1 are up
+t-0: b1 leads in epoch 0, isr b1
+one: acked at 0
+t-0: b1 leads in epoch 0, isr b1
+b1  [e0: 0-0]  HW 1  LEO 1  leads, read of 00000000000000000000.log fails (EIO)
+t-0: b1 leads in epoch 0, isr b1
+b1  [e0: 0-0]  HW 1  LEO 1  leads, read of 00000000000000000000.log fails (EIO)
+"""
+    with pytest.raises(ScriptError, match="read t-0: b1:9092 closed the connection"):
+        tell(parse(story))
+    shown = story.replace("read t-0\n", "")
+    tell(parse(shown)).check()
+
+
+def test_bytes_that_are_no_batch_are_named_and_the_others_are_drawn() -> None:
+    story = """
+cluster brokers=2
+topic t replicas=b1,b2
+produce t-0 one
+wait equal t-0
+kill b2
+spoil b2 t-0/*.log
+show t-0
+----
+c b1 b2 are up
+t-0: b1 leads in epoch 0, isr b1 b2
+one: acked at 0
+t-0: b1 leads in epoch 0, isr b1 b2
+b1  [e0: 0-0]  HW 1  LEO 1  leads
+b2  []         down, 00000000000000000000.log is damaged at byte 0: 35 bytes after the last batch
+"""
+    tell(parse(story)).check()
+
+
 @pytest.mark.parametrize(
     ("story", "complaint"),
     [
@@ -158,6 +246,20 @@ duplicated           1  six
             "cluster brokers=1\ntopic t replicas=b1\nproduce t-0 one\nproduce t-0 one",
             "no value is produced twice",
         ),
+        ("cluster brokers=1\nevents", "events KIND... PARTITION..."),
+        (
+            "cluster brokers=1\nevents leader_elect",
+            "there is no event 'leader_elect'; did you mean leader_elected? There are ",
+        ),
+        ("cluster brokers=1\nevents leader_elected t-0", "there is no t-0"),
+        ("cluster brokers=1\nverify t-0", "there is no t-0"),
+        ("cluster brokers=1\ngiven m1", "no client of ours is called 'm1'"),
+        ("cluster brokers=1\nerrors m1", "no client of ours is called 'm1'"),
+        ("cluster brokers=2\ncut b1", "takes two nodes at least"),
+        ("cluster brokers=2\nmute b1", "takes two nodes at least"),
+        ("cluster brokers=2\nunmute b1", "takes two nodes at least"),
+        ("cluster brokers=1\nproducer p1 linger=5", "unknown key linger; did you mean linger.ms?"),
+        ("cluster brokers=1\ntopic t replicas=b1\nreader r1 t-0 fetch=5", "unknown key fetch"),
         (
             "cluster brokers=2\nkill b1\ntopic t replicas=b1,b2\nwait isr t-0 b1",
             "not within 60 vir",
