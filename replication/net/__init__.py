@@ -5,7 +5,7 @@
     offload.py   worker threads                 detach.py   what a killed node still holds
     framing.py   length-prefixed frames         rpc.py      requests and their responses
     turns.py     who may send now               raising.py   one error out of a group of one
-    alarms.py    calls at a moment
+    alarms.py    calls at a moment              pace.py      steps of long work
 
 `production_seams()` is what a node in real life is handed. The simulator hands out its
 own: scenarios/simulation/world.py.

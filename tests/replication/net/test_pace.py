@@ -1,0 +1,85 @@
+"""Long work pauses, and all long work together takes one step in a turn of the loop."""
+
+import pytest
+import trio
+
+from replication.net.pace import in_steps
+from replication.steps import STEP, Steps, each_of
+
+
+@pytest.mark.parametrize("count", [0, 1, STEP, STEP + 1, 10 * STEP + 7])
+async def test_each_item_comes_to_its_result(count: int) -> None:
+    assert await in_steps(each_of(str, range(count))) == [str(each) for each in range(count)]
+
+
+async def test_short_work_goes_through_without_a_pause() -> None:
+    ran: list[str] = []
+
+    async def other() -> None:
+        ran.append("other")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(other)
+        await in_steps(each_of(abs, range(STEP - 1)))
+        assert not ran
+        await in_steps(each_of(abs, range(STEP + 1)))
+        assert ran
+
+
+class Turned(trio.abc.Instrument):
+    """How many steps of long work there are in each turn of the loop."""
+
+    def __init__(self) -> None:
+        self.steps = [0]
+
+    def after_io_wait(self, timeout: float) -> None:
+        self.steps.append(0)
+
+
+@pytest.mark.parametrize("workers", [1, 7])
+async def test_a_turn_of_the_loop_has_one_step_however_much_long_work_there_is(
+    workers: int,
+) -> None:
+    turned, finished = Turned(), list[int]()
+
+    def work(number: int) -> Steps[int]:
+        for _ in range(5):
+            turned.steps[-1] += 1
+            yield STEP
+        return number
+
+    async def worker(number: int) -> None:
+        await in_steps(work(-1))  # begins with a step that is nobody's turn
+        finished.append(await in_steps(work(number)))
+
+    trio.lowlevel.add_instrument(turned)
+    async with trio.open_nursery() as nursery:
+        for number in range(workers):
+            nursery.start_soon(worker, number)
+    trio.lowlevel.remove_instrument(turned)
+    assert sorted(finished) == list(range(workers))
+    # The first step of each piece of work is taken at once.
+    assert sum(turned.steps) == workers * 10
+    assert max(turned.steps[3:]) <= 2
+
+
+async def test_work_that_is_cancelled_leaves_the_turn_to_the_others() -> None:
+    def endless() -> Steps[None]:
+        while True:
+            yield STEP
+
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await in_steps(endless())
+    assert scope.cancelled_caught
+    assert len(await in_steps(each_of(str, range(3 * STEP)))) == 3 * STEP
+
+
+async def test_an_error_of_the_work_goes_through() -> None:
+    def failing() -> Steps[None]:
+        for _ in range(3):
+            yield STEP
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await in_steps(failing())
