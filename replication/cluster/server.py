@@ -39,6 +39,7 @@ from replication.errors import (
 )
 from replication.events import ConnectionRefused, EventSink
 from replication.net.framing import DEFAULT_MAX_FRAME_BYTES, LENGTH_SIZE, FrameReader, send_parts
+from replication.net.pace import in_steps
 from replication.net.seams import Connection, Listener, NodeClock
 from replication.purgatory import WAITED, Waited
 from replication.security.principal import ANONYMOUS
@@ -55,7 +56,8 @@ from replication.wire.frames import (
     RequestHeader,
     UnsupportedVersionError,
     decode_request,
-    encode_response,
+    decode_request_in_steps,
+    encode_response_in_steps,
     refusal,
 )
 from replication.wire.schema import Part
@@ -64,6 +66,9 @@ from storage.file_region import FileRegion
 from storage.types import Buffer
 
 OnBug: TypeAlias = Callable[[BaseException], None]
+
+AT_ONCE_BYTES = 4096
+"""A request up to that long is read at once; reading it in steps would take longer."""
 
 # ApiVersionsRequest.isValid
 _CLIENT_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -196,7 +201,10 @@ class Server:
         if session.takes_tokens:
             return None, await _answer_token(frame, session)
         try:
-            header, request = decode_request(frame)
+            if len(frame) <= AT_ONCE_BYTES:
+                header, request = decode_request(frame)
+            else:
+                header, request = await in_steps(decode_request_in_steps(frame))
         except UnsupportedVersionError as error:
             if (parts := refusal(error.header)) is None:
                 raise
@@ -210,10 +218,12 @@ class Server:
         watch.answer = watch.sending = self.clock.now()
         if response is None:
             return request, None
-        parts = encode_response(
-            response,
-            version=_version_of(header, response),
-            correlation_id=header.correlation_id,
+        parts = await in_steps(
+            encode_response_in_steps(
+                response,
+                version=_version_of(header, response),
+                correlation_id=header.correlation_id,
+            )
         )
         watch.sending = self.clock.now()
         return request, parts

@@ -7,36 +7,67 @@ as struct.error or IndexError there; slices do not complain, so lengths are chec
     def decode(frame, position, end):
         ...
         return m0, position
+
+In steps, it is a generator, which pauses at an item of an array once it has read `STEP_BYTES`
+more of the frame (`replication.steps`).
 """
 
 from typing import Any
 
-from replication.wire.primitives import bad_length, bad_tag, read_uvarint, skip_tags
+from replication.steps import STEP
+from replication.wire.primitives import (
+    MAX_TAGS,
+    bad_length,
+    bad_tag,
+    read_uvarint,
+    skip_tags,
+    too_many_items,
+    too_many_tags,
+)
 from replication.wire.schema import FIXED_SIZES, Field, Kind, Wire, is_frozen
 from replication.wire.source import Source
+
+STEP_BYTES = 4096
+"""The bytes after which a decoder in steps pauses; those of a long string count as well."""
+
+MAX_ITEMS = 500_000
+"""The items that all arrays of a message decoded in steps may have together.
+
+Kafka has no such limit. An item of two bytes becomes an object of a hundred, and a collection of
+garbage looks at all of them while nothing else runs.
+"""
 
 _new = object.__new__
 
 
-def decoder_source(kind: type, version: int, *, flexible: bool) -> tuple[str, dict[str, Any]]:
-    """The text of `decode`, and the names it stands on."""
-    source = _DecoderSource(version, flexible=flexible)
+def decoder_source(
+    kind: type, version: int, *, flexible: bool, in_steps: bool = False
+) -> tuple[str, dict[str, Any]]:
+    """Return the text of `decode`, and the names it stands on."""
+    source = _DecoderSource(version, flexible=flexible, in_steps=in_steps)
     source.message(kind)
     return source.text(), source.names
 
 
 class _DecoderSource(Source):
-    def __init__(self, version: int, *, flexible: bool) -> None:
+    def __init__(self, version: int, *, flexible: bool, in_steps: bool = False) -> None:
         super().__init__(version, flexible=flexible)
+        self.in_steps = in_steps
         self.run: list[tuple[str, int, str]] = []
         self.names |= {"new": _new, "read_uvarint": read_uvarint, "skip_tags": skip_tags}
         self.names |= {"bad_length": bad_length, "bad_tag": bad_tag}
+        self.names |= {"too_many_items": too_many_items, "too_many_tags": too_many_tags}
 
     def message(self, kind: type) -> None:
         self.line("def decode(frame, position, end):")
         self.indent += 1
+        if self.in_steps:
+            self.line(f"pause = position + {STEP_BYTES}")
+            self.line(f"room = {MAX_ITEMS}")
         self.struct(kind, "m0")
         self.flush()
+        if self.in_steps:
+            self.line("yield 0")  # a generator, even of a message without arrays
         self.line("return m0, position")
         self.indent -= 1
 
@@ -161,6 +192,9 @@ class _DecoderSource(Source):
         )
         self.line("else:")
         self.indent += 1
+        if self.in_steps:
+            self.line(f"room -= {length}")
+            self.line("if room < 0: raise too_many_items()")
         if isinstance(kind, type) or kind is Kind.STRING:
             self.array_of_items(name, kind, target, length)
         else:
@@ -178,15 +212,34 @@ class _DecoderSource(Source):
         else:
             self.sized(name, kind, item, nullable=False)
         self.line(f"{items}.append({item})")
+        self.pause()
         self.indent -= 1
+
+    def pause(self) -> None:
+        """Pause if that is due."""
+        if self.in_steps:
+            self.line("if position >= pause:")
+            self.line(f"    yield {STEP}")
+            self.line(f"    pause = position + {STEP_BYTES}")
 
     def array_of_fixed(self, kind: Kind, target: str, length: str) -> None:
         size = FIXED_SIZES[kind]
         iterate = self.packer(kind.value, "iter_unpack")
         self.line(f"{self.fresh('stop')} = position + {length} * {size}")
         stop = f"stop{self.made}"
-        self.line(f"{target} = [value for value, in {iterate}(frame[position:{stop}])]")
-        self.line(f"position = {stop}")
+        if not self.in_steps:
+            self.line(f"{target} = [value for value, in {iterate}(frame[position:{stop}])]")
+            self.line(f"position = {stop}")
+            return
+        items, piece = self.fresh("a"), self.fresh("x")
+        self.line(f"{target} = {items} = []")
+        self.line(f"while position < {stop}:")
+        self.indent += 1
+        self.line(f"{piece} = frame[position:min({stop}, position + {STEP_BYTES // size * size})]")
+        self.line(f"{items} += [value for value, in {iterate}({piece})]")
+        self.line(f"position += len({piece})")
+        self.pause()
+        self.indent -= 1
 
     # -- the tagged section
 
@@ -209,6 +262,7 @@ class _DecoderSource(Source):
         source.line(f"def {name}(m0, frame, position, limit):")
         source.indent += 1
         source.line("count, position = read_uvarint(frame, position)")
+        source.line(f"if count > {MAX_TAGS}: raise too_many_tags(count)")
         source.line("for _ in range(count):")
         source.indent += 1
         source.line("tag, position = read_uvarint(frame, position)")

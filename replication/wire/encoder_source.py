@@ -11,18 +11,24 @@ them is joined once and they themselves are never copied.
         ...
         if out: parts.append(join(out))
         return parts
+
+In steps, it is a generator, which pauses after every `STEP` items of arrays, with what it has
+written so far as a part (`replication.steps`).
 """
 
 from typing import Any
 
+from replication.steps import STEP
 from replication.wire.primitives import ONE_BYTE, uvarint
 from replication.wire.schema import FIXED_SIZES, Field, Kind, Wire
 from replication.wire.source import Source
 
 
-def encoder_source(kind: type, version: int, *, flexible: bool) -> tuple[str, dict[str, Any]]:
-    """The text of `encode`, and the names it stands on."""
-    source = _EncoderSource(version, flexible=flexible)
+def encoder_source(
+    kind: type, version: int, *, flexible: bool, in_steps: bool = False
+) -> tuple[str, dict[str, Any]]:
+    """Return the text of `encode`, and the names it stands on."""
+    source = _EncoderSource(version, flexible=flexible, in_steps=in_steps)
     source.message(kind)
     return source.text(), source.names
 
@@ -36,8 +42,9 @@ def size_of(records: Any) -> int:
 
 
 class _EncoderSource(Source):
-    def __init__(self, version: int, *, flexible: bool) -> None:
+    def __init__(self, version: int, *, flexible: bool, in_steps: bool = False) -> None:
         super().__init__(version, flexible=flexible)
+        self.in_steps = in_steps
         self.run: list[tuple[str, str]] = []
         self.helpers: list[str] = []
         self.names |= {"ONE_BYTE": ONE_BYTE, "uvarint": uvarint, "join": b"".join}
@@ -49,9 +56,13 @@ class _EncoderSource(Source):
         self.line("parts = []")
         self.line("out = []")
         self.line("write = out.append")
+        if self.in_steps:
+            self.line(f"left = {STEP}")
         self.struct(kind, "m0")
         self.flush()
         self.line("if out: parts.append(join(out))")
+        if self.in_steps:
+            self.line("yield 0")  # a generator, even of a message without arrays
         self.line("return parts")
         self.indent -= 1
 
@@ -163,23 +174,49 @@ class _EncoderSource(Source):
             self.line(f"for {item} in {items}:")
             self.indent += 1
             self.sized(kind, item, nullable=False)
+            self.pause()
             self.indent -= 1
         else:
             assert kind in FIXED_SIZES, "an array holds structs, strings or numbers"
             pack = self.packer(kind.value, "pack")
-            self.line(f"write(join([{pack}(x) for x in {items}]))")
+            self.array_of_fixed(f"{pack}(x)", items)
         self.indent -= 1
+
+    def array_of_fixed(self, expression: str, items: str) -> None:
+        """Write what `expression` makes of each `x`, all at once or `STEP` at a time."""
+        if not self.in_steps:
+            self.line(f"write(join([{expression} for x in {items}]))")
+            return
+        start = self.fresh("i")
+        self.line(f"for {start} in range(0, len({items}), {STEP}):")
+        self.indent += 1
+        self.line(f"write(join([{expression} for x in {items}[{start}:{start} + {STEP}]]))")
+        self.line(f"left -= min({STEP}, len({items})) - 1")
+        self.pause()
+        self.indent -= 1
+
+    def pause(self) -> None:
+        """Count an item, and pause if that is due."""
+        if not self.in_steps:
+            return
+        self.line("left -= 1")
+        self.line("if left <= 0:")
+        self.line(f"    left = {STEP}")
+        self.line("    parts.append(join(out))")
+        self.line("    out.clear()")
+        self.line(f"    yield {STEP}")
 
     def array_of_structs(self, kind: type, items: str) -> None:
         fields = self.fields(kind)
         if fields and all(field.wire.kind in FIXED_SIZES for field in fields):
-            self.line(f"write(join([{self.fixed_struct(kind, 'x')} for x in {items}]))")
+            self.array_of_fixed(self.fixed_struct(kind, "x"), items)
             return
         item = self.fresh("x")
         self.line(f"for {item} in {items}:")
         self.indent += 1
         self.struct(kind, item)
         self.flush()
+        self.pause()
         self.indent -= 1
 
     def fixed_struct(self, kind: type, value: str) -> str:

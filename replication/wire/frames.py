@@ -17,9 +17,10 @@ from collections.abc import Iterable
 import attrs
 
 from replication.errors import ErrorCode, ProtocolError
+from replication.steps import Steps
 from replication.wire import codec
 from replication.wire.api_versions import ApiVersion, ApiVersionsResponse
-from replication.wire.apis import API, ApiKey, api_numbered, api_of
+from replication.wire.apis import API, Api, ApiKey, api_numbered, api_of
 from replication.wire.encoder_source import size_of
 from replication.wire.primitives import skip_tags
 from replication.wire.schema import Part
@@ -76,9 +77,19 @@ def encode_response(response: object, *, version: int, correlation_id: int) -> l
     api = api_of(type(response))
     assert api.serves(version), f"{api.key.name} has no version {version} here"
     body = codec.encode(response, version=version, flexible=api.is_flexible(version))
-    tags = _NO_TAGS if api.response_header_is_flexible(version) else b""
-    size = _CORRELATION_ID.size + len(tags) + total_size(body)
-    return _behind(_RESPONSE.pack(size, correlation_id) + tags, body)
+    return _response(body, api, version=version, correlation_id=correlation_id)
+
+
+def encode_response_in_steps(
+    response: object, *, version: int, correlation_id: int
+) -> Steps[list[Part]]:
+    """Return the same bytes; what is long is written in steps."""
+    api = api_of(type(response))
+    assert api.serves(version), f"{api.key.name} has no version {version} here"
+    body = yield from codec.encode_in_steps(
+        response, version=version, flexible=api.is_flexible(version)
+    )
+    return _response(body, api, version=version, correlation_id=correlation_id)
 
 
 def decode_request_header(frame: memoryview) -> RequestHeader:
@@ -87,15 +98,18 @@ def decode_request_header(frame: memoryview) -> RequestHeader:
 
 
 def decode_request(frame: memoryview) -> tuple[RequestHeader, object]:
-    """Header and message; UnsupportedVersionError for what we do not serve."""
-    header, position = _request_header(frame)
-    api = api_numbered(header.api_key)
-    if api is None or not api.serves(header.api_version):
-        raise UnsupportedVersionError(header)
-    flexible = api.is_flexible(header.api_version)
-    if flexible:
-        position = _skip_tags(frame, position)
+    """Return header and message; raise UnsupportedVersionError for what we do not serve."""
+    header, api, flexible, position = _request_body(frame)
     message: object = codec.decode(
+        api.request, frame, position, version=header.api_version, flexible=flexible
+    )
+    return header, message
+
+
+def decode_request_in_steps(frame: memoryview) -> Steps[tuple[RequestHeader, object]]:
+    """Return the same; what is long is read in steps."""
+    header, api, flexible, position = _request_body(frame)
+    message: object = yield from codec.decode_in_steps(
         api.request, frame, position, version=header.api_version, flexible=flexible
     )
     return header, message
@@ -149,6 +163,24 @@ def _behind(header: bytes, body: list[Part]) -> list[Part]:
     assert isinstance(first, bytes), "a message begins with a field, not with records"
     body[0] = header + first
     return body
+
+
+def _response(body: list[Part], api: Api, *, version: int, correlation_id: int) -> list[Part]:
+    tags = _NO_TAGS if api.response_header_is_flexible(version) else b""
+    size = _CORRELATION_ID.size + len(tags) + total_size(body)
+    return _behind(_RESPONSE.pack(size, correlation_id) + tags, body)
+
+
+def _request_body(frame: memoryview) -> tuple[RequestHeader, Api, bool, int]:
+    """Return the header, what is asked, whether that is flexible, and where it begins."""
+    header, position = _request_header(frame)
+    api = api_numbered(header.api_key)
+    if api is None or not api.serves(header.api_version):
+        raise UnsupportedVersionError(header)
+    flexible = api.is_flexible(header.api_version)
+    if flexible:
+        position = _skip_tags(frame, position)
+    return header, api, flexible, position
 
 
 def _request_header(frame: memoryview) -> tuple[RequestHeader, int]:

@@ -8,6 +8,9 @@ Compact lengths and counts are varints one too large: 0 is null, 1 is empty (KIP
 
 from replication.errors import ProtocolError
 
+MAX_TAGS = 100
+"""The tagged fields that one section may have; no message of Kafka's has ten."""
+
 ONE_BYTE = tuple(bytes((value,)) for value in range(128))
 """The varints that most messages are full of."""
 
@@ -53,8 +56,10 @@ def _read_long_uvarint(frame: memoryview, position: int, value: int) -> tuple[in
 
 
 def skip_tags(frame: memoryview, position: int) -> int:
-    """The end of a tagged section of which nothing is known."""
+    """Return the end of a tagged section of which nothing is known."""
     count, position = read_uvarint(frame, position)
+    if count > MAX_TAGS:
+        raise too_many_tags(count)
     for _ in range(count):
         _, position = read_uvarint(frame, position)
         size, position = read_uvarint(frame, position)
@@ -78,3 +83,13 @@ def bad_length(name: str, length: int, left: int) -> ProtocolError:
 def bad_tag(name: str, size: int) -> ProtocolError:
     """The error for a tagged field that does not end where its size says."""
     return ProtocolError(f"tagged field {name} does not fill the {size} bytes announced")
+
+
+def too_many_tags(count: int) -> ProtocolError:
+    """Return the error for a tagged section with more fields than `MAX_TAGS`."""
+    return ProtocolError(f"{count} tagged fields; the limit is {MAX_TAGS}")
+
+
+def too_many_items() -> ProtocolError:
+    """Return the error for a message whose arrays have too many items together."""
+    return ProtocolError("its arrays have too many items")
