@@ -42,7 +42,7 @@ from replication.metadata.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from replication.metadata.security_image import SecurityImage, SecurityRecord
+from replication.metadata.security_image import SecurityDraft, SecurityImage, SecurityRecord
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, TopicId, TopicPartition
 
 NO_LEADER = -1
@@ -233,7 +233,7 @@ class _Draft:
         self._next_producer_id = base.next_producer_id
         self._broker_configs = base.broker_configs
         self._feature_levels = base.feature_levels
-        self._security = base.security
+        self._security: SecurityDraft | None = None
         self._brokers = dict(base.brokers)
         self._topics = dict(base.topics)
         self._names = dict(base.topic_names_by_id)
@@ -294,7 +294,7 @@ class _Draft:
             next_producer_id=self._next_producer_id,
             broker_configs=self._broker_configs,
             feature_levels=self._feature_levels,
-            security=self._security,
+            security=self._base.security if self._security is None else self._security.finish(),
         )
 
     def _set_for_all(
@@ -305,7 +305,8 @@ class _Draft:
         elif isinstance(record, FeatureLevelRecord):
             self._set_feature(record)
         else:
-            self._security = self._security.after(record)
+            self._security = self._security or SecurityDraft(self._base.security)
+            self._security.apply(record)
 
     def _set_feature(self, record: FeatureLevelRecord) -> None:
         if record.name not in FEATURES:

@@ -33,31 +33,6 @@ class SecurityImage:
     def index(self) -> AclIndex:
         return AclIndex(tuple(self.acls.values()))
 
-    def after(self, record: SecurityRecord) -> "SecurityImage":
-        match record:
-            case ScramCredentialRecord():
-                values = attrs.asdict(record)
-                key = (values.pop("name"), values.pop("mechanism"))
-                added = {**self.credentials, key: ScramCredential(**values)}
-                return attrs.evolve(self, credentials=added)
-            case RemoveScramCredentialRecord():
-                key = (record.name, record.mechanism)
-                if key not in self.credentials:
-                    raise MetadataError(f"{record.name} has no credential for {record.mechanism}")
-                left = {each: value for each, value in self.credentials.items() if each != key}
-                return attrs.evolve(self, credentials=left)
-            case AclRecord():
-                values = attrs.asdict(record)
-                added_acls = {**self.acls, values.pop("acl_id"): Acl(**values)}
-                return attrs.evolve(self, acls=added_acls)
-            case RemoveAclRecord():
-                if record.acl_id not in self.acls:
-                    raise MetadataError(f"no ACL has the id {record.acl_id.hex()}")
-                others = {each: acl for each, acl in self.acls.items() if each != record.acl_id}
-                return attrs.evolve(self, acls=others)
-            case never:
-                assert_never(never)
-
     def records(self) -> Iterator[SecurityRecord]:
         """Applied to an empty one, these make this one."""
         for (name, mechanism), credential in sorted(
@@ -66,3 +41,33 @@ class SecurityImage:
             yield ScramCredentialRecord(name, mechanism, **attrs.asdict(credential, recurse=False))
         for acl_id, acl in sorted(self.acls.items(), key=lambda each: each[0]):
             yield AclRecord.of(acl_id, acl)
+
+
+class SecurityDraft:
+    """The one image that is still being written; both parts are copied once, at its beginning."""
+
+    def __init__(self, base: SecurityImage) -> None:
+        self._credentials = dict(base.credentials)
+        self._acls = dict(base.acls)
+
+    def apply(self, record: SecurityRecord) -> None:
+        match record:
+            case ScramCredentialRecord():
+                values = attrs.asdict(record)
+                key = (values.pop("name"), values.pop("mechanism"))
+                self._credentials[key] = ScramCredential(**values)
+            case RemoveScramCredentialRecord():
+                if self._credentials.pop((record.name, record.mechanism), None) is None:
+                    raise MetadataError(f"{record.name} has no credential for {record.mechanism}")
+            case AclRecord():
+                values = attrs.asdict(record)
+                acl_id = values.pop("acl_id")
+                self._acls[acl_id] = Acl(**values)
+            case RemoveAclRecord():
+                if self._acls.pop(record.acl_id, None) is None:
+                    raise MetadataError(f"no ACL has the id {record.acl_id.hex()}")
+            case never:
+                assert_never(never)
+
+    def finish(self) -> SecurityImage:
+        return SecurityImage(self._credentials, self._acls)

@@ -18,6 +18,7 @@ hears yes where an allow is not covered by a deny.
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import chain
 
 import attrs
 
@@ -169,25 +170,39 @@ class AclIndex:
     acls: tuple[Acl, ...] = ()
 
     @cached_property
-    def _literal(self) -> dict[tuple[int, str], list[Acl]]:
-        found: dict[tuple[int, str], list[Acl]] = {}
+    def _by_pattern(self) -> dict[tuple[int, int, str], dict[str, list[Acl]]]:
+        """The ACLs by resource type, pattern and principal."""
+        found: dict[tuple[int, int, str], dict[str, list[Acl]]] = {}
         for acl in self.acls:
-            if acl.pattern_type == PatternType.LITERAL:
-                found.setdefault((acl.resource_type, acl.resource_name), []).append(acl)
+            pattern = (acl.resource_type, acl.pattern_type, acl.resource_name)
+            found.setdefault(pattern, {}).setdefault(acl.principal, []).append(acl)
         return found
 
     @cached_property
-    def _prefixed(self) -> tuple[Acl, ...]:
-        return tuple(each for each in self.acls if each.pattern_type == PatternType.PREFIXED)
+    def _prefix_lengths(self) -> dict[int, list[int]]:
+        """How long the prefixes are that ACLs of each resource type have, ascending."""
+        lengths: dict[int, set[int]] = {}
+        for kind, pattern_type, name in self._by_pattern:
+            if pattern_type == PatternType.PREFIXED:
+                lengths.setdefault(kind, set()).add(len(name))
+        return {kind: sorted(each) for kind, each in lengths.items()}
 
-    def of(self, kind: ResourceType, name: str) -> Iterator[Acl]:
-        """Those that speak of a resource."""
-        yield from self._literal.get((kind, name), ())
-        if name != WILDCARD:
-            yield from self._literal.get((kind, WILDCARD), ())
-        for acl in self._prefixed:
-            if acl.resource_type == kind and acl.speaks_of(name):
-                yield acl
+    def of(self, kind: ResourceType, name: str) -> Iterator[Mapping[str, list[Acl]]]:
+        """Yield the ACLs that speak of a resource, by principal, pattern by pattern.
+
+        That takes as long as there are lengths of prefixes, however many ACLs there are: a
+        request may name thousands of resources.
+        """
+        patterns = [(PatternType.LITERAL, name), (PatternType.LITERAL, WILDCARD)]
+        if name == WILDCARD:
+            patterns.pop()
+        for length in self._prefix_lengths.get(kind, ()):
+            if length > len(name):
+                break
+            patterns.append((PatternType.PREFIXED, name[:length]))
+        for pattern_type, resource_name in patterns:
+            if (acls := self._by_pattern.get((kind, pattern_type, resource_name))) is not None:
+                yield acls
 
 
 @attrs.frozen
@@ -210,12 +225,14 @@ class Authorizer:
         if principal in self.super_users:
             return True
         spoken_of = allowed = False
-        for acl in acls.of(kind, name):
+        principals = {principal, ANYBODY}
+        for by_principal in acls.of(kind, name):
             spoken_of = True
-            if acl.applies_to(principal, host):
-                if acl.denies(operation):
-                    return False
-                allowed = allowed or acl.allows(operation)
+            for acl in chain.from_iterable(by_principal.get(each, ()) for each in principals):
+                if acl.applies_to(principal, host):
+                    if acl.denies(operation):
+                        return False
+                    allowed = allowed or acl.allows(operation)
         return allowed or (self.allow_if_no_acl and not spoken_of)
 
     def may_some(
