@@ -11,10 +11,12 @@ Rule: only what identifies an item is copied: its name, its id, its number. Ever
 what Kafka gives it where there is nothing to say, which is nearly always the schema's default.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from replication.errors import ErrorCode
+from replication.steps import Steps, at_once
 from replication.wire.apis import API, ApiKey
 from replication.wire.list_partition_reassignments import (
     OngoingPartitionReassignment,
@@ -72,8 +74,13 @@ def refused_whole(key: ApiKey, version: int, request: Any, code: ErrorCode) -> A
 
     A response with an error for the whole has no items, except those of a few APIs.
     """
+    return at_once(refused_whole_in_steps(key, version, request, code))
+
+
+def refused_whole_in_steps(key: ApiKey, version: int, request: Any, code: ErrorCode) -> Steps[Any]:
+    """Return the same; a request may have many items."""
     kind = API[key].response
-    response = refused(kind, request, code)
+    response = yield from _refused(kind, request, code)
     if not _has_items(key, version):
         for field in fields_of(kind):
             if field.wire.kind is Kind.ARRAY:
@@ -113,6 +120,19 @@ def refused(kind: type, asked: Any, code: ErrorCode) -> Any:
 
     `asked` is a request, or one item of it, which may be a bare name or number.
     """
+    return at_once(_refused(kind, asked, code))
+
+
+def each_refused(kind: type, items: Sequence[object], code: ErrorCode) -> Steps[list[Any]]:
+    """Return the same for each of `items`; they may be many."""
+    answers = []
+    for each in items:
+        answers.append((yield from _refused(kind, each, code)))
+        yield 1
+    return answers
+
+
+def _refused(kind: type, asked: Any, code: ErrorCode) -> Steps[Any]:
     is_request = type(asked) in _requests()
     values: dict[str, object] = {}
     for field in fields_of(kind):
@@ -129,13 +149,14 @@ def refused(kind: type, asked: Any, code: ErrorCode) -> Any:
         else:
             items = field.wire.items
             values[field.name] = (
-                [refused(items, each, code) for each in _array_for(field.name, asked)]
+                (yield from each_refused(items, _array_for(field.name, asked), code))
                 if isinstance(items, type) and (can_err(items) or items in _ECHOED)
                 else []
             )
     return kind(**values)
 
 
+@cache
 def can_err(kind: type) -> bool:
     """Whether there is a place for an error in it."""
     return any(

@@ -1,12 +1,16 @@
 """What one request asks of the authorizer."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import compress
+from operator import not_
 from typing import Any, TypeAlias, TypeVar
 
 import attrs
 
 from replication.cluster.server import Handler, RequestContext
+from replication.errors import ErrorCode
 from replication.metadata import MetadataImage
+from replication.net.pace import in_steps
 from replication.security.acls import (
     CLUSTER_NAME,
     SUPPORTED,
@@ -15,6 +19,8 @@ from replication.security.acls import (
     ResourceType,
     as_bits,
 )
+from replication.steps import Steps, each_of
+from replication.wire.refusals import each_refused, refused_whole_in_steps
 
 T = TypeVar("T")
 
@@ -66,6 +72,12 @@ class Access:
         topic_id = getattr(item, "topic_id", None)
         return None if topic_id is None else self.image.topic_names_by_id.get(topic_id)
 
+    async def refuse(self, request: object, code: ErrorCode) -> Any:
+        """Return the answer to a request that is refused as a whole."""
+        return await in_steps(
+            refused_whole_in_steps(self.context.api_key, self.context.version, request, code)
+        )
+
     @property
     def _host(self) -> str:
         return self.context.peer.rpartition(":")[0]
@@ -74,10 +86,17 @@ class Access:
 Guard: TypeAlias = Callable[[Access, Any, Handler], Awaitable[Any]]
 
 
-def sorted_out(items: Iterable[T], may: Callable[[T], bool]) -> tuple[list[T], list[T]]:
+async def sorted_out(items: Sequence[T], may: Callable[[T], bool]) -> tuple[list[T], list[T]]:
     """Return those of `items` that may be asked for, and those that may not, in their order."""
-    allowed: list[T] = []
-    denied: list[T] = []
-    for each in items:
-        (allowed if may(each) else denied).append(each)
-    return allowed, denied
+    return await in_steps(sorting_out(items, may))
+
+
+def sorting_out(items: Sequence[T], may: Callable[[T], bool]) -> Steps[tuple[list[T], list[T]]]:
+    """Return the same, in steps."""
+    judged = yield from each_of(may, items)
+    return list(compress(items, judged)), list(compress(items, map(not_, judged)))
+
+
+async def all_refused(kind: type[T], items: Sequence[object], code: ErrorCode) -> list[T]:
+    """Return the answers of class `kind` to each of `items`, which are all refused."""
+    return await in_steps(each_refused(kind, items, code))

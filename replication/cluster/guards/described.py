@@ -5,17 +5,24 @@ becomes those that the ACLs give (AuthHelper.authorizedOperations).
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
-from replication.cluster.guards.access import Access
+from replication.cluster.guards.access import Access, sorted_out
 from replication.cluster.guards.rules import Each, by_rules
 from replication.cluster.server import Handler
-from replication.security.acls import CLUSTER_NAME, Operation, ResourceType
+from replication.net.pace import in_steps
+from replication.security.acls import CLUSTER_NAME, SUPPORTED, Operation, ResourceType
+from replication.steps import Steps
 from replication.wire.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from replication.wire.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from replication.wire.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from replication.wire.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -24,11 +31,13 @@ from replication.wire.describe_topic_partitions import (
 from replication.wire.metadata import UNKNOWN_OPERATIONS
 
 
-def tell_topic_operations(access: Access, topics: Iterable[Any]) -> None:
-    """Of answers of Metadata and of DescribeTopicPartitions."""
+def tell_topic_operations(access: Access, topics: Iterable[Any]) -> Steps[None]:
+    """Put them into answers of Metadata and of DescribeTopicPartitions."""
     for each in topics:
         if each.topic_authorized_operations != UNKNOWN_OPERATIONS and each.name:
             each.topic_authorized_operations = access.operations(ResourceType.TOPIC, each.name)
+            yield len(SUPPORTED[ResourceType.TOPIC])
+        yield 1
 
 
 def tell_cluster_operations(access: Access, response: Any) -> None:
@@ -56,10 +65,16 @@ async def describe_groups(
     each = Each(Operation.DESCRIBE, "groups", "groups", ResourceType.GROUP)
     response = await by_rules((each,), access, request, handler)
     assert isinstance(response, DescribeGroupsResponse), "it answers what was asked"
-    for group in response.groups:
+    await in_steps(_tell_group_operations(access, response.groups))
+    return response
+
+
+def _tell_group_operations(access: Access, groups: Iterable[DescribedGroup]) -> Steps[None]:
+    for group in groups:
         if group.authorized_operations != UNKNOWN_OPERATIONS:
             group.authorized_operations = access.operations(ResourceType.GROUP, group.group_id)
-    return response
+            yield len(SUPPORTED[ResourceType.GROUP])
+        yield 1
 
 
 async def describe_topic_partitions(
@@ -68,11 +83,10 @@ async def describe_topic_partitions(
     """Asked for all topics, it is those that may be seen: no page or cursor names another."""
     if not request.topics:
         first = request.cursor.topic_name if request.cursor else ""
-        seen = sorted(
-            name
-            for name in access.image.topics
-            if name >= first and access.topic(Operation.DESCRIBE, name)
-        )
+        left = [name for name in access.image.topics if name >= first]
+        may_see = partial(access.topic, Operation.DESCRIBE)
+        allowed, _ = await sorted_out(left, may_see)
+        seen = sorted(allowed)
         if not seen:
             return DescribeTopicPartitionsResponse()
         request.topics = [TopicRequest(name=name) for name in seen]
@@ -81,5 +95,5 @@ async def describe_topic_partitions(
     each = Each(Operation.DESCRIBE, "topics", "topics")
     response = await by_rules((each,), access, request, handler)
     assert isinstance(response, DescribeTopicPartitionsResponse), "it answers what was asked"
-    tell_topic_operations(access, response.topics)
+    await in_steps(tell_topic_operations(access, response.topics))
     return response

@@ -5,13 +5,12 @@ from typing import Any
 
 import attrs
 
-from replication.cluster.guards.access import Access, sorted_out
+from replication.cluster.guards.access import Access, all_refused, sorted_out
 from replication.cluster.handlers.produce import has_transactional_records
 from replication.cluster.server import CloseConnectionError, Handler
 from replication.errors import ErrorCode
 from replication.metadata import SecurityImage
 from replication.security.acls import Operation, ResourceType
-from replication.wire.apis import ApiKey
 from replication.wire.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -19,7 +18,6 @@ from replication.wire.fetch import (
     FetchTopic,
 )
 from replication.wire.produce import ProduceRequest, ProduceResponse, TopicProduceResponse
-from replication.wire.refusals import refused, refused_whole
 
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _MOST_SESSIONS = 10_000
@@ -44,18 +42,18 @@ class FetchGuard:
         ):
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not is_let_in:
-            return FetchResponse(responses=refused_topics(request.topics))
+            return FetchResponse(responses=await refused_topics(request.topics))
         allowed: list[FetchTopic] = request.topics
         denied: list[FetchTopic] = []
         if request.replica.replica_id < 0:
-            allowed, denied = sorted_out(request.topics, partial(_may_read, access))
+            allowed, denied = await sorted_out(request.topics, partial(_may_read, access))
         if denied and request.session_epoch > 0:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if denied:
             request.session_epoch = -1
             request.topics = allowed
         response = await self._answer(access, request, handler)
-        response.responses = [*response.responses, *refused_topics(denied)]
+        response.responses += await refused_topics(denied)
         if response.session_id:
             if len(self._sessions) >= _MOST_SESSIONS:
                 self._sessions.clear()  # whoever still has one opens another
@@ -77,8 +75,8 @@ def _may_read(access: Access, topic: FetchTopic) -> bool:
     return name is None or access.topic(Operation.READ, name)
 
 
-def refused_topics(denied: list[FetchTopic]) -> list[FetchableTopicResponse]:
-    return [refused(FetchableTopicResponse, each, _DENIED) for each in denied]
+async def refused_topics(denied: list[FetchTopic]) -> list[FetchableTopicResponse]:
+    return await all_refused(FetchableTopicResponse, denied, _DENIED)
 
 
 async def produce(access: Access, request: ProduceRequest, handler: Handler) -> Any:
@@ -90,8 +88,8 @@ async def produce(access: Access, request: ProduceRequest, handler: Handler) -> 
     if name is not None and not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
         _close_without_acks(request)
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return refused_whole(ApiKey.PRODUCE, access.context.version, request, code)
-    request.topic_data, denied = sorted_out(
+        return await access.refuse(request, code)
+    request.topic_data, denied = await sorted_out(
         request.topic_data, lambda topic: access.topic(Operation.WRITE, topic.name)
     )
     response: ProduceResponse | None = ProduceResponse()
@@ -100,8 +98,7 @@ async def produce(access: Access, request: ProduceRequest, handler: Handler) -> 
     if denied:
         _close_without_acks(request)
         assert response is not None, "only acks=0 has no response"
-        refusals = [refused(TopicProduceResponse, each, _DENIED) for each in denied]
-        response.responses = [*response.responses, *refusals]
+        response.responses += await all_refused(TopicProduceResponse, denied, _DENIED)
     return response
 
 

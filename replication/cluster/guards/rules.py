@@ -6,12 +6,11 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from replication.cluster.guards.access import Access, sorted_out
+from replication.cluster.guards.access import Access, all_refused, sorted_out
 from replication.cluster.server import Handler
 from replication.errors import ErrorCode
 from replication.security.acls import CLUSTER_NAME, Operation, ResourceType
 from replication.wire.apis import API, ApiKey
-from replication.wire.refusals import refused, refused_whole
 from replication.wire.schema import fields_of
 
 _CODES = {
@@ -49,16 +48,14 @@ async def by_rules(rules: tuple[Rule, ...], access: Access, request: Any, handle
     response_class = API[access.context.api_key].response
     for rule in rules:
         if isinstance(rule, Whole) and not _may(access, rule, request):
-            return refused_whole(
-                access.context.api_key, access.context.version, request, _CODES[rule.kind]
-            )
+            return await access.refuse(request, _CODES[rule.kind])
     parts = [rule for rule in rules if isinstance(rule, Each)]
     without: dict[str, list[Any]] = {}
     asked_for = False
     for part in parts:
         without[part.answered] = [
             *without.get(part.answered, ()),
-            *_taken_out(access, part, request, response_class),
+            *await _taken_out(access, part, request, response_class),
         ]
         asked_for = asked_for or bool(getattr(request, part.asked))
     if any(without.values()) and not asked_for:
@@ -76,16 +73,16 @@ def _may(access: Access, rule: Whole, request: Any) -> bool:
     return name is None or access.may(rule.operation, rule.kind, name)
 
 
-def _taken_out(access: Access, rule: Each, request: Any, response_class: type) -> list[Any]:
-    """What is answered to those that are refused; they are out of the request after."""
+async def _taken_out(access: Access, rule: Each, request: Any, response_class: type) -> list[Any]:
+    """Take out of the request what is refused, and return the answers to that."""
     items = getattr(request, rule.asked) or []
-    allowed, denied = sorted_out(items, partial(_may_have, access, rule))
+    allowed, denied = await sorted_out(items, partial(_may_have, access, rule))
     if not denied:
         return []
     setattr(request, rule.asked, allowed)
     answer = next(each for each in fields_of(response_class) if each.name == rule.answered)
     assert isinstance(answer.wire.items, type), "an array of structs answers"
-    return [refused(answer.wire.items, each, _CODES[rule.kind]) for each in denied]
+    return await all_refused(answer.wire.items, denied, _CODES[rule.kind])
 
 
 def _may_have(access: Access, rule: Each, item: Any) -> bool:

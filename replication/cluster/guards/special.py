@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from replication.cluster.guards.access import Access, Guard, sorted_out
+from replication.cluster.guards.access import Access, Guard, all_refused, sorted_out, sorting_out
 from replication.cluster.guards.described import (
     describe_cluster,
     describe_groups,
@@ -19,13 +19,15 @@ from replication.cluster.guards.rules import BROKERS_ONLY, Each, Whole, by_rules
 from replication.cluster.handlers.transactions import by_topic, not_attempted
 from replication.cluster.server import Handler
 from replication.errors import ErrorCode
+from replication.net.pace import in_steps
 from replication.replica_manager import INTERNAL_TOPICS
 from replication.security.acls import CLUSTER_NAME, Operation, ResourceType
+from replication.steps import Steps, each_of
 from replication.wire.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
 )
-from replication.wire.apis import ApiKey
+from replication.wire.apis import API, ApiKey
 from replication.wire.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
@@ -60,9 +62,11 @@ from replication.wire.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseTopic,
+    OffsetFetchTopic,
 )
 from replication.wire.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from replication.wire.refusals import refused, refused_whole
+from replication.wire.refusals import each_refused
+from replication.wire.schema import fields_of
 from replication.wire.write_txn_markers import WriteTxnMarkersRequest
 from storage.types import NO_TOPIC_ID
 
@@ -74,28 +78,28 @@ async def metadata(access: Access, request: MetadataRequest, handler: Handler) -
     denied: list[MetadataRequestTopic] = []
     if request.topics:
         may_see = partial(_may_see, access, request)
-        request.topics, denied = sorted_out(request.topics, may_see)
+        request.topics, denied = await sorted_out(request.topics, may_see)
         if not request.topics and access.context.version == 0:
             request.topics = list(denied)  # to version 0 none would be all: they go again below
     response = await handler(access.context, request)
     assert isinstance(response, MetadataResponse), "metadata answers metadata"
-    response.topics = [
-        each
-        for each in response.topics
-        if not each.name or access.topic(Operation.DESCRIBE, each.name)
-    ]
-    tell_topic_operations(access, response.topics)
+    response.topics, _ = await sorted_out(
+        response.topics,
+        lambda topic: not topic.name or access.topic(Operation.DESCRIBE, topic.name),
+    )
+    await in_steps(tell_topic_operations(access, response.topics))
     tell_cluster_operations(access, response)
-    # An id is no secret; the name that belongs to it is (KafkaApis.handleTopicMetadataRequest).
-    response.topics += [
-        MetadataResponseTopic(
-            error_code=_DENIED,
-            name=each.name if each.topic_id == NO_TOPIC_ID else None,
-            topic_id=each.topic_id,
-        )
-        for each in denied
-    ]
+    response.topics += await in_steps(each_of(_denied, denied))
     return response
+
+
+def _denied(asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    """An id is no secret; the name that belongs to it is (KafkaApis.handleTopicMetadataRequest)."""
+    return MetadataResponseTopic(
+        error_code=_DENIED,
+        name=asked.name if asked.topic_id == NO_TOPIC_ID else None,
+        topic_id=asked.topic_id,
+    )
 
 
 def _may_see(access: Access, request: MetadataRequest, asked: Any) -> bool:
@@ -114,19 +118,22 @@ async def delete_topics(access: Access, request: DeleteTopicsRequest, handler: H
     A topic that may be seen and is not there is unknown (ControllerApis.deleteTopics).
     """
     may_delete = partial(_may_delete, access)
-    request.topics, denied = sorted_out(request.topics, may_delete)
-    request.topic_names, names = sorted_out(request.topic_names, may_delete)
+    request.topics, denied = await sorted_out(request.topics, may_delete)
+    request.topic_names, names = await sorted_out(request.topic_names, may_delete)
     response = DeleteTopicsResponse()
     if request.topics or request.topic_names or not (denied or names):
         response = await handler(access.context, request)
-    refusals = [refused(DeletableTopicResult, each, _DENIED) for each in (*denied, *names)]
-    for each in refusals:
-        if each.topic_id != NO_TOPIC_ID:
-            name = access.image.topic_names_by_id.get(each.topic_id)
-            is_seen = name is not None and access.topic(Operation.DESCRIBE, name)
-            each.name = name if is_seen else None
-    response.responses = [*response.responses, *refusals]
+    refusals = await all_refused(DeletableTopicResult, [*denied, *names], _DENIED)
+    await in_steps(each_of(partial(_name_if_seen, access), refusals))
+    response.responses += refusals
     return response
+
+
+def _name_if_seen(access: Access, refusal: DeletableTopicResult) -> None:
+    if refusal.topic_id != NO_TOPIC_ID:
+        name = access.image.topic_names_by_id.get(refusal.topic_id)
+        is_seen = name is not None and access.topic(Operation.DESCRIBE, name)
+        refusal.name = name if is_seen else None
 
 
 def _may_delete(access: Access, asked: DeleteTopicState | str) -> bool:
@@ -141,14 +148,13 @@ def _may_create(access: Access, name: str) -> bool:
 
 
 async def create_topics(access: Access, request: CreateTopicsRequest, handler: Handler) -> Any:
-    request.topics, denied = sorted_out(
+    request.topics, denied = await sorted_out(
         request.topics, lambda topic: _may_create(access, topic.name)
     )
     response = CreateTopicsResponse()
     if request.topics:
         response = await handler(access.context, request)
-    refusals = [refused(CreatableTopicResult, each, _DENIED) for each in denied]
-    response.topics = [*response.topics, *refusals]
+    response.topics += await all_refused(CreatableTopicResult, denied, _DENIED)
     return response
 
 
@@ -159,40 +165,51 @@ async def offset_fetch(access: Access, request: OffsetFetchRequest, handler: Han
     code = ErrorCode.GROUP_AUTHORIZATION_FAILED
     if not request.groups:
         if not access.may(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
-            return refused_whole(ApiKey.OFFSET_FETCH, access.context.version, request, code)
+            return await access.refuse(request, code)
         return await by_rules(_SEEN_TOPICS, access, request, handler)
-    allowed, denied = sorted_out(
+    allowed, denied = await sorted_out(
         request.groups,
         lambda group: access.may(Operation.DESCRIBE, ResourceType.GROUP, group.group_id),
     )
-    hidden = {each.group_id: _hide(access, each) for each in allowed}
     request.groups = allowed
+    hidden = await in_steps(_hide(access, request))
     response = OffsetFetchResponse()
     if request.groups:
         response = await handler(access.context, request)
-    for group in response.groups:
-        seen = [each for each in group.topics if access.topic(Operation.DESCRIBE, each.name)]
-        refusals = [
-            refused(OffsetFetchResponseTopic, each, _DENIED) for each in hidden[group.group_id]
-        ]
-        group.topics = seen + refusals
+    await in_steps(_show(access, response, hidden))
     asked = attrs.evolve(request, groups=denied)
-    refusal = refused_whole(ApiKey.OFFSET_FETCH, access.context.version, asked, code)
-    response.groups = [*response.groups, *refusal.groups]
+    refusal = await access.refuse(asked, code)
+    response.groups += refusal.groups
     return response
 
 
 _SEEN_TOPICS = (Each(Operation.DESCRIBE, "topics", "topics"),)
 
 
-def _hide(access: Access, group: Any) -> list[Any]:
-    """Return the named topics of `group` that may not be seen, taken out of it."""
-    if group.topics is None:
-        return []
-    group.topics, hidden = sorted_out(
-        group.topics, lambda topic: access.topic(Operation.DESCRIBE, topic.name)
-    )
+def _hide(access: Access, request: OffsetFetchRequest) -> Steps[dict[str, list[OffsetFetchTopic]]]:
+    """Return the named topics that may not be seen, by group, and take them out of `request`."""
+    hidden: dict[str, list[OffsetFetchTopic]] = {}
+    for group in request.groups:
+        yield 1
+        if group.topics is not None:
+            group.topics, hidden[group.group_id] = yield from sorting_out(
+                group.topics, lambda topic: access.topic(Operation.DESCRIBE, topic.name)
+            )
     return hidden
+
+
+def _show(
+    access: Access, response: OffsetFetchResponse, hidden: dict[str, list[OffsetFetchTopic]]
+) -> Steps[None]:
+    """Leave out of `response` what may not be seen, and refuse what was named of it."""
+    for group in response.groups:
+        yield 1
+        seen, _ = yield from sorting_out(
+            group.topics, lambda topic: access.topic(Operation.DESCRIBE, topic.name)
+        )
+        unseen = hidden.pop(group.group_id, [])
+        refusals = yield from each_refused(OffsetFetchResponseTopic, unseen, _DENIED)
+        group.topics = seen + refusals
 
 
 async def find_coordinator(
@@ -213,11 +230,10 @@ async def list_groups(access: Access, request: ListGroupsRequest, handler: Handl
     response = await handler(access.context, request)
     assert isinstance(response, ListGroupsResponse), "it answers what was asked"
     if not access.cluster(Operation.DESCRIBE):
-        response.groups = [
-            each
-            for each in response.groups
-            if access.may(Operation.DESCRIBE, ResourceType.GROUP, each.group_id)
-        ]
+        response.groups, _ = await sorted_out(
+            response.groups,
+            lambda group: access.may(Operation.DESCRIBE, ResourceType.GROUP, group.group_id),
+        )
     return response
 
 
@@ -230,9 +246,9 @@ async def describe_transactions(
     response = await by_rules((each,), access, request, handler)
     assert isinstance(response, DescribeTransactionsResponse), "it answers what was asked"
     for state in response.transaction_states:
-        state.topics = [
-            topic for topic in state.topics if access.topic(Operation.DESCRIBE, topic.topic)
-        ]
+        state.topics, _ = await sorted_out(
+            state.topics, lambda topic: access.topic(Operation.DESCRIBE, topic.topic)
+        )
     return response
 
 
@@ -242,11 +258,10 @@ async def list_transactions(
     response = await handler(access.context, request)
     assert isinstance(response, ListTransactionsResponse), "it answers what was asked"
     kind = ResourceType.TRANSACTIONAL_ID
-    response.transaction_states = [
-        each
-        for each in response.transaction_states
-        if access.may(Operation.DESCRIBE, kind, each.transactional_id)
-    ]
+    response.transaction_states, _ = await sorted_out(
+        response.transaction_states,
+        lambda state: access.may(Operation.DESCRIBE, kind, state.transactional_id),
+    )
     return response
 
 
@@ -256,12 +271,12 @@ async def init_producer_id(access: Access, request: InitProducerIdRequest, handl
         kind = ResourceType.TRANSACTIONAL_ID
         if not access.may(Operation.WRITE, kind, request.transactional_id):
             code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            return refused_whole(ApiKey.INIT_PRODUCER_ID, access.context.version, request, code)
+            return await access.refuse(request, code)
     elif not access.cluster(Operation.IDEMPOTENT_WRITE) and not access.may_some(
         Operation.WRITE, ResourceType.TOPIC
     ):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return refused_whole(ApiKey.INIT_PRODUCER_ID, access.context.version, request, code)
+        return await access.refuse(request, code)
     return await handler(access.context, request)
 
 
@@ -292,14 +307,15 @@ async def add_partitions_to_txn(
         if access.cluster(Operation.CLUSTER_ACTION):
             return await handler(access.context, request)
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return refused_whole(ApiKey.ADD_PARTITIONS_TO_TXN, version, request, code)
+        return await access.refuse(request, code)
     name = request.v3_and_below_transactional_id
     if not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return refused_whole(ApiKey.ADD_PARTITIONS_TO_TXN, version, request, code)
+        return await access.refuse(request, code)
     topics = request.v3_and_below_topics
-    names = {each.name for each in topics} - INTERNAL_TOPICS
-    denied = {name for name in names if not access.topic(Operation.WRITE, name)}
+    names = list({each.name for each in topics} - INTERNAL_TOPICS)
+    _, denied_names = await sorted_out(names, partial(access.topic, Operation.WRITE))
+    denied = set(denied_names)
     if not denied:
         return await handler(access.context, request)
     errors = not_attempted(access.image, topics, denied=denied | INTERNAL_TOPICS)
@@ -308,20 +324,24 @@ async def add_partitions_to_txn(
 
 def _configs(operation: Operation, answered: str) -> Guard:
     async def guard(access: Access, request: Any, handler: Handler) -> Any:
-        request.resources, denied = sorted_out(
+        request.resources, denied = await sorted_out(
             request.resources, partial(_may_configure, access, operation)
         )
         response = await handler(access.context, request)
-        for each in denied:
-            is_topic = each.resource_type == ConfigResourceType.TOPIC
-            code = _DENIED if is_topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            asked = attrs.evolve(request, resources=[each])
-            getattr(response, answered).extend(
-                getattr(refused(type(response), asked, code), answered)
-            )
+        kind = API[access.context.api_key].response
+        answer = next(each for each in fields_of(kind) if each.name == answered)
+        assert isinstance(answer.wire.items, type), "an array of structs answers"
+        refusals: list[Any] = await all_refused(answer.wire.items, denied, _DENIED)
+        await in_steps(each_of(_correct_code, refusals))
+        getattr(response, answered).extend(refusals)
         return response
 
     return guard
+
+
+def _correct_code(refusal: Any) -> None:
+    if refusal.resource_type != ConfigResourceType.TOPIC:
+        refusal.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def _may_configure(access: Access, operation: Operation, resource: Any) -> bool:
