@@ -10,7 +10,8 @@ client allow it. Kafka answers UNKNOWN_TOPIC_OR_PARTITION meanwhile and lets the
 ask again; we wait as long as a creation usually takes, and so mostly answer once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.handlers.topics import create_automatically
@@ -19,8 +20,10 @@ from replication.cluster.server import RequestContext
 from replication.cluster.topic_names import fault_of
 from replication.errors import ErrorCode
 from replication.metadata import PartitionRegistration, TopicImage
+from replication.net.pace import in_steps
 from replication.replica_manager import INTERNAL_TOPICS
 from replication.security.acls import SUPPORTED, ResourceType, as_bits
+from replication.steps import Steps, each_of
 from replication.wire.describe_cluster import (
     BROKERS,
     CONTROLLERS,
@@ -49,22 +52,21 @@ async def metadata(
     node: BrokerNode, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse:
     """By name, by id (from version 12), or all of them."""
-    if _is_malformed(request, context.version):
-        return _refused(request)
+    if context.version < IDS_SINCE and await in_steps(_is_malformed(request)):
+        return MetadataResponse(topics=await in_steps(each_of(_refused, request.topics or ())))
+    operations = UNKNOWN_OPERATIONS
+    if request.include_topic_authorized_operations:
+        operations = TOPIC_OPERATIONS
     if request.topics is None or (context.version == 0 and not request.topics):
         view = View(node.metadata.image, context.listener)
-        topics = [_topic(view, topic) for _, topic in sorted(view.image.topics.items())]
+        topics = await in_steps(_all_topics(view, operations))
     else:
         refused: dict[str, ErrorCode] = {}
         if request.allow_auto_topic_creation and node.config.auto_create_topics_enable:
             names = [wanted.name for wanted in request.topics if wanted.name is not None]
             refused = await create_automatically(node, names)
         view = View(node.metadata.image, context.listener)
-        topics = _answers(view, request.topics, refused)
-    if request.include_topic_authorized_operations:
-        for topic in topics:
-            if topic.error_code == ErrorCode.NONE:
-                topic.topic_authorized_operations = TOPIC_OPERATIONS
+        topics = await in_steps(_answers(view, request.topics, refused, operations))
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker_id, host=end.host, port=end.port, rack=rack)
@@ -115,65 +117,84 @@ async def describe_cluster(
     )
 
 
-def _is_malformed(request: MetadataRequest, version: int) -> bool:
+def _is_malformed(request: MetadataRequest) -> Steps[bool]:
     """Versions 10 and 11 have a field for ids, and names that may be null; neither is served."""
-    return version < IDS_SINCE and any(
-        topic.name is None or topic.topic_id != NO_TOPIC_ID for topic in request.topics or ()
+    names_an_id = yield from each_of(
+        lambda topic: topic.name is None or topic.topic_id != NO_TOPIC_ID, request.topics or ()
+    )
+    return any(names_an_id)
+
+
+def _refused(asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id
     )
 
 
-def _refused(request: MetadataRequest) -> MetadataResponse:
-    return MetadataResponse(
-        topics=[
-            MetadataResponseTopic(
-                error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id
-            )
-            for topic in request.topics or ()
-        ]
-    )
+def _all_topics(view: View, operations: int) -> Steps[list[MetadataResponseTopic]]:
+    answers = []
+    for _, topic in sorted(view.image.topics.items()):
+        answers.append((yield from _topic(view, topic, operations)))
+    return answers
 
 
 def _answers(
-    view: View, wanted: Iterable[MetadataRequestTopic], refused: dict[str, ErrorCode]
-) -> list[MetadataResponseTopic]:
-    """One answer for each topic, however often it was asked for."""
-    asked = dict.fromkeys((topic.topic_id, topic.name) for topic in wanted)
-    return [_answer(view, topic_id, name, refused) for topic_id, name in asked]
+    view: View,
+    wanted: Iterable[MetadataRequestTopic],
+    refused: Mapping[str, ErrorCode],
+    operations: int,
+) -> Steps[list[MetadataResponseTopic]]:
+    """Return one answer for each topic, however often it was asked for."""
+    answers: dict[tuple[TopicId, str | None], MetadataResponseTopic] = {}
+    for asked in wanted:
+        key = (asked.topic_id, asked.name)
+        if key not in answers:
+            topic = _asked_for(view, *key)
+            answers[key] = (
+                _unknown(*key, refused)
+                if topic is None
+                else (yield from _topic(view, topic, operations))
+            )
+        yield 1
+    return list(answers.values())
 
 
-def _answer(
-    view: View, topic_id: TopicId, name: str | None, refused: dict[str, ErrorCode]
-) -> MetadataResponseTopic:
-    """One topic asked for by name or by id; the id wins where both are given."""
+def _asked_for(view: View, topic_id: TopicId, name: str | None) -> TopicImage | None:
+    """Return the topic of that name or id; the id wins where both are given."""
     if name is None or topic_id != NO_TOPIC_ID:
-        topic = view.image.topic_by_id(topic_id)
-        unknown = MetadataResponseTopic(
+        return view.image.topic_by_id(topic_id)
+    return view.image.topics.get(name)
+
+
+def _unknown(
+    topic_id: TopicId, name: str | None, refused: Mapping[str, ErrorCode]
+) -> MetadataResponseTopic:
+    if name is None or topic_id != NO_TOPIC_ID:
+        return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
         )
-    else:
-        topic = view.image.topics.get(name)
-        error = refused.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if fault_of(name) is not None:
-            error = ErrorCode.INVALID_TOPIC_EXCEPTION
-        unknown = MetadataResponseTopic(error_code=error, name=name)
-    return unknown if topic is None else _topic(view, topic)
+    error = refused.get(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if fault_of(name) is not None:
+        error = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return MetadataResponseTopic(error_code=error, name=name)
 
 
-def _topic(view: View, topic: TopicImage) -> MetadataResponseTopic:
+def _topic(view: View, topic: TopicImage, operations: int) -> Steps[MetadataResponseTopic]:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            _partition(view, index, partition)
-            for index, partition in sorted(topic.partitions.items())
-        ],
+        partitions=(
+            yield from each_of(partial(_partition, view), sorted(topic.partitions.items()))
+        ),
+        topic_authorized_operations=operations,
     )
 
 
 def _partition(
-    view: View, index: int, partition: PartitionRegistration
+    view: View, numbered: tuple[int, PartitionRegistration]
 ) -> MetadataResponsePartition:
+    index, partition = numbered
     has_leader = view.endpoint(partition.leader) is not None
     return MetadataResponsePartition(
         error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,

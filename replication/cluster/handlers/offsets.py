@@ -11,13 +11,16 @@ Version 0 asks for segments' bounds instead: legacy_offsets.py.
 """
 
 from collections import Counter
+from functools import partial
 
 from replication.cluster.handlers.legacy_offsets import as_a_consumer_sees, legacy_offsets
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.server import RequestContext
 from replication.errors import ErrorCode
 from replication.fetch_data import Isolation
+from replication.net.pace import in_steps
 from replication.replica_manager import ListOffsetsResult
+from replication.steps import Steps, each_of
 from replication.wire.list_offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -34,6 +37,7 @@ from replication.wire.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
 from storage.types import TopicPartition
@@ -41,34 +45,44 @@ from storage.types import TopicPartition
 SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 OFFSET_NOT_AVAILABLE_SINCE = 5  # KIP-207
 READ_COMMITTED = 1
+LOOK_UP = 16
+"""What it takes to answer for one partition, in items of a list: files may have to be read."""
 
 
 async def list_offsets(
     node: BrokerNode, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
-    named = Counter(
-        (topic.name, asked.partition_index)
-        for topic in request.topics
-        for asked in topic.partitions
-    )
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    ListOffsetsPartitionResponse(
-                        partition_index=asked.partition_index,
-                        error_code=ErrorCode.INVALID_REQUEST,
-                    )
-                    if named[topic.name, asked.partition_index] > 1
-                    else _list_one(node, context, request, topic.name, asked)
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in request.topics
-            if topic.partitions
-        ]
-    )
+    return ListOffsetsResponse(topics=await in_steps(_list_topics(node, context, request)))
+
+
+def _list_topics(
+    node: BrokerNode, context: RequestContext, request: ListOffsetsRequest
+) -> Steps[list[ListOffsetsTopicResponse]]:
+    """A partition that is named twice is refused, each time."""
+    named: Counter[tuple[str, int]] = Counter()
+    for topic in request.topics:
+        for asked in topic.partitions:
+            named[topic.name, asked.partition_index] += 1
+            yield 1
+        yield 1
+    topics = []
+    for topic in request.topics:
+        yield 1
+        if not topic.partitions:
+            continue
+        answer = ListOffsetsTopicResponse(name=topic.name)
+        topics.append(answer)
+        for asked in topic.partitions:
+            if named[topic.name, asked.partition_index] > 1:
+                refusal = ListOffsetsPartitionResponse(
+                    partition_index=asked.partition_index, error_code=ErrorCode.INVALID_REQUEST
+                )
+                answer.partitions.append(refusal)
+                yield 1
+            else:
+                answer.partitions.append(_list_one(node, context, request, topic.name, asked))
+                yield LOOK_UP
+    return topics
 
 
 def _list_one(
@@ -135,35 +149,29 @@ def _error(result: ListOffsetsResult, version: int) -> ErrorCode:
 async def offset_for_leader_epoch(
     node: BrokerNode, _: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """Where the leader's log leaves an epoch: KIP-101's question."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[
-                    _epoch_end(
-                        node,
-                        TopicPartition(topic.topic, asked.partition),
-                        leader_epoch=asked.leader_epoch,
-                        current_leader_epoch=asked.current_leader_epoch,
-                    )
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    """Answer where the leader's log leaves an epoch: KIP-101's question."""
+    return OffsetForLeaderEpochResponse(topics=await in_steps(_epoch_ends(node, request)))
 
 
-def _epoch_end(
-    node: BrokerNode, partition: TopicPartition, *, leader_epoch: int, current_leader_epoch: int
-) -> EpochEndOffset:
+def _epoch_ends(
+    node: BrokerNode, request: OffsetForLeaderEpochRequest
+) -> Steps[list[OffsetForLeaderTopicResult]]:
+    topics = []
+    for topic in request.topics:
+        ends = yield from each_of(partial(_epoch_end, node, topic.topic), topic.partitions)
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=ends))
+    return topics
+
+
+def _epoch_end(node: BrokerNode, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     result = node.replica_manager.offset_for_leader_epoch(
-        partition, leader_epoch=leader_epoch, current_leader_epoch=current_leader_epoch
+        TopicPartition(topic, asked.partition),
+        leader_epoch=asked.leader_epoch,
+        current_leader_epoch=asked.current_leader_epoch,
     )
     return EpochEndOffset(
         error_code=result.error,
-        partition=partition.partition,
+        partition=asked.partition,
         leader_epoch=result.leader_epoch,
         end_offset=result.end_offset,
     )

@@ -8,9 +8,7 @@ that does not exist takes no room in it, and of all topics there is none that do
 (DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.)
 """
 
-from collections.abc import Iterable
-
-import trio
+from collections.abc import Iterable, Sequence
 
 from replication.cluster.handlers.metadata import TOPIC_OPERATIONS, offline_replicas
 from replication.cluster.handlers.node import BrokerNode
@@ -19,7 +17,9 @@ from replication.cluster.server import RequestContext
 from replication.cluster.topic_names import fault_of
 from replication.errors import ErrorCode
 from replication.metadata import PartitionRegistration, TopicImage
+from replication.net.pace import in_steps
 from replication.replica_manager import INTERNAL_TOPICS
+from replication.steps import Steps, each_of
 from replication.wire.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -34,33 +34,29 @@ _BEGINNING = Cursor(topic_name="", partition_index=0)
 async def describe_topic_partitions(
     node: BrokerNode, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    await trio.lowlevel.checkpoint()
     view = View(node.metadata.image, context.listener)
     begin = request.cursor or _BEGINNING
     names = {topic.name for topic in request.topics}
     # A page that begins nowhere is asked for by mistake.
     lost = request.cursor is not None and bool(names) and begin.topic_name not in names
     if lost or begin.partition_index < 0:
-        return _refused(names)
+        refusals = await in_steps(each_of(_refused, sorted(names)))
+        return DescribeTopicPartitionsResponse(topics=refusals)
     wanted = sorted(name for name in names or view.image.topics if name >= begin.topic_name)
     room = min(request.response_partition_limit, node.config.max_request_partition_size_limit)
-    return _page(view, wanted, begin, room=max(room, 1))
+    return await in_steps(_page(view, wanted, begin, room=max(room, 1)))
 
 
-def _refused(names: Iterable[str]) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(
-        topics=[
-            DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name)
-            for name in sorted(names)
-        ]
-    )
+def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name)
 
 
 def _page(
     view: View, names: Iterable[str], begin: Cursor, *, room: int
-) -> DescribeTopicPartitionsResponse:
+) -> Steps[DescribeTopicPartitionsResponse]:
     page = DescribeTopicPartitionsResponse()
     for name in names:
+        yield 1
         if room == 0:
             page.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
@@ -70,7 +66,7 @@ def _page(
             continue
         first = begin.partition_index if name == begin.topic_name else 0
         numbers = [number for number in sorted(topic.partitions) if number >= first]
-        page.topics.append(_topic(view, topic, numbers[:room]))
+        page.topics.append((yield from _topic(view, topic, numbers[:room])))
         if len(numbers) > room:
             page.next_cursor = Cursor(topic_name=name, partition_index=numbers[room])
             break
@@ -91,13 +87,17 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _topic(
-    view: View, topic: TopicImage, numbers: Iterable[int]
-) -> DescribeTopicPartitionsResponseTopic:
+    view: View, topic: TopicImage, numbers: Sequence[int]
+) -> Steps[DescribeTopicPartitionsResponseTopic]:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(view, number, topic.partitions[number]) for number in numbers],
+        partitions=(
+            yield from each_of(
+                lambda number: _partition(view, number, topic.partitions[number]), numbers
+            )
+        ),
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
