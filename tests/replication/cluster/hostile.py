@@ -32,6 +32,7 @@ from replication.wire.apis import api_of
 from replication.wire.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
 from replication.wire.frames import encode_request
+from replication.wire.metadata import MetadataRequest, MetadataRequestTopic
 from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from storage.compression import Codec, compress
 from storage.record_batch import HEADER_SIZE
@@ -111,6 +112,13 @@ def produce_large_value(size: int) -> ProduceRequest:
     return produce(encode_batch([Record(timestamp=0, value=bytes(size))], codec=Codec.ZSTD))
 
 
+def metadata(count: int, *, pattern: str = "topic-%d", creates: bool = False) -> MetadataRequest:
+    return MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names(count, pattern)],
+        allow_auto_topic_creation=creates,
+    )
+
+
 HOSTILE: dict[str, Hostile] = {
     "Produce, tiny records": Hostile(
         request=partial(produce_tiny_records, incompressible_bytes=0),
@@ -145,6 +153,8 @@ HOSTILE: dict[str, Hostile] = {
         tested=3,
         measured=100,
     ),
+    "Metadata, unknown names": Hostile(request=metadata, measured=300_000),
+    "Metadata, unauthorised names": Hostile(request=metadata, tested=2_000, unauthorised=True),
 }
 
 
