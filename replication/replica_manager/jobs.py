@@ -27,6 +27,7 @@ from replication.config.keys import LONG_MAX
 from replication.events import EventSink, LogDeleted
 from replication.net.seams import NodeClock, Offload
 from replication.partition import Partition
+from replication.replica_manager.flushing import flush_log
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.retention import delete_old_segments
 from storage.checkpoint_plan import CheckpointPlan
@@ -117,24 +118,12 @@ class LogJobs:
                 return
             async with self.one_change_at_a_time:
                 if log.recovery_point < offset:
-                    await self._flush_one(log)
+                    await flush_log(log, self.offload)
 
     async def _flush(self, logs: list[Log]) -> None:
         async with self.one_change_at_a_time:
             for log in logs:
-                await self._flush_one(log)
-
-    async def _flush_one(self, log: Log) -> None:
-        if log.closed or log.failed:
-            return
-        try:
-            # First, so that the plan finds them on disk and does not write them on the loop.
-            await self.offload(log.leader_epoch_cache.flush)
-        except OSError as error:
-            raise log.fail(error) from error
-        plan = log.flush_plan()
-        await self.offload(partial(log.sync, plan))
-        log.commit_flush(plan)
+                await flush_log(log, self.offload)
 
     async def checkpoint_recovery_points(self) -> None:
         await self._carry_out(self.log_manager.plan_recovery_points())
