@@ -45,6 +45,7 @@ class LogReader:
         max_bytes: int,
         min_one: bool,
         allow_incomplete: bool = False,
+        passes_empty: bool = False,
     ) -> FetchPartitionData:
         """The records at `info.fetch_offset`, or where the two logs part, or nothing new."""
         idle = self.idle(isolation)
@@ -55,7 +56,11 @@ class LogReader:
         if info.fetch_offset == end:
             return idle
         data = self.log.read(
-            info.fetch_offset, max_bytes, max_offset_exclusive=end, min_one=min_one
+            info.fetch_offset,
+            max_bytes,
+            max_offset_exclusive=end,
+            min_one=min_one,
+            passes_empty=passes_empty,
         )
         if data.records is None or (data.first_entry_incomplete and not allow_incomplete):
             return idle

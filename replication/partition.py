@@ -21,6 +21,7 @@ import attrs
 
 from replication.errors import ErrorCode, KafkaError
 from replication.fetch_data import (
+    CONSUMER_REPLICA_ID,
     NO_BROKER_EPOCH,
     NO_REPLICA,
     FetchInfo,
@@ -345,6 +346,7 @@ class Partition:
             max_bytes=max_bytes,
             min_one=min_one,
             allow_incomplete=params.hard_max_bytes,
+            passes_empty=params.replica_id == CONSUMER_REPLICA_ID,
         )
         if note and from_follower and answer.diverging_epoch is None:
             self._lead().on_fetch(

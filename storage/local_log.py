@@ -25,6 +25,7 @@ import attrs
 
 from storage.cleaner import swap
 from storage.config import LogConfig
+from storage.empty_batches import EmptyBatches
 from storage.errors import CleaningAbortedError, KafkaStorageError
 from storage.file_region import FileRegion
 from storage.filesystem import FileSystem
@@ -36,6 +37,7 @@ from storage.segment import (
     INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    LocatedBatch,
     LogOffsetMetadata,
     Segment,
 )
@@ -102,6 +104,7 @@ class LocalLog:
     _name_changes_synced: int = 0
     # A file was cut, here or before a crash, and may still come back at its old length.
     _cut_unsynced: bool = False
+    _empty_batches: EmptyBatches = attrs.field(factory=EmptyBatches)
     # How often everything up to the end was made to last.
     flushes: int = 0
     _truncations: int = 0
@@ -233,25 +236,32 @@ class LocalLog:
     # Reading.
 
     def _read(
-        self, start_offset: Offset, max_bytes: int, *, max_offset_exclusive: Offset, min_one: bool
+        self,
+        start_offset: Offset,
+        max_bytes: int,
+        *,
+        max_offset_exclusive: Offset,
+        min_one: bool,
+        passes_empty: bool,
     ) -> FetchDataInfo:
-        """Where the bytes from `start_offset` on lie, from the batch that holds it.
-
-        Bounded by one snapshot of `max_offset_exclusive` and never past one segment. May
-        end in the middle of a batch. `min_one` raises `max_bytes` to the first batch.
-        """
         max_offset = min(max_offset_exclusive, self.log_end_offset)
         if start_offset >= max_offset:
             return FetchDataInfo(self.offset_metadata(start_offset))
         try:
-            return self._find(start_offset, max_bytes, max_offset=max_offset, min_one=min_one)
+            bound = self.offset_metadata(max_offset)
+            found, located = self._find(start_offset, max_bytes, bound=bound, min_one=min_one)
+            if passes_empty and located is not None and located.may_lack(start_offset):
+                offset = self._empty_batches.offset_with_records(self.segments, start_offset, bound)
+                if offset is not None:
+                    found, _ = self._find(offset, max_bytes, bound=bound, min_one=min_one)
         except OSError as error:  # as in `_reading`, which costs what a small read does
             raise self.fail(error) from error
+        return found
 
     def _find(
-        self, start_offset: Offset, max_bytes: int, *, max_offset: Offset, min_one: bool
-    ) -> FetchDataInfo:
-        bound = self.offset_metadata(max_offset)
+        self, start_offset: Offset, max_bytes: int, *, bound: LogOffsetMetadata, min_one: bool
+    ) -> tuple[FetchDataInfo, LocatedBatch | None]:
+        """Find the bytes, and the batch that they begin with."""
         segment = self.segments.floor(start_offset)
         while segment is not None:
             in_bound = segment.base_offset == bound.segment_base_offset
@@ -262,13 +272,14 @@ class LocalLog:
                 min_one=min_one,
             )
             if found is not None:
+                position = found.first.position
                 return FetchDataInfo(
-                    LogOffsetMetadata(start_offset, segment.base_offset, found.position),
-                    segment.region(found.position, found.size) if found.size else None,
-                    not min_one and max_bytes < found.first_batch_size,
-                )
+                    LogOffsetMetadata(start_offset, segment.base_offset, position),
+                    segment.region(position, found.size) if found.size else None,
+                    not min_one and max_bytes < found.first.size,
+                ), found.first
             segment = None if in_bound else self.segments.after(segment)
-        return FetchDataInfo(bound)
+        return FetchDataInfo(bound), None
 
     # Truncating.
 
@@ -283,6 +294,7 @@ class LocalLog:
         self._drop_segments_after(offset)
         self.segments.active.truncate_to(offset)
         self.log_end_offset = offset
+        self._empty_batches.forget()
         self._truncations += 1
         self._cut_unsynced = True
         self._bound = None
@@ -295,6 +307,7 @@ class LocalLog:
         self.log_start_offset = log_start_offset
         self.log_end_offset = self.recovery_point = log_end_offset
         self._add_segment(log_end_offset, None)
+        self._empty_batches.forget()
         self._truncations += 1
         self._bound = None
         self.on_moved()

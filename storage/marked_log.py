@@ -60,12 +60,20 @@ class MarkedLog(LocalLog):
     # Reading.
 
     def read(
-        self, start_offset: Offset, max_bytes: int, *, max_offset_exclusive: Offset, min_one: bool
+        self,
+        start_offset: Offset,
+        max_bytes: int,
+        *,
+        max_offset_exclusive: Offset,
+        min_one: bool,
+        passes_empty: bool = False,
     ) -> FetchDataInfo:
-        """Where the bytes from `start_offset` on lie, from the batch that holds it.
+        """Find where the bytes from `start_offset` on lie, from the batch that holds it.
 
         Bounded by one snapshot of `max_offset_exclusive` and never past one segment. May
         end in the middle of a batch. `min_one` raises `max_bytes` to the first batch.
+        `passes_empty`: a consumer asks, whose answer begins with a batch that has a record for it,
+        where one follows (`storage.empty_batches`).
         """
         self._check_usable()
         self.open_segments.trim()
@@ -75,7 +83,11 @@ class MarkedLog(LocalLog):
                 f" {self.log_start_offset} to {self.log_end_offset}"
             )
         return self._read(
-            start_offset, max_bytes, max_offset_exclusive=max_offset_exclusive, min_one=min_one
+            start_offset,
+            max_bytes,
+            max_offset_exclusive=max_offset_exclusive,
+            min_one=min_one,
+            passes_empty=passes_empty,
         )
 
     def aborted_transactions(self, data: FetchDataInfo) -> list[AbortedTransaction]:

@@ -58,6 +58,7 @@ MIN_LENGTH: Final = HEADER_SIZE - LENGTH_OVERHEAD
 _BASE_OFFSET: Final = struct.Struct(">q")
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_AT: Final = 8
+_LENGTH_OF_EMPTY: Final = _LENGTH.pack(MIN_LENGTH)
 _LEADER_EPOCH: Final = struct.Struct(">i")
 _LEADER_EPOCH_AT: Final = 12
 _MAGIC_AT: Final = 16
@@ -188,6 +189,18 @@ def walk(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]
         _, length, _, magic = _PREFIX.unpack_from(buffer, position)
         if length < MIN_LENGTH or magic != MAGIC:
             raise _not_a_batch(position, length, magic)
+
+
+def leading_empty(buffer: bytes) -> int:
+    """Return how many whole batches without records, which are no more than a header, `buffer`
+    begins with.
+    """
+    count = len(buffer) // HEADER_SIZE
+    # A column at a time: there may be thousands of them.
+    for at, byte in enumerate(_LENGTH_OF_EMPTY, _LENGTH_AT):
+        column = buffer[at : count * HEADER_SIZE : HEADER_SIZE]
+        count = len(column) - len(column.lstrip(bytes((byte,))))
+    return count
 
 
 def computed_crc(batch: Batch) -> int:

@@ -291,6 +291,22 @@ def outline(header: BatchHeader, data: Buffer) -> Iterator[RecordOutline]:
         yield RecordOutline(offset, timestamp, key_length >= 0, end - start)
 
 
+def last_record_offset(batch: Batch, *, max_size: int = MAX_DECOMPRESSED_SIZE) -> Offset:
+    """Return the offset of the last record in a batch that holds one. Compaction may have left it
+    below the last offset in the header.
+    """
+    header = read_header(batch)
+    data = unpack(header, batch, max_size=max_size)
+    position = _skip_records(header, data, 0, header.record_count - 1)
+    try:
+        _, position = read_varint(data, position)
+        _, position = read_varlong(data, position + 1)
+        offset_delta, _ = read_varint(data, position)
+    except IndexError as error:
+        raise CorruptRecordError(f"a record that does not parse: {error}") from error
+    return header.base_offset + offset_delta
+
+
 def check_framing(header: BatchHeader, data: Buffer, allowance: Allowance | None = None) -> None:
     """Raise CorruptRecordError unless the records' lengths add up to `data` and to their count.
 

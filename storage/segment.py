@@ -31,7 +31,13 @@ from storage.file_region import FileRegion, Pins
 from storage.filesystem import FileSystem
 from storage.offset_index import OffsetIndex
 from storage.open_segments import OpenSegments
-from storage.record_batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, read_header
+from storage.record_batch import (
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    leading_empty,
+    read_header,
+)
 from storage.segment_index import MAX_RELATIVE_OFFSET
 from storage.time_index import TimeIndex, TimestampOffset
 from storage.transaction_index import TransactionIndex
@@ -49,6 +55,7 @@ SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_IND
 
 # How much is read at a time while walking headers: an index interval of small batches.
 _WINDOW = 4096 + HEADER_SIZE
+_EMPTY_WINDOW = 1000 * HEADER_SIZE
 # The last appends are what followers ask for next; they are found without reading.
 _REMEMBERED_APPENDS = 64
 
@@ -82,12 +89,25 @@ class LocatedBatch(NamedTuple):
     base_offset: Offset
     position: int
     size: int
+    last_offset_delta: int
+    record_count: int
+
+    def may_lack(self, offset: Offset) -> bool:
+        """Return whether compaction may have left no record in it at `offset` or after."""
+        return self.record_count <= (self.last_offset_delta if offset > self.base_offset else 0)
+
+
+def _located(position: int, header: BatchHeader) -> LocatedBatch:
+    return LocatedBatch(
+        header.base_offset, position, header.size, header.last_offset_delta, header.record_count
+    )
 
 
 class SegmentRead(NamedTuple):
-    position: int
+    """`size` bytes of a segment, from its batch `first` on."""
+
     size: int
-    first_batch_size: int
+    first: LocatedBatch
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -270,7 +290,7 @@ class Segment:
         self.pins.file.write(position, records)
         self.size = position + len(records)
         self._end_offset = last_offset + 1
-        self._remember(first.base_offset, LocatedBatch(first.base_offset, position, first.size))
+        self._remember(first.base_offset, _located(position, first))
         # Each batch by itself, however many came at once: a follower's log is found in as fast
         # as its leader's, and DumpLogSegments takes an entry for the batch that it points at.
         if len(batches) == 1:
@@ -378,7 +398,7 @@ class Segment:
         start = self.offset_index.lookup(offset).position
         for position, header in self.headers(start):
             if header.last_offset >= offset:
-                located = LocatedBatch(header.base_offset, position, header.size)
+                located = _located(position, header)
                 if header.base_offset == offset:
                     self._remember(offset, located)
                 return located
@@ -391,10 +411,20 @@ class Segment:
         located = self.locate(start_offset)
         if located is None:
             return None
-        _, position, first_batch_size = located
-        wanted = max(max_bytes, first_batch_size) if min_one else max_bytes
-        size = max(0, min(wanted, max_position - position))
-        return SegmentRead(position, size, first_batch_size)
+        wanted = max(max_bytes, located.size) if min_one else max_bytes
+        return SegmentRead(max(0, min(wanted, max_position - located.position)), located)
+
+    def end_of_empty(self, position: int, limit: int) -> int:
+        """Return where the empty batches that follow one another from `position` end, at `limit` or
+        before.
+        """
+        while position + HEADER_SIZE <= limit:
+            window = self.pins.file.read(position, min(_EMPTY_WINDOW, limit - position))
+            empty = leading_empty(window)
+            position += empty * HEADER_SIZE
+            if not empty or empty < len(window) // HEADER_SIZE:
+                break
+        return position
 
     def upper_bound(self, position: int) -> Offset | None:
         """An offset above all that lie before `position`; None where only the end is known."""

@@ -10,6 +10,7 @@ from typing import TypeVar
 import attrs
 
 from replication.errors import PeerUnavailableError, ProtocolError
+from replication.fetch_data import CONSUMER_REPLICA_ID
 from replication.fetch_state import BrokerEndPoint
 from replication.fetcher_manager import RemoteFetcherFactory
 from replication.leader_endpoint import (
@@ -87,7 +88,7 @@ class SourceFetcherFactory(RemoteFetcherFactory):
         version = self.source.version
         remote = RemoteLeaderEndpoint(
             broker=leader,
-            replica_id=self.config.replica_id,
+            replica_id=CONSUMER_REPLICA_ID,
             client_id=f"{CLIENT_ID}-{fetcher_id}",
             transport=self.transport,
             clock=self.clock,

@@ -31,6 +31,7 @@ from replication.events import (
     PartitionFailed,
     ignore,
 )
+from replication.fetch_data import DEBUGGING_REPLICA_ID
 from replication.fetcher import FetcherConfig, no_broker_epoch
 from replication.fetcher_manager import ReplicaFetcherManager
 from replication.isr import IsrAnswer, IsrProposal
@@ -54,8 +55,6 @@ from storage.errors import KafkaStorageError
 from storage.log import Log
 from storage.log_manager import LogManager
 from storage.types import NO_TOPIC_ID, TopicId, TopicPartition
-
-CONSUMER = -1
 
 
 class _NobodyLeadsHere:
@@ -186,7 +185,8 @@ class Mirror:
             source=source,
             replicas=replicas,
             config=FetcherConfig(
-                replica_id=CONSUMER,
+                # A consumer that is given every batch, those without records too.
+                replica_id=DEBUGGING_REPLICA_ID,
                 isolation_level=self.options.up_to.value,
                 max_wait_ms=config.replica_fetch_wait_max_ms,
                 min_bytes=config.replica_fetch_min_bytes,

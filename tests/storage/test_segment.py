@@ -37,7 +37,7 @@ def put(segment: Segment, at: int, count: int = 1, *, timestamp: int = 0) -> byt
 
 def get(segment: Segment, offset: int, size: int = 1 << 20) -> bytes | None:
     found = segment.read(offset, size, max_position=segment.size, min_one=True)
-    return None if found is None else segment.region(found.position, found.size).read()
+    return None if found is None else segment.region(found.first.position, found.size).read()
 
 
 @pytest.mark.conformance("SG-1")
@@ -75,7 +75,7 @@ def test_a_read_that_may_reach_nothing_says_where_it_would_have_begun(min_one: b
     for offset, position in ((48, 0), (50, 0), (51, len(first))):
         found = segment.read(offset, 1, max_position=0, min_one=min_one)
         assert found is not None
-        assert (found.position, found.size) == (position, 0)
+        assert (found.first.position, found.size) == (position, 0)
     for offset in (52, 53):
         assert segment.read(offset, 1, max_position=0, min_one=min_one) is None
     assert segment.size == len(first) + len(second)

@@ -1,0 +1,100 @@
+"""Where a consumer begins to read a log that was compacted: at a batch that has a record for it.
+
+    fetch at 4    [0: k0 .. .. .. .. ..][6: ][7: ][8: ]│[9: ][10: k10 .. k12]     answered from 10
+                   its records are before 4      empty       records follow
+
+Compaction leaves batches without records, which say what a producer last wrote or how far the log
+goes, and batches whose last records are gone. Some clients advance only by the records that they
+receive (kafkajs, kafka-go). Answered with nothing else, they would ask for the same again for ever.
+
+Rule 1: what has no record for the reader is passed over only where a batch with records follows,
+below the end that it may see. Where none does it is answered as Kafka answers it: a client that
+goes by the headers gets to the end. A batch with a control record is not empty: whoever reads what
+is committed needs it.
+
+Rule 2: one call passes at most `MOST_BYTES` of empty batches, 17,000 or so, and notes how far it
+came. The next read at that offset goes on from there.
+
+Followers are given every batch.
+"""
+
+from typing import Final
+
+import attrs
+
+from storage.errors import StorageError
+from storage.record_batch import HEADER_SIZE
+from storage.records import last_record_offset
+from storage.segment import LocatedBatch, LogOffsetMetadata, Segment
+from storage.segments import Segments
+from storage.types import Offset
+
+MOST_BYTES: Final = 17_000 * HEADER_SIZE
+# To look into another segment costs about as much as to pass so many bytes in one.
+_SEGMENT_COST: Final = 100 * HEADER_SIZE
+# A batch that is larger, in or out of its codec, is not looked into: its reader is given it.
+_MOST_LOOKED_INTO: Final = 2 << 20
+_MOST_REMEMBERED: Final = 64
+
+
+@attrs.define(eq=False)
+class EmptyBatches:
+    """What is known of one log's batches without records."""
+
+    # There is no record for a reader at the first offset below the second.
+    _passed: dict[Offset, Offset] = attrs.field(factory=dict)
+
+    def forget(self) -> None:
+        """The log has been cut."""
+        self._passed.clear()
+
+    def offset_with_records(
+        self, segments: Segments, start_offset: Offset, bound: LogOffsetMetadata
+    ) -> Offset | None:
+        """Return where a batch begins, below `bound`, that has a record at `start_offset` or after;
+        None where there is none, or none was found yet (rule 2).
+        """
+        offset = self._passed.get(start_offset, start_offset)
+        segment = segments.floor(offset)
+        left = MOST_BYTES
+        while segment is not None and left > 0:
+            in_bound = segment.base_offset == bound.segment_base_offset
+            limit = bound.position if in_bound else segment.size
+            located = segment.locate(offset)
+            if located is not None and located.position < limit:
+                position = located.position
+                if located.record_count and not _has_record_from(segment, located, start_offset):
+                    position += located.size
+                end = segment.end_of_empty(position, min(limit, position + left))
+                left -= end - position
+                if end < limit:
+                    for _, header in segment.headers(end):
+                        self._note(start_offset, header.base_offset)
+                        return header.base_offset if left > 0 else None
+            if in_bound:
+                self._note(start_offset, bound.offset)
+                return None
+            left -= _SEGMENT_COST
+            segment = segments.after(segment)
+            if segment is not None:
+                offset = segment.base_offset
+        self._note(start_offset, offset)
+        return None
+
+    def _note(self, start_offset: Offset, offset: Offset) -> None:
+        self._passed.pop(start_offset, None)
+        self._passed[start_offset] = offset
+        if len(self._passed) > _MOST_REMEMBERED:
+            del self._passed[next(iter(self._passed))]
+
+
+def _has_record_from(segment: Segment, located: LocatedBatch, offset: Offset) -> bool:
+    if not located.may_lack(offset):
+        return True
+    if located.size > _MOST_LOOKED_INTO:
+        return True
+    try:
+        batch = segment.region(located.position, located.size).read()
+        return last_record_offset(batch, max_size=_MOST_LOOKED_INTO) >= offset
+    except StorageError:
+        return True  # its reader is to find out what is wrong with it
