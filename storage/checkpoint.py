@@ -10,6 +10,7 @@
 
     in a partition's directory
     leader-epoch-checkpoint                    epoch start_offset
+    compaction-gap-checkpoint                  topic partition offset   gaps only below here
     partition.metadata                         the topic id
 
 Rule 1: a file is written under another name (`.tmp`), synced, renamed over the old one,
@@ -42,6 +43,7 @@ LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+COMPACTION_GAP_CHECKPOINT: Final = "compaction-gap-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
@@ -80,7 +82,7 @@ def read_file(file_system: FileSystem, path: str) -> bytes | None:
 
 @attrs.frozen
 class OffsetCheckpoint:
-    """One offset for each partition of a log directory."""
+    """One offset for each partition that the file names."""
 
     file_system: FileSystem
     path: str

@@ -7,7 +7,8 @@ Rule 1: a failed write or sync closes the log to everything at once (the file ma
 a batch), and is reported. What it refused before that changed nothing.
 
 Rule 2: segments join: a new one begins where the batches of the one before it end, so that
-recovery can tell a lost tail from a gap.
+recovery can tell that a tail was lost. Only compaction leaves gaps between them, and says how
+far (`storage.compaction_gaps`).
 
 Rule 3: the recovery point never claims more than is on the disk. It is lowered, and the lower
 one checkpointed, before a truncation touches anything below it; later segments go, for good,
@@ -24,6 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 import attrs
 
 from storage.cleaner import swap
+from storage.compaction_gaps import CompactionGaps
 from storage.config import LogConfig
 from storage.empty_batches import EmptyBatches
 from storage.errors import CleaningAbortedError, KafkaStorageError
@@ -95,6 +97,7 @@ class LocalLog:
     log_end_offset: Offset
     recovery_point: Offset
     open_segments: OpenSegments
+    compaction_gaps: CompactionGaps
     failure: OSError | None = None
     closed: bool = False
     # Told after its start, its end or its high watermark has moved.
@@ -188,7 +191,7 @@ class LocalLog:
         """Close the active segment and begin one where its batches end.
 
         Only an append too far ahead for that base to express, [first, last], moves it
-        there. So segments join, and recovery can tell a lost tail from a gap.
+        there. So segments join, and recovery can tell that a tail was lost.
         """
         self._check_usable()
         with self._writing():
@@ -291,6 +294,7 @@ class LocalLog:
         kept = floor.end_offset if cut is None else floor.end_before(cut)
         self.hooks.cut(self, floor.base_offset)
         self._lower_marks(min(offset, kept), offset)
+        self.compaction_gaps.lower_to(offset)
         self._drop_segments_after(offset)
         self.segments.active.truncate_to(offset)
         self.log_end_offset = offset
@@ -303,6 +307,7 @@ class LocalLog:
     def _empty(self, *, log_end_offset: Offset, log_start_offset: Offset) -> None:
         self.hooks.cut(self, log_end_offset)
         self._lower_marks(min(log_end_offset, self.segments[0].base_offset), log_start_offset)
+        self.compaction_gaps.lower_to(log_end_offset)
         self._drop_segments_after(-1)
         self.log_start_offset = log_start_offset
         self.log_end_offset = self.recovery_point = log_end_offset
@@ -355,10 +360,14 @@ class LocalLog:
     # Compacting.
 
     def _replace(self, old: Sequence[Segment], base_offset: Offset) -> None:
-        """The `.cleaned` segment of `base_offset`, which is on the disk, in the place of `old`."""
+        """Put the `.cleaned` segment of `base_offset`, which is on the disk, in the place of `old`."""
         held = list(self.segments)
         if any(each not in held for each in old):
             raise CleaningAbortedError(f"{self.topic_partition} has lost a segment meanwhile")
+        end = held[held.index(old[-1]) + 1].base_offset
+        if end > self.recovery_point:
+            self.flush()
+        self.compaction_gaps.raise_to(end)
         swap.prepare(self.file_system, self.directory, base_offset)
         for each in old:
             self.segments.remove(each)

@@ -36,6 +36,7 @@ from storage.checkpoint import (
     read_partition_metadata,
     write_partition_metadata,
 )
+from storage.compaction_gaps import read_compaction_gaps
 from storage.config import LogConfig
 from storage.errors import (
     InconsistentTopicIdError,
@@ -133,6 +134,7 @@ class Log(MarkedLog):
             file_system.make_directory(directory)
         known_id = _known_topic_id(file_system, directory, topic_partition, topic_id)
         epochs, repairs = read_epochs(file_system, directory)
+        gaps, gap_repairs = read_compaction_gaps(file_system, directory, topic_partition)
         producers = ProducerStateManager(
             file_system, directory, producer_id_expiration_ms, snapshots=snapshots_in(names)
         )
@@ -147,11 +149,11 @@ class Log(MarkedLog):
                 clean=clean,
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
-                compacted_to=compacted_to,
+                compacted_to=max(compacted_to, gaps.below),
                 marker_ms=marker_ms,
                 believe_nothing=believe_nothing,
             ),
-            repairs=repairs,
+            repairs=repairs + gap_repairs,
         ).load(names)
         if loaded.segments:
             log_start_offset = max(log_start_offset, loaded.segments[0].base_offset)
@@ -164,6 +166,7 @@ class Log(MarkedLog):
             open_segments=OpenSegments() if open_segments is None else open_segments,
             segments=Segments(loaded.segments),
             leader_epoch_cache=epochs,
+            compaction_gaps=gaps,
             producers=producers,
             topic_id=known_id or topic_id,
             topic_id_on_disk=known_id is not None,
@@ -178,6 +181,7 @@ class Log(MarkedLog):
             recovery=loaded.report(topic_partition, recovery_point, log_start_offset),
         )
         epochs.truncate_from_end(log.log_end_offset)
+        gaps.lower_to(log.log_end_offset)
         epochs.truncate_from_start(log.log_start_offset)
         if not loaded.segments:
             log._add_segment(log.log_end_offset, wall_ms)

@@ -28,6 +28,7 @@ import trio
 from replication.config import DynamicBrokerConfig
 from replication.events import EventSink, LogCleaned, LogUncleanable
 from replication.net.seams import NodeClock, Offload
+from replication.replica_manager.flushing import flush_log
 from storage.cleaner.cleaner import Cleaning
 from storage.cleaner.filter import CleanerStats
 from storage.cleaner.offset_map import OffsetMap
@@ -149,6 +150,8 @@ class Compaction:
             await self._keep_rate(moved)
             if cleaning.ready:
                 async with self.one_change_at_a_time:
+                    if not cleaning.sources_are_synced:
+                        await flush_log(cleaning.log, self.offload)
                     cleaning.commit()
 
     async def _keep_rate(self, moved: int) -> None:

@@ -41,7 +41,8 @@ class CleanedSegment:
     def finish(self, *, modified_ms: int) -> None:
         """Complete, and on the disk, as if it had been written at `modified_ms`."""
         self._write()
-        self.segment.become_inactive()
+        # One of which nothing stayed has indexes too, as Kafka expects of it.
+        self.segment.become_inactive(closing=True)
         file_system = self.segment.file_system
         file_system.set_modified_ms(self.segment.path(LOG_SUFFIX), modified_ms)
         for suffix in SEGMENT_SUFFIXES:

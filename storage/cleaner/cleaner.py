@@ -139,6 +139,7 @@ class Cleaning:
             offset_map=self.offset_map,
             transactions=self._transactions,
             last_records=self.plan.last_records,
+            round_end=self.plan.dirty.first_uncleanable_offset,
             wall_ms=self.plan.wall_ms,
             delete_retention_ms=self.plan.config.delete_retention_ms,
             stats=self.stats,
@@ -177,6 +178,13 @@ class Cleaning:
             raise
         self.done = True
         return moved
+
+    @property
+    def sources_are_synced(self) -> bool:
+        """Whether all below the end of the group that is ready is on the disk. `commit` flushes the
+        log where it is not.
+        """
+        return self.log.recovery_point >= self.ready[-1].next_base_offset
 
     def commit(self) -> None:
         """On the loop: put the group that is ready in the place of its segments."""
@@ -252,20 +260,14 @@ class Cleaning:
     # Out of the old segments.
 
     def _copy(self, members: Sequence[SourceSegment]) -> Iterator[int]:
-        """Into one `.cleaned` segment, whose last batch stays, if only its header: segments
-        join, and recovery takes a gap between them for a loss.
-        """
+        """Copy what stays of `members` into one `.cleaned` segment."""
         self._writing = members[0].base_offset
         writer = self._writer(members[0].base_offset)
-        last_source = next((each for each in reversed(members) if each.size), None)
         try:
             for source in members:
                 self._transactions.add_aborted(source.aborted)
-                position = 0
                 for header, batch in self._batches(source):
-                    position += len(batch)
-                    is_last = source is last_source and position == source.size
-                    kept = self._filter.keep(header, batch, is_last=is_last)
+                    kept = self._filter.keep(header, batch)
                     if kept is not None:
                         writer.add(kept)
                         self.stats.bytes_written += len(kept)

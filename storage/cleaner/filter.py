@@ -3,7 +3,7 @@
     a record stays   it is the last of its key, or lies past the map's end,
                      and it has a value, or its batch has no delete horizon, or that lies ahead
     a batch          nothing left: gone, unless it is the last of a producer that is still
-                     remembered, or of what is written: then it stays, empty
+                     remembered, or the last of the round: then it stays, empty
     a marker         stays; once nothing of its transaction is left it gets a delete horizon
                      too, and past that it goes
 
@@ -138,13 +138,15 @@ class BatchFilter:
     offset_map: OffsetMap
     transactions: CleanedTransactions
     last_records: Mapping[int, LastRecord]
+    # Where the round ends: the first offset that it leaves alone.
+    round_end: Offset
     wall_ms: int
     delete_retention_ms: int
     stats: CleanerStats
 
-    def keep(self, header: BatchHeader, batch: memoryview, *, is_last: bool) -> Buffer | None:
-        """The batch to write in place of `batch`, `batch` itself if all of it stays; None for
-        none. `is_last`: of all that is written to one segment.
+    def keep(self, header: BatchHeader, batch: memoryview) -> Buffer | None:
+        """Return the batch to write in place of `batch`: `batch` itself if all of it stays, None
+        if nothing does.
         """
         data = records_of(header, batch)
         self.stats.bytes_read += len(batch)
@@ -164,9 +166,11 @@ class BatchFilter:
         if not kept:
             if self._is_last_of_producer(header):
                 return _emptied(header)
-            # It says where the segment ends, and is of no time: kafka-dump-log finds no record
-            # for an entry of the time index that names it.
-            return _emptied(header._replace(max_timestamp=NO_TIMESTAMP)) if is_last else None
+            if header.next_offset != self.round_end:
+                return None
+            # A follower that has nothing yet learns from it how far the log goes. It carries no
+            # time: kafka-dump-log finds no record for an entry of the time index that names it.
+            return _emptied(header._replace(max_timestamp=NO_TIMESTAMP))
         if needs_horizon:
             horizon = self.wall_ms + self.delete_retention_ms
             return _rewritten(header, _restamped(header, data, kept, horizon), kept, horizon)

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from storage.checkpoint import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
+    COMPACTION_GAP_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -110,6 +111,7 @@ SMALL_FILES: Final[Mapping[str, Callable[[FileSystem, str], Iterator[Entry]]]] =
     LOG_START_OFFSET_CHECKPOINT: _offsets,
     HIGH_WATERMARK_CHECKPOINT: _offsets,
     CLEANER_CHECKPOINT: _offsets,
+    COMPACTION_GAP_CHECKPOINT: _offsets,
     LEADER_EPOCH_CHECKPOINT: _leader_epochs,
     PARTITION_METADATA: _partition_metadata,
     META_PROPERTIES: _meta_properties,

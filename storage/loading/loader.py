@@ -17,11 +17,13 @@ that lie below the first of the checkpoint, where the log start has fallen back.
 Rule 3: so are its producers and its aborted transactions, from a snapshot that lies below it;
 and there is a snapshot at the end of each segment that was read again.
 
-Rule 4: segments join. Above the recovery point, one that begins past the end of the one before
-it shows that the disk has lost that one's tail, and goes with all that follow. Below, nothing
-was lost in a crash: compaction took a stretch of offsets, or somebody a file, and what follows
-stays; but where nothing follows, the disk has lied about what it synced, and the log ends before
-the gap. (And where the next batch was too far from its base, a segment had to end.)
+Rule 4: where compaction has not been, segments join. Above the recovery point, one that begins
+past the end of the one before it shows that the disk has lost that one's tail, and goes with all
+that follow. Below, nothing was lost in a crash: somebody took a file, and what follows stays; but
+where nothing follows, the disk has lied about what it synced, and the log ends before the gap.
+Where compaction has been, everything was on the disk before it began, and a gap is its doing
+(`storage.compaction_gaps`, and the cleaner's checkpoint of a directory that Kafka has used).
+(And where the next batch was too far from its base, a segment had to end.)
 
 Rule 5: nothing that anybody had been promised is cut without a copy: what lies below the
 recovery point, or under a clean-shutdown marker, or would have been believed by Kafka

@@ -13,7 +13,7 @@ class Marks:
     clean: bool = False
     recovery_point: Offset = 0
     log_start_offset: Offset = 0
-    # Below it compaction may have taken whole stretches of offsets.
+    # Below it compaction may have taken whole stretches of offsets, and a disk has lost nothing.
     compacted_to: Offset = 0
     # Whoever asks for a repair takes nobody's word, not even a marker's.
     believe_nothing: bool = False

@@ -894,6 +894,7 @@ def test_bytes_alone_are_a_log_too() -> None:
         log_end_offset=3,
         recovery_point=0,
         open_segments=opened.open_segments,
+        compaction_gaps=opened.compaction_gaps,
     )
     log.roll()
     log.flush()

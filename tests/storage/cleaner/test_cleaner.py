@@ -191,19 +191,63 @@ def test_the_last_batch_of_an_active_producer_stays_empty() -> None:
     assert [each.base_offset for each in headers(log)] == [2]
 
 
-def test_the_last_batch_of_a_group_stays_if_empty_so_that_segments_join() -> None:
+def test_no_batch_stays_only_because_its_segment_ends_there() -> None:
+    """Cleaner.cleanInto: a fetch that starts at an empty batch may get nothing else."""
     log = fresh(segment_bytes=200)
     for number in range(6):
         put(log, (A, b"%100d" % number))
     roll(log)
     clean(log)
-    found = headers(log)
+    assert [(each.base_offset, each.record_count) for each in headers(log)] == [(5, 1)]
+    sizes = {each.base_offset: each.size for each in log.segments}
+    assert list(sizes) == [0, 1, 2, 3, 4, 5, 6]
+    assert [base for base, size in sizes.items() if size] == [5]
+    # Kafka makes the indexes of a segment anew where one is missing, and says so.
+    assert len(names(log, ".index")) == len(names(log, ".timeindex")) == 6
     assert pairs(log) == {5: (A, b"%100d" % 5)}
-    assert [each.next_offset for each in found[:-1]] == [
-        each.next_offset for each in found[:-1] if each.record_count == 0
-    ]
-    for earlier, later in zip(log.segments, list(log.segments)[1:], strict=False):
-        assert earlier.end_offset == later.base_offset
+    log.close()
+    again = open_log(log.file_system, log.config, clean=True, recovery_point=6)
+    assert again.recovery.clean
+    assert not again.recovery.repairs
+    assert (pairs(again), again.log_end_offset) == ({5: (A, b"%100d" % 5)}, 6)
+    again.update_high_watermark(6)
+    clean(again)
+    assert bases(again) == [0, 6]
+
+
+def test_the_last_batch_of_a_round_stays_though_nothing_is_left_of_it() -> None:
+    """Or a follower that begins anew would never know how far the log goes."""
+    log = fresh()
+    put(log, (A, b"1"))
+    put(log, (None, b"without a key"), at=1)  # from a leader that let it in
+    roll(log)
+    clean(log)
+    assert [(each.base_offset, each.record_count) for each in headers(log)] == [(0, 1), (1, 0)]
+    # It is of no time: kafka-dump-log looks for a record behind each entry of the time index.
+    assert headers(log)[-1].max_timestamp == NO_TIMESTAMP
+    # The round after it has another end.
+    put(log, (B, b"1"))
+    roll(log)
+    clean(log)
+    assert [(each.base_offset, each.record_count) for each in headers(log)] == [(0, 1), (2, 1)]
+
+
+def test_what_is_not_on_the_disk_yet_is_flushed_before_it_is_replaced() -> None:
+    """Below the end of a cleaned segment a gap between segments is taken for compaction's."""
+    log = fresh()
+    for key in (A, B, A):
+        put(log, (key, bytes(900)))
+        roll(log)
+    put(log, (C, b"1"))
+    assert (log.recovery_point, log.compaction_gaps.below) == (0, 0)
+    cleaning = begin(log)
+    while not cleaning.ready:
+        cleaning.advance(1)
+    assert not cleaning.sources_are_synced
+    cleaning.commit()
+    assert (log.recovery_point, log.compaction_gaps.below) == (4, 1)
+    finish(cleaning)
+    assert log.compaction_gaps.below == 3
 
 
 def test_small_segments_become_one() -> None:
@@ -643,16 +687,3 @@ def test_a_cut_that_takes_the_file_from_under_the_reader_ends_the_round() -> Non
     log.file_system = Cut(disk.disk.chance, disk=disk.disk)
     with pytest.raises(CleaningAbortedError, match="has changed"):
         finish(cleaning)
-
-
-def test_a_header_that_only_marks_an_end_is_of_no_time() -> None:
-    """kafka-dump-log looks for a record behind each entry of the time index."""
-    log = fresh()
-    for _ in range(2):
-        put(log, (A, bytes(900)))
-        roll(log)
-    clean(log)
-    marking, *_ = headers(log)
-    assert (marking.record_count, marking.last_offset) == (0, 0)
-    assert marking.max_timestamp == NO_TIMESTAMP
-    assert log.segments[0].max_timestamp.timestamp == NO_TIMESTAMP

@@ -95,6 +95,7 @@ def test_a_crash_at_any_operation_leaves_each_segment_old_or_new(power: bool) ->
             disk = log.file_system
             assert isinstance(disk, FaultyFileSystem)
             again = open_again(disk.reopen())
+            assert not again.recovery.repairs
             found = pairs(again)
             for low, high in spans(again):
                 part = {offset: pair for offset, pair in found.items() if low <= offset < high}
