@@ -261,7 +261,7 @@ class BrokerConfig(SecurityKeys):
         synonyms={"log.retention.minutes": _MINUTE_MS, "log.retention.hours": _HOUR_MS},
     )
     log_retention_bytes: int = long(
-        -1, "How many bytes are kept; -1: all.", at_least=-1, topic="retention.bytes"
+        -1, "How many bytes are kept; below 0: all.", topic="retention.bytes"
     )
     log_retention_check_interval_ms: int = long(
         300_000, "How often retention is looked at.", at_least=1

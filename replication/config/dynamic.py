@@ -15,6 +15,7 @@ change. What is read once, at the start, is read-only.
 
 import contextlib
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -50,11 +51,13 @@ class DynamicBrokerConfig:
     current: BrokerConfig = attrs.field(init=False)
     _own: Mapping[str, str] = attrs.field(default=_NOTHING, init=False)
     _cluster_wide: Mapping[str, str] = attrs.field(default=_NOTHING, init=False)
-    _static: Mapping[str, str] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.current = self.static
-        self._static = static_texts(self.static)
+
+    @cached_property
+    def _static(self) -> Mapping[str, str]:
+        return static_texts(self.static)
 
     @classmethod
     def of(
@@ -125,7 +128,7 @@ class DynamicBrokerConfig:
         if name in _THREADS:
             present = int(self.value_of(name) or 0)
             # DynamicThreadPool: neither less than half of what runs, nor more than twice.
-            if not present // 2 <= value <= present * 2:
+            if not max(1, present // 2) <= value <= present * 2:
                 raise _refusal(
                     f"Dynamic thread count update validation failed for {name}={value}:"
                     f" value should be at least half and at most double the current value {present}"

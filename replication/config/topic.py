@@ -32,17 +32,24 @@ from replication.errors import ConfigError, ErrorCode, KafkaError
 from storage.config import LogConfig
 
 EVERY_REPLICA = "*"
-_REPLICA = re.compile(r"[0-9]+:[0-9]+")
+_REPLICA_OR_NOTHING = re.compile(r"([0-9]+:[0-9]+)?")
 
 
 def _names_replicas(value: tuple[str, ...]) -> bool:
-    """ThrottledReplicaListValidator."""
-    return value == (EVERY_REPLICA,) or all(map(_REPLICA.fullmatch, value))
+    """Return whether Kafka accepts the list (ThrottledReplicaListValidator)."""
+    return "".join(value) == EVERY_REPLICA or all(map(_REPLICA_OR_NOTHING.fullmatch, value))
+
+
+def _named(value: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(filter(None, value))
 
 
 def _throttled(doc: str) -> tuple[str, ...]:
     return words(
-        (), doc, allows=_names_replicas, expectation="* or partition:broker pairs, parted by commas"
+        (),
+        doc,
+        allows=_names_replicas,
+        expectation="* or partition:broker pairs, separated by commas",
     )
 
 
@@ -126,8 +133,8 @@ class TopicConfig:
             log=LogConfig(**log),
             min_insync_replicas=value("min.insync.replicas"),
             unclean_leader_election_enable=value("unclean.leader.election.enable"),
-            leader_throttled_replicas=value("leader.replication.throttled.replicas"),
-            follower_throttled_replicas=value("follower.replication.throttled.replicas"),
+            leader_throttled_replicas=_named(value("leader.replication.throttled.replicas")),
+            follower_throttled_replicas=_named(value("follower.replication.throttled.replicas")),
             read_only=value("understudy.read.only"),
         )
 

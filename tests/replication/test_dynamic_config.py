@@ -98,6 +98,7 @@ def test_describe_marks_what_may_be_set_and_lists_what_was() -> None:
             "Invalid value for log.retention.ms=x: expected a whole number",
         ),
         ({"num.replica.fetchers": "0"}, "expected a whole number of at least 1"),
+        ({"log.cleaner.threads": "0"}, "at least half"),
         ({"num.replica.fetchers": "9"}, "at most double the current value 4"),
         ({"num.replica.fetchers": "1"}, "at least half"),
     ],
@@ -204,7 +205,7 @@ def test_throttled_replicas_are_all_of_them_or_pairs() -> None:
     topic = TopicConfig.from_overrides(
         {
             "leader.replication.throttled.replicas": "*",
-            "follower.replication.throttled.replicas": "0:1, 2:3",
+            "follower.replication.throttled.replicas": "0:1, , 2:3",
         },
         STATIC,
     )
