@@ -5,18 +5,30 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from replication.cli.isolated import IsolatedCluster
 from replication.cli.probe import ask
 from replication.errors import ErrorCode
+from replication.wire.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from replication.wire.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
 from replication.wire.apis import API, api_of
-from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
+from replication.wire.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from replication.wire.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from replication.wire.describe_client_quotas import (
     EXACT,
     ComponentData,
@@ -27,6 +39,18 @@ from replication.wire.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from replication.wire.describe_configs import ResourceType
+from replication.wire.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    UserName,
+)
+from replication.wire.elect_leaders import ElectLeadersRequest, TopicPartitions
+from replication.wire.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from replication.wire.schema import Kind
 from storage.types import NO_TOPIC_ID
 from tests.interop import tools
 from tests.interop.kafka import Kafka
@@ -34,6 +58,7 @@ from tests.interop.kafka import Kafka
 pytestmark = pytest.mark.interop
 
 SECONDS = 60.0
+TIMEOUT_MS = 30_000
 SHA_256, SHA_512 = 1, 2
 
 
@@ -157,3 +182,119 @@ def test_a_fenced_broker_is_described_to_those_who_include_it(
         asked_until(cluster.bootstrap_servers, request, lambda answer: fenced(answer) == expected)
         answer = asked(cluster.bootstrap_servers, DescribeClusterRequest())
         assert fenced(answer) == {1: False}
+
+
+# What one request names twice, and what it asks to validate only.
+
+
+def outcome(answer: Any) -> Any:
+    """Return the errors of an answer, with the names they are told for, in no order."""
+    names = ("topic", "name", "user", "resource_name", "partition_index", "partition_id")
+    found = [
+        str(getattr(answer, each)) for each in names if getattr(answer, each, None) is not None
+    ]
+    if hasattr(answer, "error_code"):
+        found.append(ErrorCode(answer.error_code).name)
+    parts = [
+        getattr(answer, each.name) or []
+        for each in attrs.fields(type(answer))
+        if each.metadata["wire"].kind is Kind.ARRAY and each.name != "configs"
+    ]
+    found += sorted(str(outcome(each)) for part in parts for each in part if attrs.has(type(each)))
+    return found
+
+
+def resources(*keys: tuple[str, str]) -> list[AlterConfigsResource]:
+    return [
+        AlterConfigsResource(
+            resource_type=ResourceType.TOPIC,
+            resource_name="named",
+            configs=[AlterableConfig(name=key, config_operation=0, value=value)],
+        )
+        for key, value in keys
+    ]
+
+
+def moved(*replicas: int) -> ReassignablePartition:
+    return ReassignablePartition(partition_index=0, replicas=list(replicas))
+
+
+def named(*partitions: ReassignablePartition) -> ReassignableTopic:
+    return ReassignableTopic(name="named", partitions=list(partitions))
+
+
+def grown(count: int) -> CreatePartitionsTopic:
+    return CreatePartitionsTopic(name="named", count=count, assignments=None)
+
+
+REQUESTS = {
+    "topics created twice": topics("twice", "twice", "once"),
+    "partitions created twice": CreatePartitionsRequest(
+        topics=[grown(2), grown(3)], timeout_ms=TIMEOUT_MS
+    ),
+    "partitions only validated": CreatePartitionsRequest(
+        topics=[grown(2)], validate_only=True, timeout_ms=TIMEOUT_MS
+    ),
+    "too few partitions only validated": CreatePartitionsRequest(
+        topics=[grown(1)], validate_only=True, timeout_ms=TIMEOUT_MS
+    ),
+    "a resource altered twice": IncrementalAlterConfigsRequest(
+        resources=resources(("retention.ms", "1"), ("retention.bytes", "1"))
+    ),
+    "a key altered twice": IncrementalAlterConfigsRequest(
+        resources=[
+            attrs.evolve(
+                resources(("retention.ms", "1"))[0],
+                configs=resources(("retention.ms", "1"))[0].configs * 2,
+            )
+        ]
+    ),
+    "a wrong value only validated": IncrementalAlterConfigsRequest(
+        resources=resources(("retention.ms", "soon")), validate_only=True
+    ),
+    "a partition reassigned twice": AlterPartitionReassignmentsRequest(
+        topics=[named(moved(1), moved(1))]
+    ),
+    "a topic reassigned twice": AlterPartitionReassignmentsRequest(
+        topics=[named(moved(1)), named(moved(1))]
+    ),
+    "a partition elected twice": ElectLeadersRequest(
+        election_type=0, topic_partitions=[TopicPartitions(topic="named", partitions=[0, 0])]
+    ),
+    "a user described twice": DescribeUserScramCredentialsRequest(
+        users=[UserName(name="x"), UserName(name="x")]
+    ),
+    "a topic deleted twice by name": DeleteTopicsRequest(
+        topics=[DeleteTopicState(name="named"), DeleteTopicState(name="named")],
+        timeout_ms=TIMEOUT_MS,
+    ),
+    "a topic deleted by nothing": DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=None)], timeout_ms=TIMEOUT_MS
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def both(kafka: Kafka, our_brokers: IsolatedCluster) -> tuple[str, str]:
+    """The addresses of both; each has a topic `named` of one partition on broker 1."""
+    for servers in (kafka.bootstrap_servers, our_brokers.bootstrap_servers):
+        on_one = [CreatableReplicaAssignment(partition_index=0, broker_ids=[1])]
+        topic = CreatableTopic(
+            name="named", num_partitions=-1, replication_factor=-1, assignments=on_one
+        )
+        assert codes(asked(servers, CreateTopicsRequest(topics=[topic]))) == {"named": "NONE"}
+    return kafka.bootstrap_servers, our_brokers.bootstrap_servers
+
+
+@pytest.mark.parametrize("what", REQUESTS)
+def test_both_answer_alike(both: tuple[str, str], what: str) -> None:
+    theirs, ours = [outcome(asked(servers, REQUESTS[what])) for servers in both]
+    assert ours == theirs
+
+
+def test_a_topic_named_and_identified_at_once_is_not_deleted(servers: str) -> None:
+    (made,) = asked(servers, topics("both-ways")).topics
+    states = [DeleteTopicState(name="both-ways"), DeleteTopicState(topic_id=made.topic_id)]
+    answer = asked(servers, DeleteTopicsRequest(topics=states, timeout_ms=TIMEOUT_MS))
+    assert {ErrorCode(each.error_code).name for each in answer.responses} == {"INVALID_REQUEST"}
+    assert codes(asked(servers, topics("both-ways"))) == {"both-ways": "TOPIC_ALREADY_EXISTS"}

@@ -13,6 +13,9 @@ import pytest
 
 from replication.cli.isolated import IsolatedCluster
 from replication.config import ConfigOperation
+from replication.config.described import DESCRIBED
+from replication.config.dynamic import is_dynamic
+from replication.config.topic import TOPIC_KEYS
 from replication.wire.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -202,6 +205,90 @@ def test_what_is_set_for_all_brokers_is_described_alike(alike: tuple[str, str]) 
     assert theirs.keys() == ours.keys()
 
 
-@pytest.mark.parametrize("name", sorted({*DIFFERENT, *OURS_ALONE}))
+# Which values are accepted.
+
+TEXTS: Final = (
+    *("", " ", ",", "true", " TRUE ", "yes", "x", "*", "0:1", "0:1,1:2", "0:1,,1:2", "a:b"),
+    *("delete", "compact", "delete,compact", "compact,compact", "delete,", "DELETE", "gzip"),
+    *("producer", "zstd", "uncompressed", "none", "CreateTime", "createtime", "LogAppendTime"),
+    *("-131073", "-131072", "-3", "-2", "-1", "0", "1", "+1", "2", "4", "9", "10", "13", "14"),
+    *("17", "18", "22", "23", "1048575", "1048576", "2147483647", "2147483648", "1_000"),
+    *("9223372036854775807", "9223372036854775808", "0.5", "1.0", "1.5", "-0.1", "nan", "1e-2"),
+)
+"""Values at the ends of what some key accepts, and of other types."""
+
+
+# What is the same for a key is not listed; these are, and only in the one direction.
+STRICTER_HERE: Final = frozenset(
+    """
+    log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second log.flush.interval.ms
+    log.retention.ms
+    """.split()  # noqa: SIM905
+)
+STRICTER_THERE: Final = frozenset(
+    """
+    log.cleaner.dedupe.buffer.size log.local.retention.ms log.segment.bytes
+    max.connection.creation.rate max.connections max.connections.per.ip
+    max.connections.per.ip.overrides metric.reporters segment.bytes
+    """.split()  # noqa: SIM905
+)
+
+
+def assert_accepted_alike(key: str, theirs: list[int], ours: list[int]) -> None:
+    refused_here = {text for text, a, b in zip(TEXTS, theirs, ours, strict=True) if b and not a}
+    refused_there = {text for text, a, b in zip(TEXTS, theirs, ours, strict=True) if a and not b}
+    assert bool(refused_here) == (key in STRICTER_HERE), refused_here
+    assert bool(refused_there) == (key in STRICTER_THERE), refused_there
+    codes = {(a, b) for a, b in zip(theirs, ours, strict=True) if a and b}
+    assert all(a == b for a, b in codes), codes
+
+
+@pytest.fixture(scope="module")
+def topics_to_alter(alike: tuple[str, str]) -> tuple[str, str]:
+    """The same two, with a topic for each of TEXTS: a request may name a resource once."""
+    for servers in alike:
+        topics = [
+            CreatableTopic(name=f"v{number}", num_partitions=1, replication_factor=1)
+            for number in range(len(TEXTS))
+        ]
+        answer = asked(servers, CreateTopicsRequest(topics=topics, timeout_ms=60_000))
+        assert not any(each.error_code for each in answer.topics)
+    return alike
+
+
+@pytest.mark.parametrize("key", sorted(TOPIC_KEYS.keys() - {"understudy.read.only"}))
+def test_a_topics_key_accepts_the_same_values(topics_to_alter: tuple[str, str], key: str) -> None:
+    def setting(number: int, text: str) -> AlterConfigsResource:
+        return AlterConfigsResource(
+            resource_type=ResourceType.TOPIC,
+            resource_name=f"v{number}",
+            configs=[AlterableConfig(name=key, config_operation=ConfigOperation.SET, value=text)],
+        )
+
+    resources = [setting(number, text) for number, text in enumerate(TEXTS)]
+    request = IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
+    theirs, ours = [
+        [each.error_code for each in asked(servers, request).responses]
+        for servers in topics_to_alter
+    ]
+    assert_accepted_alike(key, theirs, ours)
+
+
+@pytest.mark.parametrize("key", sorted(filter(is_dynamic, DESCRIBED)))
+def test_a_brokers_key_accepts_the_same_values(alike: tuple[str, str], key: str) -> None:
+    def answer(servers: str, text: str) -> int:
+        config = AlterableConfig(name=key, config_operation=ConfigOperation.SET, value=text)
+        resource = AlterConfigsResource(
+            resource_type=ResourceType.BROKER, resource_name="", configs=[config]
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=True)
+        (answer,) = asked(servers, request).responses
+        return int(answer.error_code)
+
+    theirs, ours = [[answer(servers, text) for text in TEXTS] for servers in alike]
+    assert_accepted_alike(key, theirs, ours)
+
+
+@pytest.mark.parametrize("name", sorted({*DIFFERENT, *OURS_ALONE, *STRICTER_HERE, *STRICTER_THERE}))
 def test_what_differs_is_named(name: str) -> None:
     assert f"`{name}`" in DEPARTURES.read_text()
