@@ -40,7 +40,11 @@ _DURATION = re.compile(r"\b(\d+)(ms|s)\b")
 
 
 def shrink(run: SwarmRun, *, attempts: int = 300) -> SwarmRun:
-    """The shortest run found within as many attempts."""
+    """The shortest run found within as many attempts.
+
+    A run that was given up stays as it is, and a shorter one that has to be given up is the last
+    attempt: others would take as long.
+    """
     assert run.wrong, "a run in which nothing went wrong is not made shorter"
     return _Shrinking(run, attempts).shortest()
 
@@ -63,7 +67,7 @@ class _Shrinking:
 
     def shortest(self) -> SwarmRun:
         before: SwarmRun | None = None
-        while self._best is not before and self._attempts > 0:
+        while self._best is not before and self._attempts > 0 and not self._best.is_endless:
             before = self._best
             self._leave_out_lines()
             self._simplify()
@@ -92,6 +96,8 @@ class _Shrinking:
         self._attempts -= 1
         seed = self._best.seed
         run = play(lambda _: lines, seed=seed, may_leave_out=may_leave_out)
+        if run.is_endless:
+            self._attempts = 0
         if run.rule != self._best.rule:
             return False
         self._best = run

@@ -31,6 +31,7 @@ from scenarios.frailty import Frailty
 from scenarios.markers import markers_of
 from scenarios.misfortune import Misfortune
 from scenarios.mishearing import Mishearing
+from scenarios.patience import ENDLESS, PATIENCE_SECONDS, EndlessRunError, at_most
 from scenarios.report.recording import Recording
 from scenarios.script import ScriptError
 from scenarios.simulation.checkers import Checkers
@@ -72,6 +73,11 @@ class SwarmRun:
     may_have_lost: bool
     reached: Counter[str]
     """How often each of `scenarios.markers` was."""
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether it was given up."""
+        return self.rule.endswith(ENDLESS)
 
     @property
     def replay_command(self) -> str:
@@ -130,9 +136,11 @@ def play(
     seed: int,
     recording: Recording | None = None,
     may_leave_out: Callable[[str], bool] = lambda _: False,
+    patience: float = PATIENCE_SECONDS,
 ) -> SwarmRun:
     """The run of these lines. One that cannot be asked for by then, of a node that is down
-    say, is left out where it may be.
+    say, is left out where it may be. A run that does not end is given up (`World.run`), at the
+    latest after `patience` seconds of the processor's time.
     """
     world = World(seed)
     lines: list[str] = []
@@ -157,9 +165,12 @@ def play(
 
     failure: Exception | None = None
     try:
-        world.run(story)
+        with at_most(patience):
+            world.run(story)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
         failure = error
+    if isinstance(failure, EndlessRunError) and lines:
+        failure.add_note(f"while it did: {lines[-1]}")
     # Whoever stumbles over a violation may say something else about it.
     failure = checkers.violation or failure
     entries = world.trace.entries

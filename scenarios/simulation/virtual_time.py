@@ -58,6 +58,10 @@ async def sleep_until(alarms: Alarms, moment: float, *, shielded: bool = False) 
     await trio.lowlevel.wait_task_rescheduled(abort)
 
 
+def _nothing() -> None:
+    """Nothing is bounded."""
+
+
 @attrs.define(eq=False)
 class VirtualTime(trio.abc.Clock):
     """The clock of one run of trio. No thread and no socket is waited for while there is
@@ -67,6 +71,10 @@ class VirtualTime(trio.abc.Clock):
     now: float = attrs.field(default=0.0, init=False)
     rung: int = attrs.field(default=0, init=False)
     """How much has happened: bytes that arrived, timers that fell due."""
+    passes: int = attrs.field(default=0, init=False)
+    """How often trio's scheduler has looked for tasks that can run."""
+    _most_passes: float = attrs.field(default=math.inf, init=False)
+    _when_passed: Callable[[], object] = attrs.field(default=_nothing, init=False)
     _agenda: list[tuple[float, int, Alarm]] = attrs.field(factory=list, init=False)
     _number: int = attrs.field(default=0, init=False)
 
@@ -80,12 +88,20 @@ class VirtualTime(trio.abc.Clock):
         heappush(self._agenda, (max(now, moment), number, alarm))
         return alarm
 
+    def bound(self, passes: int, act: Callable[[], object]) -> None:
+        """Call `act` once, in the first pass of the scheduler after so many."""
+        self._most_passes, self._when_passed = passes, act
+
     # trio's side.
 
     def start_clock(self) -> None:
         assert not self._number, "a virtual time is one run's"
 
     def current_time(self) -> float:
+        self.passes += 1  # the scheduler asks once in each, also where time stands still
+        if self.passes > self._most_passes:
+            self._most_passes = math.inf
+            self._when_passed()
         return self.now
 
     def deadline_to_sleep_time(self, deadline: float) -> float:

@@ -5,20 +5,14 @@
 Each line of output is what is known by then: a seed that is begun, or, as JSON, the verdict,
 first with the story as it was and then with a shorter one. The name `none` is the tree as it is.
 
-A run that has no end counts as one that failed. Its process ends with it, and the last seed
-that was begun tells which.
+A run that has no end counts as one that failed: the swarm gives it up (`scenarios.patience`).
 """
 
 import argparse
 import json
-import os
-import signal
 import subprocess
 import sys
-import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 
 import attrs
 
@@ -26,10 +20,6 @@ from tests.mutants.catalogue import MUTANTS
 from tests.mutants.planting import is_planted, plant
 
 UNMUTATED = "none"
-PATIENCE_SECONDS = 60.0
-"""Of the processor's time, for one run; most take less than one."""
-ENDLESS = "a run has an end"
-GAVE_UP = 3  # how its process ends
 
 
 @attrs.frozen(kw_only=True)
@@ -54,44 +44,25 @@ def hunt(name: str, seeds: range, *, attempts: int) -> Iterator[Verdict]:
 
     for seed in seeds:
         print(seed, flush=True)
-        with _at_most(PATIENCE_SECONDS):
-            run = run_seed(seed)
+        run = run_seed(seed)
         if run.wrong:
             verdict = Verdict(
                 name=name, seed=seed, rule=run.rule, wrong=run.wrong, lines=len(run.lines)
             )
             yield attrs.evolve(verdict, shortest=run.lines)
-            with _at_most(PATIENCE_SECONDS + attempts):
-                yield attrs.evolve(verdict, shortest=shrink(run, attempts=attempts).lines)
+            yield attrs.evolve(verdict, shortest=shrink(run, attempts=attempts).lines)
             return
     # Some modules are imported by the first who needs them.
     assert name == UNMUTATED or is_planted(MUTANTS[name]), "the swarm imports what is mutated"
     yield Verdict(name=name, seed=None)
 
 
-@contextmanager
-def _at_most(seconds: float) -> Iterator[None]:
-    """Of the processor's time; then this process ends, wherever it is."""
-
-    def give_up(_signal: int, frame: FrameType | None) -> None:
-        traceback.print_stack(frame)
-        sys.stderr.flush()
-        os._exit(GAVE_UP)
-
-    signal.signal(signal.SIGVTALRM, give_up)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
-    yield
-    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-
-
 def verdict_of(name: str, ended: "subprocess.CompletedProcess[bytes]") -> Verdict:
-    """What the hunt has said last, or which seed it did not come back from."""
+    """What the hunt has said last."""
     lines = ended.stdout.decode().splitlines()
-    if lines and lines[-1].startswith("{"):
-        return Verdict(**json.loads(lines[-1]))
-    if ended.returncode != GAVE_UP or not lines:
+    if ended.returncode or not lines or not lines[-1].startswith("{"):
         raise RuntimeError(f"the hunt for {name!r} has failed:\n{ended.stderr.decode()}")
-    return Verdict(name=name, seed=int(lines[-1]), rule=ENDLESS, wrong=ENDLESS)
+    return Verdict(**json.loads(lines[-1]))
 
 
 def main(arguments: list[str]) -> int:

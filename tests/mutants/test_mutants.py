@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tests.mutants.catalogue import MUTANTS
-from tests.mutants.hunt import ENDLESS, GAVE_UP, verdict_of
+from tests.mutants.hunt import verdict_of
 from tests.mutants.mutant import Edit, Mutant, StaleMutantError, path_of
 
 CHEAP = "a joining follower has all that is committed"
@@ -48,19 +48,6 @@ def test_a_mutant_is_caught() -> None:
     assert verdict.seed in range(1, 201)
     assert verdict.rule.startswith("InvariantViolatedError: ")
     assert verdict.lines >= len(verdict.shortest) > 0
-
-
-def test_a_run_without_an_end_is_caught() -> None:
-    """The process has told which seed it was at when its patience ended."""
-    ended = subprocess.CompletedProcess([], GAVE_UP, b"4\n5\n", b"  File ...")
-    assert (verdict_of("m", ended).seed, verdict_of("m", ended).rule) == (5, ENDLESS)
-
-
-def test_a_verdict_outlives_a_story_that_cannot_be_made_shorter() -> None:
-    """What is left out of it may have no end."""
-    told = b'5\n{"name": "m", "seed": 5, "rule": "r"}\n'
-    verdict = verdict_of("m", subprocess.CompletedProcess([], GAVE_UP, told, b"  File ..."))
-    assert (verdict.seed, verdict.rule) == (5, "r")
 
 
 def test_a_hunt_that_fails_is_no_verdict() -> None:

@@ -16,12 +16,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
-import trio
 
 from replication.cluster.broker import Broker
 from replication.fetcher_manager import fetcher_id_for
 from scenarios.simulation.checkers.violation import Wrong
 from scenarios.simulation.cluster import SimulatedCluster
+from scenarios.simulation.waiting import all_tasks
 
 LEFT_OVER = "what a fault has begun ends with it"
 OURS = "replication."
@@ -101,13 +101,7 @@ def burdens_of(cluster: SimulatedCluster) -> Burdens:
 
 
 def _tasks() -> Mapping[str, int]:
-    found: Counter[str] = Counter()
-    left = [trio.lowlevel.current_root_task()]
-    while left:
-        task = left.pop()
-        assert task is not None, "somebody asks"
-        found[task.name.partition("-")[0]] += 1
-        left += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
+    found = Counter(task.name.partition("-")[0] for task in all_tasks())
     return {kind: count for kind, count in found.items() if kind.startswith((OURS, FETCHING))}
 
 
