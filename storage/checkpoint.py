@@ -34,7 +34,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from storage.errors import CheckpointError
+from storage.errors import CheckpointError, raise_shortage
 from storage.filesystem import FileSystem
 from storage.types import NO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
 
@@ -55,7 +55,17 @@ _INT64_MOST: Final = 2**63 - 1
 
 
 def replace_file(file_system: FileSystem, path: str, data: bytes) -> None:
-    """Make `data` the contents of `path`, all or nothing, also through a crash."""
+    """Make `data` the contents of `path`, all or nothing, also through a crash. ShortageError where
+    it is to be tried again, from the beginning.
+    """
+    try:
+        _replace_file(file_system, path, data)
+    except OSError as error:
+        raise_shortage(error)
+        raise
+
+
+def _replace_file(file_system: FileSystem, path: str, data: bytes) -> None:
     temporary = f"{path}.tmp"
     file = file_system.open(temporary, create=True)
     try:

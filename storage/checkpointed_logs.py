@@ -24,7 +24,7 @@ import attrs
 from storage.checkpoint import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from storage.checkpoint_plan import CheckpointPlan
 from storage.cleaner.manager import CleanerManager
-from storage.errors import CheckpointError, KafkaStorageError
+from storage.errors import CheckpointError, KafkaStorageError, ShortageError
 from storage.local_log import LocalLog
 from storage.log import Log
 from storage.log_directory import LogDirectory
@@ -93,6 +93,8 @@ class CheckpointedLogs:
                 found |= directory.read_high_watermarks()
             except CheckpointError as error:
                 self._fail_directory(directory, OSError(str(error)))
+            except ShortageError:
+                raise
             except OSError as error:
                 self._fail_directory(directory, error)
         return found
@@ -160,6 +162,8 @@ class CheckpointedLogs:
     ) -> None:
         try:
             write(directory)
+        except ShortageError:
+            raise
         except OSError as error:
             self._fail_directory(directory, error)
 

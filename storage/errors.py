@@ -28,13 +28,18 @@
     ├── RegionAbortedError            truncated below a region that was being sent
     ├── CleaningAbortedError          the log was cut or deleted while it was compacted
     ├── LongCheckError                a check that the event loop should not wait for
+    ├── ShortageError                 descriptors or memory have run out; also an OSError
     └── KafkaStorageError             a write or a sync failed: the directory is offline
 
 A refused append changes nothing. A failed write or sync closes the log to further
 appends at once, and takes its directory offline with it.
+
+A shortage is over when somebody closes a file. What could not begin for want of a descriptor is
+refused, and done when it is asked for again; what was half done fails as any write does.
 """
 
 import contextlib
+import errno
 from collections.abc import Iterator
 
 from storage.types import Offset
@@ -163,6 +168,21 @@ class CleaningAbortedError(StorageError):
 
 class LongCheckError(StorageError):
     """A check that costs more than its caller allowed; repeat it in a thread, with no allowance."""
+
+
+class ShortageError(StorageError, OSError):
+    """A file could not be opened for want of descriptors or memory; nothing was changed."""
+
+
+_SHORTAGES = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR))
+
+
+def raise_shortage(error: OSError) -> None:
+    """Raise ShortageError where `error` says that something has run out. Only for a step that has
+    changed nothing, or that is done again from its beginning.
+    """
+    if error.errno in _SHORTAGES:
+        raise ShortageError(error.errno, error.strerror, error.filename) from error
 
 
 class KafkaStorageError(StorageError):

@@ -9,7 +9,9 @@ Rule 3: a new name lasts through a crash only after `sync_directory` of its pare
 bytes only after `sync` of their file. `OsFileSystem` inherits that from the kernel;
 `storage.testing.FaultyFileSystem` makes it so that a test can see who forgot.
 
-Rule 4: an operation has a cost in seconds. Real disks charge it themselves, so
+Rule 4: what cannot be opened, or listed, for want of descriptors or memory is a `ShortageError`.
+
+Rule 5: an operation has a cost in seconds. Real disks charge it themselves, so
 `OsFileSystem` reports none; a simulated disk adds it up, and the offload seam sleeps it.
 """
 
@@ -21,7 +23,7 @@ from typing import Protocol
 
 import attrs
 
-from storage.errors import LogDirectoryLockedError
+from storage.errors import LogDirectoryLockedError, raise_shortage
 from storage.types import Buffer
 
 
@@ -139,6 +141,14 @@ def make_lasting_directory(file_system: FileSystem, path: str) -> None:
             file_system.sync_directory(os.path.dirname(directory) or ".")
 
 
+def _open(path: str, flags: int) -> int:
+    try:
+        return os.open(path, flags | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise_shortage(error)
+        raise
+
+
 @attrs.define(eq=False)
 class OsFile:
     path: str
@@ -207,11 +217,11 @@ class OsFileSystem:
     """The kernel's files: what `FileSystem` promises, by the calls of `os`."""
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return OsFile(path, os.open(path, flags, 0o644))
+        flags = os.O_RDWR | (os.O_CREAT if create else 0)
+        return OsFile(path, _open(path, flags))
 
     def open_for_reading(self, path: str) -> OsFile:
-        return OsFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        return OsFile(path, _open(path, os.O_RDONLY))
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)
@@ -220,7 +230,11 @@ class OsFileSystem:
         return os.path.isdir(path)
 
     def list_directory(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        try:
+            return sorted(os.listdir(path))
+        except OSError as error:
+            raise_shortage(error)
+            raise
 
     def make_directory(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
@@ -233,8 +247,13 @@ class OsFileSystem:
             os.unlink(path)
 
     def remove_tree(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
+        try:
             shutil.rmtree(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise_shortage(error)
+            raise
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
@@ -250,14 +269,14 @@ class OsFileSystem:
         )
 
     def sync_directory(self, path: str) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = _open(path, os.O_RDONLY)
         try:
             os.fsync(fd)
         finally:
             os.close(fd)
 
     def lock(self, path: str) -> OsLock:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = _open(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -10,7 +10,11 @@ Rule 2: segments join: a new one begins where the batches of the one before it e
 recovery can tell that a tail was lost. Only compaction leaves gaps between them, and says how
 far (`storage.compaction_gaps`).
 
-Rule 3: the recovery point never claims more than is on the disk. It is lowered, and the lower
+Rule 3: what has changed nothing yet, or can be done again from its beginning, is only refused
+where descriptors run out (ShortageError): appends, rolls, reads, flushes, retention. Truncations
+and swaps go through, or fail the log.
+
+Rule 4: the recovery point never claims more than is on the disk. It is lowered, and the lower
 one checkpointed, before a truncation touches anything below it; later segments go, for good,
 before the file that stays is cut.
 
@@ -28,7 +32,7 @@ from storage.cleaner import swap
 from storage.compaction_gaps import CompactionGaps
 from storage.config import LogConfig
 from storage.empty_batches import EmptyBatches
-from storage.errors import CleaningAbortedError, KafkaStorageError
+from storage.errors import CleaningAbortedError, KafkaStorageError, ShortageError
 from storage.file_region import FileRegion
 from storage.filesystem import FileSystem
 from storage.flush import FlushPlan, Syncing, nothing_to_sync
@@ -194,7 +198,7 @@ class LocalLog:
         there. So segments join, and recovery can tell that a tail was lost.
         """
         self._check_usable()
-        with self._writing():
+        with self._trying():
             active = self.segments.active
             base = active.end_offset
             if last_offset is not None and last_offset - base > MAX_RELATIVE_OFFSET:
@@ -202,8 +206,9 @@ class LocalLog:
                 base = first_offset
             if active.base_offset == base:
                 assert active.size == 0, "a segment that holds records is never rolled onto"
-                self.segments.pop_last().close()
-                return self._add_segment(base, wall_ms)
+                with self._writing():  # there is no active segment in between
+                    self.segments.pop_last().close()
+                    return self._add_segment(base, wall_ms)
             if self._cut_unsynced:
                 # Or a power cut could bring back what was cut, and the new segment still join it.
                 active.pins.file.sync()
@@ -257,6 +262,8 @@ class LocalLog:
                 offset = self._empty_batches.offset_with_records(self.segments, start_offset, bound)
                 if offset is not None:
                     found, _ = self._find(offset, max_bytes, bound=bound, min_one=min_one)
+        except ShortageError:
+            raise
         except OSError as error:  # as in `_reading`, which costs what a small read does
             raise self.fail(error) from error
         return found
@@ -389,7 +396,7 @@ class LocalLog:
     def flush(self) -> None:
         """Make everything up to the log end last."""
         self._check_usable()
-        with self._writing():
+        with self._trying():
             self.commit_flush(self._sync_now())
 
     def _sync_now(self, *, closing: bool = False) -> FlushPlan:
@@ -403,7 +410,7 @@ class LocalLog:
         The plan holds the files open until it is dropped; hand it to `sync`.
         """
         self._check_usable()
-        with self._writing():
+        with self._trying():
             return self._plan_flush()
 
     def _plan_flush(self, *, closing: bool = False) -> FlushPlan:
@@ -447,10 +454,8 @@ class LocalLog:
         """Anywhere: what fails closes the log there and then, before another append is taken
         (KAFKA-10778).
         """
-        try:
+        with self._trying():
             plan.sync()
-        except OSError as error:
-            raise self.fail(error) from error
 
     def commit_flush(self, plan: FlushPlan) -> bool:
         """The plan's files are synced; False where a truncation has overtaken it."""
@@ -488,9 +493,19 @@ class LocalLog:
         except OSError as error:
             raise self.fail(error) from error
 
-    _reading = _writing
+    @contextlib.contextmanager
+    def _trying(self) -> Iterator[None]:
+        """The same for what can be done again from its beginning: a shortage closes nothing."""
+        try:
+            yield
+        except ShortageError:
+            raise
+        except OSError as error:
+            raise self.fail(error) from error
+
+    _reading = _trying
     # For who works on its files beside it.
-    guarded = _writing
+    guarded = _trying
 
     def _check_usable(self) -> None:
         if self.failure is not None:

@@ -14,6 +14,7 @@ Rule 3: the topic id is on disk before the first record is (KIP-516).
 What it holds and how far it may be seen is `storage.marked_log`'s. (UnifiedLog in Kafka.)
 """
 
+import contextlib
 from typing import NamedTuple
 
 import attrs
@@ -40,6 +41,7 @@ from storage.compaction_gaps import read_compaction_gaps
 from storage.config import LogConfig
 from storage.errors import (
     InconsistentTopicIdError,
+    ShortageError,
     UnexpectedAppendOffsetError,
 )
 from storage.filesystem import FileSystem
@@ -52,6 +54,7 @@ from storage.open_segments import OpenSegments
 from storage.producer_snapshot import snapshots_in
 from storage.producer_state import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from storage.recompression import recompress
+from storage.segment import Segment
 from storage.segments import Segments
 from storage.types import (
     NO_LEADER_EPOCH,
@@ -269,17 +272,27 @@ class Log(MarkedLog):
         flush: bool = True,
     ) -> LogAppendInfo:
         self.open_segments.trim()
+        appended = 0
         try:
             if not self._begun:
                 self._begin()
             for group in groups(batches, self.config.segment_bytes):
-                self._append_group(records, group, wall_ms)
+                segment = self._ready_for(group, wall_ms)
+                self._append_group(records, group, segment)
+                appended += len(group)
+        except ShortageError:
+            if not appended:
+                raise
+            batches = batches[:appended]  # a follower goes on from there
         except OSError as error:  # as in `_writing`, which costs what a small append does
             raise self.fail(error) from error
         self.on_moved()
         # While a thread writes the epochs, two would meet in one file; the next append asks again.
         if flush and self.flush_is_due and not self.leader_epoch_cache.is_being_written:
-            self.flush()
+            with contextlib.suppress(
+                ShortageError
+            ):  # what was appended is; the next one asks again
+                self.flush()
         return append_info(batches, log_start_offset=self.log_start_offset, append_time=append_time)
 
     @property
@@ -293,13 +306,22 @@ class Log(MarkedLog):
         self.hooks.marks_relied_on(self)
         self._begun = True
 
+    def _ready_for(self, batches: list[PlacedBatch], wall_ms: int | None) -> Segment:
+        """Return the segment for `batches`, with the files open that they will be written to."""
+        first, last = batches[0], batches[-1]
+        youngest = max([header.max_timestamp for _, header in batches])
+        segment = self._segment_for(
+            last.end - first.position, first.header, last.header, youngest, wall_ms
+        )
+        segment.open_for_append(batches)
+        return segment
+
     def _append_group(
-        self, records: memoryview, batches: list[PlacedBatch], wall_ms: int | None
+        self, records: memoryview, batches: list[PlacedBatch], segment: Segment
     ) -> None:
         """One write of one view: what fits one segment."""
-        first, last = batches[0].header, batches[-1].header
+        last = batches[-1].header
         view = records[batches[0].position : batches[-1].end]
-        youngest = max([header.max_timestamp for _, header in batches])
         latest = self.leader_epoch_cache.latest_entry
         epoch, start = (NO_LEADER_EPOCH, 0) if latest is None else latest
         for _, header in batches:
@@ -310,14 +332,18 @@ class Log(MarkedLog):
                 # batches read again, and they say their epochs themselves.
                 self.leader_epoch_cache.assign(header.leader_epoch, header.base_offset, flush=False)
                 epoch, start = header.leader_epoch, header.base_offset
-        segment = self._segment_for(len(view), first, last, youngest, wall_ms)
-        segment.append(view, batches)
-        self.log_end_offset = last.next_offset
-        for position, header in batches:
-            if header.has_producer:
-                batch = records[position : position + header.size]
-                self._name_changes += producer_replay.note(self.producers, segment, header, batch)
-        self.producers.update_map_end_offset(self.log_end_offset)
+        try:
+            segment.append(view, batches)
+            self.log_end_offset = last.next_offset
+            for position, header in batches:
+                if header.has_producer:
+                    batch = records[position : position + header.size]
+                    self._name_changes += producer_replay.note(
+                        self.producers, segment, header, batch
+                    )
+            self.producers.update_map_end_offset(self.log_end_offset)
+        except OSError as error:  # also for want of a descriptor: the records are in the file
+            raise self.fail(error) from error
 
     def _before_roll(self, base_offset: Offset) -> None:
         self.producers.update_map_end_offset(base_offset)
@@ -347,7 +373,7 @@ class Log(MarkedLog):
         try:
             if self.failure is not None:
                 raise self._storage_error() from self.failure
-            with self._writing():
+            with self._trying():
                 self.producers.take_snapshot(sync=False)
                 if self.segments.active.become_inactive(closing=True):
                     self._cut_unsynced = True

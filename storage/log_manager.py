@@ -6,7 +6,9 @@
 
 Rule 1: a second process is refused before it has read or written anything.
 
-Rule 2: the marker is the last thing that is written, and only into a directory whose logs
+Rule 2: a shortage of descriptors ends a start, or is passed on; no directory fails by it.
+
+Rule 3: the marker is the last thing that is written, and only into a directory whose logs
 were all opened and have all been synced. Whoever is killed comes to `close_uncleanly`,
 which writes nothing.
 
@@ -28,6 +30,7 @@ from storage.errors import (
     InconsistentMetadataError,
     KafkaStorageError,
     LogDirectoryError,
+    ShortageError,
 )
 from storage.filesystem import FileSystem
 from storage.loading.report import RecoveryReport
@@ -118,6 +121,8 @@ class LogManager(CheckpointedLogs):
         for path in self.log_dirs:
             try:
                 self.directories.append(LogDirectory.lock(self.file_system, path))
+            except ShortageError:
+                raise
             except OSError as error:
                 directory = LogDirectory(file_system=self.file_system, path=path)
                 self.directories.append(directory)
@@ -130,6 +135,8 @@ class LogManager(CheckpointedLogs):
             directory.take_clean_shutdown()
             for path in directory.deleted_partitions():
                 self._doom_log(directory, path, owner_of(path), "deletion interrupted")
+        except ShortageError:
+            raise
         except OSError as error:
             self._fail_directory(directory, error)
             return
@@ -159,6 +166,8 @@ class LogManager(CheckpointedLogs):
         try:
             directory.read_checkpoints()
             partitions = directory.partitions()
+        except ShortageError:
+            raise
         except OSError as error:
             self._fail_directory(directory, error)
             return []
@@ -175,6 +184,8 @@ class LogManager(CheckpointedLogs):
             return
         try:
             log = self._open(directory, topic_partition, path)
+        except ShortageError:
+            raise
         except OSError as error:
             self._fail_directory(directory, error)
         except KafkaStorageError as error:
@@ -333,6 +344,8 @@ class LogManager(CheckpointedLogs):
                 open_segments=self.open_segments,
                 wall_ms=wall_ms,
             )
+        except ShortageError:
+            raise
         except OSError as error:
             raise self._fail_directory(directory, error) from error
         self._keep(log, directory)
@@ -393,6 +406,8 @@ class LogManager(CheckpointedLogs):
                 if each.log_dir == directory.path and directory.failure is None:
                     try:
                         each.unlink(self.file_system)
+                    except ShortageError:
+                        continue
                     except OSError as error:
                         self._fail_directory(directory, error)
                     else:

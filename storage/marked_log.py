@@ -170,7 +170,7 @@ class MarkedLog(LocalLog):
     def assign_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """A leader's reign begins here, before it has written anything. On disk at once."""
         self._check_usable()
-        with self._writing():
+        with self._trying():
             self.leader_epoch_cache.assign(epoch, start_offset)
 
     def increment_log_start_offset(self, offset: Offset) -> bool:
@@ -199,7 +199,7 @@ class MarkedLog(LocalLog):
 
     def _delete_oldest(self, config: LogConfig, wall_ms: int | None) -> int:
         self._check_usable()
-        with self._writing():
+        with self._trying():
             plan = retention.plan(
                 list(self.segments),
                 config,

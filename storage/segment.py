@@ -277,6 +277,17 @@ class Segment:
         """Whether `offset` can be written relative to the base."""
         return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
+    def open_for_append(self, batches: Sequence[tuple[int, BatchHeader]]) -> None:
+        """Open what `append` will write to, so that no shortage interrupts it; `indexes_full` has
+        been asked before, and has opened the indexes unless the segment is empty.
+        """
+        assert self.pins.file is not None, "it is open now"
+        before_the_last = batches[-1][0] - batches[0][0]
+        if self.size == 0 and before_the_last > self.index_interval_bytes:
+            self._make_room_in_indexes()
+        if any(header.is_control for _, header in batches):
+            assert self.transaction_index is not None, "it is open now, where it exists"
+
     def append(self, records: Buffer, batches: Sequence[tuple[int, BatchHeader]]) -> None:
         """Put `records` at the end: one write of the very buffer given.
 

@@ -26,7 +26,7 @@ import attrs
 from storage.cleaner.candidates import DirtyRange, dirty_range
 from storage.cleaner.cleaner import Cleaning, plan
 from storage.cleaner.offset_map import OffsetMap
-from storage.errors import CorruptRecordError, InvalidRecordError, StorageError
+from storage.errors import CorruptRecordError, InvalidRecordError, ShortageError, StorageError
 from storage.log import Log
 from storage.log_directory import LogDirectory
 from storage.segment_file import CHUNK_SIZE
@@ -125,6 +125,8 @@ class CleanerManager:
                     looked_at.append((log, self._dirty_range(log, directory, wall_ms)))
                 except CorruptRecordError:
                     self.uncleanable[key] = log
+                except ShortageError:
+                    continue
                 except StorageError:
                     assert log.failed, "a log that cannot be read has taken its directory offline"
         self.dirtiest_ratio = max((dirty.ratio for _, dirty in looked_at), default=0.0)

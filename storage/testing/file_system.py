@@ -6,7 +6,7 @@ import random
 
 import attrs
 
-from storage.errors import LogDirectoryLockedError
+from storage.errors import LogDirectoryLockedError, raise_shortage
 from storage.filesystem import Space
 from storage.testing.disk import (
     DirectoryNode,
@@ -41,6 +41,9 @@ _CHANGING = frozenset(
         "open",
     )
 )
+
+# What needs a descriptor of its own.
+_OPENING = frozenset(("open", "list", "remove_tree", "sync_directory"))
 
 
 @attrs.define(eq=False)
@@ -297,7 +300,10 @@ class FaultyFileSystem:
     def _enter(self, operation: str, path: str, cost: float) -> None:
         fault = self.enter(operation, path, cost)
         if fault is not None:
-            raise OSError(fault.error, os.strerror(fault.error), path)
+            error = OSError(fault.error, os.strerror(fault.error), path)
+            if operation in _OPENING:
+                raise_shortage(error)
+            raise error
 
     def _unlink(self, path: str) -> None:
         parent_path, name = parent_and_name(path)
