@@ -33,7 +33,7 @@ from replication.fetch_state import (
 from replication.fetcher_stats import FetcherStats
 from replication.followed_replicas import FollowedReplicas
 from replication.net.seams import NodeClock
-from storage.errors import StorageError
+from storage.errors import ShortageError, StorageError
 from storage.types import LeaderEpoch, TopicId, TopicPartition
 
 OnBug = Callable[[BaseException], None]
@@ -112,8 +112,12 @@ class FollowedPartitions:
 
     def fail_after(self, partition: TopicPartition, error: Exception) -> None:
         """Its log could not be worked on; where that is a mistake of ours, say so. One that was
-        taken away on the way, with the rest of its log directory, is nobody's failure here.
+        taken away on the way, with the rest of its log directory, is nobody's failure here. A
+        shortage is over after a while.
         """
+        if isinstance(error, ShortageError):
+            self.delay([partition])
+            return
         if not isinstance(error, (StorageError, UnderstudyError)):
             self.on_bug(error)
         if partition in self.states:

@@ -18,6 +18,7 @@ A log that cannot be written ends the controller: `run` raises KafkaStorageError
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -126,11 +127,12 @@ from replication.wire.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from storage.checkpoint import MetaProperties, uuid_text
-from storage.errors import InconsistentMetadataError, KafkaStorageError
+from storage.errors import InconsistentMetadataError, KafkaStorageError, ShortageError
 from storage.types import Offset, TopicId
 
 A = TypeVar("A")
 _SALT_BYTES = 20
+SHORTAGE_PAUSE_SECONDS = 0.1
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -409,6 +411,8 @@ class Controller:
             except KafkaStorageError as error:
                 # `_sync` ends the controller; whoever asked sees its connection close.
                 raise PeerUnavailableError("this controller cannot write its log") from error
+            except ShortageError as error:
+                raise PeerUnavailableError(f"this controller cannot write now: {error}") from error
         await self.log.wait_until_synced(self.log.log_end_offset)
         return decision.answer
 
@@ -448,7 +452,10 @@ class Controller:
     async def _sync(self) -> None:
         while True:
             await self.log.wait_for_appends()
-            await self._sync_once()
+            try:
+                await self._sync_once()
+            except ShortageError:
+                await self.seams.clock.sleep(SHORTAGE_PAUSE_SECONDS)
 
     async def _sync_once(self) -> None:
         try:
@@ -465,7 +472,11 @@ class Controller:
     async def _fence_silent_brokers(self) -> None:
         clock, timeout_ms = self.seams.clock, self.config.broker_session_timeout_ms
         while True:
-            self._fence_expired(clock.now_ms())
+            try:
+                self._fence_expired(clock.now_ms())
+            except ShortageError:
+                await clock.sleep(SHORTAGE_PAUSE_SECONDS)
+                continue
             expiry_ms = self.sessions.next_expiry_ms(self.image)
             wait_ms = timeout_ms
             if expiry_ms is not None:
@@ -492,7 +503,8 @@ class Controller:
                 imbalance_percentage=self.config.leader_imbalance_per_broker_percentage,
             )
             if elections:
-                self._append(elections, cause="leaders balanced")
+                with suppress(ShortageError):
+                    self._append(elections, cause="leaders balanced")
 
     def _election_rules(self, topic: TopicImage) -> ElectionRules:
         return election_rules(self.image, self.config)(topic)

@@ -47,7 +47,7 @@ from replication.metrics import MetricsRegistry
 from replication.net.seams import Offload, Seams
 from replication.wire.fetch import PartitionData
 from storage.append import LogAppendInfo
-from storage.errors import KafkaStorageError
+from storage.errors import KafkaStorageError, ShortageError
 from storage.log import Log
 from storage.types import (
     NO_LEADER_EPOCH,
@@ -155,6 +155,8 @@ class MetadataFollower:
             await self.snapshot_due.wait()
             try:
                 await self.take_snapshot()
+            except ShortageError:
+                continue  # until as much has been written again
             except OSError as error:
                 self.on_failure(self.log.fail(error))
             except KafkaStorageError as error:

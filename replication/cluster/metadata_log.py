@@ -43,7 +43,7 @@ from replication.metadata import (
 from replication.net.seams import Seams
 from storage.checkpoint import MetaProperties, read_meta_properties, write_meta_properties
 from storage.config import LogConfig
-from storage.errors import InconsistentMetadataError
+from storage.errors import InconsistentMetadataError, ShortageError
 from storage.filesystem import FileSystem, Lock, make_lasting_directory
 from storage.local_log import LogHooks
 from storage.log import Log
@@ -166,6 +166,8 @@ class MetadataLog:
         plan, image = self.log.flush_plan(), self.image
         try:
             await self.seams.offload(plan.sync)
+        except ShortageError:
+            raise
         except OSError as error:
             raise self.log.fail(error) from error
         committed = self.log.commit_flush(plan)
@@ -215,6 +217,8 @@ class MetadataLog:
             self.snapshot = snapshot
             cut_below(self.log, snapshot.end_offset)
             await self.seams.offload(self._unlink_doomed)
+        except ShortageError:
+            return  # until as much has been written again
         except OSError as error:
             raise self.log.fail(error) from error
 

@@ -37,6 +37,7 @@ from storage.errors import (
     CorruptRecordError,
     InvalidRecordError,
     KafkaStorageError,
+    ShortageError,
 )
 from storage.log_manager import LogManager
 from storage.record_batch import HEADER_SIZE
@@ -112,6 +113,8 @@ class Compaction:
             await self._clean(cleaning, thread)
         except KafkaStorageError:
             self.on_storage_failure()
+        except ShortageError:
+            return False  # it is begun again after a while
         return True
 
     def _start(self) -> Cleaning | None:
@@ -132,16 +135,16 @@ class Compaction:
             await self._to_the_end(cleaning)
         except (CleaningAbortedError, CorruptRecordError, InvalidRecordError) as stopped:
             error = stopped
+        except (KafkaStorageError, ShortageError) as failed:
+            error = failed
         except OSError as failed:
             error = cleaning.log.fail(failed)
-        except KafkaStorageError as failed:
-            error = failed
         thread.clean_seconds = self.clock.now() - began
         thread.stats = cleaning.stats
         thread.map_utilization = cleaning.offset_map.utilization
         self.log_manager.cleaner.finish(cleaning, error)
         self._tell(cleaning, error)
-        if isinstance(error, KafkaStorageError):
+        if isinstance(error, KafkaStorageError | ShortageError):
             raise error
 
     async def _to_the_end(self, cleaning: Cleaning) -> None:

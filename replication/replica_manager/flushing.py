@@ -3,6 +3,7 @@
 from functools import partial
 
 from replication.net.seams import Offload
+from storage.errors import ShortageError
 from storage.log import Log
 
 
@@ -13,6 +14,8 @@ async def flush_log(log: Log, offload: Offload) -> None:
     try:
         # First, so that the plan finds them on disk and does not write them on the loop.
         await offload(log.leader_epoch_cache.flush)
+    except ShortageError:
+        raise
     except OSError as error:
         raise log.fail(error) from error
     plan = log.flush_plan()

@@ -31,7 +31,7 @@ from replication.replica_manager.flushing import flush_log
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.retention import delete_old_segments
 from storage.checkpoint_plan import CheckpointPlan
-from storage.errors import KafkaStorageError
+from storage.errors import KafkaStorageError, ShortageError
 from storage.log import Log
 from storage.log_manager import LogManager
 from storage.types import Offset, TopicPartition
@@ -138,6 +138,8 @@ class LogJobs:
                 await self.offload(plan.prepare)
                 if plan.publish():
                     await self.offload(plan.settle)
+            except ShortageError:
+                raise
             except OSError as error:
                 raise self.log_manager.fail(plan.directory, error) from error
 

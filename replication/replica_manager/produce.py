@@ -39,6 +39,7 @@ from storage.errors import (
     LongCheckError,
     RecordBatchTooLargeError,
     RecordTooLargeError,
+    ShortageError,
     StorageError,
 )
 from storage.log import Log, PreparedAppend, prepare_append
@@ -208,6 +209,9 @@ class ProducePath:
                 results[topic_partition] = ProduceResult(
                     error=ErrorCode.KAFKA_STORAGE_ERROR, error_message=str(error)
                 )
+                del required[topic_partition]
+            except ShortageError as error:
+                results[topic_partition] = _refused(partition, error)
                 del required[topic_partition]
             else:
                 partition.flushed()

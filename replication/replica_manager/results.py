@@ -17,6 +17,7 @@ from storage.errors import (
     OutOfOrderSequenceError,
     RecordBatchTooLargeError,
     RecordTooLargeError,
+    ShortageError,
     StorageError,
     TransactionCoordinatorFencedError,
     UnsupportedCompressionTypeError,
@@ -41,6 +42,7 @@ _CODES: tuple[tuple[type[StorageError], ErrorCode], ...] = (
     (TransactionCoordinatorFencedError, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
     (OffsetOutOfRangeError, ErrorCode.OFFSET_OUT_OF_RANGE),
     (KafkaStorageError, ErrorCode.KAFKA_STORAGE_ERROR),
+    (ShortageError, ErrorCode.KAFKA_STORAGE_ERROR),
 )
 
 

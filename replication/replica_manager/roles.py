@@ -36,7 +36,7 @@ from replication.net.seams import Offload
 from replication.partition import Partition
 from replication.replica_manager.configuration import Configuration, Fetchers
 from replication.replica_manager.hosted import HostedPartitions
-from storage.errors import KafkaStorageError, StorageError
+from storage.errors import KafkaStorageError, ShortageError, StorageError
 from storage.leader_epoch_cache import LeaderEpochCache
 from storage.log import Log
 from storage.log_manager import LogManager
@@ -407,6 +407,8 @@ def _with_topic_id(log: Log) -> Log | StorageError:
     """The topic's id is written here, and not by the first append, on the loop."""
     try:
         log.write_topic_id()
+    except ShortageError:
+        pass  # the first append does it
     except OSError as error:
         return log.fail(error)
     return log
@@ -417,6 +419,8 @@ def _flush_all(caches: list[LeaderEpochCache]) -> list[tuple[int, OSError]]:
     for index, cache in enumerate(caches):
         try:
             cache.flush()
+        except ShortageError:
+            pass  # it is still to be written, which the next flush of the log does
         except OSError as error:
             failures.append((index, error))
     return failures
