@@ -289,9 +289,8 @@ class Log(MarkedLog):
         self.on_moved()
         # While a thread writes the epochs, two would meet in one file; the next append asks again.
         if flush and self.flush_is_due and not self.leader_epoch_cache.is_being_written:
-            with contextlib.suppress(
-                ShortageError
-            ):  # what was appended is; the next one asks again
+            # For want of descriptors it is put off: what was appended is appended.
+            with contextlib.suppress(ShortageError):
                 self.flush()
         return append_info(batches, log_start_offset=self.log_start_offset, append_time=append_time)
 
