@@ -198,16 +198,24 @@ def test_a_disk_that_is_full_or_broken_fails_still(error: int) -> None:
         lead(log)
 
 
-@pytest.mark.parametrize("operation", ["write", "sync", "truncate"])
-def test_what_stopped_in_the_middle_of_a_log_s_file_fails_the_log(operation: str) -> None:
+@pytest.mark.parametrize(
+    ("operation", "act"),
+    [
+        ("write", lead),
+        ("sync", Log.flush),
+        ("truncate", lambda log: log.truncate_to(1)),
+    ],
+    ids=["write", "sync", "truncate"],
+)
+def test_what_stopped_in_the_middle_of_a_log_s_file_fails_the_log(
+    operation: str, act: Callable[[Log], object]
+) -> None:
     """Half a batch may be there, or a page that no later sync would write."""
     disk = new_disk()
     log = idle(started(disk))
     disk.inject(Fault(operation=operation, names="*.log", error=errno.ENOMEM))
     with pytest.raises(KafkaStorageError):
-        lead(log)
-        log.flush()
-        log.truncate_to(1)
+        act(log)
     assert log.failed
 
 
