@@ -36,7 +36,7 @@ from tests.storage.logs import (
 ID = b"\1" * 16
 SHORTAGES = [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR]
 RECORDS = 30
-by_name = {"ids": [errno.errorcode[each] for each in SHORTAGES]}
+by_name: dict[str, Any] = {"ids": [errno.errorcode[each] for each in SHORTAGES]}
 
 
 def started(disk: FaultyFileSystem) -> LogManager:

@@ -1,6 +1,7 @@
 """A cluster whose nodes cannot open files for a while goes on where it can, and entirely after."""
 
 import errno
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,8 @@ from scenarios.simulation.world import World
 from storage.testing import Fault
 from tests.replication.cluster.stage import Stage, name_of, play, staged
 
-MANY_SEGMENTS = {"segment_bytes": "150", "retention_ms": "-1"}
-OFTEN: dict[str, str] = {
+MANY_SEGMENTS: dict[str, Any] = {"segment_bytes": "150", "retention_ms": "-1"}
+OFTEN: dict[str, Any] = {
     "log_initial_task_delay_ms": "0",
     "replica_high_watermark_checkpoint_interval_ms": "500",
     "log_flush_offset_checkpoint_interval_ms": "500",
