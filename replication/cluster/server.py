@@ -9,7 +9,8 @@
                └ over socket.request.max.bytes: closed
 
 Rule 1: a connection's next request is read when the last one has been answered. That is
-Kafka's order (SocketServer mutes the channel), and it bounds a connection to one frame.
+Kafka's order (SocketServer mutes the channel), and it bounds a connection to one frame. A peer
+that does not read its answer is asked nothing more, and closed when it is idle for too long.
 
 Rule 2: what a peer sends can cost that peer its connection, and nobody else anything.
 A mistake of ours costs no more: it goes to `on_bug`, and the one connection is closed.
@@ -39,6 +40,7 @@ from replication.errors import (
 )
 from replication.events import ConnectionRefused, EventSink
 from replication.net.framing import DEFAULT_MAX_FRAME_BYTES, LENGTH_SIZE, FrameReader, send_parts
+from replication.net.idle import IdleWatch
 from replication.net.pace import in_steps
 from replication.net.seams import Connection, Listener, NodeClock
 from replication.purgatory import WAITED, Waited
@@ -154,8 +156,9 @@ class Server:
 
     async def _serve_connection(self, connection: Connection, listener: str, gate: Gate) -> None:
         self.metrics.connections += 1
+        idle = IdleWatch(connection, self.clock, self.max_idle_seconds)
         try:
-            await self._answer_requests(gate.session(connection), listener)
+            await self._answer_requests(gate.session(connection), listener, idle)
         except AuthenticationError as error:
             self.sink(ConnectionRefused(peer=connection.peer, cause=str(error)))
         except (PeerUnavailableError, RegionAbortedError):
@@ -167,9 +170,10 @@ class Server:
             self.on_bug(error)
         finally:
             self.metrics.connections -= 1
+            idle.stop()
             connection.close()
 
-    async def _answer_requests(self, session: Session, listener: str) -> None:
+    async def _answer_requests(self, session: Session, listener: str, idle: IdleWatch) -> None:
         connection = session.connection
         # A frame is read from until its answer is sent: by then its records are in the log.
         reader = FrameReader(connection, max_frame_bytes=self.max_request_bytes, reuse_buffer=True)
@@ -177,15 +181,14 @@ class Server:
         WAITED.set(watch.waited)  # of this task's context, and of those that its handlers start
         while True:
             reader.max_frame_bytes = session.most_bytes(self.max_request_bytes)
-            idle = self.clock.alarm(self.clock.now() + self.max_idle_seconds, connection.close)
-            try:
-                frame = await reader.receive_frame()
-            finally:
-                idle.call_off()
+            idle.wait_for_peer()
+            frame = await reader.receive_frame()
             if frame is None:
                 return
+            idle.answer()
             watch.start()
             request, parts = await self._answer(frame, session, watch, listener=listener)
+            idle.wait_for_peer()
             if parts is not None:
                 # The only regions that a handler of ours answers with are a log's.
                 await send_parts(connection, cast("Sequence[Buffer | FileRegion]", parts))

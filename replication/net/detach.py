@@ -84,6 +84,10 @@ class _Connection:
     def peer(self) -> str:
         return self._inner.peer
 
+    @property
+    def moved(self) -> int:
+        return self._inner.moved
+
     async def receive_into(self, buffer: memoryview) -> int:
         self._transport.check()
         count = await self._inner.receive_into(buffer)

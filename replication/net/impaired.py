@@ -116,6 +116,10 @@ class _Connection:
     def peer(self) -> str:
         return self._inner.peer
 
+    @property
+    def moved(self) -> int:
+        return self._inner.moved
+
     async def receive_into(self, buffer: memoryview) -> int:
         count = self._given_back(buffer) or await self._inner.receive_into(buffer)
         try:

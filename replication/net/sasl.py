@@ -95,6 +95,10 @@ class SaslConnection:
         return self.inner.peer
 
     @property
+    def moved(self) -> int:
+        return self.inner.moved
+
+    @property
     def login_due(self) -> bool:
         return self.clock.now() >= self._renewed_from
 

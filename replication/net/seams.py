@@ -72,6 +72,10 @@ class Connection(Protocol):
     def peer(self) -> str:
         """`host:port` of the other end, for the log."""
 
+    @property
+    def moved(self) -> int:
+        """How many bytes have come and gone; it grows while something moves."""
+
     async def receive_into(self, buffer: memoryview) -> int:
         """At least one byte into `buffer`; 0 at the end; PeerUnavailableError when broken."""
 

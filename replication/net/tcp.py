@@ -48,6 +48,7 @@ class TcpConnection:
 
     _socket: trio.socket.SocketType
     peer: str
+    moved: int = attrs.field(init=False, default=0)
     _sending: bool = attrs.field(init=False, default=False)
 
     async def receive_into(self, buffer: memoryview) -> int:
@@ -71,9 +72,11 @@ class TcpConnection:
         while True:
             await trio.lowlevel.wait_readable(self._open_descriptor())
             try:
-                return os.readv(self._socket.fileno(), [buffer])
+                count = os.readv(self._socket.fileno(), [buffer])
             except BlockingIOError:
                 continue
+            self.moved += count
+            return count
 
     async def _send_region(self, region: FileRegion) -> None:
         if region.file.descriptor() is None:
@@ -91,6 +94,7 @@ class TcpConnection:
             except BlockingIOError:
                 await trio.lowlevel.wait_writable(self._socket)
             else:
+                self.moved += sent
                 pending = _behind(pending, sent)
 
     async def _send_file(self, region: FileRegion) -> None:
@@ -112,6 +116,7 @@ class TcpConnection:
         position, size = region.position + skip, min(region.size - skip, SENDFILE_BYTES)
         if (sent := os.sendfile(self._socket.fileno(), descriptor, position, size)) == 0:
             raise region_lost(region, f"ends at {position}")
+        self.moved += sent
         return sent
 
     async def _whole_or_closed(self, send: Callable[[T], Awaitable[None]], what: T) -> None:

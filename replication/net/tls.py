@@ -68,6 +68,10 @@ class TlsConnection:
         return self.inner.peer
 
     @property
+    def moved(self) -> int:
+        return self.inner.moved
+
+    @property
     def peer_certificate(self) -> bytes | None:
         """DER; None where the peer has shown none, or has not yet."""
         return self._tls.getpeercert(binary_form=True) if self._shaken else None

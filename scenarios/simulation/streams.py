@@ -168,6 +168,7 @@ class SimulatedConnection:
     """Its client has closed it, and made another one since."""
     other: "SimulatedConnection | None" = attrs.field(default=None, init=False)
     closed: bool = attrs.field(default=False, init=False)
+    moved: int = attrs.field(default=0, init=False)
     _receivers: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
     _senders: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
     _sending: bool = attrs.field(default=False, init=False)
@@ -194,6 +195,7 @@ class SimulatedConnection:
         if self.closed:
             self._check_open()
         size = self.incoming.take(buffer)
+        self.moved += size
         if size:
             if self.superseded:
                 self._tell_if_late()
@@ -283,6 +285,7 @@ class SimulatedConnection:
                 continue
             now = self.outgoing.time.now
             chunk = memoryview(bytes(view[:room]))
+            self.moved += len(chunk)
             if self.outgoing.link.tears(self.outgoing.api) and len(chunk) > 1:
                 self._tear(chunk, now)
                 self._check_not_reset()

@@ -178,6 +178,10 @@ class _TamperedConnection:
     def peer(self) -> str:
         return self.inner.peer
 
+    @property
+    def moved(self) -> int:
+        return self.inner.moved
+
     async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
         for buffer in buffers:
             self._out += bytes(buffer)

@@ -45,6 +45,10 @@ class RecordingConnection:
     def peer(self) -> str:
         return self.inner.peer
 
+    @property
+    def moved(self) -> int:
+        return self.inner.moved
+
     async def receive_into(self, buffer: memoryview) -> int:
         return await self.inner.receive_into(buffer)
 

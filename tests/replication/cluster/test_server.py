@@ -306,6 +306,52 @@ async def test_who_asks_nothing_for_too_long_is_closed(autojump_clock: MockClock
         assert (harness.events, harness.bugs) == ([], [])
 
 
+LARGE_ANSWER = 32 << 20
+"""More than the kernel's buffers hold."""
+
+
+async def large(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    answer = await metadata(context, request)
+    return attrs.evolve(answer, cluster_id="x" * LARGE_ANSWER)
+
+
+async def test_who_never_reads_an_answer_is_closed(autojump_clock: MockClock) -> None:
+    """It is asked for nothing more meanwhile: one answer is all that it costs."""
+    asked = request_bytes(MetadataRequest(topics=[]), version=9)
+    handlers: dict[ApiKey, Handler] = {ApiKey.METADATA: large}
+    async with (
+        serving(handlers, max_idle_seconds=600) as harness,
+        await harness.connect() as stream,
+    ):
+        await stream.send_all(2 * asked)
+        await CLOCK.sleep(599)
+        assert harness.server.metrics.connections == 1
+        assert harness.server.metrics.request_bytes["Metadata"].count == 1
+        # What the kernel took at first has moved since the watch began: twice the limit at most.
+        await CLOCK.sleep(602)
+        assert harness.server.metrics.connections == 0
+        assert harness.server.metrics.request_bytes["Metadata"].count == 1
+        assert (harness.events, harness.bugs) == ([], [])
+
+
+async def test_who_reads_or_asks_slowly_stays(autojump_clock: MockClock) -> None:
+    """Each byte that moves counts (Selector.pollSelectionKeys)."""
+    handlers: dict[ApiKey, Handler] = {ApiKey.METADATA: large}
+    async with (
+        serving(handlers, max_idle_seconds=600) as harness,
+        await harness.connect() as stream,
+    ):
+        for byte in request_bytes(MetadataRequest(topics=[]), version=9):
+            await CLOCK.sleep(500)
+            await stream.send_all(bytes([byte]))
+        left = LARGE_ANSWER
+        while left > 0:
+            await CLOCK.sleep(500)
+            received = await receive_exactly(stream, min(left, LARGE_ANSWER // 4))
+            assert received is not None
+            left -= len(received)
+
+
 async def test_a_request_may_take_longer_than_a_connection_may_idle(
     autojump_clock: MockClock,
 ) -> None:

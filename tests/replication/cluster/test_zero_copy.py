@@ -45,6 +45,10 @@ class NotedConnection:
     def peer(self) -> str:
         return self.inner.peer
 
+    @property
+    def moved(self) -> int:
+        return self.inner.moved
+
     async def receive_into(self, buffer: memoryview) -> int:
         if len(buffer) >= LARGE:
             self.notes.received_into.add(id(buffer.obj))

@@ -35,6 +35,7 @@ class ScriptedConnection:
     gathers_up_to: int = 0
     sent: list[bytes] = attrs.field(factory=list)
     calls: int = 0
+    moved: int = 0
 
     async def receive_into(self, buffer: memoryview) -> int:
         await trio.lowlevel.checkpoint()

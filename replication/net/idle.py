@@ -1,0 +1,58 @@
+"""A connection on which nothing moves is closed after `connections.max.idle.ms`.
+
+    receiving, sending   it is idle while no byte comes or goes
+    answering            it is not idle, however long a request takes
+
+When something has moved since the last look, the limit begins anew with this one: a connection
+is closed after the limit where nothing was on its way, and before twice the limit otherwise.
+
+So a peer that never reads its answers loses its connection, too: the kernel's buffers are full,
+and nothing moves. (IdleExpiryManager of Kafka's Selector, which also closes a connection whose
+request takes that long.)
+"""
+
+import attrs
+
+from replication.net.seams import Alarm, Connection, NodeClock
+
+
+@attrs.define(eq=False)
+class IdleWatch:
+    """Closes `connection` when it has been idle for `max_idle_seconds`."""
+
+    connection: Connection
+    clock: NodeClock
+    max_idle_seconds: float
+    _answering: bool = attrs.field(init=False, default=False)
+    _moved: int = attrs.field(init=False, default=0)
+    _since: float = attrs.field(init=False)
+    _alarm: Alarm = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.wait_for_peer()
+        self._set_alarm()
+
+    def answer(self) -> None:
+        """The peer waits for us from here on."""
+        self._answering = True
+
+    def wait_for_peer(self) -> None:
+        """We wait for the peer from here on: to ask, or to read."""
+        self._answering = False
+        self._since, self._moved = self.clock.now(), self.connection.moved
+
+    def stop(self) -> None:
+        self._alarm.call_off()
+
+    def _set_alarm(self) -> None:
+        self._alarm = self.clock.alarm(self._since + self.max_idle_seconds, self._look)
+
+    def _look(self) -> None:
+        if not self._answering and self.connection.moved == self._moved:
+            if self._since + self.max_idle_seconds <= self.clock.now():
+                self.connection.close()
+                return
+        else:
+            # Something has moved, we do not know when: the limit begins anew.
+            self._since, self._moved = self.clock.now(), self.connection.moved
+        self._set_alarm()
