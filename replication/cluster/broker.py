@@ -44,6 +44,7 @@ from replication.errors import ConfigError, UnderstudyError
 from replication.events import (
     BrokerStarted,
     BrokerStopped,
+    CertificatesRead,
     ControlledShutdownStarted,
     EventSink,
     LogDirectoryFailed,
@@ -59,7 +60,13 @@ from replication.metadata import (
 )
 from replication.metrics import MetricsRegistry
 from replication.net.seams import Listener, Seams
-from replication.net.secure import introduced
+from replication.net.secure import (
+    NO_CERTIFICATES,
+    connect_under,
+    introduced,
+    read_certificates,
+)
+from replication.net.tls import TlsListener
 from replication.partition import Partition
 from replication.replica_manager import ReplicaManager, compaction_metrics
 from replication.replica_manager.log_loading import load_logs
@@ -282,7 +289,7 @@ class Broker:
         questions = self._wiring.questions(self.metadata, self.transactions)
         self._channels.append(questions.channels)
         await nursery.start(self.replica_manager.run)
-        nursery.start_soon(self._publish, followed)
+        nursery.start_soon(self._publish, followed, listeners)
         await self.metadata.wait_for(lambda image: image.offset >= epoch)
         server = self._wiring.server(
             metadata=self.metadata,
@@ -340,16 +347,34 @@ class Broker:
         nursery.start_soon(fetcher.run)
         return followed
 
-    async def _publish(self, followed: MetadataCache) -> None:
+    async def _publish(self, followed: MetadataCache, listeners: list[Listener]) -> None:
         """Have each image acted upon, and then shown to clients."""
         while True:
             known = self.metadata.image
             image = await followed.wait_for_change(known)
             delta = delta_between(known, image)
             await self.replica_manager.apply_metadata(image, delta)
+            if self.broker_id in delta.reconfigured_brokers:
+                await self._read_certificates(listeners)
             self.groups.apply_metadata(image, delta)
             self.transactions.apply_metadata(image, delta)
             self.metadata.publish(image)
+
+    async def _read_certificates(self, listeners: list[Listener]) -> None:
+        """Accept and make connections under what this broker is set to now."""
+        current = self.replica_manager.config.current
+        try:
+            found = await self.seams.offload(partial(read_certificates, current))
+        except ConfigError as error:
+            self.sink(CertificatesRead(broker=self.broker_id, refused=str(error)))
+            return
+        for listener, endpoint in zip(listeners, self.endpoints, strict=True):
+            if isinstance(listener, TlsListener):
+                listener.context = found.accepting[endpoint.name]
+        connect_under(self._wiring.toward_brokers.transport, found.toward_brokers)
+        connect_under(self._toward_controller.transport, found.toward_controller)
+        if found != NO_CERTIFICATES:
+            self.sink(CertificatesRead(broker=self.broker_id))
 
     async def _serve(self, server: Server, listeners: list[Listener]) -> None:
         with self._serving:

@@ -18,6 +18,7 @@ from replication.cluster.topic_names import fault_of
 from replication.config import BrokerConfig, ConfigChange, DynamicBrokerConfig, TopicConfig
 from replication.config.alter import altered
 from replication.config.described import DESCRIBED
+from replication.config.known import is_of_listener
 from replication.config.topic import TOPIC_SPECS
 from replication.election import ElectionRules
 from replication.errors import ErrorCode, KafkaError
@@ -193,7 +194,10 @@ def _broker_changes(
         error = ErrorCode.BROKER_ID_NOT_REGISTERED
         raise KafkaError(error, f"No broker with id {broker_id} found.")
     current = image.broker_configs.get(broker_id, {})
-    changes = dict(_difference(current, wanted(current)))
+    configs = wanted(current)
+    changes = dict(_difference(current, configs))
+    # A file may be another under the same name: the broker reads it again (KAFKA-14136).
+    changes |= {key: value for key, value in configs.items() if is_of_listener(key)}
     if MIN_INSYNC_REPLICAS in changes and config.understudy_eligible_leader_replicas_version > 0:
         minimum = changes[MIN_INSYNC_REPLICAS]
         if broker_id is not None and minimum is not None:

@@ -25,12 +25,23 @@ from replication.config.keys import (
     ConfigSynonym,
     ConfigType,
     Spec,
+    secret,
     specs,
     text,
     whole,
 )
+from replication.config.known import is_of_listener, of_listener
+from replication.config.security import JAAS_CONFIG
 from replication.config.without_effect import OF_BROKERS
 from replication.errors import ConfigError
+
+
+@attrs.frozen(kw_only=True)
+class _Logins:
+    sasl_jaas_config: str | None = secret("The users of one mechanism of one listener.")
+
+
+_JAAS = specs(_Logins)[JAAS_CONFIG]
 
 
 @attrs.frozen(kw_only=True)
@@ -83,9 +94,23 @@ DEFAULTS: Mapping[str, str] = {
 }
 
 
+def spec_of(name: str) -> Spec | None:
+    """Return what is known of a key, which may be set for one listener alone."""
+    if name in DESCRIBED or not is_of_listener(name):
+        return DESCRIBED.get(name)
+    _, key = of_listener(name)
+    return _JAAS if key.endswith(JAAS_CONFIG) else DESCRIBED.get(key)
+
+
+def is_sensitive(name: str) -> bool:
+    """Return whether no value of the key is shown, as of one that nobody knows (KafkaConfig)."""
+    spec = spec_of(name)
+    return spec is None or spec.type is ConfigType.PASSWORD
+
+
 def static_texts(config: BrokerConfig) -> Mapping[str, str]:
     """Return the text of each key that was set in the file, or in Python to another value."""
-    found = dict(config.given)
+    found = {**config.listener_keys, **config.given}
     found["node.id"] = found["broker.id"] = str(config.node_id)
     for name, spec in BROKER_KEYS.items():
         others = (*_NAMES.get(name, (name,)), *(["log.dir"] if name == "log.dirs" else []))
@@ -99,9 +124,9 @@ def synonyms(
     name: str, layers: Iterable[tuple[ConfigSource, Mapping[str, str]]]
 ) -> tuple[ConfigSynonym, ...]:
     """Return where the value of `name` could have come from; `layers`, the strongest first."""
-    names = _NAMES.get(name, (name,))
+    names = (name, of_listener(name)[1]) if is_of_listener(name) else _NAMES.get(name, (name,))
     found = [
-        ConfigSynonym(each, None if _is_secret(each) else layer[each], source)
+        ConfigSynonym(each, None if is_sensitive(name) else layer[each], source)
         for source, layer in layers
         for each in names
         if each in layer
@@ -109,17 +134,11 @@ def synonyms(
     return tuple(dropwhile(lambda synonym: synonym.name != name, found))
 
 
-def _is_secret(name: str) -> bool:
-    return name in DESCRIBED and DESCRIBED[name].type is ConfigType.PASSWORD
-
-
 def value_in_force(name: str, found: Iterable[ConfigSynonym]) -> str | None:
     """Return what the first of its synonyms says that can be read, as it was understood."""
-    spec = DESCRIBED.get(name)
+    spec = spec_of(name)
     for each in found:
-        if each.name == name and each.value is not None:
-            if spec is None:
-                return each.value
+        if spec is not None and each.name == name and each.value is not None:
             with suppress(ConfigError):
                 return spec.render(spec.value_of(name, each.value))
     return None

@@ -24,12 +24,20 @@ from replication.config.broker import BROKER_KEYS, BrokerConfig
 from replication.config.described import (
     DEFAULTS,
     DESCRIBED,
+    spec_of,
     static_texts,
     synonyms,
     value_in_force,
 )
 from replication.config.keys import ConfigEntry, ConfigSource, ConfigSynonym, ConfigType
-from replication.config.known import DYNAMIC, is_ignored, nearest
+from replication.config.known import (
+    DYNAMIC,
+    is_ignored,
+    is_of_listener,
+    nearest,
+    of_listener,
+)
+from replication.config.tls import RELOADABLE
 from replication.config.without_effect import OF_BROKERS
 from replication.errors import ConfigError, ErrorCode, KafkaError
 
@@ -76,7 +84,20 @@ class DynamicBrokerConfig:
             if name in BROKER_KEYS and is_dynamic(name):
                 with contextlib.suppress(ConfigError):  # Rule 1
                     changed[name.replace(".", "_")] = BROKER_KEYS[name].value_of(name, text)
-        self.current = attrs.evolve(self.static, **changed) if changed else self.static
+        current = attrs.evolve(self.static, **changed) if changed else self.static
+        self.current = self._with_listener_keys(current, self._own)
+
+    def _with_listener_keys(self, config: BrokerConfig, own: Mapping[str, str]) -> BrokerConfig:
+        """Return `config` with what `own` sets for one listener (KIP-226)."""
+        found = dict(self.static.listener_keys)
+        for name, text in own.items():
+            if is_reloadable(name) and (spec := spec_of(name)) is not None:
+                with contextlib.suppress(ConfigError):  # Rule 1
+                    spec.value_of(name, text)
+                    found[name] = text
+        return (
+            config if found == config.listener_keys else attrs.evolve(config, listener_keys=found)
+        )
 
     def synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
         """Return where the value of `name` could have come from, what is in force first."""
@@ -98,7 +119,7 @@ class DynamicBrokerConfig:
 
     def describe(self) -> list[ConfigEntry]:
         """Describe every key of this broker, and whatever else was set for it."""
-        others = sorted({*self._own, *self._cluster_wide} - DESCRIBED.keys())
+        others = sorted({*self._own, *self._cluster_wide, *self._static} - DESCRIBED.keys())
         return [_entry(name, self.synonyms(name)) for name in (*DESCRIBED, *others)]
 
     def describe_cluster_wide(self) -> list[ConfigEntry]:
@@ -106,23 +127,52 @@ class DynamicBrokerConfig:
         layer = (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, self._cluster_wide)
         return [_entry(name, synonyms(name, [layer])) for name in sorted(self._cluster_wide)]
 
-    def check(self, configs: Mapping[str, str]) -> None:
-        """KafkaError(INVALID_REQUEST), as Kafka says it of brokers (KAFKA-13609), where one of
-        `configs` may not be set while a broker runs, or not to that.
+    def check(self, configs: Mapping[str, str], *, of_one_broker: bool = True) -> BrokerConfig:
+        """Return what this broker would have, were it set to `configs`.
+
+        Raise KafkaError(INVALID_REQUEST), as Kafka does for brokers (KAFKA-13609), for a key that
+        may not be set while a broker runs, or not to that value.
         """
-        static = sorted(name for name in configs if not is_dynamic(name))
-        for name in static:
-            if name not in DESCRIBED and not is_ignored(name):
-                hint = nearest(name, filter(is_dynamic, DESCRIBED))
-                raise _refusal(f"Unknown broker config name: {name}{hint}")
-        if static:
-            raise _refusal(f"Cannot update these configs dynamically: {', '.join(static)}")
+        static, unprefixed, of_listeners = [], [], []
+        for name in sorted(configs):
+            if name in RELOADABLE:
+                unprefixed.append(name)
+            elif is_reloadable(name):
+                self._check_listener(name)
+                of_listeners.append(name)
+            elif not is_dynamic(name):
+                static.append(name)
+                if spec_of(name) is None and not is_ignored(name):
+                    hint = nearest(name, filter(is_dynamic, DESCRIBED))
+                    raise _refusal(f"Unknown broker config name: {name}{hint}")
+        for names, why in (
+            (static, "Cannot update these configs dynamically"),
+            (unprefixed, "These security configs can be dynamically updated only per-listener"),
+        ):
+            if names:
+                raise _refusal(f"{why}: {', '.join(names)}")
         for name, text in configs.items():
             self._check_value(name, text)
+        if of_listeners and not of_one_broker:
+            why = (
+                "Cannot update these configs at default cluster level, broker id must be specified"
+            )
+            raise _refusal(f"{why}: {', '.join(of_listeners)}")
+        return self._with_listener_keys(self.current, configs if of_one_broker else self._own)
+
+    def _check_listener(self, name: str) -> None:
+        """Raise KafkaError where this broker has no listener of that name."""
+        listener, _ = of_listener(name)
+        known = [each.name for each in self.static.broker_listeners]
+        known += self.static.controller_listener_names
+        if listener not in {each.lower() for each in known}:
+            raise _refusal(f"{name}: expected one of the listeners ({', '.join(known)})")
 
     def _check_value(self, name: str, text: str) -> None:
+        spec = spec_of(name)
+        assert spec is not None, "a key that may be set is known"
         try:
-            value = DESCRIBED[name].value_of(name, text)
+            value = spec.value_of(name, text)
         except ConfigError as error:
             raise _refusal(f"Invalid value for {error}") from None
         if name in _THREADS:
@@ -141,18 +191,23 @@ def is_dynamic(name: str) -> bool:
     return has_topic_key or name in DYNAMIC or name in OF_BROKERS
 
 
+def is_reloadable(name: str) -> bool:
+    """Return whether the key has certificates of one listener, which are read again at run time."""
+    return is_of_listener(name) and of_listener(name)[1] in RELOADABLE
+
+
 def _refusal(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
 def _entry(name: str, found: tuple[ConfigSynonym, ...]) -> ConfigEntry:
-    spec = DESCRIBED.get(name)
+    spec = spec_of(name)
     return ConfigEntry(
         name=name,
         value=value_in_force(name, found),
         source=found[0].source if found else ConfigSource.DEFAULT_CONFIG,
         type=ConfigType.UNKNOWN if spec is None else spec.type,
-        documentation="This release does not know the key." if spec is None else spec.doc,
-        read_only=not is_dynamic(name),
+        documentation=DESCRIBED[name].doc if name in DESCRIBED else None,
+        read_only=not is_dynamic(name) and name not in RELOADABLE,
         synonyms=found,
     )

@@ -62,7 +62,7 @@ class ConfigEntry:
     value: str | None
     source: ConfigSource
     type: ConfigType
-    documentation: str
+    documentation: str | None
     read_only: bool
     synonyms: tuple[ConfigSynonym, ...] = ()
 

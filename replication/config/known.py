@@ -65,6 +65,8 @@ DYNAMIC = frozenset(
     """.split()  # noqa: SIM905
 )
 
+OF_LISTENER = "listener.name."
+
 _ALL_CIPHERS = "TLS here speaks what OpenSSL holds to be safe, and no less can be asked of it"
 
 REFUSED = {
@@ -73,8 +75,14 @@ REFUSED = {
 
 
 def is_of_listener(name: str) -> bool:
-    """Whether it is said of one listener alone."""
-    return name.startswith("listener.name.")
+    """Return whether the key is set for one listener alone."""
+    return name.startswith(OF_LISTENER)
+
+
+def of_listener(name: str) -> tuple[str, str]:
+    """Return the listener that the key is set for, in lower case, and what the key is without it."""
+    listener, _, key = name.removeprefix(OF_LISTENER).partition(".")
+    return listener, key
 
 
 def is_ignored(name: str) -> bool:

@@ -26,7 +26,7 @@ PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _PREFIX = "listener.name."
-_JAAS = "sasl.jaas.config"
+JAAS_CONFIG = "sasl.jaas.config"
 
 
 def uses_tls(protocol: str) -> bool:
@@ -165,7 +165,7 @@ def listener_security(
     }
     logins = {}
     for mechanism in MECHANISMS:
-        if (text := own.get(f"{mechanism.lower()}.{_JAAS}")) is not None:
+        if (text := own.get(f"{mechanism.lower()}.{JAAS_CONFIG}")) is not None:
             logins[mechanism] = Jaas.parse(text, key=_jaas_key(name, mechanism))
     return ListenerSecurity(
         name=name, protocol=protocol, keys=overridden(keys, ListenerKeys, own), logins=logins
@@ -186,4 +186,4 @@ def check_sasl_listener(security: ListenerSecurity) -> None:
 
 
 def _jaas_key(listener: str, mechanism: str) -> str:
-    return f"{_PREFIX}{listener.lower()}.{mechanism.lower()}.{_JAAS}"
+    return f"{_PREFIX}{listener.lower()}.{mechanism.lower()}.{JAAS_CONFIG}"

@@ -19,6 +19,14 @@ from replication.errors import ConfigError
 
 K = TypeVar("K", bound="TlsKeys")
 
+RELOADABLE = frozenset(
+    """
+    ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
+    ssl.keystore.type ssl.truststore.certificates ssl.truststore.location ssl.truststore.type
+    """.split()  # noqa: SIM905
+)
+"""The keys that may be altered for one listener while a broker runs (SslConfigs)."""
+
 FORMS = ("PEM", "PKCS12", "JKS")
 VERSIONS = ("TLSv1.2", "TLSv1.3")
 

@@ -33,6 +33,7 @@ from replication.events.brokers import (
     BrokerStarted,
     BrokerStopped,
     BrokerUnfenced,
+    CertificatesRead,
     ControlledShutdownStarted,
     MetadataApplied,
 )
@@ -100,6 +101,7 @@ __all__ = [
     "BrokerStopped",
     "BrokerUnfenced",
     "BugCaught",
+    "CertificatesRead",
     "ConnectionRefused",
     "ControlledShutdownStarted",
     "DuplicateRecognised",

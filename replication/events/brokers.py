@@ -50,6 +50,15 @@ class ControlledShutdownStarted(Event):
 
 
 @attrs.frozen(kw_only=True)
+class CertificatesRead(Event):
+    """A broker has read its certificates again, because it was altered (KIP-226)."""
+
+    name: ClassVar[str] = "certificates_read"
+    broker: int
+    refused: str = ""  # why it goes on with those it had; empty: the new ones are in force
+
+
+@attrs.frozen(kw_only=True)
 class BrokerStarted(Event):
     """A broker listens."""
 

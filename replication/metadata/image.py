@@ -461,7 +461,8 @@ def delta_between(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
     reconfigured_brokers = {
         broker_id
         for broker_id in old.broker_configs.keys() | new.broker_configs.keys()
-        if old.broker_configs.get(broker_id) != new.broker_configs.get(broker_id)
+        # What is set to the same again is set: files of that name are read anew (KAFKA-14136).
+        if old.broker_configs.get(broker_id) is not new.broker_configs.get(broker_id)
     }
     return MetadataDelta(
         frozenset(changed),

@@ -248,7 +248,7 @@ class TlsListener(WrappedListener):
         return TlsConnection(await self.inner.accept(), self.context)
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class TlsTransport:
     """`Transport` that speaks TLS, over one that need not."""
 

@@ -23,6 +23,7 @@ from replication.events import (
     BrokerStopped,
     BrokerUnfenced,
     BugCaught,
+    CertificatesRead,
     ControlledShutdownStarted,
     DuplicateRecognised,
     Event,
@@ -212,6 +213,15 @@ def _(event: BrokerRegistered) -> str:
 @sentence.register
 def _(event: BrokerStarted) -> str:
     return f"serves clients at {event.host}:{event.port}"
+
+
+@sentence.register
+def _(event: CertificatesRead) -> str:
+    if event.refused:
+        return (
+            f"goes on with the certificates it had, for the new ones are refused: {event.refused}"
+        )
+    return "has read its certificates again"
 
 
 @sentence.register

@@ -26,6 +26,7 @@ from replication.client.producer import ProducerConfig
 from replication.config.broker import BROKER_KEYS
 from replication.config.dynamic import is_dynamic
 from replication.config.keys import ConfigType, Spec
+from replication.config.tls import RELOADABLE
 from replication.config.topic import TOPIC_KEYS
 from replication.events import Event
 from tests.docs.metrics_page import metrics_lines
@@ -134,6 +135,8 @@ def _of_a_broker(name: str, spec: Spec) -> str:
     said = f" Also by {', '.join(also)}." if also else ""
     if spec.topic_key is not None:
         said += f" A topic's `{spec.topic_key}`."
+    if name in RELOADABLE:
+        said += " *while it runs*, of one listener"
     return said + (" *while it runs*" if is_dynamic(name) else "")
 
 

@@ -16,6 +16,7 @@ from replication.config import ConfigOperation
 from replication.config.described import DESCRIBED
 from replication.config.dynamic import is_dynamic
 from replication.config.topic import TOPIC_KEYS
+from replication.errors import ErrorCode
 from replication.wire.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -57,6 +58,12 @@ FILE: Final = {
     "ssl.key.password": "sesame",
     "ssl.endpoint.identification.algorithm": "",
     "broker.rack": "r1",
+    # The listener has neither TLS nor logins, and reads none of these.
+    "listener.name.plaintext.ssl.client.auth": "required",
+    "listener.name.plaintext.ssl.key.password": "sesame",
+    "listener.name.plaintext.plain.sasl.jaas.config": (
+        'org.apache.kafka.common.security.plain.PlainLoginModule required user_a="b";'
+    ),
 }
 ONE_BROKER: Final = {"log.retention.ms": "7200000", "log.segment.bytes": " 2097152 "}
 ALL_BROKERS: Final = {
@@ -82,14 +89,8 @@ VALUES: Final = {"value", "config_source", "synonyms"}
 DIFFERENT: Final[Mapping[str, set[str]]] = {
     "sasl.enabled.mechanisms": {"value", "synonyms", "read_only"},
     "log.retention.hours": {"value"},
-    "ssl.keystore.type": {"value", "synonyms", "read_only"},
-    "ssl.truststore.type": {"value", "synonyms", "read_only"},
-    "ssl.key.password": {"read_only"},
-    "ssl.keystore.certificate.chain": {"read_only"},
-    "ssl.keystore.key": {"read_only"},
-    "ssl.keystore.location": {"read_only"},
-    "ssl.truststore.certificates": {"read_only"},
-    "ssl.truststore.location": {"read_only"},
+    "ssl.keystore.type": {"value", "synonyms"},
+    "ssl.truststore.type": {"value", "synonyms"},
     "listener.security.protocol.map": {"read_only"},
     "listeners": {"read_only"},
     "sasl.mechanism.inter.broker.protocol": {"read_only"},
@@ -287,6 +288,28 @@ def test_a_brokers_key_accepts_the_same_values(alike: tuple[str, str], key: str)
 
     theirs, ours = [[answer(servers, text) for text in TEXTS] for servers in alike]
     assert_accepted_alike(key, theirs, ours)
+
+
+@pytest.mark.parametrize(
+    ("broker", "key", "value"),
+    [
+        pytest.param("1", "node.id", "2", id="static"),
+        pytest.param("1", "ssl.keystore.location", "/x.pem", id="of all listeners"),
+        pytest.param("", "listener.name.plaintext.ssl.keystore.type", "PEM", id="of all brokers"),
+        pytest.param("1", "num.io.threads", "100", id="too many threads"),
+        pytest.param("2", "num.io.threads", "5", id="another broker"),
+    ],
+)
+def test_both_refuse_what_a_running_broker_cannot_be_set_to(
+    alike: tuple[str, str], broker: str, key: str, value: str
+) -> None:
+    config = AlterableConfig(name=key, config_operation=ConfigOperation.SET, value=value)
+    resource = AlterConfigsResource(
+        resource_type=ResourceType.BROKER, resource_name=broker, configs=[config]
+    )
+    for servers in alike:
+        answer = asked(servers, IncrementalAlterConfigsRequest(resources=[resource]))
+        assert [each.error_code for each in answer.responses] == [ErrorCode.INVALID_REQUEST]
 
 
 @pytest.mark.parametrize("name", sorted({*DIFFERENT, *OURS_ALONE, *STRICTER_HERE, *STRICTER_THERE}))

@@ -88,7 +88,11 @@ def test_describe_marks_what_may_be_set_and_lists_what_was() -> None:
     ("configs", "message"),
     [
         ({"replica.lag.time.max.ms": "5"}, "Cannot update these configs dynamically: replica.lag"),
-        ({"ssl.keystore.location": "x"}, "Cannot update these configs dynamically: ssl.keystore"),
+        ({"ssl.client.auth": "none"}, "Cannot update these configs dynamically: ssl.client.auth"),
+        ({"listener.name.plaintext.ssl.client.auth": "none"}, "Cannot update these configs"),
+        ({"ssl.keystore.location": "x"}, "can be dynamically updated only per-listener: ssl.key"),
+        ({"listener.name.none.ssl.keystore.location": "x"}, r"one of the listeners \(PLAINTEXT"),
+        ({"listener.name.plaintext.ssl.keystore.type": "x"}, "expected one of JKS, PEM, PKCS12"),
         (
             {"log.retention.mss": "5"},
             "Unknown broker config name: .* did you mean log.retention.ms",

@@ -11,6 +11,7 @@ alone, for the same reason; the rest is the controller's (ConfigAdminManager):
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from typing import TypeVar
 
 import attrs
@@ -22,8 +23,10 @@ from replication.cluster.topic_names import fault_of
 from replication.config import ConfigChange, ConfigEntry, ConfigOperation, ConfigType
 from replication.config.alter import altered, check_changes
 from replication.config.described import DESCRIBED
+from replication.config.known import is_of_listener
 from replication.config.topic import describe_topic
-from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
+from replication.errors import ConfigError, ErrorCode, KafkaError, PeerUnavailableError
+from replication.net.secure import read_certificates
 from replication.wire.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -102,7 +105,7 @@ def _entry(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConfi
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
-        is_sensitive=entry.type is ConfigType.PASSWORD,
+        is_sensitive=entry.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN),
         config_source=entry.source,
         synonyms=[
             DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
@@ -153,7 +156,7 @@ async def _alter(
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise _refusal("Each resource must appear at most once.")
             check_changes(changed)
-            _check_resource(node, resource, changed, keeps_others=keeps_others)
+            await _check_resource(node, resource, changed, keeps_others=keeps_others)
             answers.append(None)
         except KafkaError as error:
             answers.append(answer(resource, error))
@@ -174,7 +177,7 @@ async def _ask_controller(node: BrokerNode, request: Request) -> list[AlterConfi
     return response.responses
 
 
-def _check_resource(
+async def _check_resource(
     node: BrokerNode, resource: Resource, changes: list[ConfigChange], *, keeps_others: bool
 ) -> None:
     """KafkaError where it cannot be altered, or a broker not to that."""
@@ -189,7 +192,12 @@ def _check_resource(
         raise _refusal(f"Unexpected broker id, expected {node.broker_id}, but received {name}")
     current = node.metadata.image.broker_configs.get(int(name) if name else None, {})
     configs = altered(current if keeps_others else {}, changes, DESCRIBED)
-    node.replica_manager.config.check(configs)
+    wanted = node.replica_manager.config.check(configs, of_one_broker=bool(name))
+    if any(is_of_listener(each.name) for each in changes):
+        try:
+            await node.offload(partial(read_certificates, wanted))
+        except ConfigError as error:
+            raise _refusal(f"Invalid value for {error}") from None
 
 
 def _refusal(message: str) -> KafkaError:
