@@ -16,12 +16,16 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
+from storage.errors import CorruptRecordError
 from storage.types import Buffer
 from storage.varint import VARINTS, read_varint, read_varlong
 
 LEAST: Final = 16
 """Fewer are not worth the look."""
 _ONE_BYTE: Final = 64
+_SMALL: Final = 256
+"""Larger records are not worth a copy, from which columns are taken faster."""
+_GOING_ON: Final = bytes(range(0x80, 0x100))  # a number's bytes but its last
 _FAR: Final = 9
 """Bytes of a time that is within 62 bits, whatever they are."""
 # Of each width: below what such deltas are, and each of their bytes, by delta.
@@ -56,20 +60,75 @@ class _Layout(NamedTuple):
     value_size: int
 
     @property
-    def constant(self) -> list[int]:
-        """The places that are the same in each."""
+    def same(self) -> list[int]:
+        """The places behind the numbers that have to be the same in each."""
         return [
-            *range(self.time_at),
             *range(self.key_length_at, self.key_at),
             *range(self.value_length_at, self.value_at),
             self.size - 1,
         ]
 
+    @property
+    def constant(self) -> list[int]:
+        """The places that are the same in each."""
+        return [*range(self.time_at), *self.same]
 
-def run_of_one_size(data: Buffer, position: int, most: int) -> tuple[int, int]:
-    """How many records from `position` on, up to `most`, are of the first one's length, and how
-    many bytes each takes with it; (0, 0) where none is whole. Nothing but lengths is looked at.
+
+def sound_run(data: Buffer, position: int, most: int, delta: int | None) -> tuple[int, int]:
+    """Return how many records from `position` on are sound and laid out alike, and their size.
+
+    Up to `most` are looked at, and (0, 0) is returned where they are fewer than `LEAST`: then
+    nothing is known about them. With `delta` their offset deltas have to count up from there.
     """
+    count, size = _run_of_one_size(data, position, most)
+    if count < LEAST:
+        return 0, 0
+    layout = _sound_layout(data, position, position + size)
+    if layout is None:
+        return 0, 0
+    run: Buffer = data[position : position + count * size]
+    if size <= _SMALL:
+        run = bytes(run)
+    for place in layout.same:
+        column = bytes(run[place : count * size : size])
+        count -= len(column.lstrip(column[:1]))
+    numbers = range(layout.time_at, layout.key_length_at)
+    columns = [bytes(run[place : count * size : size]) for place in numbers]
+    times = columns[: layout.offset_at - layout.time_at]
+    offsets = columns[len(times) :]
+    if not (_of_one_width(times) and _of_one_width(offsets)):
+        return 0, 0
+    if delta is not None:
+        below, expected = _DELTAS.get(len(offsets), (0, ()))
+        count = min(count, below - delta)
+        for column, counted in zip(offsets, expected, strict=False):
+            if column[:count] != counted[delta : delta + count]:
+                return 0, 0
+    return (count, size) if count >= LEAST else (0, 0)
+
+
+def _of_one_width(columns: list[bytes]) -> bool:
+    """Whether each number goes on in every column but the last, where it ends."""
+    *before, last = columns
+    return last.isascii() and not any(column.translate(None, _GOING_ON) for column in before)
+
+
+def _sound_layout(data: Buffer, begin: int, end: int) -> _Layout | None:
+    """Return the layout of a record without headers; None where it is another, or not sound."""
+    try:
+        layout = _layout(data, begin, end)
+        no_headers = data[end - 1] == 0
+    except (IndexError, CorruptRecordError):
+        return None
+    is_whole = layout.value_at + max(layout.value_size, 0) == layout.size - 1
+    is_narrow = (
+        layout.offset_at - layout.time_at <= _FAR and layout.key_length_at - layout.offset_at < 5
+    )
+    return layout if is_whole and no_headers and is_narrow else None
+
+
+def _run_of_one_size(data: Buffer, position: int, most: int) -> tuple[int, int]:
+    """Return how many records, up to `most`, have the first one's length, and their size."""
     try:
         length, begin = read_varint(data, position)
     except IndexError:
@@ -112,7 +171,7 @@ def read_alike(
     return Alike(times, *_contents(memoryview(data)[end:stop], layout, count))
 
 
-def _layout(data: bytes, begin: int, end: int) -> _Layout:
+def _layout(data: Buffer, begin: int, end: int) -> _Layout:
     _, time_at = read_varint(data, begin)
     time_at += 1  # behind the attributes
     _, offset_at = read_varlong(data, time_at)

@@ -8,11 +8,12 @@
     (a gap is fine: compaction leaves them)      timestamps inside the topic's bounds
                                                  keys where the topic is compacted
                                                  no more in it than its bytes can pay for
+                                                 records that every reader can take apart
 
 Rule 1: nothing here writes, and what is refused is refused whole.
 
-Rule 2: the hot path walks 61-byte headers. A leader looks at records only as far as their
-framing, unless the topic asks something of each of them; a follower never does.
+Rule 2: the hot path walks 61-byte headers. A leader looks at records only as far as it takes to
+know that they are sound, unless the topic asks more of each of them; a follower never does.
 
 Rule 3: a check costs time and memory in proportion to the bytes that came. A batch that counts
 more than `MAX_RECORDS_PER_BYTE`, or that decompresses to more than `most_decompressed`, is
@@ -54,12 +55,12 @@ from storage.record_batch import (
 from storage.records import (
     MAX_DECOMPRESSED_SIZE,
     EndTransactionMarker,
-    check_framing,
     outline,
     read_marker,
     unpack,
 )
 from storage.segment_index import MAX_RELATIVE_OFFSET
+from storage.sound_records import check_records
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer, LeaderEpoch, Offset
 
 _MAGIC_AT = 16
@@ -215,10 +216,12 @@ def _unpack(header: BatchHeader, batch: memoryview, allowance: Allowance | None)
 def _validate_timestamps(
     data: Buffer, header: BatchHeader, config: LogConfig, wall_ms: int
 ) -> None:
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        message = "A producer does not say when its records were appended."
+        reported = min(header.record_count, _MAX_REPORTED)
+        raise InvalidTimestampError(message, dict.fromkeys(range(reported), message))
     if config.stamps_append_time:
         return
-    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        raise InvalidTimestampError("a producer does not say when its records were appended")
     latest = wall_ms + config.message_timestamp_after_max_ms
     if header.max_timestamp > latest:
         too_new = (
@@ -241,16 +244,20 @@ def _validate_records(
     allowance: Allowance | None,
 ) -> None:
     needs_keys = config.is_compacted and not header.is_control
+    # Kafka does not look at the deltas of what comes and stays uncompressed.
+    counted = header.codec is not Codec.NONE or config.target_codec not in (None, Codec.NONE)
     oldest = wall_ms - config.message_timestamp_before_max_ms
     checks_age = not config.stamps_append_time and config.message_timestamp_before_max_ms < LONG_MAX
     if not needs_keys and not checks_age:
-        check_framing(header, data, allowance)
+        check_records(header, data, counted=counted, allowance=allowance)
         return
     if allowance is not None:
         allowance.spend(STEPS_PER_OUTLINE * header.record_count)
     without_key: dict[int, str] = {}
     too_old: dict[int, str] = {}
     for index, record in enumerate(outline(header, data)):
+        if counted and record.offset != header.base_offset + index:
+            raise InvalidRecordError(f"record {index} of a batch is at offset {record.offset}")
         if needs_keys and not record.has_key and len(without_key) < _MAX_REPORTED:
             without_key[index] = "Compacted topic cannot accept message without key."
         old = record.timestamp != NO_TIMESTAMP and record.timestamp < oldest

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from storage.errors import CorruptRecordError
 from storage.record_batch import LENGTH_OVERHEAD, LOG_APPEND_TIME_BIT
 from storage.vectors import Bytes, Fields, Integers, views
 
@@ -150,18 +149,19 @@ def _header_lists(part: Part) -> pa.Array:
     if found is None:
         structs = pa.array([], _HEADERS.value_type)
     else:
-        names = _views(pa.string_view(), found.key_starts, found.key_lengths, part)
-        _check_utf8(names)
+        names = _text(_views(pa.binary_view(), found.key_starts, found.key_lengths, part))
         values = _views(pa.binary_view(), found.value_starts, found.value_lengths, part)
         structs = pa.StructArray.from_arrays([names, values], fields=list(_HEADERS.value_type))
     return pa.ListArray.from_arrays(pa.array(offsets), structs, type=_HEADERS)
 
 
-def _check_utf8(names: pa.Array) -> None:
+def _text(names: pa.Array) -> pa.Array:
+    """Return `names` as strings; what is not UTF-8 in them is replaced, as Java does."""
     try:
-        names.validate(full=True)
-    except pa.ArrowInvalid as error:
-        raise CorruptRecordError(f"a header's name: {error}") from error
+        return names.cast(pa.string_view())
+    except pa.ArrowInvalid:
+        replaced = [name.decode(errors="replace") for name in names.to_pylist()]
+        return pa.array(replaced, pa.string_view())
 
 
 def _views(kind: pa.DataType, starts: Integers, lengths: Integers, part: Part) -> pa.Array:

@@ -6,8 +6,8 @@ no headers, and no number of more than two bytes but where a record or its time 
 is anything else, or wrong, is left to `storage.records`, which reads it all again and says what
 is wrong with it: here it is None.
 
-Rule: one loop, without a call for each number. It is what a consumer spends most of its time in,
-where records are not alike (`alike_records`).
+Rule: each function is one loop, without a call for each number. It is what a consumer spends most
+of its time in, and a leader much of it, where records are not alike (`alike_records`).
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from storage.alike_records import LEAST, read_alike
 from storage.errors import CorruptRecordError
+from storage.types import Buffer
 from storage.varint import ONE_BYTE, read_varint, read_varlong
 
 _FAR: Final = 1 << 62
@@ -137,3 +138,55 @@ def decode_plain(  # noqa: PLR0912, PLR0915 - one loop
         return None
     keys += repeat(None, done - len(keys))
     return PlainColumns(offsets, timestamps, keys, values)
+
+
+def sound_plain(  # noqa: PLR0912, PLR0915 - one loop
+    data: Buffer, position: int, most: int, delta: int | None
+) -> tuple[int, int]:
+    """Return how many records from `position` on, up to `most`, are plain and sound, and where
+    the next one begins. With `delta` their offset deltas have to count up from there.
+    """
+    counted, passed, size = delta is not None, 0, len(data)
+    expected = 2 * (delta or 0)  # as it is written
+    try:
+        while passed < most:
+            byte, at = data[position], position + 1
+            if byte >= 0x80:
+                if (second := data[at]) >= 0x80:
+                    break
+                byte, at = byte & 0x7F | second << 7, at + 1
+            end = at + (byte >> 1)
+            if byte & 1 or end > size:
+                break
+            at += 2  # behind the attributes, and the first byte of the time
+            if data[at - 1] >= 0x80:
+                at += 1
+                if data[at - 1] >= 0x80:
+                    break
+            byte, at = data[at], at + 1
+            if byte >= 0x80:
+                if (second := data[at]) >= 0x80:
+                    break
+                byte, at = byte & 0x7F | second << 7, at + 1
+            if counted and byte != expected:
+                break
+            byte, at = data[at], at + 1
+            if byte >= 0x80:
+                if (second := data[at]) >= 0x80:
+                    break
+                byte, at = byte & 0x7F | second << 7, at + 1
+            if not byte & 1:
+                at += byte >> 1
+            byte, at = data[at], at + 1
+            if byte >= 0x80:
+                if (second := data[at]) >= 0x80:
+                    break
+                byte, at = byte & 0x7F | second << 7, at + 1
+            if not byte & 1:
+                at += byte >> 1
+            if at + 1 != end or data[at]:
+                break
+            position, passed, expected = end, passed + 1, expected + 2
+    except IndexError:
+        pass
+    return passed, position

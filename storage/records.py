@@ -24,8 +24,6 @@ from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 
-from storage.alike_records import LEAST, run_of_one_size
-from storage.allowance import Allowance
 from storage.checksum import crc32c
 from storage.compression import Codec, compress, decompress
 from storage.errors import CorruptRecordError
@@ -53,11 +51,6 @@ from storage.varint import ONE_BYTE, VARINTS, read_varint, read_varlong, varint
 
 # More than any sane batch expands to; reserved, not committed, while a batch is decoded.
 MAX_DECOMPRESSED_SIZE: Final = 256 * 1024 * 1024
-
-# How many records of one size are looked at together. Meanwhile no other thread runs.
-_MOST_AT_ONCE: Final = 1 << 16
-_STEPS_PER_LOOK: Final = 8
-_ALIKE_PER_STEP: Final = 64
 
 _LEAST: Final = -(2**63)
 _MOST: Final = 2**63 - 1
@@ -260,7 +253,7 @@ def decode_each(header: BatchHeader, data: bytes) -> list[Record]:
     for start, end in _record_bounds(header, data):
         try:
             records.append(_decode_record(header, append_time, data, start, end))
-        except (IndexError, UnicodeDecodeError) as error:
+        except IndexError as error:
             raise CorruptRecordError(f"a record that does not parse: {error}") from error
     return records
 
@@ -307,32 +300,6 @@ def last_record_offset(batch: Batch, *, max_size: int = MAX_DECOMPRESSED_SIZE) -
     return header.base_offset + offset_delta
 
 
-def check_framing(header: BatchHeader, data: Buffer, allowance: Allowance | None = None) -> None:
-    """Raise CorruptRecordError unless the records' lengths add up to `data` and to their count.
-
-    This is the least that a leader must know about records that it will never decode. It keeps
-    nothing of any record, whatever their number. Raise LongCheckError where it takes more than
-    `allowance`.
-    """
-    position, left, patience = 0, header.record_count, LEAST
-    while left:
-        count = size = 0
-        if left >= LEAST:
-            count, size = run_of_one_size(data, position, min(left, _MOST_AT_ONCE))
-        alike = count >= LEAST
-        if not alike:  # one by one, and ever fewer looks at whether they still differ
-            count = min(left, patience)
-        if allowance is not None:
-            allowance.spend(_STEPS_PER_LOOK + (count // _ALIKE_PER_STEP if alike else count))
-        if alike:
-            position, patience = position + count * size, LEAST
-        else:
-            position = _skip_records(header, data, position, count)
-            patience *= 2
-        left -= count
-    _check_all_used(data, position)
-
-
 def _skip_records(header: BatchHeader, data: Buffer, position: int, count: int) -> int:
     """Return the position after `count` records, of which only the lengths are read."""
     end = len(data)
@@ -374,7 +341,8 @@ def _record_bounds(header: BatchHeader, data: Buffer) -> Iterator[tuple[int, int
             raise _out_of_range(length, end - position)
         yield position, following
         position = following
-    _check_all_used(data, position)
+    if position != end:
+        raise CorruptRecordError(f"{end - position} bytes after the last record")
 
 
 def _too_few(header: BatchHeader) -> CorruptRecordError:
@@ -383,11 +351,6 @@ def _too_few(header: BatchHeader) -> CorruptRecordError:
 
 def _out_of_range(length: int, left: int) -> CorruptRecordError:
     return CorruptRecordError(f"a record of {length} bytes where {left} are left")
-
-
-def _check_all_used(data: Buffer, position: int) -> None:
-    if position != len(data):
-        raise CorruptRecordError(f"{len(data) - position} bytes after the last record")
 
 
 def _decode_record(
@@ -423,9 +386,9 @@ def _log_append_time(header: BatchHeader) -> int | None:
 
 
 def _after(position: int, length: int, end: int) -> int:
-    """The position after `length` bytes; a null's -1 takes none."""
+    """Return the position after `length` bytes; a null, of any negative length, takes none."""
     following = position + max(length, 0)
-    if length < -1 or following > end:
+    if following > end:
         raise CorruptRecordError(f"{length} bytes of a record where {end - position} are left")
     return following
 
@@ -449,7 +412,7 @@ def _read_headers(
         if name is None:
             raise CorruptRecordError("a header without a name")
         value, position = _read_bytes(data, position, end)
-        headers.append((name.decode(), value))
+        headers.append((name.decode(errors="replace"), value))  # as Java reads it
     return tuple(headers), position
 
 

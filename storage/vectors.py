@@ -102,7 +102,7 @@ class Headers:
 
 @attrs.frozen
 class Fields:
-    """What stands in each record. A length of -1 is a null."""
+    """What stands in each record. A negative length is a null."""
 
     timestamp_deltas: Integers
     offset_deltas: Integers
@@ -213,9 +213,9 @@ def read_fields(data: Bytes, bodies: Bodies) -> Fields:
     timestamp_deltas, position = varints(data, bodies.starts + 1, bits=64)
     offset_deltas, position = varints(data, position)
     key_lengths, key_starts = varints(data, position)
-    _check_lengths(key_lengths, data.size, least=-1)
+    _check_lengths(key_lengths, data.size)
     value_lengths, value_starts = varints(data, key_starts + np.maximum(key_lengths, 0))
-    _check_lengths(value_lengths, data.size, least=-1)
+    _check_lengths(value_lengths, data.size)
     header_counts, position = varints(data, value_starts + np.maximum(value_lengths, 0))
     headers = None
     if header_counts.any():
@@ -238,8 +238,8 @@ def _still_going(descending_counts: Integers, step: int) -> int:
     return int(np.searchsorted(-descending_counts, -step, side="left"))
 
 
-def _check_lengths(lengths: Integers, most: int, *, least: int) -> None:
-    if lengths.size and (lengths.min() < least or lengths.max() > most):
+def _check_lengths(lengths: Integers, most: int, *, least: int | None = None) -> None:
+    if lengths.size and (lengths.max() > most or (least is not None and lengths.min() < least)):
         raise CorruptRecordError(f"a length of {lengths.min()} to {lengths.max()} in {most} bytes")
 
 
@@ -330,7 +330,7 @@ def _headers_at(data: Bytes, positions: Integers, found: Headers, places: Intege
     key_lengths, key_starts = varints(data, positions)
     _check_lengths(key_lengths, data.size, least=0)
     value_lengths, value_starts = varints(data, key_starts + key_lengths)
-    _check_lengths(value_lengths, data.size, least=-1)
+    _check_lengths(value_lengths, data.size)
     found.key_starts[places], found.key_lengths[places] = key_starts, key_lengths
     found.value_starts[places], found.value_lengths[places] = value_starts, value_lengths
     return value_starts + np.maximum(value_lengths, 0)
@@ -346,7 +346,7 @@ def _one_record(data: Bytes, position: int, end: int, found: Headers, places: sl
             (found.value_starts, found.value_lengths),
         ):
             length, start = read_varint(raw, position)
-            if length < -1 or start + length > len(raw):
+            if start + length > len(raw):
                 raise CorruptRecordError(f"{length} bytes of a header where {len(raw)} are left")
             starts[place], lengths[place] = origin + start, length
             position = start + max(length, 0)

@@ -43,13 +43,13 @@ from storage.producer_snapshot import decode_snapshot
 from storage.record_batch import read_header, walk
 from storage.records import (
     Record,
-    check_framing,
     decode_batch,
     outline_batch,
     read_marker,
     unpack,
 )
 from storage.segment_file import open_segment
+from storage.sound_records import check_records
 from storage.testing import FaultyFileSystem
 from storage.time_index import TimeIndex
 from storage.transaction_index import TransactionIndex, aborted_between
@@ -134,7 +134,7 @@ def _or_none(read: Callable[[bytes], Any], data: bytes, instead_of_none: Any = N
 
 def _framed(batch: bytes) -> None:
     header = read_header(batch)
-    check_framing(header, unpack(header, batch))
+    check_records(header, unpack(header, batch), counted=False)
 
 
 def _outlines(batch: bytes) -> list[tuple[Any, ...]]:
