@@ -31,10 +31,18 @@ from replication.wire.produce import (
 )
 from storage.compression import Codec
 from storage.errors import StorageError, UnsupportedCompressionTypeError
-from storage.record_batch import HEADER_SIZE, MAGIC, TRANSACTIONAL_BIT, read_header
+from storage.record_batch import (
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    read_header,
+)
 from storage.types import TopicPartition
 from storage.verification import VerificationGuard
 
+LENGTH_AT = 8
+LEAST_LENGTH = 14  # of a record of magic 0
 MAGIC_AT = 16  # the same in every format there has been
 ATTRIBUTES_AT = 22  # the byte of them that has a meaning
 ZSTD_SINCE = 7  # KIP-110
@@ -147,7 +155,11 @@ def _is_transactional(records: object) -> bool:
 
 
 def _refusal(records: memoryview, version: int) -> ProduceResult | None:
-    """What is wrong with a partition's bytes before anybody looks for the partition."""
+    """Return what is wrong with a partition's bytes, as far as their header tells."""
+    length = int.from_bytes(records[LENGTH_AT:LENGTH_OVERHEAD], "big", signed=True)
+    if len(records) >= LENGTH_OVERHEAD and length < LEAST_LENGTH:
+        message = f"a batch length of {length}, less than any format has"
+        return _refused(ErrorCode.CORRUPT_MESSAGE, message)
     if len(records) < HEADER_SIZE:
         return _refused(ErrorCode.INVALID_RECORD, "no whole record batch")
     if records[MAGIC_AT] < MAGIC:

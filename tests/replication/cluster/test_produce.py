@@ -109,6 +109,8 @@ async def led_topic(cluster: Cluster, client: Client) -> str:
             id="a transaction of nobody",
         ),
         pytest.param(b"\xff" * 100, ErrorCode.CORRUPT_MESSAGE, id="garbage"),
+        pytest.param(bytes(61), ErrorCode.CORRUPT_MESSAGE, id="a batch of length 0"),
+        pytest.param(b"\0\0\0\0\0\0\0\0\0", ErrorCode.INVALID_RECORD, id="half a prefix"),
     ],
 )
 async def test_a_batch_that_must_not_be_appended_is_refused_and_no_log_is_touched(
