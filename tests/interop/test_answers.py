@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
 
+import attrs
 import pytest
 import trio
 
 from replication.client.admin import Acl, Operation, ResourceType
-from replication.errors import ErrorCode
+from replication.errors import ErrorCode, PeerUnavailableError
 from replication.wire.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -22,11 +23,14 @@ from replication.wire.list_offsets import ListOffsetsRequest, ListOffsetsTopic
 from replication.wire.offset_commit import OffsetCommitRequest, OffsetCommitTopic
 from replication.wire.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic
 from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from storage.compression import Codec, compress
 from storage.records import Record, encode_batch
 from tests.interop.kafka import Kafka
 from tests.interop.twins import Side, make_topics, strict_kafka, twins
 from tests.replication.cluster.test_acls import allow
 from tests.replication.wire.full_requests import TOPIC, full_request
+from tests.storage.logs import claiming
+from tests.storage.test_sound_records import SOUND, UNSOUND, record
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -162,3 +166,49 @@ async def coordinated(side: Side) -> None:
             if found["error_code"] == ErrorCode.NONE:
                 break
             await trio.sleep(0.1)  # a real broker makes the topic first
+
+
+# What Apache Kafka does not look at, or stumbles over: (its error, ours).
+LENIENT = (ErrorCode.NONE, ErrorCode.INVALID_RECORD)
+STUMBLES = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_RECORD)
+DEPARTURES: Final = {
+    ("a record that is too short", Codec.LZ4): LENIENT,
+    ("a record that is too long", Codec.LZ4): LENIENT,
+    ("a record of no bytes", Codec.LZ4): LENIENT,
+    ("offsets that do not count up", Codec.LZ4): STUMBLES,
+}
+
+
+def _the_same(request: object, _: Side) -> object:
+    return request
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+async def test_records_are_taken_and_refused_as_kafka_does(kafka: Kafka, codec: Codec) -> None:
+    sent = {name: (record(0, **parts), 1) for name, parts in (UNSOUND | SOUND).items()}  # type: ignore[arg-type] # parts of it
+    sent["offsets that do not count up"] = (record(0) + record(0), 2)
+    sent["records of a batch and bytes"] = (record(0) + b"zz", 1)
+    different = {}
+    async with twins(kafka) as both:
+        for name, (records, count) in sent.items():
+            plain = records if codec is Codec.NONE else compress(codec, records)
+            request = produced("open", bytes(claiming(count, plain, codec)))
+            answers = await both.ask(partial(_the_same, request), 12, as_boss=True)
+            errors = tuple(
+                each["responses"][0]["partition_responses"][0]["error_code"] for each in answers
+            )
+            if errors != DEPARTURES.get((name, codec), (errors[0], errors[0])):
+                different[name] = errors
+    assert different == {}
+
+
+async def test_null_records_are_answered_by_us_alone(kafka: Kafka) -> None:
+    """KafkaApis counts the bytes of what is null, and nobody hears of it."""
+    async with twins(kafka) as both:
+        request = produced("open", None)
+        response = await both.ours.ask(request, 12, as_boss=True)
+        (answer,) = response["responses"][0]["partition_responses"]
+        assert answer["error_code"] == ErrorCode.INVALID_RECORD
+        impatient = attrs.evolve(both.kafka.boss, timeout_ms=3000)
+        with pytest.raises(PeerUnavailableError, match="did not answer"):
+            await impatient.ask(both.kafka.boss_address, request, version=12)
