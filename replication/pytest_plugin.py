@@ -10,7 +10,8 @@
 
     @pytest.mark.kafka(brokers=1, config={"message.max.bytes": 1000}, partitions=3)
         this test's cluster has so many brokers and these settings, and its topic so many
-        partitions; clusters are kept for the session and shared by all who ask for the same
+        partitions; clusters are kept for the session and shared by all who ask for the same.
+        Marks of a test, its class and its module are merged: the closest decides each setting
 
     kafka_brokers = 3             in pytest.ini or pyproject.toml: the same for all
     kafka_config = key=value      a line each
@@ -29,7 +30,7 @@ from contextlib import ExitStack
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pytest
 
@@ -59,10 +60,14 @@ class Clusters:
     def get(self, asked: Asked) -> "ThreadedCluster":
         if asked not in self._up:
             _must_be_ours("replication", "storage")
-            from replication.testing import ThreadedCluster  # noqa: PLC0415 - rule 1
+            from replication.errors import ConfigError  # noqa: PLC0415 - rule 1
+            from replication.testing import ThreadedCluster  # noqa: PLC0415
 
             cluster = ThreadedCluster(brokers=asked.brokers, config=dict(asked.config))
-            self._up[asked] = cluster.start()
+            try:
+                self._up[asked] = cluster.start()
+            except ConfigError as error:
+                pytest.fail(f"the cluster's settings: {error}", pytrace=False)
         return self._up[asked]
 
     def mark(self) -> None:
@@ -104,17 +109,11 @@ _CLUSTERS = pytest.StashKey[Clusters]()
 _NUMBERS = count(1)
 
 
-def asked_by(config: pytest.Config, marker: pytest.Mark | None) -> Asked:
-    """What the session's settings say, and over them the test's marker; UsageError where they
-    cannot be.
-    """
+def asked_by(config: pytest.Config, marked: "Marked") -> Asked:
+    """Return the cluster that the session's settings and, over them, a test's marks ask for."""
     brokers, settings = _of_the_session(config)
-    if marker is not None:
-        _must_be_possible(marker)
-        brokers = marker.kwargs.get("brokers", brokers)
-        own = marker.kwargs.get("config", {})
-        settings |= {key: str(value) for key, value in own.items()}
-    return Asked(brokers, tuple(sorted(settings.items())))
+    own = {key: value for (name, key), value in marked.items() if name == "config"}
+    return Asked(marked.get(BROKERS, brokers), tuple(sorted((settings | own).items())))
 
 
 def _of_the_session(config: pytest.Config) -> tuple[int, dict[str, str]]:
@@ -124,28 +123,86 @@ def _of_the_session(config: pytest.Config) -> tuple[int, dict[str, str]]:
         raise pytest.UsageError(f"kafka_brokers, kafka_config: {error}") from error
     if brokers < 1:
         raise pytest.UsageError(f"kafka_brokers = {brokers}: {_WHOLE}")
-    pairs = {line: line.partition("=") for line in lines}
-    for line, (key, equals, _) in pairs.items():
-        if not equals or not key.strip():
+    settings: dict[str, str] = {}
+    for line in lines:
+        key, equals, value = (part.strip() for part in line.partition("="))
+        if not equals or not key:
             raise pytest.UsageError(f"kafka_config: {line!r}: expected key=value, a line each")
-    return brokers, {key.strip(): value.strip() for key, _, value in pairs.values()}
+        if settings.setdefault(key, value) != value:
+            raise pytest.UsageError(f"kafka_config: both {key}={settings[key]} and {key}={value}")
+    return brokers, settings
 
 
-def _must_be_possible(marker: pytest.Mark) -> None:
-    said = marker.kwargs
-    if marker.args or said.keys() - {"brokers", "config", "partitions"}:
-        words = [*map(repr, marker.args), *(f"{key}={value!r}" for key, value in said.items())]
+# -- what marks say
+
+# By the name of the setting, and of `config` by its key.
+Marked: TypeAlias = dict[tuple[str, str], Any]
+BROKERS, PARTITIONS = ("brokers", ""), ("partitions", "")
+
+
+def marked(item: pytest.Item) -> Marked:
+    """Return what the marks of a test say: of each setting, what the closest mark says."""
+    found: Marked = {}
+    for level in _levels(item):
+        found = _of_one_level(level) | found
+    return found
+
+
+def _levels(item: pytest.Item) -> Iterator[list[pytest.Mark]]:
+    """Yield the marks of each level, the closest first.
+
+    pytest.param and add_marker, the function, its class and each class that this inherits from,
+    its module, its packages.
+    """
+    for node in item.iter_parents():
+        own = [mark for mark in node.own_markers if mark.name == "kafka"]
+        holder = getattr(node, "obj", None)
+        classes = holder.__mro__ if isinstance(holder, type) else (holder,)
+        written = [_written_on(each, own) for each in classes]
+        yield [mark for mark in own if not any(mark in level for level in written)]
+        yield from written
+
+
+def _written_on(holder: object, marks: list[pytest.Mark]) -> list[pytest.Mark]:
+    """Return the marks of a function, class or module itself, without what a class inherits."""
+    stored = vars(holder).get("pytestmark", []) if hasattr(holder, "__dict__") else []
+    stored = [getattr(each, "mark", each) for each in _as_list(stored)]
+    return [mark for mark in marks if any(mark is each for each in stored)]
+
+
+def _of_one_level(marks: list[pytest.Mark]) -> Marked:
+    found: Marked = {}
+    for mark in marks:
+        for (name, key), value in _said(mark).items():
+            other = found.setdefault((name, key), value)
+            if other != value:
+                both = " and ".join(f"{key or name}={each!r}" for each in (value, other))
+                raise pytest.UsageError(f"@pytest.mark.kafka is there twice, with {both}")
+    return found
+
+
+def _said(mark: pytest.Mark) -> Marked:
+    """Return what one mark says; UsageError where that cannot be."""
+    said = mark.kwargs
+    if mark.args or said.keys() - {"brokers", "config", "partitions"}:
+        words = [*map(repr, mark.args), *(f"{key}={value!r}" for key, value in said.items())]
         raise pytest.UsageError(
             f"@pytest.mark.kafka takes brokers, config and partitions: {', '.join(words)}"
         )
-    for name in ("brokers", "partitions"):
-        number = said.get(name, 1)
+    config = said.get("config", {})
+    if not isinstance(config, Mapping):
+        raise pytest.UsageError(
+            f"@pytest.mark.kafka(config={config!r}): expected a dict of settings"
+        )
+    numbers: Marked = {(name, ""): value for name, value in said.items() if name != "config"}
+    for (name, _), number in numbers.items():
         if type(number) is not int or number < 1:
             raise pytest.UsageError(f"@pytest.mark.kafka({name}={number!r}): {_WHOLE}")
-    if not isinstance(said.get("config", {}), Mapping):
-        raise pytest.UsageError(
-            f"@pytest.mark.kafka(config={said['config']!r}): expected a dict of settings"
-        )
+    return numbers | {("config", str(key)): str(value) for key, value in config.items()}
+
+
+def _as_list(marks: Any) -> list[Any]:
+    return list(marks) if isinstance(marks, list | tuple) else [marks]
 
 
 # pytest before 8.4 has neither: a setting is text there, and a test's name says what it is given.
@@ -182,20 +239,20 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The session's fixture is another one for a test that is marked."""
-    marker = metafunc.definition.get_closest_marker("kafka")
-    if marker is not None and "kafka_cluster" in metafunc.fixturenames:
-        asked = asked_by(metafunc.config, marker)
+    if "kafka_cluster" in metafunc.fixturenames and (said := marked(metafunc.definition)):
+        asked = asked_by(metafunc.config, said)
         ids: Any = [_HIDDEN]
         metafunc.parametrize("kafka_cluster", [asked], ids=ids, indirect=True, scope="session")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     item.config.stash[_CLUSTERS].mark()
-    asked, marker = _asked(item), item.get_closest_marker("kafka")
-    if asked is not None and asked != asked_by(item.config, marker):
+    asked = _asked(item)
+    if asked is not None and asked != asked_by(item.config, marked(item)):
         pytest.fail(
-            "@pytest.mark.kafka: methods of unittest.TestCase have the session's cluster;"
-            " its brokers and settings stand in pytest.ini or pyproject.toml",
+            "@pytest.mark.kafka: brokers and config have no effect on a method of"
+            " unittest.TestCase, in pytest.param or by add_marker; mark the test function, or"
+            " set them in pytest.ini or pyproject.toml",
             pytrace=False,
         )
 
@@ -224,8 +281,8 @@ def _asked(item: pytest.Item) -> Asked | None:
     if "kafka_cluster" not in getattr(item, "fixturenames", ()):
         return None
     callspec = getattr(item, "callspec", None)
-    marked = {} if callspec is None else callspec.params
-    asked = marked.get("kafka_cluster", asked_by(item.config, None))
+    params = {} if callspec is None else callspec.params
+    asked = params.get("kafka_cluster", asked_by(item.config, {}))
     return asked if isinstance(asked, Asked) else None
 
 
@@ -235,15 +292,19 @@ def _asked(item: pytest.Item) -> Asked | None:
 @pytest.fixture(scope="session")
 def kafka_cluster(request: pytest.FixtureRequest) -> "ThreadedCluster":
     """Brokers to test against: `replication.testing.ThreadedCluster`."""
-    asked = getattr(request, "param", None) or asked_by(request.config, None)
+    asked = getattr(request, "param", None) or asked_by(request.config, {})
+    if not isinstance(asked, Asked):
+        pytest.fail(
+            f"kafka_cluster takes no parameter, such as {asked!r}: use @pytest.mark.kafka(...)",
+            pytrace=False,
+        )
     return request.config.stash[_CLUSTERS].get(asked)
 
 
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest, kafka_cluster: "ThreadedCluster") -> Iterator[str]:
     """The name of a topic that nobody else uses."""
-    marker = request.node.get_closest_marker("kafka")
-    partitions = 1 if marker is None else marker.kwargs.get("partitions", 1)
+    partitions = marked(request.node).get(PARTITIONS, 1)
     name = f"topic-{next(_NUMBERS)}"
     kafka_cluster.create_topic(name, partitions=partitions)
     yield name

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import dedent
 from typing import TypeAlias
 
 import pytest
@@ -171,6 +172,93 @@ def test_a_marker_that_says_something_else_is_refused(run: Run) -> None:
     result.stdout.fnmatch_lines(["*takes brokers, config and partitions*nodes*"])
 
 
+STACKED = """
+    import pytest
+
+    pytestmark = pytest.mark.kafka(brokers=2, config={"num.partitions": 5, "log.roll.ms": 9000})
+
+    def shape(cluster, topic):
+        configs = cluster.config["num.partitions"], cluster.config["log.roll.ms"]
+        return len(cluster.brokers), *configs, partitions(cluster, topic)
+
+    def partitions(cluster, topic):
+        return sum(bool(cluster.replicas(topic, each)) for each in range(9))
+
+    @pytest.mark.kafka(partitions=3)
+    @pytest.mark.kafka(config={"num.partitions": 7})
+    @pytest.mark.kafka(brokers=1)
+    def test_stacked_marks_all_count(kafka_cluster, kafka_topic):
+        assert shape(kafka_cluster, kafka_topic) == (1, "7", "9000", 3)
+
+    @pytest.mark.kafka(partitions=4, config={"log.roll.ms": 8000})
+    class Base:
+        pass
+
+    @pytest.mark.kafka(partitions=2)
+    class TestOfAClass(Base):
+        def test_the_class_goes_before_its_base_and_that_before_the_module(
+            self, kafka_cluster, kafka_topic
+        ):
+            assert shape(kafka_cluster, kafka_topic) == (2, "5", "8000", 2)
+
+        @pytest.mark.kafka(partitions=1)
+        def test_the_function_goes_before_its_class(self, kafka_cluster, kafka_topic):
+            assert shape(kafka_cluster, kafka_topic) == (2, "5", "8000", 1)
+
+    @pytest.mark.parametrize(
+        "expected", [2, pytest.param(3, marks=pytest.mark.kafka(partitions=3))]
+    )
+    @pytest.mark.kafka(partitions=2)
+    def test_a_parameter_goes_before_its_function(kafka_cluster, kafka_topic, expected):
+        assert partitions(kafka_cluster, kafka_topic) == expected
+"""
+
+
+def test_marks_of_all_levels_are_merged_and_the_closest_decides_each_setting(run: Run) -> None:
+    run(STACKED).assert_outcomes(passed=5)
+
+
+CONTRADICTING = {
+    """
+    @pytest.mark.kafka(brokers=1)
+    @pytest.mark.kafka(brokers=2)
+    def test_one(kafka_topic): ...
+    """: "*@pytest.mark.kafka is there twice, with brokers=1 and brokers=2*",
+    """
+    pytestmark = [
+        pytest.mark.kafka(config={"num.partitions": 5}),
+        pytest.mark.kafka(config={"num.partitions": 6}),
+    ]
+    def test_one(kafka_topic): ...
+    """: "*is there twice, with num.partitions='6' and num.partitions='5'*",
+    """
+    @pytest.mark.parametrize("x", [pytest.param(1, marks=pytest.mark.kafka(brokers=2))])
+    def test_one(kafka_topic, x): ...
+    """: "*brokers and config have no effect on *in pytest.param*",
+    """
+    @pytest.mark.parametrize("kafka_cluster", [1], indirect=True)
+    def test_one(kafka_cluster): ...
+    """: "*kafka_cluster takes no parameter, such as 1: use @pytest.mark.kafka(...)*",
+    """
+    @pytest.mark.kafka(brokers=1, config={"num.partitons": 1})
+    def test_one(kafka_cluster): ...
+    """: "*unknown key num.partitons; did you mean num.partitions?*",
+}
+
+
+def test_marks_that_would_be_dropped_are_refused(run: Run, pytester: pytest.Pytester) -> None:
+    """In a file of its own each: of the first such one its file is not read on."""
+    files = {
+        f"test_mark_{number}": f"import pytest\n{dedent(source)}"
+        for number, source in enumerate(CONTRADICTING)
+    }
+    pytester.makepyfile(**files)
+    result = run("", "--continue-on-collection-errors")
+    result.assert_outcomes(errors=len(CONTRADICTING))
+    for said in CONTRADICTING.values():
+        result.stdout.fnmatch_lines([said])
+
+
 REFUSED_MARKS = {
     "brokers='3'": "*kafka(brokers='3'): expected a whole number of at least 1*",
     "brokers=0": "*kafka(brokers=0): expected a whole number of at least 1*",
@@ -201,6 +289,10 @@ def test_a_marker_whose_values_cannot_be_is_refused(run: Run, pytester: pytest.P
         ("kafka_brokers = three", "ERROR: kafka_brokers, kafka_config: *three*"),
         ("kafka_brokers = 0", "ERROR: kafka_brokers = 0: expected a whole number of at least 1"),
         ("kafka_config = num.partitions", "ERROR: kafka_config: 'num.partitions': *key=value*"),
+        (
+            "kafka_config =\n  num.partitions=1\n  num.partitions=2",
+            "ERROR: kafka_config: both num.partitions=1 and num.partitions=2",
+        ),
     ],
 )
 def test_settings_of_the_session_that_cannot_be_are_refused(run: Run, ini: str, said: str) -> None:
@@ -236,7 +328,7 @@ def test_a_marked_method_of_unittest_is_refused_what_it_would_not_be_given(run: 
     """
     result = run(source, ini="kafka_brokers = 1")
     result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*methods of unittest.TestCase have the session's cluster*"])
+    result.stdout.fnmatch_lines(["*brokers and config have no effect on a method of unittest*"])
 
 
 def test_a_project_s_own_package_of_our_name_is_named(run: Run, pytester: pytest.Pytester) -> None:
