@@ -349,6 +349,7 @@ class Broker:
 
     async def _publish(self, followed: MetadataCache, listeners: list[Listener]) -> None:
         """Have each image acted upon, and then shown to clients."""
+        self.metadata.fetched = followed
         while True:
             known = self.metadata.image
             image = await followed.wait_for_change(known)

@@ -119,7 +119,7 @@ class Cluster:
 
     @faults.default
     def _no_faults(self) -> Faults:
-        return Faults(self.clock)
+        return Faults(self.clock, node_ids=lambda: self.node_ids)
 
     # Where it is.
 
@@ -186,13 +186,27 @@ class Cluster:
 
     @property
     def image(self) -> MetadataImage:
-        """The newest metadata that any running broker has."""
+        """The newest metadata that the controller or any running broker has."""
         images = [broker.metadata.image for broker in self.brokers.values()]
+        if self.controller is not None:
+            images.append(self.controller.image)
         return max(images, key=lambda image: image.offset, default=MetadataImage())
 
     def partition(self, topic: str, partition: int) -> PartitionRegistration | None:
-        """Replicas, ISR, leader and epochs of a partition; None of one that is not there."""
-        return self.image.partition(TopicPartition(topic, partition))
+        """Return replicas, ISR, leader and epochs of a partition; None if there is none.
+
+        An acknowledgement depends on what the controller has committed, or on what its leader has
+        heard of that from the controller before it died: neither is newer than this.
+        """
+        topic_partition = TopicPartition(topic, partition)
+        registration = self.image.partition(topic_partition)
+        if registration is None or (leader := self.brokers.get(registration.leader)) is None:
+            return registration
+        seen = leader.replica_manager.snapshot(topic_partition)
+        if seen is None or seen.partition_epoch <= registration.partition_epoch:
+            return registration
+        isr = tuple(each for each in registration.replicas if each in seen.isr)
+        return attrs.evolve(registration, isr=isr, partition_epoch=seen.partition_epoch)
 
     def leader(self, topic: str, partition: int) -> int | None:
         """Who leads it; None where nobody does."""
@@ -252,6 +266,7 @@ class Cluster:
 
     async def start_broker(self, broker_id: int) -> None:
         """Again, at the same port; returns when it is unfenced."""
+        self.must_be_a_broker(broker_id)
         await self.start_node(broker_id)
 
     async def start_controller(self) -> None:
@@ -260,6 +275,7 @@ class Cluster:
 
     async def kill_broker(self, broker_id: int) -> None:
         """As SIGKILL would: nothing is written, and nobody is told."""
+        self.must_be_a_broker(broker_id)
         await self.kill_node(broker_id)
 
     async def kill_controller(self) -> None:
@@ -286,6 +302,7 @@ class Cluster:
 
     async def stop_broker(self, broker_id: int) -> None:
         """A controlled shutdown: its leaderships are taken over first."""
+        self.must_be_a_broker(broker_id)
         await self.stop_node(broker_id)
 
     async def stop(self) -> None:
@@ -309,9 +326,18 @@ class Cluster:
 
     def must_be_one(self, node_id: int) -> None:
         """NotPossibleError of a node that this cluster does not have."""
-        if node_id not in self.node_ids:
+        if type(node_id) is not int or node_id not in self.node_ids:
             there = ", ".join(map(str, self.node_ids))
             raise NotPossibleError(f"there is no node {node_id!r}; those of this cluster: {there}")
+
+    def must_be_a_broker(self, broker_id: int) -> None:
+        """Raise NotPossibleError for an id that is no broker's, such as the controller's."""
+        if type(broker_id) is not int or broker_id not in self.broker_ids:
+            there = ", ".join(map(str, self.broker_ids))
+            which = " (0 is the controller)" if broker_id == CONTROLLER_ID else ""
+            raise NotPossibleError(
+                f"there is no broker {broker_id!r}{which}; those of this cluster: {there}"
+            )
 
     def must_be(self, node_id: int, *, up: bool) -> None:
         """NotPossibleError of one that is down where it must be up, or the other way round."""

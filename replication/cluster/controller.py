@@ -13,6 +13,10 @@ that nothing changes: what an answer has seen must not be undone.
 Rule 3: while the controller is away nothing is decided. When it comes back it has its log,
 a new leader epoch, and a session for everyone who was alive; who stays silent is fenced.
 
+Rule 4: an administrator's change is answered when every unfenced broker has fetched it, but after
+`TELL_SECONDS` at the latest: whichever broker is asked next shows it. A broker that is silent and
+not fenced yet costs that much. Kafka's controller answers without waiting for brokers.
+
 A log that cannot be written ends the controller: `run` raises KafkaStorageError.
 """
 
@@ -133,6 +137,7 @@ from storage.types import Offset, TopicId
 A = TypeVar("A")
 _SALT_BYTES = 20
 SHORTAGE_PAUSE_SECONDS = 0.1
+TELL_SECONDS = 0.5
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -151,6 +156,7 @@ class Controller:
     """Where brokers reach it; known once `run` has started."""
     _log: MetadataLog | None = attrs.field(default=None, init=False)
     _events: deque[tuple[Offset, Event]] = attrs.field(factory=deque, init=False)
+    _fetched: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
         now = self.seams.clock.now
@@ -329,37 +335,41 @@ class Controller:
         )
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        return await self._carry_out(
+        return await self._carry_out_and_tell(
             create_topics(self.image, request, config=self.config, chance=self.seams.chance)
         )
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        return await self._carry_out(delete_topics(self.image, request, config=self.config))
+        return await self._carry_out_and_tell(
+            delete_topics(self.image, request, config=self.config)
+        )
 
     async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
-        return await self._carry_out(alter_configs(self.image, request, config=self.config))
+        return await self._carry_out_and_tell(
+            alter_configs(self.image, request, config=self.config)
+        )
 
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse:
-        return await self._carry_out(
+        return await self._carry_out_and_tell(
             incremental_alter_configs(self.image, request, config=self.config)
         )
 
     async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-        return await self._carry_out(
+        return await self._carry_out_and_tell(
             create_partitions(self.image, request, chance=self.seams.chance)
         )
 
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        return await self._carry_out(
+        return await self._carry_out_and_tell(
             elect_leaders(self.image, request, rules_of=self._election_rules)
         )
 
     async def alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
-        return await self._carry_out(
+        return await self._carry_out_and_tell(
             alter_partition_reassignments(self.image, request, rules_of=self._election_rules)
         )
 
@@ -370,15 +380,15 @@ class Controller:
 
     async def create_acls(self, request: CreateAclsRequest) -> CreateAclsResponse:
         new_id = partial(self.seams.chance.randbytes, 16)
-        return await self._carry_out(create_acls(self.image, request, new_id))
+        return await self._carry_out_and_tell(create_acls(self.image, request, new_id))
 
     async def delete_acls(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
-        return await self._carry_out(delete_acls(self.image, request))
+        return await self._carry_out_and_tell(delete_acls(self.image, request))
 
     async def alter_user_scram_credentials(
         self, request: AlterUserScramCredentialsRequest
     ) -> AlterUserScramCredentialsResponse:
-        return await self._carry_out(alter_user_scram_credentials(self.image, request))
+        return await self._carry_out_and_tell(alter_user_scram_credentials(self.image, request))
 
     async def allocate_producer_ids(
         self, request: AllocateProducerIdsRequest
@@ -386,6 +396,7 @@ class Controller:
         return await self._carry_out(allocate_producer_ids(self.image, request))
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
+        self._note_fetch(request)
         return await log_service.fetch(self.log, request, self.seams.clock)
 
     async def fetch_snapshot(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
@@ -415,6 +426,26 @@ class Controller:
                 raise PeerUnavailableError(f"this controller cannot write now: {error}") from error
         await self.log.wait_until_synced(self.log.log_end_offset)
         return decision.answer
+
+    async def _carry_out_and_tell(self, decision: Decision[A]) -> A:
+        """Carry out an administrator's change, and answer when every broker can show it (rule 4)."""
+        answer = await self._carry_out(decision)
+        end = self.log.log_end_offset
+        if decision.records:
+            with self.seams.clock.move_on_after(TELL_SECONDS):
+                while not self.sessions.all_have(end, self.image):
+                    await self._fetched.wait()
+        return answer
+
+    def _note_fetch(self, request: FetchRequest) -> None:
+        broker_id = request.replica.replica_id
+        if self.image.broker(broker_id) is None:
+            return
+        for topic in request.topics:
+            for asked in topic.partitions:
+                self.sessions.fetches_from(broker_id, asked.fetch_offset)
+        self._fetched.set()
+        self._fetched = trio.Event()
 
     def _append(
         self, records: Sequence[MetadataRecord], *, cause: str, silent_ms: int = -1

@@ -12,6 +12,7 @@ from replication.cluster.faults import Faults
 from replication.cluster.server import OnBug
 from replication.config import BrokerConfig
 from replication.events import EventSink, ignore
+from replication.metadata import MetadataImage
 from replication.net.raising import raising_only_one, raising_the_first
 from replication.net.seams import Seams
 from storage.errors import StorageError
@@ -43,6 +44,11 @@ class ControllerNode:
         """Where brokers reach it; 0 before it listens."""
         listener = self.controller.listener
         return 0 if listener is None else listener.port
+
+    @property
+    def image(self) -> MetadataImage:
+        """Everything that is decided and synced; nothing before it has started."""
+        return self.controller.log.synced_image if self.port else MetadataImage()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until `shut_down` or cancelled; started once brokers are answered."""

@@ -23,6 +23,7 @@ class BrokerSessions:
     _heard_ms: dict[int, int] = attrs.field(factory=dict, init=False)
     _metadata_offset: dict[int, Offset] = attrs.field(factory=dict, init=False)
     _shutdown_offset: dict[int, Offset] = attrs.field(factory=dict, init=False)
+    _fetched: dict[int, Offset] = attrs.field(factory=dict, init=False)
 
     def restart(self, image: MetadataImage, now_ms: int) -> None:
         """Everyone who is not fenced has just been heard of."""
@@ -38,6 +39,7 @@ class BrokerSessions:
         self._heard_ms.pop(broker_id, None)
         self._metadata_offset.pop(broker_id, None)
         self._shutdown_offset.pop(broker_id, None)
+        self._fetched.pop(broker_id, None)
 
     def is_valid(self, broker: BrokerRegistration, now_ms: int) -> bool:
         return not broker.fenced and now_ms <= self._expires_ms(broker)
@@ -65,6 +67,16 @@ class BrokerSessions:
         active = [each.broker_id for each in _unfenced(image) if not each.in_controlled_shutdown]
         lowest = min((self._metadata_offset.get(each, -1) for each in active), default=_EVERYTHING)
         return self._shutdown_offset.get(broker_id, -1) <= lowest
+
+    # The metadata log: how far each broker's copy reaches.
+
+    def fetches_from(self, broker_id: int, offset: Offset) -> None:
+        """Note that a broker has all of the metadata log below `offset`."""
+        self._fetched[broker_id] = offset
+
+    def all_have(self, offset: Offset, image: MetadataImage) -> bool:
+        """Whether every unfenced broker has all of the metadata log below `offset`."""
+        return all(self._fetched.get(each.broker_id, 0) >= offset for each in _unfenced(image))
 
     def _expires_ms(self, broker: BrokerRegistration) -> int:
         return self._heard_ms.get(broker.broker_id, -_EVERYTHING) + self.session_timeout_ms

@@ -8,6 +8,8 @@ import trio
 from replication.metadata import MetadataImage
 from replication.net.seams import NodeClock
 
+CATCH_UP_MS = 500
+
 
 @attrs.define(eq=False, repr=False)
 class MetadataCache:
@@ -15,6 +17,8 @@ class MetadataCache:
 
     clock: NodeClock
     image: MetadataImage = attrs.field(factory=MetadataImage)
+    fetched: "MetadataCache | None" = None
+    """What this broker has fetched, and acts upon before it is shown here."""
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def publish(self, image: MetadataImage) -> None:
@@ -32,6 +36,12 @@ class MetadataCache:
     async def wait_for_change(self, known: MetadataImage) -> MetadataImage:
         """The newest image, once there is another than `known`."""
         return await self.wait_for(lambda image: image is not known)
+
+    async def catch_up(self) -> None:
+        """Wait until what this broker has fetched by now is shown here, `CATCH_UP_MS` at most."""
+        if self.fetched is not None:
+            end = self.fetched.image.offset
+            await self.wait_at_most(lambda image: image.offset >= end, timeout_ms=CATCH_UP_MS)
 
     async def wait_at_most(
         self, predicate: Callable[[MetadataImage], bool], *, timeout_ms: int

@@ -135,6 +135,11 @@ class MetadataLog:
         self._synced = self.image
 
     @property
+    def synced_image(self) -> MetadataImage:
+        """The image of everything below the high watermark."""
+        return self._synced
+
+    @property
     def high_watermark(self) -> Offset:
         return self.log.high_watermark
 

@@ -29,6 +29,7 @@ async def describe_acls(
 ) -> DescribeAclsResponse:
     if node.config.authorizer is None:
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_DISABLED)
+    await node.metadata.catch_up()
     wanted = filter_of(request)
     found: dict[tuple[int, str, int], list[AclDescription]] = {}
     for acl in node.metadata.image.security.acls.values():

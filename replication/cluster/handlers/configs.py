@@ -52,6 +52,7 @@ Request = TypeVar("Request", AlterConfigsRequest, IncrementalAlterConfigsRequest
 async def describe_configs(
     node: BrokerNode, _: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
+    await node.metadata.catch_up()
     return DescribeConfigsResponse(
         results=[_describe(node, request, resource) for resource in request.resources]
     )

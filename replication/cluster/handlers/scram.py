@@ -24,6 +24,7 @@ _NUMBER_OF = {name: number for number, name in SCRAM_NUMBERS.items()}
 async def describe_user_scram_credentials(
     node: BrokerNode, _: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
+    await node.metadata.catch_up()
     known: dict[str, list[CredentialInfo]] = {}
     for (name, mechanism), credential in sorted(
         node.metadata.image.security.credentials.items(), key=lambda each: each[0]

@@ -80,6 +80,8 @@ class Registered:
         return response
 
     async def heartbeat(self, **fields: Any) -> BrokerHeartbeatResponse:
+        # It fetches nothing: no change is to wait for that.
+        self.controller.sessions.fetches_from(self.broker_id, 1 << 62)
         request = BrokerHeartbeatRequest(
             broker_id=self.broker_id,
             broker_epoch=self.epoch,

@@ -12,6 +12,7 @@ import trio
 from replication.cluster.cluster import KilledError, NotPossibleError
 from replication.cluster.nodes import CONTROLLER_ID
 from replication.errors import ErrorCode, PeerUnavailableError
+from replication.wire.apis import ApiKey
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from scenarios.simulation.world import World
 from storage.errors import KafkaStorageError
@@ -66,6 +67,33 @@ def test_a_record_produced_with_acks_all_is_on_every_replica_and_can_be_read() -
     play(story)
 
 
+@pytest.mark.parametrize("dies", ["nobody", "the controller", "the leader"])
+def test_what_an_acknowledgement_depends_on_is_shown_with_it(dies: str) -> None:
+    """A follower dies; a record is acknowledged once it has left the ISR, which no broker has heard
+    of by its copy of the metadata.
+    """
+
+    async def story(world: World) -> None:
+        patient = {"replica_lag_time_max_ms": "500", "broker_session_timeout_ms": "9000"}
+        async with staged(world, brokers=3, **patient) as stage:
+            await stage.client.create_topic(stage.address(1), "t")
+            leader = await stage.leader("t")
+            follower = next(each for each in stage.cluster.broker_ids if each != leader)
+            for broker in stage.cluster.broker_ids:
+                world.network.hold("controller", name_of(broker), ApiKey.FETCH)
+            await stage.cluster.kill_broker(follower)
+            answer = await stage.client.produce(stage.address(leader), "t", b"one")
+            assert answer.error_code == ErrorCode.NONE
+            if dies != "nobody":
+                await stage.cluster.kill_node(0 if dies == "the controller" else leader)
+            partition = stage.cluster.partition("t", 0)
+            assert partition is not None
+            assert sorted(partition.isr) == [each for each in (1, 2, 3) if each != follower]
+            world.network.heal_all()
+
+    play(story)
+
+
 def test_nothing_that_was_acked_is_lost_when_the_leader_is_killed() -> None:
     async def story(world: World) -> None:
         async with staged(world, min_insync_replicas="2") as stage:
@@ -111,8 +139,10 @@ def test_what_cannot_be_done_to_a_node_is_refused_by_its_name() -> None:
         async with staged(world) as stage:
             cluster = stage.cluster
             for call in (cluster.kill_broker, cluster.stop_broker, cluster.start_broker):
-                with pytest.raises(NotPossibleError, match=r"no node 9; .* cluster: 0, 1, 2, 3$"):
+                with pytest.raises(NotPossibleError, match=r"no broker 9; .* cluster: 1, 2, 3$"):
                     await call(9)
+                with pytest.raises(NotPossibleError, match=r"no broker 0 \(0 is the controller"):
+                    await call(0)
             with pytest.raises(NotPossibleError, match=r"^broker 1 is up already$"):
                 await cluster.start_broker(1)
             with pytest.raises(NotPossibleError, match=r"^the controller is up already$"):

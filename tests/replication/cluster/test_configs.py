@@ -5,6 +5,7 @@ from typing import Any
 import attrs
 import pytest
 
+from replication.cluster.controller import TELL_SECONDS
 from replication.config import ConfigOperation
 from replication.errors import ErrorCode
 from replication.wire.alter_configs import (
@@ -85,6 +86,37 @@ async def until_every_log(stage: Stage, **values: Any) -> None:
         )
 
     await stage.cluster.until(holds, what=f"every log has {values}")
+
+
+def test_what_was_just_altered_is_shown_by_every_broker() -> None:
+    async def story(world: World) -> None:
+        async with staged(world) as stage:
+            await stage.client.create_topic(stage.address(1), "t")
+            world.network.set_delay("controller", "b2", least=0.1)
+            for value in ("7", "8", "9"):
+                changes = resource(TOPIC, "t", retention_ms=value)
+                assert await alter(stage, changes, broker=1) == [(ErrorCode.NONE, None)]
+                for broker in (2, 3, 1):
+                    shown = await described(stage, TOPIC, "t", "retention.ms", broker=broker)
+                    assert shown is not None
+                    assert (broker, shown.value) == (broker, value)
+
+    play(story)
+
+
+def test_a_broker_that_cannot_be_told_holds_a_change_up_for_a_bounded_time() -> None:
+    async def story(world: World) -> None:
+        async with staged(world, broker_session_timeout_ms="9000") as stage:
+            await stage.client.create_topic(stage.address(1), "t")
+            await stage.cluster.kill_broker(3)
+            began = world.time.current_time()
+            assert await alter(stage, resource(TOPIC, "t", retention_ms="7"), broker=1) == [
+                (ErrorCode.NONE, None)
+            ]
+            took = world.time.current_time() - began
+            assert TELL_SECONDS <= took < TELL_SECONDS + 0.1
+
+    play(story)
 
 
 def test_what_a_topic_is_set_to_reaches_the_log_of_every_replica() -> None:

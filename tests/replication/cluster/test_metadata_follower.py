@@ -3,9 +3,10 @@
 import random
 
 import pytest
+import trio
 from trio.testing import MockClock
 
-from replication.cluster.metadata_cache import MetadataCache
+from replication.cluster.metadata_cache import CATCH_UP_MS, MetadataCache
 from replication.cluster.metadata_follower import MetadataFollower
 from replication.cluster.metadata_snapshots import SNAPSHOT_FILE, Snapshot
 from replication.errors import KafkaError, MetadataError
@@ -143,6 +144,29 @@ async def test_who_waits_for_an_image_sees_the_first_that_will_do(
 
 
 # Its snapshots.
+
+
+async def test_what_was_fetched_is_shown_before_a_question_about_it_is_answered(
+    autojump_clock: MockClock,
+) -> None:
+    clock = TrioClock()
+    fetched, shown = MetadataCache(clock), MetadataCache(clock)
+    await shown.catch_up()  # before anything is fetched there is nothing to wait for
+    shown.fetched = fetched
+    fetched.publish(MetadataImage(offset=7))
+
+    async def show() -> None:
+        await clock.sleep(0.2)
+        shown.publish(fetched.image)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(show)
+        await shown.catch_up()
+        assert shown.image.offset == 7
+    fetched.publish(MetadataImage(offset=8))
+    began = clock.now()
+    await shown.catch_up()
+    assert clock.now() - began == pytest.approx(CATCH_UP_MS / 1000)
 
 
 def filled(subject: Copy, numbers: range) -> None:
