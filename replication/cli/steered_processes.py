@@ -138,7 +138,7 @@ class SteeredProcesses:
     cluster: IsolatedCluster
     on_event: Callable[[JournalEntry], None] | None = None
     """Told of what happens at any node."""
-    faults: Faults = attrs.field(init=False, factory=lambda: Faults(TrioClock()))
+    faults: Faults = attrs.field(init=False)
     _cuts: set[tuple[int, int]] = attrs.field(init=False, factory=set)
     _frozen: set[int] = attrs.field(init=False, factory=set)
     _nursery: trio.Nursery | None = attrs.field(init=False, default=None)
@@ -151,6 +151,10 @@ class SteeredProcesses:
     _looks: dict[int, _Looked] = attrs.field(init=False, factory=dict)
     """Those that are not answered yet, by number."""
     _numbers: "count[int]" = attrs.field(init=False, factory=count)
+
+    @faults.default
+    def _no_faults(self) -> Faults:
+        return Faults(TrioClock(), node_ids=lambda: self.cluster.node_ids)
 
     def begin(self, nursery: trio.Nursery) -> None:
         """Speak to every node, for as long as `nursery` is open."""

@@ -17,7 +17,7 @@ counts (`judge`), and each asks it about what matches there.
 
 import random
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -26,7 +26,15 @@ import trio
 from replication.cluster.applied_faults import AppliedFaults, Respond
 from replication.errors import UnderstudyError
 from replication.events import EventSink, FaultApplied
-from replication.faults import AddedRule, Call, Decision, FaultRule, RuleBook, judged
+from replication.faults import (
+    AddedRule,
+    Call,
+    Decision,
+    FaultRule,
+    FaultRuleError,
+    RuleBook,
+    judged,
+)
 from replication.faults.parts import NameOf, Part
 from replication.fetch_session.session import FetchSession
 from replication.net.seams import Connection, NodeClock, Seams
@@ -53,6 +61,8 @@ class Faults:
     clock: NodeClock
     judge: Judge | None = None
     """None: calls are counted here."""
+    node_ids: Callable[[], Collection[int]] | None = None
+    """The nodes of the cluster, one of which a rule must mean if it names one; None: unknown."""
     _book: RuleBook = attrs.field(init=False, factory=RuleBook)
     _gone: dict[int, trio.Event] = attrs.field(init=False, factory=dict)
     _hit: trio.Event = attrs.field(init=False, factory=trio.Event)
@@ -65,6 +75,10 @@ class Faults:
     def add(self, rule: FaultRule) -> AddedRule:
         """From now on, for every broker, those that start later included."""
         added = self._book.add(rule)
+        if self.node_ids is not None and rule.broker not in (None, *(there := self.node_ids())):
+            self._book.remove(added.number)
+            listed = ", ".join(map(str, there))
+            raise FaultRuleError("broker", f"{rule.broker} is no node of this cluster: {listed}")
         self._gone[added.number] = trio.Event()
         return added
 

@@ -25,7 +25,7 @@ from replication.cluster.cluster import POLL_SECONDS, Cluster, NotInTimeError, o
 from replication.cluster.impairments import Impairments
 from replication.cluster.nodes import CONTROLLER_ID
 from replication.cluster.steering import Steering
-from replication.metadata import PartitionRegistration
+from replication.metadata import MetadataImage, PartitionRegistration
 from replication.testing.collector import collector_put_off
 from replication.testing.faults import ThreadedFaults
 from replication.testing.portal import ClusterStoppedError, Portal
@@ -160,35 +160,43 @@ class ThreadedCluster:
         replication_factor: int = -1,
         config: Mapping[str, object] | None = None,
     ) -> None:
-        """Returns when every broker has heard of it, and it is led."""
+        """Create a topic; return when it is led, and every broker that is not fenced shows it."""
         configs = {key: str(value) for key, value in (config or {}).items()}
         self._call(_create_topic, name, partitions, replication_factor, configs)
 
     def delete_topic(self, name: str) -> None:
-        """With its records."""
+        """Delete a topic and its records; return when no broker shows it any more."""
         self._call(_delete_topic, name)
 
     # -- what happens to it
 
     def kill_broker(self, broker_id: int) -> None:
         """As SIGKILL would: nothing is written, and nobody is told."""
+        self._must_be_a_broker(broker_id)
         self._steer(lambda steering: steering.kill(broker_id))
 
     def stop_broker(self, broker_id: int) -> None:
         """A controlled shutdown: its leaderships are taken over first."""
+        self._must_be_a_broker(broker_id)
         self._steer(lambda steering: steering.stop(broker_id))
 
     def start_broker(self, broker_id: int) -> None:
         """Again, at the same port; returns when it is unfenced."""
+        self._must_be_a_broker(broker_id)
         self._steer(lambda steering: steering.start(broker_id))
 
     def freeze_broker(self, broker_id: int) -> None:
         """As SIGSTOP would, or a long pause of a garbage collector."""
+        self._must_be_a_broker(broker_id)
         self._of(lambda running: running.steering.freeze(broker_id))
 
     def thaw_broker(self, broker_id: int) -> None:
         """What fell due meanwhile falls due at once."""
+        self._must_be_a_broker(broker_id)
         self._of(lambda running: running.steering.thaw(broker_id))
+
+    def _must_be_a_broker(self, broker_id: int) -> None:
+        self._of(lambda running: running.cluster.must_be_a_broker(broker_id))
 
     def kill_controller(self) -> None:
         """As SIGKILL would; brokers go on serving what they lead, and nobody is elected."""
@@ -315,13 +323,33 @@ async def _create_topic(
     async with cluster.admin() as admin:
         (topic_id,) = (await admin.create_topics([new])).values()
 
-    def known() -> bool:
-        images = [broker.metadata.image for broker in cluster.brokers.values()]
-        return all(image.topic_by_id(topic_id) is not None for image in images)
-
-    await cluster.until(known, what=f"every broker knows {name}")
+    await _until_every_broker(
+        cluster, lambda image: image.topic_by_id(topic_id) is not None, what=f"knows {name}"
+    )
 
 
 async def _delete_topic(running: _Running, name: str) -> None:
-    async with running.cluster.admin() as admin:
+    cluster = running.cluster
+    topic_id = cluster.image.topic_id(name)
+    async with cluster.admin() as admin:
         await admin.delete_topics([name])
+    if topic_id is not None:
+        await _until_every_broker(
+            cluster, lambda image: image.topic_by_id(topic_id) is None, what=f"has deleted {name}"
+        )
+
+
+async def _until_every_broker(
+    cluster: Cluster, shows: Callable[[MetadataImage], bool], *, what: str
+) -> None:
+    """Wait for every broker that the controller hears of: one that is frozen is fenced in time."""
+
+    def all_show() -> bool:
+        newest, brokers = cluster.image, cluster.brokers
+        return all(
+            shows(broker.metadata.image)
+            for broker_id, broker in brokers.items()
+            if newest.is_alive(broker_id)
+        )
+
+    await cluster.until(all_show, what=f"every broker {what}")

@@ -145,18 +145,40 @@ def test_a_number_of_brokers_that_cannot_be_is_named(brokers: Any) -> None:
 
 def test_a_node_that_there_is_not_is_named(cluster: ThreadedCluster) -> None:
     said = r"there is no node 9; those of this cluster: 0, 1, 2, 3"
+    for nodes in ([[9]], [[1], [9]]):
+        with pytest.raises(NotPossibleError, match=said):
+            cluster.partition_network(*nodes)
+    with pytest.raises(FaultRuleError, match=r"^broker: 9 is no node of this cluster: 0, 1, 2, 3"):
+        cluster.faults.add(api="PRODUCE", error=6, broker=9)
+    assert cluster.faults.rules == []
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [(9, "9"), (0, r"0 \(0 is the controller\)"), (True, "True"), ("1", "'1'"), (None, "None")],
+)
+def test_what_is_no_broker_is_named(cluster: ThreadedCluster, given: Any, named: str) -> None:
     for call in (
         cluster.kill_broker,
         cluster.stop_broker,
         cluster.start_broker,
         cluster.freeze_broker,
         cluster.thaw_broker,
-        lambda node_id: cluster.partition_network([node_id]),
-        lambda node_id: cluster.partition_network([1], [node_id]),
     ):
-        with pytest.raises(NotPossibleError, match=said):
-            call(9)
+        with pytest.raises(
+            NotPossibleError, match=rf"no broker {named}; those of this cluster: 1, 2, 3$"
+        ):
+            call(given)
     assert cluster.brokers == [1, 2, 3]
+
+
+def test_a_frozen_broker_does_not_keep_topics_from_being_made_and_deleted(
+    cluster: ThreadedCluster,
+) -> None:
+    cluster.freeze_broker(3)
+    cluster.create_topic("meanwhile", replication_factor=2)
+    cluster.delete_topic("meanwhile")
+    assert cluster.leader("meanwhile") is None
 
 
 @pytest.mark.parametrize("who", [1, None])
