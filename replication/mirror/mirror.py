@@ -49,8 +49,9 @@ from replication.mirror.tails import Tail, TailCheck
 from replication.net.raising import raising_only_one, raising_the_first
 from replication.net.seams import Seams
 from replication.net.secure import introduced
-from replication.replica_manager import INTERNAL_TOPICS, LocalReplicas, ReplicaManager
+from replication.replica_manager import LocalReplicas, ReplicaManager
 from replication.replica_manager.log_loading import load_logs
+from replication.wire.metadata import INTERNAL_TOPICS
 from storage.errors import KafkaStorageError
 from storage.log import Log
 from storage.log_manager import LogManager

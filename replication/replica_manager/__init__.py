@@ -29,7 +29,6 @@ from replication.replica_manager.followed import LocalReplicas
 from replication.replica_manager.manager import MakeFetcherManager, ReplicaManager
 from replication.replica_manager.observer import AlterPartitionManager
 from replication.replica_manager.results import (
-    INTERNAL_TOPICS,
     DeleteRecordsResult,
     EpochEndResult,
     ListOffsetsResult,
@@ -47,7 +46,6 @@ from replication.replica_manager.verification import (
 )
 
 __all__ = [
-    "INTERNAL_TOPICS",
     "AlterPartitionManager",
     "DeleteRecordsResult",
     "EpochEndResult",

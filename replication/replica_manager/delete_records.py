@@ -23,7 +23,8 @@ from replication.partition import Partition
 from replication.purgatory import Purgatory
 from replication.replica_manager.delayed import DelayedOutcomes
 from replication.replica_manager.hosted import HostedPartitions
-from replication.replica_manager.results import INTERNAL_TOPICS, DeleteRecordsResult, code_of
+from replication.replica_manager.results import DeleteRecordsResult, code_of
+from replication.wire.metadata import INTERNAL_TOPICS
 from storage.errors import KafkaStorageError, StorageError
 from storage.types import Offset, TopicPartition
 

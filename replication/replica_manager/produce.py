@@ -28,8 +28,9 @@ from replication.partition import Partition
 from replication.purgatory import Purgatory
 from replication.replica_manager.delayed import DelayedOutcomes
 from replication.replica_manager.hosted import HostedPartitions
-from replication.replica_manager.results import INTERNAL_TOPICS, ProduceResult, code_of
+from replication.replica_manager.results import ProduceResult, code_of
 from replication.replica_manager.topic_meters import TopicMeters
+from replication.wire.metadata import INTERNAL_TOPICS
 from storage.allowance import STEPS_PER_BATCH, Allowance
 from storage.append import LogAppendInfo
 from storage.errors import (

@@ -1,7 +1,6 @@
 """What the requests to a broker's replicas are answered, and how a log's refusal is told."""
 
 from collections.abc import Mapping
-from typing import Final
 
 import attrs
 
@@ -23,10 +22,6 @@ from storage.errors import (
     UnsupportedCompressionTypeError,
 )
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
-
-INTERNAL_TOPICS: Final = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
-)
 
 # The first that fits: a class before those it derives from.
 _CODES: tuple[tuple[type[StorageError], ErrorCode], ...] = (

@@ -19,6 +19,9 @@ from replication.wire.schema import (
 UNKNOWN_OPERATIONS = -(2**31)
 """The authorized operations of a request that did not ask for them."""
 
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Topics that a broker marks as internal (org.apache.kafka.common.internals.Topic)."""
+
 
 @attrs.define(kw_only=True)
 class MetadataRequestTopic:

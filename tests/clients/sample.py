@@ -11,7 +11,7 @@ import trio
 
 from replication.cluster.cluster import Cluster, open_cluster
 from replication.events import ConnectionRefused, Event
-from replication.replica_manager import INTERNAL_TOPICS
+from replication.wire.metadata import INTERNAL_TOPICS
 from storage.compression import Codec
 from storage.record_batch import walk
 

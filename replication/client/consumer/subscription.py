@@ -31,9 +31,8 @@ from replication.client.consumer.position import (
     PreferredReadReplica,
 )
 from replication.client.errors import IllegalStateError
+from replication.wire.metadata import INTERNAL_TOPICS
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, Offset, OffsetAndEpoch, TopicPartition
-
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 class SubscriptionType(enum.Enum):

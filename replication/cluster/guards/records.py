@@ -6,7 +6,6 @@ from typing import Any
 import attrs
 
 from replication.cluster.guards.access import Access, all_refused, sorted_out
-from replication.cluster.handlers.produce import has_transactional_records
 from replication.cluster.server import CloseConnectionError, Handler
 from replication.errors import ErrorCode
 from replication.metadata import SecurityImage
@@ -18,7 +17,10 @@ from replication.wire.fetch import (
     FetchTopic,
 )
 from replication.wire.produce import ProduceRequest, ProduceResponse, TopicProduceResponse
+from storage.record_batch import HEADER_SIZE, MAGIC, TRANSACTIONAL_BIT
 
+MAGIC_AT = 16  # the same in every format there has been
+_ATTRIBUTES_AT = 22  # the byte of them that has a meaning
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _MOST_SESSIONS = 10_000
 
@@ -110,3 +112,22 @@ def _transactional_id(request: ProduceRequest) -> str | None:
 def _close_without_acks(request: ProduceRequest) -> None:
     if request.acks == 0:
         raise CloseConnectionError("a produce with acks=0 was not authorized")
+
+
+def has_transactional_records(request: ProduceRequest) -> bool:
+    """Return whether the first batch of some partition is transactional."""
+    return any(
+        _is_transactional(data.records)
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
+
+
+def _is_transactional(records: object) -> bool:
+    assert isinstance(records, memoryview | None), "a request has its records in memory"
+    return (
+        records is not None
+        and len(records) >= HEADER_SIZE
+        and records[MAGIC_AT] == MAGIC
+        and bool(records[_ATTRIBUTES_AT] & TRANSACTIONAL_BIT)
+    )

@@ -16,11 +16,10 @@ from replication.cluster.guards.described import (
 )
 from replication.cluster.guards.records import produce
 from replication.cluster.guards.rules import BROKERS_ONLY, Each, Whole, by_rules
-from replication.cluster.handlers.transactions import by_topic, not_attempted
+from replication.cluster.guards.transactions import by_topic, not_attempted
 from replication.cluster.server import Handler
 from replication.errors import ErrorCode
 from replication.net.pace import in_steps
-from replication.replica_manager import INTERNAL_TOPICS
 from replication.security.acls import CLUSTER_NAME, Operation, ResourceType
 from replication.steps import Steps, each_of
 from replication.wire.add_partitions_to_txn import (
@@ -53,6 +52,7 @@ from replication.wire.init_producer_id import InitProducerIdRequest
 from replication.wire.list_groups import ListGroupsRequest, ListGroupsResponse
 from replication.wire.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from replication.wire.metadata import (
+    INTERNAL_TOPICS,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,

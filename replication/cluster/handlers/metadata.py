@@ -21,7 +21,6 @@ from replication.cluster.topic_names import fault_of
 from replication.errors import ErrorCode
 from replication.metadata import PartitionRegistration, TopicImage
 from replication.net.pace import in_steps
-from replication.replica_manager import INTERNAL_TOPICS
 from replication.security.acls import SUPPORTED, ResourceType, as_bits
 from replication.steps import Steps, each_of
 from replication.wire.describe_cluster import (
@@ -32,6 +31,7 @@ from replication.wire.describe_cluster import (
     DescribeClusterResponse,
 )
 from replication.wire.metadata import (
+    INTERNAL_TOPICS,
     UNKNOWN_OPERATIONS,
     MetadataRequest,
     MetadataRequestTopic,

@@ -9,6 +9,7 @@ What would open a transaction is asked about first (KIP-890): `TransactionVerifi
 
 from collections.abc import Mapping
 
+from replication.cluster.guards.records import MAGIC_AT, has_transactional_records
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.handlers.view import View
 from replication.cluster.server import CloseConnectionError, RequestContext
@@ -35,7 +36,6 @@ from storage.record_batch import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     MAGIC,
-    TRANSACTIONAL_BIT,
     read_header,
 )
 from storage.types import TopicPartition
@@ -43,8 +43,6 @@ from storage.verification import VerificationGuard
 
 LENGTH_AT = 8
 LEAST_LENGTH = 14  # of a record of magic 0
-MAGIC_AT = 16  # the same in every format there has been
-ATTRIBUTES_AT = 22  # the byte of them that has a meaning
 ZSTD_SINCE = 7  # KIP-110
 LEADER_HINTS_SINCE = 10  # KIP-951
 
@@ -133,25 +131,6 @@ async def _verify(
     support = support_of_produce(context.version)
     verified = await node.verification.verify(batches, support)
     return refusals(verified.errors, support), verified.guards
-
-
-def has_transactional_records(request: ProduceRequest) -> bool:
-    """Return whether the first batch of some partition is transactional."""
-    return any(
-        _is_transactional(data.records)
-        for topic in request.topic_data
-        for data in topic.partition_data
-    )
-
-
-def _is_transactional(records: object) -> bool:
-    assert isinstance(records, memoryview | None), "a request has its records in memory"
-    return (
-        records is not None
-        and len(records) >= HEADER_SIZE
-        and records[MAGIC_AT] == MAGIC
-        and bool(records[ATTRIBUTES_AT] & TRANSACTIONAL_BIT)
-    )
 
 
 def _refusal(records: memoryview, version: int) -> ProduceResult | None:

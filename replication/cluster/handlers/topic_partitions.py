@@ -18,7 +18,6 @@ from replication.cluster.topic_names import fault_of
 from replication.errors import ErrorCode
 from replication.metadata import PartitionRegistration, TopicImage
 from replication.net.pace import in_steps
-from replication.replica_manager import INTERNAL_TOPICS
 from replication.steps import Steps, each_of
 from replication.wire.describe_topic_partitions import (
     Cursor,
@@ -27,6 +26,7 @@ from replication.wire.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from replication.wire.metadata import INTERNAL_TOPICS
 
 _BEGINNING = Cursor(topic_name="", partition_index=0)
 

@@ -8,25 +8,21 @@ administrators of both (KIP-98, KIP-664).
     DescribeProducers                                  leaders of partitions
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Mapping
 
+from replication.cluster.guards.transactions import by_topic, not_attempted, partitions_of
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.handlers.topics import create_automatically
 from replication.cluster.server import RequestContext
 from replication.cluster.topic_names import fault_of
 from replication.errors import ErrorCode, KafkaError
 from replication.groups import GROUP_METADATA_TOPIC, partition_for
-from replication.metadata import MetadataImage
-from replication.replica_manager import INTERNAL_TOPICS
 from replication.transactions import Slot, TransactionState
 from replication.wire.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from replication.wire.add_partitions_to_txn import (
-    AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
 from replication.wire.describe_producers import (
@@ -48,6 +44,7 @@ from replication.wire.list_transactions import (
     ListTransactionsResponse,
     TransactionState as ListedTransaction,
 )
+from replication.wire.metadata import INTERNAL_TOPICS
 from replication.wire.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -101,47 +98,9 @@ async def _add(
         asked.transactional_id,
         producer_id=asked.producer_id,
         producer_epoch=asked.producer_epoch,
-        partitions=frozenset(_partitions(asked.topics)),
+        partitions=frozenset(partitions_of(asked.topics)),
         verify_only=asked.verify_only,
     )
-
-
-def not_attempted(
-    image: MetadataImage, topics: Iterable[AddPartitionsToTxnTopic], denied: Container[str] = ()
-) -> dict[TopicPartition, ErrorCode]:
-    """Return the errors of all partitions if some may not be added; nothing if all may be."""
-    errors = {each: _fault_of(image, each, denied) for each in _partitions(topics)}
-    if set(errors.values()) <= {ErrorCode.NONE}:
-        return {}
-    return {each: error or ErrorCode.OPERATION_NOT_ATTEMPTED for each, error in errors.items()}
-
-
-def _fault_of(image: MetadataImage, partition: TopicPartition, denied: Container[str]) -> ErrorCode:
-    if partition.topic in denied:
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if image.partition(partition) is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return ErrorCode.NONE
-
-
-def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
-
-
-def by_topic(
-    errors: Mapping[TopicPartition, ErrorCode],
-) -> list[AddPartitionsToTxnTopicResult]:
-    topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
-    for partition, error in errors.items():
-        topics.setdefault(partition.topic, []).append(
-            AddPartitionsToTxnPartitionResult(
-                partition_index=partition.partition, partition_error_code=error
-            )
-        )
-    return [
-        AddPartitionsToTxnTopicResult(name=topic, results_by_partition=results)
-        for topic, results in topics.items()
-    ]
 
 
 def _fenced_then(error: ErrorCode, version: int) -> ErrorCode:
