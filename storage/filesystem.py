@@ -18,6 +18,7 @@ Rule 5: an operation has a cost in seconds. Real disks charge it themselves, so
 import contextlib
 import fcntl
 import os
+import resource
 import shutil
 from typing import Protocol
 
@@ -121,6 +122,9 @@ class FileSystem(Protocol):
 
     def lock(self, path: str) -> Lock:
         """Hold the lock file `path`; LogDirectoryLockedError where another holds it."""
+
+    def descriptors(self) -> int | None:
+        """Return how many files the process may have open; None where there is no limit."""
 
     def take_cost(self) -> float:
         """Seconds that operations have cost since this was last asked."""
@@ -285,6 +289,10 @@ class OsFileSystem:
                 f"another process is using {os.path.dirname(path)} (it holds {path})"
             ) from error
         return OsLock(path, fd)
+
+    def descriptors(self) -> int | None:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return None if soft == resource.RLIM_INFINITY else soft
 
     def take_cost(self) -> float:
         return 0.0

@@ -22,6 +22,17 @@ from typing import Final, Protocol
 import attrs
 
 DEFAULT_LIMIT: Final = 500
+FILES_OF_A_SEGMENT: Final = 4
+_LEAST: Final = 8
+
+
+def limit_within(descriptors: int | None) -> int:
+    """Return how many segments of one node may be open in a process with so many descriptors;
+    None stands for any number. An eighth at most is for them: the process may have other nodes.
+    """
+    if descriptors is None:
+        return DEFAULT_LIMIT
+    return min(DEFAULT_LIMIT, max(_LEAST, descriptors // (8 * FILES_OF_A_SEGMENT)))
 
 
 class Releasable(Protocol):

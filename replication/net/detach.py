@@ -192,6 +192,9 @@ class DetachableFileSystem:
         self._locks[lock] = None
         return lock
 
+    def descriptors(self) -> int | None:
+        return self._file_system.descriptors()
+
     def take_cost(self) -> float:
         return self._file_system.take_cost()
 

@@ -275,6 +275,9 @@ class FaultyFileSystem:
         self.disk.locks[path] = self
         return FaultyLock(self, path)
 
+    def descriptors(self) -> int | None:
+        return None
+
     def take_cost(self) -> float:
         cost, self._cost = self._cost, 0.0
         return cost
