@@ -10,7 +10,8 @@ number this table does not know; `ErrorCode.of` maps those to UNKNOWN_SERVER_ERR
     ├── MetadataError              a metadata record that this version cannot read or apply
     ├── ProtocolError              bytes that are not the protocol: close that connection
     └── PeerUnavailableError       no connection, a lost one, or no answer in time
-        └── AuthenticationError    it is there, and will not have us, or we will not have it
+        ├── AuthenticationError    it is there, and will not have us, or we will not have it
+        └── TooManyConnectionsError  it came in, and was closed for want of room
 """
 
 import enum
@@ -240,6 +241,14 @@ class ProtocolError(UnderstudyError):
 
 class PeerUnavailableError(UnderstudyError):
     """No connection to a peer, a lost one, or no answer in time."""
+
+
+class TooManyConnectionsError(PeerUnavailableError):
+    """A connection that was accepted, and closed before anything was read from it."""
+
+    def __init__(self, peer: str, cause: str) -> None:
+        super().__init__(cause)
+        self.peer = peer
 
 
 class AuthenticationError(PeerUnavailableError):

@@ -6,6 +6,7 @@
     framing.py   length-prefixed frames         rpc.py      requests and their responses
     turns.py     who may send now               raising.py   one error out of a group of one
     alarms.py    calls at a moment              pace.py      steps of long work
+    descriptors.py  what connections leave to files
 
 `production_seams()` is what a node in real life is handed. The simulator hands out its
 own: scenarios/simulation/world.py.

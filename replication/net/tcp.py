@@ -27,7 +27,8 @@ from typing import Any, ClassVar, TypeVar
 import attrs
 import trio
 
-from replication.errors import PeerUnavailableError
+from replication.errors import PeerUnavailableError, TooManyConnectionsError
+from replication.net import descriptors
 from replication.net.regions import region_chunks, region_lost, region_readable
 from storage.file_region import FileRegion
 from storage.types import Buffer
@@ -158,18 +159,24 @@ class TcpListener:
         while True:
             try:
                 accepted, address = await self._socket.accept()
-            except trio.ClosedResourceError as error:
-                raise PeerUnavailableError(f"no longer listening on {self.port}") from error
-            except OSError as error:
+            except (trio.ClosedResourceError, OSError) as error:
+                if isinstance(error, trio.ClosedResourceError) or self._socket.fileno() < 0:
+                    raise PeerUnavailableError(f"no longer listening on {self.port}") from error
                 if error.errno in OUT_OF_DESCRIPTORS:
                     # The ready socket would wake us again at once; others may close meanwhile.
                     await trio.sleep(0.1)
                 elif error.errno != errno.ECONNABORTED:
                     raise
                 continue
-            return self._transport.adopt(accepted, peer=_peer_name(address))
+            peer = _peer_name(address)
+            if descriptors.is_kept_for_files(accepted.fileno()):
+                accepted.close()
+                raise TooManyConnectionsError(peer, "the descriptors that are left are for files")
+            return self._transport.adopt(accepted, peer=peer)
 
     def close(self) -> None:
+        if self._socket.fileno() >= 0:
+            descriptors.listener_closed()
         self._socket.close()
 
 
@@ -210,6 +217,7 @@ class TcpTransport:
 
     async def listen(self, host: str, port: int) -> TcpListener:
         listening = await listening_socket(host, port)
+        descriptors.listener_opened()
         return TcpListener(listening, host, listening.getsockname()[1], self)
 
     async def connect(self, host: str, port: int) -> TcpConnection:
