@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # a controller's process needs nothing of a broker's, nor the
 STANDARD_INPUT = 0
 
 # Each open segment's, and as many connections as a small cluster has.
-FILES_OF_A_NODE = 4 * open_segments.DEFAULT_LIMIT + 500
+FILES_OF_A_NODE = open_segments.FILES_OF_A_SEGMENT * open_segments.DEFAULT_LIMIT + 500
 _MOST_ON_MACOS = 10_240  # OPEN_MAX, whatever getrlimit says
 
 

@@ -27,6 +27,7 @@ import trio
 
 from replication.cluster.alter_partition_manager import AlterPartitionManager
 from replication.cluster.assignments import Assignments
+from replication.cluster.connection_quotas import ConnectionQuotas
 from replication.cluster.controller_channel import ControllerChannel
 from replication.cluster.faults import Faults
 from replication.cluster.groups import GroupCoordinator
@@ -289,7 +290,8 @@ class Broker:
         questions = self._wiring.questions(self.metadata, self.transactions)
         self._channels.append(questions.channels)
         await nursery.start(self.replica_manager.run)
-        nursery.start_soon(self._publish, followed, listeners)
+        quotas = self._wiring.quotas(self.replica_manager)
+        nursery.start_soon(self._publish, followed, listeners, quotas)
         await self.metadata.wait_for(lambda image: image.offset >= epoch)
         server = self._wiring.server(
             metadata=self.metadata,
@@ -300,6 +302,7 @@ class Broker:
             questions=questions,
             controller=forwarding,
             request_metrics=self.request_metrics,
+            quotas=quotas,
         )
         nursery.start_soon(self._serve, server, listeners)
         for endpoint in self.endpoints:
@@ -347,7 +350,9 @@ class Broker:
         nursery.start_soon(fetcher.run)
         return followed
 
-    async def _publish(self, followed: MetadataCache, listeners: list[Listener]) -> None:
+    async def _publish(
+        self, followed: MetadataCache, listeners: list[Listener], quotas: ConnectionQuotas
+    ) -> None:
         """Have each image acted upon, and then shown to clients."""
         self.metadata.fetched = followed
         while True:
@@ -359,6 +364,7 @@ class Broker:
                 await self._read_certificates(listeners)
             self.groups.apply_metadata(image, delta)
             self.transactions.apply_metadata(image, delta)
+            quotas.limits_changed()
             self.metadata.publish(image)
 
     async def _read_certificates(self, listeners: list[Listener]) -> None:

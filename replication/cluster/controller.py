@@ -31,6 +31,7 @@ import trio
 
 from replication.cluster import controller_log_service as log_service
 from replication.cluster.authentication import Gate, gate
+from replication.cluster.connection_quotas import ConnectionLimits, ConnectionQuotas
 from replication.cluster.controller_acls import create_acls, delete_acls
 from replication.cluster.controller_brokers import fence_expired, heartbeat, register
 from replication.cluster.controller_configs import (
@@ -203,6 +204,11 @@ class Controller:
                 max_idle_seconds=self.config.connections_max_idle_ms / 1000,
                 faults=self._fault_gate(),
                 metrics=RequestMetrics(self.metrics),
+                quotas=ConnectionQuotas(
+                    clock=self.seams.clock,
+                    sink=self.sink,
+                    limits=partial(ConnectionLimits.of, self.config),
+                ),
             )
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._sync)

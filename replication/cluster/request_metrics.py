@@ -138,12 +138,14 @@ class RequestMetrics:
     request_body_bytes: dict[str, Sizes] = attrs.field(factory=dict, init=False)
     times: dict[str, Times] = attrs.field(factory=dict, init=False)
     connections: int = attrs.field(default=0, init=False)
+    connections_refused: int = attrs.field(default=0, init=False)
     _requests: Counter[tuple[str, int]] = attrs.field(factory=Counter, init=False)
 
     def __attrs_post_init__(self) -> None:
         if self.registry is not None:
             self.registry.family(self)
             self.registry.gauge(CONNECTIONS, lambda: self.connections)
+            self.registry.gauge(CONNECTIONS_REFUSED, lambda: self.connections_refused)
 
     def add(self, header: RequestHeader, request: object, *, frame_size: int) -> None:
         """Count a request that came in a frame of `frame_size` bytes, its length not counted."""
@@ -194,6 +196,7 @@ class RequestMetrics:
                     )
 
 
+CONNECTIONS_REFUSED = MetricName("understudy", "Node", "connections_refused_total")
 CONNECTIONS = MetricName("kafka.server", "socket-server-metrics", "connection-count")
 
 

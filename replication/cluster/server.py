@@ -30,6 +30,7 @@ import trio
 
 from replication.cluster.applied_faults import FaultInjectedError
 from replication.cluster.authentication import Gate, Session
+from replication.cluster.connection_quotas import ConnectionQuotas, Slot
 from replication.cluster.faults import FaultGate
 from replication.cluster.request_metrics import RequestMetrics, Stopwatch
 from replication.errors import (
@@ -37,12 +38,13 @@ from replication.errors import (
     ErrorCode,
     PeerUnavailableError,
     ProtocolError,
+    TooManyConnectionsError,
 )
 from replication.events import ConnectionRefused, EventSink
 from replication.net.framing import DEFAULT_MAX_FRAME_BYTES, LENGTH_SIZE, FrameReader, send_parts
 from replication.net.idle import IdleWatch
 from replication.net.pace import in_steps
-from replication.net.seams import Connection, Listener, NodeClock
+from replication.net.seams import Listener, NodeClock
 from replication.purgatory import WAITED, Waited
 from replication.security.principal import ANONYMOUS
 from replication.security.scram import LoginFailedError
@@ -138,6 +140,11 @@ class Server:
     features: Callable[[], Features] = Features
     metrics: RequestMetrics = attrs.field(factory=RequestMetrics)
     faults: FaultGate | None = None
+    quotas: ConnectionQuotas = attrs.field(
+        default=attrs.Factory(
+            lambda self: ConnectionQuotas(clock=self.clock, sink=self.sink), takes_self=True
+        )
+    )
 
     async def serve(self, listener: Listener, *, name: str, gate: Gate | None = None) -> None:
         """Accept until cancelled; then every connection is closed where it stands. Without a
@@ -147,18 +154,33 @@ class Server:
         async with trio.open_nursery() as nursery:
             try:
                 while True:
-                    connection = await listener.accept()
-                    nursery.start_soon(self._serve_connection, connection, name, gate)
+                    try:
+                        slot = await self._accept(listener, name)
+                    except TooManyConnectionsError as error:
+                        self.metrics.connections_refused += 1
+                        self.quotas.refuse(error, name)
+                    else:
+                        nursery.start_soon(self._serve_connection, slot, gate)
             except PeerUnavailableError:
                 pass  # somebody closed the listener; those who are connected stay
             finally:
                 listener.close()
 
-    async def _serve_connection(self, connection: Connection, listener: str, gate: Gate) -> None:
+    async def _accept(self, listener: Listener, name: str) -> Slot:
+        connection = await listener.accept()
+        try:
+            await self.quotas.wait_for_slot(name)
+            return self.quotas.take(connection, name)
+        except BaseException:
+            connection.close()
+            raise
+
+    async def _serve_connection(self, slot: Slot, gate: Gate) -> None:
+        connection = slot.connection
         self.metrics.connections += 1
         idle = IdleWatch(connection, self.clock, self.max_idle_seconds)
         try:
-            await self._answer_requests(gate.session(connection), listener, idle)
+            await self._answer_requests(gate.session(connection), slot, idle)
         except AuthenticationError as error:
             self.sink(ConnectionRefused(peer=connection.peer, cause=str(error)))
         except (PeerUnavailableError, RegionAbortedError):
@@ -171,9 +193,10 @@ class Server:
         finally:
             self.metrics.connections -= 1
             idle.stop()
+            self.quotas.free(slot)
             connection.close()
 
-    async def _answer_requests(self, session: Session, listener: str, idle: IdleWatch) -> None:
+    async def _answer_requests(self, session: Session, slot: Slot, idle: IdleWatch) -> None:
         connection = session.connection
         # A frame is read from until its answer is sent: by then its records are in the log.
         reader = FrameReader(connection, max_frame_bytes=self.max_request_bytes, reuse_buffer=True)
@@ -187,7 +210,8 @@ class Server:
                 return
             idle.answer()
             watch.start()
-            request, parts = await self._answer(frame, session, watch, listener=listener)
+            slot.last_used = watch.received
+            request, parts = await self._answer(frame, session, watch, listener=slot.listener)
             idle.wait_for_peer()
             if parts is not None:
                 # The only regions that a handler of ours answers with are a log's.

@@ -7,6 +7,7 @@ import attrs
 import trio
 
 from replication.cluster.authentication import Gate, gate
+from replication.cluster.connection_quotas import ConnectionLimits, ConnectionQuotas
 from replication.cluster.controller_channel import ControllerCalls
 from replication.cluster.faults import FaultGate, Faults
 from replication.cluster.groups import GroupCoordinator, gauges
@@ -38,6 +39,7 @@ from replication.security.scram import ScramCredential
 from replication.transactions import EPOCH_BUMPING_VERSION
 from replication.wire.apis import ApiKey
 from storage.log_manager import LogManager
+from storage.open_segments import OpenSegments, limit_within
 from storage.retention import DeletedSegments
 from storage.types import TopicId, TopicPartition
 
@@ -67,6 +69,7 @@ class Wiring:
             on_directory_failed=on_directory_failed,
             producer_id_expiration_ms=self.config.producer_id_expiration_ms,
             on_segments_deleted=self._segments_deleted,
+            open_segments=OpenSegments(limit=limit_within(self.seams.file_system.descriptors())),
         )
 
     def _segments_deleted(self, partition: TopicPartition, deleted: DeletedSegments) -> None:
@@ -221,6 +224,7 @@ class Wiring:
         questions: CoordinatorQuestions,
         controller: ControllerCalls,
         request_metrics: RequestMetrics,
+        quotas: ConnectionQuotas,
     ) -> Server:
         config = self.config
         sessions = FetchSessionCache(
@@ -257,6 +261,17 @@ class Wiring:
             features=partial(_features, metadata),
             metrics=request_metrics,
             faults=self._fault_gate(metadata, sessions),
+            quotas=quotas,
+        )
+
+    def quotas(self, replica_manager: ReplicaManager) -> ConnectionQuotas:
+        dynamic = replica_manager.config
+        several = len(self.config.broker_listeners) > 1
+        return ConnectionQuotas(
+            clock=self.seams.clock,
+            sink=self.sink,
+            limits=lambda: ConnectionLimits.of(dynamic.current),
+            protected_listener=self.config.inter_broker_listener if several else None,
         )
 
     def _fault_gate(self, metadata: MetadataCache, sessions: FetchSessionCache) -> FaultGate | None:

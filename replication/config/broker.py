@@ -13,6 +13,7 @@ import attrs
 
 from replication.config import keys
 from replication.config.keys import (
+    INT_MAX,
     LONG_MAX,
     ConfigType,
     Spec,
@@ -25,7 +26,7 @@ from replication.config.keys import (
     words,
 )
 from replication.config.known import IGNORED, REFUSED, is_ignored, is_of_listener, nearest
-from replication.config.listeners import HostPort, Listener, Voter, check_listeners
+from replication.config.listeners import AddressLimit, HostPort, Listener, Voter, check_listeners
 from replication.config.security import (
     PROTOCOLS,
     Introduction,
@@ -97,6 +98,25 @@ class BrokerConfig(SecurityKeys):
     )
     socket_request_max_bytes: int = whole(104_857_600, "The largest request.", at_least=1)
     connections_max_idle_ms: int = long(600_000, "When an idle connection is closed.")
+    max_connections: int = whole(
+        INT_MAX,
+        "The most connections that are open at a time. Further ones wait to be accepted, but for"
+        " those on an inter-broker listener of their own: for each of these the connection that"
+        " has been quiet longest is closed.",
+        at_least=0,
+    )
+    max_connections_per_ip: int = whole(
+        INT_MAX,
+        "The most connections that are open at a time from one IP address. Further ones are"
+        " closed. 0 is allowed where max.connections.per.ip.overrides names the exceptions.",
+        at_least=0,
+    )
+    max_connections_per_ip_overrides: tuple[AddressLimit, ...] = values(
+        "The same for single addresses: 10.0.0.1:100,10.0.0.2:200.",
+        parse=AddressLimit.parse,
+        expectation="address:count, separated by commas",
+        kind=ConfigType.STRING,
+    )
     max_request_partition_size_limit: int = whole(
         2000, "Partitions in one answer that describes them.", at_least=1
     )
@@ -612,6 +632,10 @@ def _check_together(config: BrokerConfig) -> None:
     expect(
         len(config.controller_quorum_voters) <= 1,
         "controller.quorum.voters names several controllers: expected one, there is no quorum yet",
+    )
+    expect(
+        config.max_connections_per_ip > 0 or bool(config.max_connections_per_ip_overrides),
+        "max.connections.per.ip=0: expected at least 1 without max.connections.per.ip.overrides",
     )
     check_listeners(config.listeners, advertised=config.advertised_listeners)
     for each in config.listeners:

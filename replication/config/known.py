@@ -60,6 +60,7 @@ DYNAMIC = frozenset(
     follower.replication.throttled.rate leader.replication.throttled.rate
     log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.io.buffer.load.factor
     log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.threads
+    max.connections max.connections.per.ip max.connections.per.ip.overrides
     num.recovery.threads.per.data.dir num.replica.fetchers producer.id.expiration.ms
     transaction.partition.verification.enable
     """.split()  # noqa: SIM905

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from ipaddress import ip_address
 
 import attrs
 
@@ -25,6 +26,24 @@ class HostPort:
         if found is None or int(found[3]) > 65535:
             raise ValueError("host:port")
         return cls(found[1] if found[1] is not None else found[2], int(found[3]))
+
+
+@attrs.frozen
+class AddressLimit:
+    """How many connections one IP address may have."""
+
+    address: str
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.address}:{self.count}"
+
+    @classmethod
+    def parse(cls, text: str) -> "AddressLimit":
+        address, _, count = text.rpartition(":")
+        if not count.isdecimal():
+            raise ValueError("address:count")
+        return cls(str(ip_address(address.strip("[]"))), int(count))
 
 
 @attrs.frozen

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from replication.config.keys import INT_MAX, LONG_MAX, Spec, flag, long, specs, text, whole, words
+from replication.config.keys import INT_MAX, LONG_MAX, Spec, flag, long, specs, whole, words
 
 _DOC = "Accepted without effect."
 
@@ -17,9 +17,6 @@ class _OfBrokers:
     log_local_retention_bytes: int = long(-2, _DOC, at_least=-2)
     log_local_retention_ms: int = long(-2, _DOC, at_least=-2)
     max_connection_creation_rate: int = whole(INT_MAX, _DOC, at_least=0)
-    max_connections: int = whole(INT_MAX, _DOC, at_least=0)
-    max_connections_per_ip: int = whole(INT_MAX, _DOC, at_least=0)
-    max_connections_per_ip_overrides: str = text("", _DOC)
     metric_reporters: tuple[str, ...] = words(["org.apache.kafka.common.metrics.JmxReporter"], _DOC)
     num_io_threads: int = whole(8, _DOC, at_least=1)
     num_network_threads: int = whole(3, _DOC, at_least=1)

@@ -232,6 +232,13 @@ def _ours() -> Iterator[Described]:
     }.items():
         yield Described(own, "Follower", name, meaning, (*_PARTITION, "follower"))
     yield Described(own, "Node", "events_total", "Events of that kind.", ("event",))
+    yield Described(
+        own,
+        "Node",
+        "connections_refused_total",
+        "Connections that were closed as they came in: their address had too many"
+        " (max.connections.per.ip), or only the descriptors kept for files were left.",
+    )
     yield Described(own, "Node", "truncations_total", "Times that a log was cut at its end.")
     yield Described(own, "Node", "truncated_records_total", "Offsets that were cut off.")
     yield Described(

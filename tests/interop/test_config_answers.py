@@ -223,14 +223,13 @@ TEXTS: Final = (
 STRICTER_HERE: Final = frozenset(
     """
     log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second log.flush.interval.ms
-    log.retention.ms
+    log.retention.ms max.connections.per.ip.overrides
     """.split()  # noqa: SIM905
 )
 STRICTER_THERE: Final = frozenset(
     """
     log.cleaner.dedupe.buffer.size log.local.retention.ms log.segment.bytes
-    max.connection.creation.rate max.connections max.connections.per.ip
-    max.connections.per.ip.overrides metric.reporters segment.bytes
+    max.connection.creation.rate max.connections max.connections.per.ip metric.reporters segment.bytes
     """.split()  # noqa: SIM905
 )
 
