@@ -108,7 +108,7 @@ class BrokerConfig(SecurityKeys):
     max_connections_per_ip: int = whole(
         INT_MAX,
         "The most connections that are open at a time from one IP address. Further ones are"
-        " closed. 0 is allowed where max.connections.per.ip.overrides names the exceptions.",
+        " closed. 0 lets in only those that max.connections.per.ip.overrides names.",
         at_least=0,
     )
     max_connections_per_ip_overrides: tuple[AddressLimit, ...] = values(
@@ -632,10 +632,6 @@ def _check_together(config: BrokerConfig) -> None:
     expect(
         len(config.controller_quorum_voters) <= 1,
         "controller.quorum.voters names several controllers: expected one, there is no quorum yet",
-    )
-    expect(
-        config.max_connections_per_ip > 0 or bool(config.max_connections_per_ip_overrides),
-        "max.connections.per.ip=0: expected at least 1 without max.connections.per.ip.overrides",
     )
     check_listeners(config.listeners, advertised=config.advertised_listeners)
     for each in config.listeners:

@@ -229,7 +229,8 @@ STRICTER_HERE: Final = frozenset(
 STRICTER_THERE: Final = frozenset(
     """
     log.cleaner.dedupe.buffer.size log.local.retention.ms log.segment.bytes
-    max.connection.creation.rate max.connections max.connections.per.ip metric.reporters segment.bytes
+    max.connection.creation.rate max.connections max.connections.per.ip metric.reporters
+    segment.bytes
     """.split()  # noqa: SIM905
 )
 
