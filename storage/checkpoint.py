@@ -16,8 +16,8 @@
 Rule 1: a file is written under another name (`.tmp`), synced, renamed over the old one,
 and its directory synced. A crash leaves the old file or the new one, never a mixture.
 
-Rule 2: an empty file is an empty map. Anything else that does not parse is a
-CheckpointError; what to do about it is the caller's to know.
+Rule 2: an empty file is an empty map. Anything else that does not parse, or is longer than such
+a file can be, is a CheckpointError; what to do about it is the caller's to know.
 
 The checkpoints are text: a version line, a count line, then one entry a line.
 (Kafka: CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile,
@@ -47,6 +47,9 @@ COMPACTION_GAP_CHECKPOINT: Final = "compaction-gap-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+
+# The longest lines of a checkpoint of 50,000 partitions, or half a million epochs.
+SMALL_FILE_BYTES: Final = 16 << 20
 
 _VERSION: Final = 0
 _INTEGER: Final = re.compile(r"[0-9]{1,19}")
@@ -78,14 +81,20 @@ def _replace_file(file_system: FileSystem, path: str, data: bytes) -> None:
     file_system.sync_directory(os.path.dirname(path) or ".")
 
 
-def read_file(file_system: FileSystem, path: str) -> bytes | None:
-    """All of a small file; None where there is none."""
+def read_file(file_system: FileSystem, path: str, *, most: int = SMALL_FILE_BYTES) -> bytes | None:
+    """Return all of a small file, and None where there is none.
+
+    Raise CheckpointError where it is longer than `most` bytes: it is not read then.
+    """
     try:
         file = file_system.open_for_reading(path)
     except FileNotFoundError:
         return None
     try:
-        return file.read(0, file.size())
+        size = file.size()
+        if size > most:
+            raise CheckpointError(f"{path}: {size} bytes, where such a file has {most} at most")
+        return file.read(0, size)
     finally:
         file.close()
 

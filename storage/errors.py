@@ -28,6 +28,7 @@
     ├── RegionAbortedError            truncated below a region that was being sent
     ├── CleaningAbortedError          the log was cut or deleted while it was compacted
     ├── LongCheckError                a check that the event loop should not wait for
+    ├── IrregularFileError            a link, a pipe or a device, where a file should be
     ├── ShortageError                 descriptors or memory have run out; also an OSError
     └── KafkaStorageError             a write or a sync failed: the directory is offline
 
@@ -168,6 +169,10 @@ class CleaningAbortedError(StorageError):
 
 class LongCheckError(StorageError):
     """A check that costs more than its caller allowed; repeat it in a thread, with no allowance."""
+
+
+class IrregularFileError(StorageError, OSError):
+    """A link, a pipe, a device or a directory that has the name of a file; it is left alone."""
 
 
 class ShortageError(StorageError, OSError):

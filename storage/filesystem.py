@@ -11,20 +11,26 @@ bytes only after `sync` of their file. `OsFileSystem` inherits that from the ker
 
 Rule 4: what cannot be opened, or listed, for want of descriptors or memory is a `ShortageError`.
 
-Rule 5: an operation has a cost in seconds. Real disks charge it themselves, so
+Rule 5: what is opened is a regular file. Others may write into a directory of ours: a symbolic
+link in it could lead anywhere, and a pipe would have us wait for ever. Both are an
+`IrregularFileError`. The directory itself may be reached through links: that is its owner's.
+
+Rule 6: an operation has a cost in seconds. Real disks charge it themselves, so
 `OsFileSystem` reports none; a simulated disk adds it up, and the offload seam sleeps it.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import resource
 import shutil
+import stat
 from typing import Protocol
 
 import attrs
 
-from storage.errors import LogDirectoryLockedError, raise_shortage
+from storage.errors import IrregularFileError, LogDirectoryLockedError, raise_shortage
 from storage.types import Buffer
 
 
@@ -93,6 +99,9 @@ class FileSystem(Protocol):
     def is_directory(self, path: str) -> bool:
         """Whether a directory is."""
 
+    def is_link(self, path: str) -> bool:
+        """Whether a symbolic link is, whatever it leads to."""
+
     def list_directory(self, path: str) -> list[str]:
         """The names in it, sorted."""
 
@@ -143,6 +152,23 @@ def make_lasting_directory(file_system: FileSystem, path: str) -> None:
         # One that we may not even read is not one that we have made something in.
         with contextlib.suppress(PermissionError):
             file_system.sync_directory(os.path.dirname(directory) or ".")
+
+
+def _open_file(path: str, flags: int) -> int:
+    """Open the regular file at `path`; raise IrregularFileError where something else is."""
+    try:
+        # A pipe is opened at once, and refused below; a link is not followed.
+        descriptor = _open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ELOOP and os.path.islink(path):
+            raise IrregularFileError(errno.ELOOP, "a symbolic link, not a file", path) from error
+        if error.errno == errno.ENXIO:
+            raise IrregularFileError(errno.ENXIO, "a socket or a pipe, not a file", path) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise IrregularFileError(errno.EINVAL, "not a regular file", path)
+    return descriptor
 
 
 def _open(path: str, flags: int) -> int:
@@ -222,16 +248,19 @@ class OsFileSystem:
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         flags = os.O_RDWR | (os.O_CREAT if create else 0)
-        return OsFile(path, _open(path, flags))
+        return OsFile(path, _open_file(path, flags))
 
     def open_for_reading(self, path: str) -> OsFile:
-        return OsFile(path, _open(path, os.O_RDONLY))
+        return OsFile(path, _open_file(path, os.O_RDONLY))
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)
 
     def is_directory(self, path: str) -> bool:
         return os.path.isdir(path)
+
+    def is_link(self, path: str) -> bool:
+        return os.path.islink(path)
 
     def list_directory(self, path: str) -> list[str]:
         try:
@@ -280,7 +309,7 @@ class OsFileSystem:
             os.close(fd)
 
     def lock(self, path: str) -> OsLock:
-        fd = _open(path, os.O_RDWR | os.O_CREAT)
+        fd = _open_file(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -158,6 +158,11 @@ class LogDirectory:
         for name, path in self._directories():
             if name.endswith((DELETE_SUFFIX, *_SET_ASIDE)):
                 continue
+            if self.file_system.is_link(path):
+                raise LogDirectoryError(
+                    f"{path} is a symbolic link, and a link is not followed inside of a log"
+                    " directory; put the directory in its place"
+                )
             topic_partition = partition_of(name)
             if topic_partition is None:
                 raise LogDirectoryError(

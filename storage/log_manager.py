@@ -16,6 +16,7 @@ What checkpoints hold and what becomes of a directory that fails is in
 `storage.checkpointed_logs`. (LogManager in Kafka.)
 """
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
@@ -300,6 +301,8 @@ class LogManager(CheckpointedLogs):
         """
         log = self._logs.get(topic_partition)
         if log is None:
+            if os.path.basename(topic_partition.topic) != topic_partition.topic:
+                raise LogDirectoryError(f"{topic_partition} is no name of a directory")
             directory = self._choose_directory(
                 topic_partition, is_new=is_new, directory_id=directory_id
             )

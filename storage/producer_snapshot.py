@@ -94,6 +94,10 @@ class ProducerState:
             self.producer_epoch = producer_epoch
 
 
+SNAPSHOT_BYTES: Final = 64 << 20
+"""The most that is read of a snapshot: well over a million producers."""
+
+
 def snapshot_path(directory: str, offset: Offset) -> str:
     return os.path.join(directory, f"{offset:020d}.snapshot")
 

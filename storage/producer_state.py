@@ -33,12 +33,14 @@ import attrs
 
 from storage.checkpoint import read_file
 from storage.errors import (
+    CheckpointError,
     CorruptRecordError,
     InvalidTransactionStateError,
 )
 from storage.filesystem import FileSystem
 from storage.producer_checks import check_coordinator, check_epoch, check_sequence
 from storage.producer_snapshot import (
+    SNAPSHOT_BYTES,
     BatchMetadata,
     ProducerState,
     decode_snapshot,
@@ -301,10 +303,11 @@ class ProducerStateManager:
 
     def _load_latest_snapshot(self, log_start_offset: Offset, now_ms: int | None) -> None:
         for offset in sorted(self._snapshots, reverse=True):
-            data = read_file(self.file_system, self.snapshot_path(offset))
+            path = self.snapshot_path(offset)
             try:
+                data = read_file(self.file_system, path, most=SNAPSHOT_BYTES)
                 states = decode_snapshot(data or b"")
-            except CorruptRecordError:
+            except (CorruptRecordError, CheckpointError):
                 self.delete_snapshot(offset)
                 continue
             for state in states:

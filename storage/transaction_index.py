@@ -33,6 +33,7 @@ from storage.types import NO_OFFSET, Offset
 ENTRY_SIZE: Final = 34
 _VERSION: Final = 0
 _LAYOUT: Final = struct.Struct(">hqqqq")
+_BLOCK_BYTES: Final = 512 * ENTRY_SIZE
 
 
 class AbortedTransaction(NamedTuple):
@@ -92,13 +93,16 @@ class TransactionIndex:
     def entries(self) -> Iterator[AbortedTransaction]:
         if self._file is None:
             return
-        data = self._file.read(0, self.entry_count * ENTRY_SIZE)
-        if len(data) < self.entry_count * ENTRY_SIZE:
-            raise CorruptIndexError(f"{self.path}: cut short while it was open")
-        for version, *fields in _LAYOUT.iter_unpack(data):
-            if version != _VERSION:
-                raise CorruptIndexError(f"{self.path}: an entry of version {version}")
-            yield AbortedTransaction(*fields)
+        end = self.entry_count * ENTRY_SIZE
+        for start in range(0, end, _BLOCK_BYTES):
+            wanted = min(_BLOCK_BYTES, end - start)
+            data = self._file.read(start, wanted)
+            if len(data) < wanted:
+                raise CorruptIndexError(f"{self.path}: cut short while it was open")
+            for version, *fields in _LAYOUT.iter_unpack(data):
+                if version != _VERSION:
+                    raise CorruptIndexError(f"{self.path}: an entry of version {version}")
+                yield AbortedTransaction(*fields)
 
     def truncate_to(self, offset: Offset) -> None:
         """Drop the transactions that ended at `offset` or later."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from replication.errors import UnderstudyError
 from replication.events import EVENTS
-from replication.observe.journal import journal_files, read_records
+from replication.observe.journal import journal_files, read_records, read_whole
 from storage.filesystem import FileSystem
 
 JOURNAL_NAME: Final = "events.journal"
@@ -108,11 +108,12 @@ def _batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 
 def _rows_of_file(files: FileSystem, path: str) -> Iterator[dict[str, Any]]:
-    file = files.open_for_reading(path)
     try:
-        data = file.read(0, file.size())
-    finally:
-        file.close()
+        data = _contents(files, path)
+    except OSError as error:
+        cause = f"{path}: {error.strerror}"
+        yield {"at_ms": 0, "node": -1, "number": 0, "name": DAMAGED, "cause": cause}
+        return
     whole, at_ms, node, number = 0, 0, -1, -1
     for number, ((name, version, at_ms, node, fields), whole) in enumerate(read_records(data)):  # noqa: B007
         row = {"at_ms": at_ms, "node": node, "number": number, "name": name}
@@ -125,6 +126,14 @@ def _rows_of_file(files: FileSystem, path: str) -> Iterator[dict[str, Any]]:
         cause = f"{len(data) - whole} bytes of {path} cannot be read"
         row = {"at_ms": at_ms, "node": node, "number": number + 1, "name": DAMAGED}
         yield row | {"cause": cause}
+
+
+def _contents(files: FileSystem, path: str) -> bytes:
+    file = files.open_for_reading(path)
+    try:
+        return read_whole(file)
+    finally:
+        file.close()
 
 
 def _columns(fields: dict[str, Any]) -> dict[str, Any]:

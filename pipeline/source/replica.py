@@ -18,10 +18,15 @@ from pipeline.source.errors import CorruptBatchesError
 from pipeline.source.segments import SegmentPlace, segments_of
 from storage import columnar
 from storage.batch_stream import DamagedLogError
-from storage.checkpoint import read_partition_metadata, uuid_text
+from storage.checkpoint import read_file, read_partition_metadata, uuid_text
 from storage.errors import CheckpointError, CorruptRecordError
 from storage.filesystem import FileSystem
-from storage.producer_snapshot import decode_snapshot, list_snapshots, snapshot_path
+from storage.producer_snapshot import (
+    SNAPSHOT_BYTES,
+    decode_snapshot,
+    list_snapshots,
+    snapshot_path,
+)
 from storage.record_batch import BatchHeader
 from storage.types import NO_LEADER_EPOCH, Offset, TopicPartition
 
@@ -101,13 +106,11 @@ class Replica:
         for offset in reversed(list_snapshots(self.files, self.directory)):
             if offset > end:
                 continue
-            file = self.files.open_for_reading(snapshot_path(self.directory, offset))
+            path = snapshot_path(self.directory, offset)
             try:
-                states = decode_snapshot(file.read(0, file.size()))
-            except CorruptRecordError:
+                states = decode_snapshot(read_file(self.files, path, most=SNAPSHOT_BYTES) or b"")
+            except (CorruptRecordError, CheckpointError):
                 continue
-            finally:
-                file.close()
             began = {each.producer_id: each.transaction_first_offset for each in states}
             return {who: at for who, at in began.items() if at is not None}, offset
         return {}, self.start

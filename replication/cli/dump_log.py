@@ -58,7 +58,9 @@ def command(
     --output arrow, an Arrow stream of the .log files: a row for each batch, or with
     --print-data-log for each record.
     """
-    paths = [path for path in files.split(",") if path]
+    # A link that somebody names is followed; one that is found in a directory is not.
+    named = [path for path in files.split(",") if path]
+    paths = [str(Path(path).resolve()) if Path(path).is_symlink() else path for path in named]
     deep = deep_iteration or print_data_log
     options = DumpOptions(
         deep_iteration=deep,

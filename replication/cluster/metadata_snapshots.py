@@ -17,13 +17,16 @@ moving the log start is done on the loop, whose log it is.
 import attrs
 import trio
 
+from replication.errors import MetadataError
 from replication.metadata import MetadataImage, decode_snapshot, encode_snapshot, snapshot_id
 from storage.checkpoint import read_file, replace_file
+from storage.errors import CheckpointError
 from storage.filesystem import FileSystem
 from storage.log import Log
 from storage.types import Offset, OffsetAndEpoch
 
 SNAPSHOT_FILE = "metadata.checkpoint"
+SNAPSHOT_BYTES = 1 << 30  # the most that is read of one: an image of ten million partitions
 DEFAULT_SNAPSHOT_BYTES = 20 << 20  # metadata.log.max.record.bytes.between.snapshots
 
 
@@ -56,7 +59,10 @@ class SnapshotFile:
 
     def read(self) -> Snapshot | None:
         """None where there is none; MetadataError where it cannot be read."""
-        data = read_file(self.file_system, self.path)
+        try:
+            data = read_file(self.file_system, self.path, most=SNAPSHOT_BYTES)
+        except CheckpointError as error:
+            raise MetadataError(str(error)) from error
         return None if data is None else Snapshot(decode_snapshot(data), data)
 
     def write(self, image: MetadataImage) -> Snapshot:

@@ -19,10 +19,12 @@ import attrs
 
 from replication.mirror.errors import MirrorError
 from storage.checkpoint import read_file, replace_file, uuid_bytes, uuid_text
+from storage.errors import CheckpointError
 from storage.filesystem import FileSystem
 from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
 
 STATE_FILE = "mirror.json"
+STATE_BYTES = 256 << 20  # the most that is read of it: a million partitions
 LOG_DIRECTORY = "broker-1/log"
 CONTROLLER_DIRECTORY = "controller/log"
 _VERSION = 1
@@ -105,11 +107,11 @@ def _topic(values: Mapping[str, Any]) -> TopicState:
 def read_state(file_system: FileSystem, directory: str) -> CopyState | None:
     """None where there is none."""
     path = f"{directory}/{STATE_FILE}"
-    data = read_file(file_system, path)
-    if data is None:
-        return None
     try:
-        return CopyState.from_json(data)
+        data = read_file(file_system, path, most=STATE_BYTES)
+        return None if data is None else CopyState.from_json(data)
+    except CheckpointError as error:
+        raise CopyStateError(str(error)) from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise CopyStateError(f"{path} cannot be read: {error}") from error
 

@@ -160,6 +160,9 @@ class DetachableFileSystem:
     def is_directory(self, path: str) -> bool:
         return self._call(self._file_system.is_directory, path)
 
+    def is_link(self, path: str) -> bool:
+        return self._call(self._file_system.is_link, path)
+
     def list_directory(self, path: str) -> list[str]:
         return self._call(self._file_system.list_directory, path)
 

@@ -17,6 +17,7 @@ Rule 3: it observes. A disk that refuses the journal costs the journal, not the 
 opened it is told, once, that it ends there.
 """
 
+import errno
 import os
 import re
 from collections import Counter
@@ -34,6 +35,8 @@ from storage.types import Buffer, TopicPartition
 
 # As much as one task of a report reads.
 FILE_BYTES: Final = 64 * 1024 * 1024
+# Journals that were begun before there were several files may be longer.
+MOST_BYTES: Final = 4 * FILE_BYTES
 
 _EVENT_BY_NAME = {event.name: event for event in EVENTS}
 
@@ -77,6 +80,16 @@ def journal_files(file_system: FileSystem, path: str) -> list[str]:
     names = sorted(each for each in there if numbered.fullmatch(each))
     names += [name] if name in there else []
     return [f"{path.removesuffix(name)}{each}" for each in names]
+
+
+def read_whole(file: File) -> bytes:
+    """Return the bytes of one journal file; raise OSError where it is longer than one can be."""
+    size = file.size()
+    if size > MOST_BYTES:
+        raise OSError(
+            errno.EFBIG, f"{size} bytes, where a journal has {MOST_BYTES} at most", file.path
+        )
+    return file.read(0, size)
 
 
 def read_journal(data: Buffer) -> Journal:
@@ -180,7 +193,7 @@ class JournalWriter:
     ) -> "JournalWriter":
         """Go on with the journal at `path`, or begin it; a file is full at `file_bytes`."""
         file = file_system.open(path, create=True)
-        held = file.read(0, file.size())
+        held = read_whole(file)
         end = max((end for _, end in read_records(held)), default=0)
         writer = cls(file_system, path, file_bytes, file, end, on_refusal)
         if end and not is_framed(held):

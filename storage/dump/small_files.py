@@ -34,7 +34,7 @@ from storage.dump.entries import (
     ShutdownMarker,
 )
 from storage.filesystem import FileSystem
-from storage.producer_snapshot import decode_snapshot
+from storage.producer_snapshot import SNAPSHOT_BYTES, decode_snapshot
 
 T = TypeVar("T")
 
@@ -43,27 +43,32 @@ _ABORTED: Final = struct.Struct(">hqqqq")
 
 
 def _snapshot(file_system: FileSystem, path: str) -> Iterator[Entry]:
-    for state in decode_snapshot(_contents(file_system, path)):
+    data = _there(path, read_file(file_system, path, most=SNAPSHOT_BYTES))
+    for state in decode_snapshot(data):
         yield ProducerEntry(state)
 
 
 def _aborted_transactions(file_system: FileSystem, path: str) -> Iterator[Entry]:
-    data = _contents(file_system, path)
-    whole = len(data) - len(data) % _ABORTED.size
-    for at in range(0, whole, _ABORTED.size):
-        version, producer_id, first, last, stable = _ABORTED.unpack_from(data, at)
-        if version != 0:
-            yield Damage(path, at, f"an entry of version {version}")
-            return
-        yield AbortedTransaction(
-            version=version,
-            producer_id=producer_id,
-            first_offset=first,
-            last_offset=last,
-            last_stable_offset=stable,
-        )
-    if whole < len(data):
-        yield Damage(path, whole, f"{len(data) - whole} bytes after the last whole entry")
+    file = file_system.open_for_reading(path)
+    try:
+        size, at = file.size(), 0
+        while len(entry := file.read(at, _ABORTED.size)) == _ABORTED.size:
+            version, producer_id, first, last, stable = _ABORTED.unpack(entry)
+            if version != 0:
+                yield Damage(path, at, f"an entry of version {version}")
+                return
+            yield AbortedTransaction(
+                version=version,
+                producer_id=producer_id,
+                first_offset=first,
+                last_offset=last,
+                last_stable_offset=stable,
+            )
+            at += _ABORTED.size
+        if at < size:
+            yield Damage(path, at, f"{size - at} bytes after the last whole entry")
+    finally:
+        file.close()
 
 
 def _offsets(file_system: FileSystem, path: str) -> Iterator[Entry]:

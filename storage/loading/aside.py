@@ -26,7 +26,10 @@ def keep_tail(segment: Segment, position: int) -> str:
         copy.truncate(0)
         for start in range(position, segment.size, _CHUNK):
             wanted = min(_CHUNK, segment.size - start)
-            copy.write(start - position, segment.pins.file.read(start, wanted))
+            chunk = segment.pins.file.read(start, wanted)
+            if chunk.strip(b"\0"):  # a hole stays one, however large it says it is
+                copy.write(start - position, chunk)
+        copy.truncate(segment.size - position)
         copy.sync()
     finally:
         copy.close()

@@ -205,6 +205,11 @@ class FaultyFileSystem:
         self._enter("exists", path, 0.0)
         return isinstance(self.disk.node(path), DirectoryNode)
 
+    def is_link(self, path: str) -> bool:
+        """False: a simulated disk has no links."""
+        self._enter("exists", path, 0.0)
+        return False
+
     def list_directory(self, path: str) -> list[str]:
         self._enter("list", path, self.disk.costs.open)
         return sorted(self.disk.directory(path).entries)

@@ -1,5 +1,6 @@
 """Journal files as rows, without Spark."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ pytest.importorskip("pyarrow", reason="the Arrow extra is not installed: underst
 from pipeline.journals.rows import DAMAGED, SKIPPED, NoJournalError, find_journals, rows_of
 from replication.events import BrokerFenced, Event, IsrChanged, TopicDeleted
 from replication.observe.frames import FILE_HEADER, frame
-from replication.observe.journal import JournalWriter
+from replication.observe.journal import MOST_BYTES, JournalWriter
 from storage.filesystem import OsFileSystem
 from storage.types import TopicPartition
 
@@ -84,3 +85,23 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
         (SKIPPED, "isr_changed v99"),
         ("isr_changed", None),
     ]
+
+
+def test_a_file_that_is_no_journal_is_damage_with_its_cause(tmp_path: Path) -> None:
+    write(tmp_path / "a", FENCED)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "events.journal").symlink_to(tmp_path / "a" / "events.journal")
+    (tmp_path / "c").mkdir()
+    os.mkfifo(tmp_path / "c" / "events.journal")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "events.journal").touch()
+    os.truncate(tmp_path / "d" / "events.journal", 8 << 30)
+    found = rows(tmp_path)
+    assert [row["name"] for row in found] == ["broker_fenced", DAMAGED, DAMAGED, DAMAGED]
+    assert [row["cause"].split(": ", 1)[1] for row in found[1:]] == [
+        "a symbolic link, not a file",
+        "not a regular file",
+        f"{8 << 30} bytes, where a journal has {MOST_BYTES} at most",
+    ]
+    with pytest.raises(OSError, match="where a journal has"):
+        write(tmp_path / "d", FENCED)
