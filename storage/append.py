@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 
 import crc32c
 
-from storage.allowance import STEPS_PER_OUTLINE, Allowance
+from storage.allowance import Allowance
 from storage.compression import Codec
 from storage.config import LONG_MAX, LogConfig
 from storage.errors import (
@@ -156,7 +156,7 @@ def validate(
         check_sound(records, position, header)
         try:
             data = _unpack(header, batch, allowance)
-            _validate_timestamps(data, header, config, wall_ms)
+            _validate_timestamps(data, header, config, wall_ms, allowance)
             _validate_records(data, header, config, wall_ms, allowance)
         except CorruptRecordError as broken:
             # Its CRC is right, so it was made like this: CORRUPT_MESSAGE would have the
@@ -214,7 +214,11 @@ def _unpack(header: BatchHeader, batch: memoryview, allowance: Allowance | None)
 
 
 def _validate_timestamps(
-    data: Buffer, header: BatchHeader, config: LogConfig, wall_ms: int
+    data: Buffer,
+    header: BatchHeader,
+    config: LogConfig,
+    wall_ms: int,
+    allowance: Allowance | None,
 ) -> None:
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         message = "A producer does not say when its records were appended."
@@ -226,7 +230,7 @@ def _validate_timestamps(
     if header.max_timestamp > latest:
         too_new = (
             (index, f"Timestamp {record.timestamp} is newer than {latest}.")
-            for index, record in enumerate(outline(header, data))
+            for index, record in enumerate(outline(header, data, allowance))
             if record.timestamp > latest
         )
         raise InvalidTimestampError(
@@ -251,11 +255,9 @@ def _validate_records(
     if not needs_keys and not checks_age:
         check_records(header, data, counted=counted, allowance=allowance)
         return
-    if allowance is not None:
-        allowance.spend(STEPS_PER_OUTLINE * header.record_count)
     without_key: dict[int, str] = {}
     too_old: dict[int, str] = {}
-    for index, record in enumerate(outline(header, data)):
+    for index, record in enumerate(outline(header, data, allowance)):
         if counted and record.offset != header.base_offset + index:
             raise InvalidRecordError(f"record {index} of a batch is at offset {record.offset}")
         if needs_keys and not record.has_key and len(without_key) < _MAX_REPORTED:

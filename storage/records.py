@@ -24,6 +24,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 
+from storage.allowance import STEPS_PER_OUTLINE, Allowance
 from storage.checksum import crc32c
 from storage.compression import Codec, compress, decompress
 from storage.errors import CorruptRecordError
@@ -266,15 +267,22 @@ def outline_batch(
     return outline(header, unpack(header, batch, max_size=max_size))
 
 
-def outline(header: BatchHeader, data: Buffer) -> Iterator[RecordOutline]:
-    """Walk the records in `data`, which is already decompressed."""
+def outline(
+    header: BatchHeader, data: Buffer, allowance: Allowance | None = None
+) -> Iterator[RecordOutline]:
+    """Walk the records in `data`, which is already decompressed.
+
+    Raise LongCheckError where that takes more than `allowance`.
+    """
+    if allowance is not None:
+        allowance.spend(STEPS_PER_OUTLINE * header.record_count)
     append_time = _log_append_time(header)
     for start, end in _record_bounds(header, data):
         try:
             timestamp_delta, position = read_varlong(data, start + 1)
             offset_delta, position = read_varint(data, position)
             key_length, position = read_varint(data, position)
-            _skip_rest(data, _after(position, key_length, end), end)
+            _skip_rest(data, _after(position, key_length, end), end, allowance)
         except IndexError as error:
             raise CorruptRecordError(f"a record that does not parse: {error}") from error
         timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
@@ -416,13 +424,15 @@ def _read_headers(
     return tuple(headers), position
 
 
-def _skip_rest(data: Buffer, position: int, end: int) -> None:
+def _skip_rest(data: Buffer, position: int, end: int, allowance: Allowance | None) -> None:
     """Over the value and the headers, to exactly the end of the record."""
     length, position = read_varint(data, position)
     position = _after(position, length, end)
     count, position = read_varint(data, position)
     if count < 0:
         raise CorruptRecordError(f"a record of {count} headers")
+    if count and allowance is not None:
+        allowance.spend(count)
     for _ in range(count):
         length, position = read_varint(data, position)
         if length < 0:
