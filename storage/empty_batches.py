@@ -15,10 +15,13 @@ is committed needs it.
 Rule 2: one call passes at most `MOST_BYTES` of empty batches, 17,000 or so, and notes how far it
 came. The next read at that offset goes on from there.
 
+Rule 3: nor does an answer end with empty batches where records follow. It is looked at from its end
+back to the last batch with records, by way of the offset index, so that little of it is read.
+
 Followers are given every batch.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -81,11 +84,55 @@ class EmptyBatches:
         self._note(start_offset, offset)
         return None
 
+    def end_of_answer(
+        self,
+        segments: Segments,
+        segment: Segment,
+        start: int,
+        end: int,
+        bound: LogOffsetMetadata,
+    ) -> int:
+        """Return where an answer that begins at byte `start` of `segment`, and may go as far as `end`,
+        has to end by rule 3.
+        """
+        if segment.base_offset == bound.segment_base_offset and end >= bound.position:
+            return end
+        last = _last_with_records(segment, start, end)
+        if last is None or self.offset_with_records(segments, last.next_offset, bound) is None:
+            return end
+        return last.end
+
     def _note(self, start_offset: Offset, offset: Offset) -> None:
         self._passed.pop(start_offset, None)
         self._passed[start_offset] = offset
         if len(self._passed) > _MOST_REMEMBERED:
             del self._passed[next(iter(self._passed))]
+
+
+class _LastWithRecords(NamedTuple):
+    end: int
+    next_offset: Offset
+
+
+def _last_with_records(segment: Segment, start: int, end: int) -> _LastWithRecords | None:
+    """Return the last whole batch with records between two bytes, if an empty one follows it there;
+    None, too, where more than `MOST_BYTES` of those do.
+    """
+    stop, last_is_empty = end, None
+    while stop > max(start, end - MOST_BYTES):
+        begin, found, header = max(start, segment.offset_index.position_before(stop)), None, None
+        for position, each in segment.headers(begin):
+            if position + each.size > stop:
+                break
+            header = each
+            if header.record_count:
+                found = _LastWithRecords(position + header.size, header.next_offset)
+        if header is not None and last_is_empty is None:
+            last_is_empty = header.record_count == 0
+        if found is not None:
+            return found if last_is_empty else None
+        stop = begin
+    return None
 
 
 def _has_record_from(segment: Segment, located: LocatedBatch, offset: Offset) -> bool:

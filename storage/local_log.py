@@ -257,11 +257,17 @@ class LocalLog:
             return FetchDataInfo(self.offset_metadata(start_offset))
         try:
             bound = self.offset_metadata(max_offset)
-            found, located = self._find(start_offset, max_bytes, bound=bound, min_one=min_one)
-            if passes_empty and located is not None and located.may_lack(start_offset):
-                offset = self._empty_batches.offset_with_records(self.segments, start_offset, bound)
-                if offset is not None:
+            found, first = self._find(start_offset, max_bytes, bound=bound, min_one=min_one)
+            if passes_empty and first is not None:
+                if first.may_lack(start_offset):
+                    offset = self._empty_batches.offset_with_records(
+                        self.segments, start_offset, bound
+                    )
+                    if offset is None:
+                        return found
                     found, _ = self._find(offset, max_bytes, bound=bound, min_one=min_one)
+                if self.config.is_compacted or self.compaction_gaps.below:
+                    found = self._ended_with_records(found, bound)
         except ShortageError:
             raise
         except OSError as error:  # as in `_reading`, which costs what a small read does
@@ -290,6 +296,18 @@ class LocalLog:
                 ), found.first
             segment = None if in_bound else self.segments.after(segment)
         return FetchDataInfo(bound), None
+
+    def _ended_with_records(self, found: FetchDataInfo, bound: LogOffsetMetadata) -> FetchDataInfo:
+        """Return `found` without the empty batches that it ends with, where records follow."""
+        segment = self.segments.floor(found.offset_metadata.segment_base_offset)
+        if found.records is None or segment is None:
+            return found
+        start, size = found.records.position, found.records.size
+        end = self._empty_batches.end_of_answer(self.segments, segment, start, start + size, bound)
+        if end == start + size:
+            return found
+        found.records.release()
+        return attrs.evolve(found, records=segment.region(start, end - start))
 
     # Truncating.
 

@@ -94,6 +94,11 @@ class OffsetIndex(SegmentIndex):
         count = self._file.count_while(lambda entry: entry[1] < position)
         return self.entry(count).offset if count < self.entry_count else None
 
+    def position_before(self, position: int) -> int:
+        """Return the greatest position of an entry below `position`; 0 where there is none."""
+        count = self._file.count_while(lambda entry: entry[1] < position)
+        return self.entry(count - 1).position if count else 0
+
     def entry(self, index: int) -> OffsetPosition:
         relative, position = self._file.entry(index)
         return OffsetPosition(self.base_offset + relative, position)

@@ -134,6 +134,9 @@ def test_a_reader_that_goes_by_records_receives_every_record(
             data = b"" if answer.records is None else answer.records.read()
             new = [each for each in offsets_in(data) if each >= offset]
             received += new
+            batches = [header for _, header in walk(data)]
+            if batches and batches[-1].record_count == 0 and not patient:
+                assert not [each for each in there if each > batches[-1].last_offset]
             if new:
                 offset, asked_again = new[-1] + 1, 0
             elif patient and asked_again < 70:

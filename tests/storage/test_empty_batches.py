@@ -1,6 +1,7 @@
 """Reading a compacted log where its batches have no record for the reader."""
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
@@ -156,6 +157,59 @@ def test_after_a_cut_everything_is_looked_at_again() -> None:
     log.truncate_fully_and_start_at(0)
     put(log, (B, b"3"))
     assert [each.base_offset for each in read(log, 0)] == [0]
+
+
+# Answers that would end with them.
+
+
+def log_that_goes_on(empty: int, *, segment_bytes: int = 1 << 20) -> Log:
+    """Return [0: only], `empty` batches without records, and a record after them."""
+    log = open_log(new_disk(), compacted(segment_bytes=segment_bytes))
+    put(log, (b"only", b""))
+    for number in range(empty):
+        put(log, (A, b""), producer_id=number, producer_epoch=0, base_sequence=0)
+    put(log, (A, b"last"))
+    roll(log)
+    clean(log)
+    return log
+
+
+@pytest.mark.parametrize("empty", [1, 2, 70, 300])
+def test_an_answer_does_not_end_with_empty_batches_where_records_follow(empty: int) -> None:
+    log = log_that_goes_on(empty)
+    first = headers(log)[0].size
+    for more in (0, 1, HEADER_SIZE - 1, HEADER_SIZE, empty * HEADER_SIZE, empty * HEADER_SIZE + 9):
+        assert [each.base_offset for each in read(log, 0, max_bytes=first + more)] == [0]
+    whole = read(log, 0, max_bytes=1 << 20)
+    assert [each.base_offset for each in whole] == list(range(empty + 2))
+    # Where none follow, they say how far the log goes.
+    end = empty + 1
+    assert len(read(log, 0, max_bytes=1 << 20, end=end)) == end
+    assert len(read(log, 0, max_bytes=1 << 20, passes=False)) == empty + 2
+
+
+def test_nor_does_one_that_ends_with_its_segment() -> None:
+    log = log_that_goes_on(4, segment_bytes=400)
+    assert bases(log)[1] > 2, "an empty batch follows the first one in its segment"
+    assert [each.base_offset for each in read(log, 0, max_bytes=1 << 20)] == [0]
+
+
+def test_what_ends_an_answer_is_looked_for_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(empty_batches, "MOST_BYTES", 100 * HEADER_SIZE)
+    log = log_that_goes_on(300)
+    looked_at = []
+    honest = Segment.headers
+
+    def counting(self: Segment, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        for each in honest(self, position):
+            looked_at.append(each)
+            yield each
+
+    found = read(log, 0, max_bytes=280 * HEADER_SIZE)
+    monkeypatch.setattr(Segment, "headers", counting)
+    assert read(log, 0, max_bytes=280 * HEADER_SIZE) == found
+    assert len(found) > 250, "answered as by Kafka"
+    assert len(looked_at) < 200
 
 
 # Batches whose last records are gone.
