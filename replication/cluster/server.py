@@ -43,7 +43,7 @@ from replication.errors import (
 from replication.events import ConnectionRefused, EventSink
 from replication.net.framing import DEFAULT_MAX_FRAME_BYTES, LENGTH_SIZE, FrameReader, send_parts
 from replication.net.idle import IdleWatch
-from replication.net.pace import in_steps
+from replication.net.pace import WORK, Work, in_steps
 from replication.net.seams import Listener, NodeClock
 from replication.purgatory import WAITED, Waited
 from replication.security.principal import ANONYMOUS
@@ -57,6 +57,7 @@ from replication.wire.api_versions import (
 )
 from replication.wire.apis import API, ApiKey, api_numbered
 from replication.wire.frames import (
+    AT_ONCE_BYTES,
     RequestHeader,
     UnsupportedVersionError,
     decode_request,
@@ -70,9 +71,6 @@ from storage.file_region import FileRegion
 from storage.types import Buffer
 
 OnBug: TypeAlias = Callable[[BaseException], None]
-
-AT_ONCE_BYTES = 4096
-"""A request up to that long is read at once; reading it in steps would take longer."""
 
 # ApiVersionsRequest.isValid
 _CLIENT_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -197,29 +195,47 @@ class Server:
             connection.close()
 
     async def _answer_requests(self, session: Session, slot: Slot, idle: IdleWatch) -> None:
-        connection = session.connection
         # A frame is read from until its answer is sent: by then its records are in the log.
-        reader = FrameReader(connection, max_frame_bytes=self.max_request_bytes, reuse_buffer=True)
+        reader = FrameReader(
+            session.connection, max_frame_bytes=self.max_request_bytes, reuse_buffer=True
+        )
         watch = Stopwatch(self.clock.now, Waited())
         WAITED.set(watch.waited)  # of this task's context, and of those that its handlers start
-        while True:
-            reader.max_frame_bytes = session.most_bytes(self.max_request_bytes)
-            idle.wait_for_peer()
-            frame = await reader.receive_frame()
-            if frame is None:
-                return
-            idle.answer()
-            watch.start()
-            slot.last_used = watch.received
-            request, parts = await self._answer(frame, session, watch, listener=slot.listener)
-            idle.wait_for_peer()
-            if parts is not None:
-                # The only regions that a handler of ours answers with are a log's.
-                await send_parts(connection, cast("Sequence[Buffer | FileRegion]", parts))
-            if request is not None:
-                self.metrics.answered(request, watch)
-            if session.failure is not None:
-                raise CloseConnectionError(session.failure)
+        work = Work()
+        WORK.set(work)
+        try:
+            while await self._answer_next(reader, session, slot, idle, watch):
+                work.ended()
+        finally:
+            work.ended()
+
+    async def _answer_next(
+        self,
+        reader: FrameReader,
+        session: Session,
+        slot: Slot,
+        idle: IdleWatch,
+        watch: Stopwatch,
+    ) -> bool:
+        """Answer one request, keep nothing of it, and return whether there was one."""
+        reader.max_frame_bytes = session.most_bytes(self.max_request_bytes)
+        idle.wait_for_peer()
+        frame = await reader.receive_frame()
+        if frame is None:
+            return False
+        idle.answer()
+        watch.start()
+        slot.last_used = watch.received
+        request, parts = await self._answer(frame, session, watch, listener=slot.listener)
+        idle.wait_for_peer()
+        if parts is not None:
+            # The only regions that a handler of ours answers with are a log's.
+            await send_parts(session.connection, cast("Sequence[Buffer | FileRegion]", parts))
+        if request is not None:
+            self.metrics.answered(request, watch)
+        if session.failure is not None:
+            raise CloseConnectionError(session.failure)
+        return True
 
     async def _answer(
         self, frame: memoryview, session: Session, watch: Stopwatch, *, listener: str

@@ -12,7 +12,8 @@ decoded into slices of that buffer, and records are written to their file from i
 
 Rule 3: a frame is the receiver's to keep, unless it asked to `reuse_buffer`: then it is
 valid until the next is asked for. Fetchers ask, for they have appended by then, and
-faulting in fresh pages for every megabyte costs more than the copy it avoids.
+faulting in fresh pages for every megabyte costs more than the copy it avoids. A frame above
+`KEPT_BYTES` is let go all the same: a connection that was used for it once may stay open.
 """
 
 import mmap
@@ -30,6 +31,7 @@ from storage.types import Buffer
 LENGTH_SIZE = 4
 LAZY_BYTES = 64 * 1024
 READ_AHEAD_BYTES = 1024
+KEPT_BYTES = 16 * 1024 * 1024
 DEFAULT_MAX_FRAME_BYTES = 100 * 1024 * 1024  # socket.request.max.bytes
 
 
@@ -93,7 +95,7 @@ class FrameReader:
         return size
 
     def _room_for(self, size: int) -> memoryview:
-        if not self.reuse_buffer:
+        if not self.reuse_buffer or size > KEPT_BYTES:
             return _allocate(size)
         if len(self._kept) < size:
             self._kept = _allocate(max(size, LAZY_BYTES))

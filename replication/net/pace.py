@@ -4,14 +4,81 @@
     another           ▆▆      ▆▆        ▆▆     however many requests are large
     the others      . . . . .  .  . . . .
 
-Work that is short goes through without a pause, as if it were an ordinary call.
+Rule 1: work that is short goes through without a pause, as if it were an ordinary call.
+
+Rule 2: while a request with long work is answered, garbage is not collected: a full collection
+looks at every object while nothing else runs, a tenth of a second for 300,000 names. What the
+request makes is freed by its counts of references, when it is answered.
 """
 
+import gc
+from contextvars import ContextVar
+
+import attrs
 import trio
 
 from replication.net.turns import Turns
 from replication.steps import STEP, Steps, T
 
+LONG = 32
+"""The pauses after which the work for a request is long: at about 8,000 items."""
+
+MOST_PAUSES = 10_000
+"""The pauses after which garbage is collected again, even if long work never ends."""
+
+
+@attrs.define(eq=False)
+class Collections:
+    """Whether this process collects garbage: not while some request has long work."""
+
+    holders: int = 0
+    pauses: int = 0
+    _were_on: bool = False
+
+    def hold(self) -> None:
+        if self.holders == 0:
+            self._were_on = gc.isenabled()
+            gc.disable()
+        self.holders += 1
+
+    def paused(self) -> None:
+        self.pauses += 1
+        if self.pauses >= MOST_PAUSES:
+            self.pauses = 0
+            gc.collect()
+
+    def let_go(self) -> None:
+        self.holders -= 1
+        if self.holders == 0:
+            self.pauses = 0
+            if self._were_on:
+                gc.enable()
+
+
+_COLLECTIONS = Collections()
+
+
+@attrs.define(eq=False)
+class Work:
+    """What is done for one request at a time; set in the context of a connection's task."""
+
+    pauses: int = 0
+
+    def paused(self) -> None:
+        self.pauses += 1
+        if self.pauses == LONG:
+            _COLLECTIONS.hold()
+        elif self.pauses > LONG:
+            _COLLECTIONS.paused()
+
+    def ended(self) -> None:
+        """The request is answered, and nothing refers to it any more."""
+        if self.pauses >= LONG:
+            _COLLECTIONS.let_go()
+        self.pauses = 0
+
+
+WORK: ContextVar[Work | None] = ContextVar("WORK", default=None)
 _TURNS: trio.lowlevel.RunVar[Turns] = trio.lowlevel.RunVar("turns of long work")
 
 
@@ -21,8 +88,10 @@ async def in_steps(steps: Steps[T]) -> T:
     try:
         while done < STEP:
             done += next(steps)
-        turns = _turns()
+        turns, work = _turns(), WORK.get()
         while True:
+            if work is not None:
+                work.paused()
             async with turns:
                 await trio.lowlevel.checkpoint()
                 done = 0

@@ -31,11 +31,18 @@ from replication.net.framing import (
     FrameReader,
     send_parts,
 )
+from replication.net.pace import in_steps
 from replication.net.sasl import VERSION as LOGIN_VERSION, renew_login
 from replication.net.seams import Connection, NodeClock, Transport
 from replication.net.turns import Turns
 from replication.wire.apis import ApiKey, api_of
-from replication.wire.frames import decode_response, encode_request, total_size
+from replication.wire.frames import (
+    AT_ONCE_BYTES,
+    decode_response,
+    decode_response_in_steps,
+    encode_request,
+    total_size,
+)
 from replication.wire.schema import Part
 
 _MAX_CORRELATION_ID = 2**31 - 1
@@ -217,12 +224,17 @@ class RpcClient:
             raise PeerUnavailableError(
                 f"{self.connection.peer} closed the connection instead of answering {call}"
             )
-        return self._decode(frame, call)
+        return await self._decode(frame, call)
 
-    def _decode(self, frame: memoryview, call: _Call) -> object:
-        correlation_id, response = decode_response(
-            frame, api_key=call.api_key, version=call.version
-        )
+    async def _decode(self, frame: memoryview, call: _Call) -> object:
+        if len(frame) <= AT_ONCE_BYTES:
+            correlation_id, response = decode_response(
+                frame, api_key=call.api_key, version=call.version
+            )
+        else:
+            correlation_id, response = await in_steps(
+                decode_response_in_steps(frame, api_key=call.api_key, version=call.version)
+            )
         if correlation_id != call.correlation_id:
             raise ProtocolError(
                 f"{self.connection.peer} answered request {correlation_id},"

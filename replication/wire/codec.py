@@ -40,7 +40,7 @@ Message = TypeVar("Message")
 Encoder: TypeAlias = Callable[[Any], list[Part]]
 Decoder: TypeAlias = Callable[[memoryview, int, int], tuple[Any, int]]
 EncoderInSteps: TypeAlias = Callable[[Any], Steps[list[Part]]]
-DecoderInSteps: TypeAlias = Callable[[memoryview, int, int], Steps[tuple[Any, int]]]
+DecoderInSteps: TypeAlias = Callable[[memoryview, int, int, int], Steps[tuple[Any, int]]]
 
 _ENCODERS: dict[tuple[type, int, bool], Encoder] = {}
 _DECODERS: dict[tuple[type, int, bool], Decoder] = {}
@@ -72,12 +72,18 @@ def decode(
 
 
 def decode_in_steps(
-    kind: type[Message], frame: memoryview, position: int = 0, *, version: int, flexible: bool
+    kind: type[Message],
+    frame: memoryview,
+    position: int = 0,
+    *,
+    version: int,
+    flexible: bool,
+    most_items: int,
 ) -> Steps[Message]:
-    """Return the same message; raise ProtocolError for one of more than `MAX_ITEMS` too."""
+    """Return the same message; raise ProtocolError where its arrays have too many items, too."""
     read = decoder_in_steps(kind, version, flexible=flexible)
     try:
-        message, _ = yield from read(frame, position, len(frame))
+        message, _ = yield from read(frame, position, len(frame), most_items)
     except _BROKEN as broken:
         raise ProtocolError(f"not a {kind.__name__} v{version}: {broken}") from broken
     assert isinstance(message, kind)

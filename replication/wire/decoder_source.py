@@ -9,7 +9,7 @@ as struct.error or IndexError there; slices do not complain, so lengths are chec
         return m0, position
 
 In steps, it is a generator, which pauses at an item of an array once it has read `STEP_BYTES`
-more of the frame (`replication.steps`).
+more of the frame (`replication.steps`). Then `room` is how many items the arrays may have together.
 """
 
 from typing import Any
@@ -29,13 +29,6 @@ from replication.wire.source import Source
 
 STEP_BYTES = 4096
 """The bytes after which a decoder in steps pauses; those of a long string count as well."""
-
-MAX_ITEMS = 500_000
-"""The items that all arrays of a message decoded in steps may have together.
-
-Kafka has no such limit. An item of two bytes becomes an object of a hundred, and a collection of
-garbage looks at all of them while nothing else runs.
-"""
 
 _new = object.__new__
 
@@ -59,11 +52,10 @@ class _DecoderSource(Source):
         self.names |= {"too_many_items": too_many_items, "too_many_tags": too_many_tags}
 
     def message(self, kind: type) -> None:
-        self.line("def decode(frame, position, end):")
+        self.line(f"def decode(frame, position, end{', room' if self.in_steps else ''}):")
         self.indent += 1
         if self.in_steps:
             self.line(f"pause = position + {STEP_BYTES}")
-            self.line(f"room = {MAX_ITEMS}")
         self.struct(kind, "m0")
         self.flush()
         if self.in_steps:

@@ -25,6 +25,16 @@ from replication.wire.encoder_source import size_of
 from replication.wire.primitives import skip_tags
 from replication.wire.schema import Part
 
+MAX_ITEMS = 300_000
+"""The items that all arrays of a request decoded in steps may have together.
+
+Kafka has no such limit. An item of two bytes becomes an object of a hundred, and all of them are
+freed at once when the request is answered.
+"""
+
+AT_ONCE_BYTES = 4096
+"""A frame up to that long is read at once; reading it in steps would take longer."""
+
 _REQUEST = struct.Struct(">ihhih")
 _REQUEST_HEADER = struct.Struct(">hhih")
 _RESPONSE = struct.Struct(">ii")
@@ -110,27 +120,37 @@ def decode_request_in_steps(frame: memoryview) -> Steps[tuple[RequestHeader, obj
     """Return the same; what is long is read in steps."""
     header, api, flexible, position = _request_body(frame)
     message: object = yield from codec.decode_in_steps(
-        api.request, frame, position, version=header.api_version, flexible=flexible
+        api.request,
+        frame,
+        position,
+        version=header.api_version,
+        flexible=flexible,
+        most_items=MAX_ITEMS,
     )
     return header, message
 
 
 def decode_response(frame: memoryview, *, api_key: ApiKey, version: int) -> tuple[int, object]:
-    """Correlation id and message of the answer to a request of `version`."""
-    api = API[api_key]
-    assert api.serves(version), f"{api.key.name} has no version {version} here"
-    try:
-        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
-    except struct.error as broken:
-        raise ProtocolError(f"a response of {len(frame)} bytes") from broken
-    position = _CORRELATION_ID.size
-    if api.response_header_is_flexible(version):
-        position = _skip_tags(frame, position)
-    if api_key is ApiKey.API_VERSIONS and _was_downgraded(frame, position):
-        version = 0
-    flexible = api.is_flexible(version)
+    """Return correlation id and message of the answer to a request of `version`."""
+    correlation_id, version, flexible, position = _response_body(frame, api_key, version)
     message: object = codec.decode(
-        api.response, frame, position, version=version, flexible=flexible
+        API[api_key].response, frame, position, version=version, flexible=flexible
+    )
+    return correlation_id, message
+
+
+def decode_response_in_steps(
+    frame: memoryview, *, api_key: ApiKey, version: int
+) -> Steps[tuple[int, object]]:
+    """Return the same; what is long is read in steps."""
+    correlation_id, version, flexible, position = _response_body(frame, api_key, version)
+    message: object = yield from codec.decode_in_steps(
+        API[api_key].response,
+        frame,
+        position,
+        version=version,
+        flexible=flexible,
+        most_items=len(frame),
     )
     return correlation_id, message
 
@@ -181,6 +201,22 @@ def _request_body(frame: memoryview) -> tuple[RequestHeader, Api, bool, int]:
     if flexible:
         position = _skip_tags(frame, position)
     return header, api, flexible, position
+
+
+def _response_body(frame: memoryview, api_key: ApiKey, version: int) -> tuple[int, int, bool, int]:
+    """Return the correlation id, the body's version, whether that is flexible, where it begins."""
+    api = API[api_key]
+    assert api.serves(version), f"{api.key.name} has no version {version} here"
+    try:
+        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+    except struct.error as broken:
+        raise ProtocolError(f"a response of {len(frame)} bytes") from broken
+    position = _CORRELATION_ID.size
+    if api.response_header_is_flexible(version):
+        position = _skip_tags(frame, position)
+    if api_key is ApiKey.API_VERSIONS and _was_downgraded(frame, position):
+        version = 0
+    return correlation_id, version, api.is_flexible(version), position
 
 
 def _request_header(frame: memoryview) -> tuple[RequestHeader, int]:

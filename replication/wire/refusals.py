@@ -80,7 +80,7 @@ def refused_whole(key: ApiKey, version: int, request: Any, code: ErrorCode) -> A
 def refused_whole_in_steps(key: ApiKey, version: int, request: Any, code: ErrorCode) -> Steps[Any]:
     """Return the same; a request may have many items."""
     kind = API[key].response
-    response = yield from _refused(kind, request, code)
+    response = yield from refused_in_steps(kind, request, code)
     if not _has_items(key, version):
         for field in fields_of(kind):
             if field.wire.kind is Kind.ARRAY:
@@ -120,19 +120,24 @@ def refused(kind: type, asked: Any, code: ErrorCode) -> Any:
 
     `asked` is a request, or one item of it, which may be a bare name or number.
     """
-    return at_once(_refused(kind, asked, code))
+    return at_once(refused_in_steps(kind, asked, code))
 
 
-def each_refused(kind: type, items: Sequence[object], code: ErrorCode) -> Steps[list[Any]]:
+def each_refused(
+    kind: type, items: Sequence[object], code: ErrorCode, message: str | None = None
+) -> Steps[list[Any]]:
     """Return the same for each of `items`; they may be many."""
     answers = []
     for each in items:
-        answers.append((yield from _refused(kind, each, code)))
+        answers.append((yield from refused_in_steps(kind, each, code, message)))
         yield 1
     return answers
 
 
-def _refused(kind: type, asked: Any, code: ErrorCode) -> Steps[Any]:
+def refused_in_steps(
+    kind: type, asked: Any, code: ErrorCode, message: str | None = None
+) -> Steps[Any]:
+    """Return what `refused` does, with `message` beside the code where there is a place for it."""
     is_request = type(asked) in _requests()
     values: dict[str, object] = {}
     for field in fields_of(kind):
@@ -145,11 +150,11 @@ def _refused(kind: type, asked: Any, code: ErrorCode) -> Steps[Any]:
             elif field.name in UNKNOWN:
                 values[field.name] = UNKNOWN[field.name]
             elif field.name == "error_message":
-                values[field.name] = None
+                values[field.name] = message
         else:
             items = field.wire.items
             values[field.name] = (
-                (yield from each_refused(items, _array_for(field.name, asked), code))
+                (yield from each_refused(items, _array_for(field.name, asked), code, message))
                 if isinstance(items, type) and (can_err(items) or items in _ECHOED)
                 else []
             )

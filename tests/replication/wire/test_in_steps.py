@@ -10,8 +10,9 @@ from replication.errors import ProtocolError
 from replication.steps import STEP, Steps, T, at_once
 from replication.wire.apis import Api
 from replication.wire.codec import decode, decode_in_steps, encode, encode_in_steps
-from replication.wire.decoder_source import MAX_ITEMS, STEP_BYTES
+from replication.wire.decoder_source import STEP_BYTES
 from replication.wire.describe_producers import DescribeProducersRequest, TopicRequest
+from replication.wire.frames import MAX_ITEMS
 from replication.wire.metadata import MetadataRequest, MetadataRequestTopic
 from replication.wire.primitives import MAX_TAGS, uvarint
 from replication.wire.schema import Kind, Part, fields_of
@@ -37,6 +38,10 @@ def lengthened(message: Any, count: int) -> Any:
     return attrs.evolve(message, **arrays)
 
 
+def read_in_steps(message: type, body: memoryview, version: int, *, flexible: bool) -> Steps[Any]:
+    return decode_in_steps(message, body, version=version, flexible=flexible, most_items=MAX_ITEMS)
+
+
 def pauses(steps: Steps[T]) -> tuple[int, T]:
     """Return how often `steps` ask for a pause, and what they come to."""
     asked = 0
@@ -54,9 +59,7 @@ def test_a_message_is_the_same_in_steps(api: Api, message: type, version: int) -
         body = joined(encode(whole, version=version, flexible=flexible))
         assert joined(at_once(encode_in_steps(whole, version=version, flexible=flexible))) == body
         read: object = decode(message, memoryview(body), version=version, flexible=flexible)
-        steps: Steps[object] = decode_in_steps(
-            message, memoryview(body), version=version, flexible=flexible
-        )
+        steps = read_in_steps(message, memoryview(body), version, flexible=flexible)
         assert at_once(steps) == read
 
 
@@ -65,7 +68,7 @@ def test_pauses_come_by_the_bytes_read_and_by_the_items_written() -> None:
     written, parts = pauses(encode_in_steps(message, version=8, flexible=False))
     assert written == 5_000 // STEP
     body = memoryview(joined(parts))
-    read, again = pauses(decode_in_steps(MetadataRequest, body, version=8, flexible=False))
+    read, again = pauses(read_in_steps(MetadataRequest, body, 8, flexible=False))
     # It pauses behind the item that crosses the line.
     assert len(body) // (STEP_BYTES + 22) <= read <= len(body) // STEP_BYTES
     assert again == message
@@ -75,7 +78,7 @@ def test_a_long_array_of_numbers_is_read_in_pieces() -> None:
     topic = TopicRequest(name="t", partition_indexes=list(range(10_000)))
     message = DescribeProducersRequest(topics=[topic])
     body = memoryview(joined(encode(message, version=0, flexible=True)))
-    read, again = pauses(decode_in_steps(DescribeProducersRequest, body, version=0, flexible=True))
+    read, again = pauses(read_in_steps(DescribeProducersRequest, body, 0, flexible=True))
     assert read == 40_000 // STEP_BYTES
     assert again == message
 
@@ -83,7 +86,7 @@ def test_a_long_array_of_numbers_is_read_in_pieces() -> None:
 def test_more_items_than_a_message_may_have_are_refused_before_they_are_read() -> None:
     body = memoryview(uvarint(MAX_ITEMS + 2) + bytes(2 * MAX_ITEMS + 10))
     with pytest.raises(ProtocolError, match="too many items"):
-        at_once(decode_in_steps(MetadataRequest, body, version=9, flexible=True))
+        at_once(read_in_steps(MetadataRequest, body, 9, flexible=True))
 
 
 def test_a_section_with_more_tags_than_any_message_has_is_refused() -> None:
