@@ -4,8 +4,9 @@
                    ^                  │
                    └── the next one ──┘   decides from what this one has made
 
-Rule 1: decisions are pure (`controller_decisions` and its neighbours) and follow each
-other without a checkpoint between reading the image and appending what changes it.
+Rule 1: decisions are pure (`controller_decisions` and its neighbours) and made one at a time:
+between reading the image and appending what changes it there is no other. One about many items
+is made away from the loop, and the others wait for it, but for heartbeats that change nothing.
 
 Rule 2: nobody is answered, and nothing is served or told, before it is synced, be it only
 that nothing changes: what an answer has seen must not be undone.
@@ -24,7 +25,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import attrs
 import trio
@@ -64,6 +65,15 @@ from replication.cluster.controller_topics import (
 )
 from replication.cluster.faults import FaultGate, Faults
 from replication.cluster.guards import for_brokers
+from replication.cluster.limits import (
+    LIMITED,
+    MAX_RECORDS,
+    TooManyRecordsError,
+    limited,
+    size_of,
+    too_large,
+    work_of,
+)
 from replication.cluster.metadata_log import MetadataLog
 from replication.cluster.node_scope import listen
 from replication.cluster.request_metrics import RequestMetrics
@@ -81,23 +91,17 @@ from replication.metadata import (
     TopicImage,
 )
 from replication.metrics import MetricsRegistry
+from replication.net.pace import in_steps
 from replication.net.seams import Listener, Seams
+from replication.net.turns import Turns
 from replication.security.acls import Authorizer
+from replication.steps import STEP, Steps
 from replication.wire.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
-from replication.wire.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from replication.wire.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from replication.wire.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-)
-from replication.wire.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-)
-from replication.wire.apis import ApiKey
+from replication.wire.apis import ApiKey, api_of
 from replication.wire.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -107,26 +111,9 @@ from replication.wire.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
-from replication.wire.create_acls import CreateAclsRequest, CreateAclsResponse
-from replication.wire.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-)
-from replication.wire.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from replication.wire.delete_acls import DeleteAclsRequest, DeleteAclsResponse
-from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from replication.wire.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from replication.wire.fetch import FetchRequest, FetchResponse
 from replication.wire.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
-from replication.wire.incremental_alter_configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
 from replication.wire.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from replication.wire.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
 from replication.wire.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -136,6 +123,7 @@ from storage.errors import InconsistentMetadataError, KafkaStorageError, Shortag
 from storage.types import Offset, TopicId
 
 A = TypeVar("A")
+Decide: TypeAlias = Callable[[MetadataImage, Any], Decision[Any]]
 _SALT_BYTES = 20
 SHORTAGE_PAUSE_SECONDS = 0.1
 TELL_SECONDS = 0.5
@@ -158,6 +146,7 @@ class Controller:
     _log: MetadataLog | None = attrs.field(default=None, init=False)
     _events: deque[tuple[Offset, Event]] = attrs.field(factory=deque, init=False)
     _fetched: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _deciding: Turns = attrs.field(factory=Turns, init=False)
 
     def __attrs_post_init__(self) -> None:
         now = self.seams.clock.now
@@ -271,21 +260,10 @@ class Controller:
 
             return handle
 
-        return {
+        handlers = {
             ApiKey.BROKER_REGISTRATION: of(self.broker_registration),
             ApiKey.BROKER_HEARTBEAT: of(self.broker_heartbeat),
             ApiKey.ALTER_PARTITION: of(self.alter_partition),
-            ApiKey.CREATE_TOPICS: of(self.create_topics),
-            ApiKey.DELETE_TOPICS: of(self.delete_topics),
-            ApiKey.ALTER_CONFIGS: of(self.alter_configs),
-            ApiKey.INCREMENTAL_ALTER_CONFIGS: of(self.incremental_alter_configs),
-            ApiKey.CREATE_PARTITIONS: of(self.create_partitions),
-            ApiKey.ELECT_LEADERS: of(self.elect_leaders),
-            ApiKey.ALTER_PARTITION_REASSIGNMENTS: of(self.alter_partition_reassignments),
-            ApiKey.LIST_PARTITION_REASSIGNMENTS: of(self.list_partition_reassignments),
-            ApiKey.CREATE_ACLS: of(self.create_acls),
-            ApiKey.DELETE_ACLS: of(self.delete_acls),
-            ApiKey.ALTER_USER_SCRAM_CREDENTIALS: of(self.alter_user_scram_credentials),
             ApiKey.ALLOCATE_PRODUCER_IDS: of(self.allocate_producer_ids),
             ApiKey.ASSIGN_REPLICAS_TO_DIRS: of(self.assign_replicas),
             ApiKey.FETCH: of(self.fetch),
@@ -293,113 +271,106 @@ class Controller:
             ApiKey.LIST_OFFSETS: of(self.list_offsets),
             ApiKey.OFFSET_FOR_LEADER_EPOCH: of(self.offset_for_leader_epoch),
         }
+        return handlers | {key: limited(key, of(self.answer_client)) for key in LIMITED}
+
+    def _client_decisions(self) -> dict[ApiKey, Decide]:
+        """Return how each request that brokers forward for their clients is decided."""
+        config, chance, rules_of = self.config, self.seams.chance, self._election_rules
+        new_id = partial(chance.randbytes, 16)
+        return {
+            ApiKey.CREATE_TOPICS: partial(create_topics, config=config, chance=chance),
+            ApiKey.DELETE_TOPICS: partial(delete_topics, config=config),
+            ApiKey.ALTER_CONFIGS: partial(alter_configs, config=config),
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(incremental_alter_configs, config=config),
+            ApiKey.CREATE_PARTITIONS: partial(create_partitions, chance=chance),
+            ApiKey.ELECT_LEADERS: partial(elect_leaders, rules_of=rules_of),
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: partial(
+                alter_partition_reassignments, rules_of=rules_of
+            ),
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
+            ApiKey.CREATE_ACLS: partial(create_acls, new_id=new_id),
+            ApiKey.DELETE_ACLS: delete_acls,
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS: alter_user_scram_credentials,
+        }
 
     # Requests.
 
     async def broker_registration(
         self, request: BrokerRegistrationRequest
     ) -> BrokerRegistrationResponse:
-        known = self.image.broker(request.broker_id)
-        decision = register(
-            self.image,
-            request,
-            sessions=self.sessions,
-            rules_of=self._election_rules,
-            now_ms=self.seams.clock.now_ms(),
-        )
-        same = known is not None and known.incarnation_id == request.incarnation_id
-        if decision.answer.error_code == ErrorCode.NONE and not same:
-            self.sessions.begin(request.broker_id)
-        return await self._carry_out(decision)
+        def decide(image: MetadataImage) -> Decision[BrokerRegistrationResponse]:
+            known = image.broker(request.broker_id)
+            decision = register(
+                image,
+                request,
+                sessions=self.sessions,
+                rules_of=self._election_rules,
+                now_ms=self.seams.clock.now_ms(),
+            )
+            same = known is not None and known.incarnation_id == request.incarnation_id
+            if decision.answer.error_code == ErrorCode.NONE and not same:
+                self.sessions.begin(request.broker_id)
+            return decision
+
+        return await self._carry_out(decide)
 
     async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-        decision = heartbeat(
-            self.image, request, sessions=self.sessions, rules_of=self._election_rules
-        )
+        decision = self._heartbeat(self.image, request)
         if decision.answer.error_code == ErrorCode.NONE:
             self.sessions.touch(
                 request.broker_id,
                 now_ms=self.seams.clock.now_ms(),
                 metadata_offset=request.current_metadata_offset,
             )
-        if any(
-            isinstance(record, BrokerRegistrationChangeRecord) and record.in_controlled_shutdown
-            for record in decision.records
-        ):
-            last = self.image.offset + len(decision.records)
-            self.sessions.shutdown_began(request.broker_id, last)
-        return await self._carry_out(decision)
+        if not decision.records:  # a broker stays alive however long a decision takes
+            await self.log.wait_until_synced(self.log.log_end_offset)
+            return decision.answer
+
+        def decide(image: MetadataImage) -> Decision[BrokerHeartbeatResponse]:
+            decision = self._heartbeat(image, request)
+            if any(
+                isinstance(record, BrokerRegistrationChangeRecord) and record.in_controlled_shutdown
+                for record in decision.records
+            ):
+                last = image.offset + len(decision.records)
+                self.sessions.shutdown_began(request.broker_id, last)
+            return decision
+
+        return await self._carry_out(decide)
+
+    def _heartbeat(
+        self, image: MetadataImage, request: BrokerHeartbeatRequest
+    ) -> Decision[BrokerHeartbeatResponse]:
+        return heartbeat(image, request, sessions=self.sessions, rules_of=self._election_rules)
 
     async def assign_replicas(
         self, request: AssignReplicasToDirsRequest
     ) -> AssignReplicasToDirsResponse:
-        return await self._carry_out(assign_replicas(self.image, request, self._election_rules))
+        return await self._carry_out(
+            lambda image: assign_replicas(image, request, self._election_rules)
+        )
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         return await self._carry_out(
-            alter_partition(self.image, request, rules_of=self._election_rules)
+            lambda image: alter_partition(image, request, rules_of=self._election_rules)
         )
-
-    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        return await self._carry_out_and_tell(
-            create_topics(self.image, request, config=self.config, chance=self.seams.chance)
-        )
-
-    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        return await self._carry_out_and_tell(
-            delete_topics(self.image, request, config=self.config)
-        )
-
-    async def alter_configs(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
-        return await self._carry_out_and_tell(
-            alter_configs(self.image, request, config=self.config)
-        )
-
-    async def incremental_alter_configs(
-        self, request: IncrementalAlterConfigsRequest
-    ) -> IncrementalAlterConfigsResponse:
-        return await self._carry_out_and_tell(
-            incremental_alter_configs(self.image, request, config=self.config)
-        )
-
-    async def create_partitions(self, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-        return await self._carry_out_and_tell(
-            create_partitions(self.image, request, chance=self.seams.chance)
-        )
-
-    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        return await self._carry_out_and_tell(
-            elect_leaders(self.image, request, rules_of=self._election_rules)
-        )
-
-    async def alter_partition_reassignments(
-        self, request: AlterPartitionReassignmentsRequest
-    ) -> AlterPartitionReassignmentsResponse:
-        return await self._carry_out_and_tell(
-            alter_partition_reassignments(self.image, request, rules_of=self._election_rules)
-        )
-
-    async def list_partition_reassignments(
-        self, request: ListPartitionReassignmentsRequest
-    ) -> ListPartitionReassignmentsResponse:
-        return await self._carry_out(list_partition_reassignments(self.image, request))
-
-    async def create_acls(self, request: CreateAclsRequest) -> CreateAclsResponse:
-        new_id = partial(self.seams.chance.randbytes, 16)
-        return await self._carry_out_and_tell(create_acls(self.image, request, new_id))
-
-    async def delete_acls(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
-        return await self._carry_out_and_tell(delete_acls(self.image, request))
-
-    async def alter_user_scram_credentials(
-        self, request: AlterUserScramCredentialsRequest
-    ) -> AlterUserScramCredentialsResponse:
-        return await self._carry_out_and_tell(alter_user_scram_credentials(self.image, request))
 
     async def allocate_producer_ids(
         self, request: AllocateProducerIdsRequest
     ) -> AllocateProducerIdsResponse:
-        return await self._carry_out(allocate_producer_ids(self.image, request))
+        return await self._carry_out(lambda image: allocate_producer_ids(image, request))
+
+    async def answer_client(self, request: Any) -> Any:
+        """Answer what a broker forwards for one of its clients (`limits.LIMITED`)."""
+        key = api_of(type(request)).key
+        decide = self._client_decisions()[key]
+        size = await in_steps(size_of(request))
+        try:
+            return await self._carry_out(
+                lambda image: decide(image, request), work=work_of(request, size, self.image)
+            )
+        except TooManyRecordsError:
+            return await too_large(key, request)
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
         self._note_fetch(request)
@@ -421,27 +392,38 @@ class Controller:
 
     # Decisions into the log, and out of it.
 
-    async def _carry_out(self, decision: Decision[A]) -> A:
-        if decision.records:
+    async def _carry_out(self, decide: Callable[[MetadataImage], Decision[A]], work: int = 0) -> A:
+        """Decide, append, and return the answer once that is synced.
+
+        `work` is how many items a client's request is about, 0 for a broker's own: a decision
+        about many is made away from the loop.
+        """
+        async with self._deciding:
+            image = self.image
+            if work <= STEP:
+                decision = decide(image)
+            else:
+                decision = await self.seams.offload(lambda: decide(image))
+            if work and len(decision.records) > MAX_RECORDS:
+                raise TooManyRecordsError
             try:
-                self._append(decision.records, cause=decision.cause)
+                await self._append_decided(decision)
             except KafkaStorageError as error:
                 # `_sync` ends the controller; whoever asked sees its connection close.
                 raise PeerUnavailableError("this controller cannot write its log") from error
             except ShortageError as error:
                 raise PeerUnavailableError(f"this controller cannot write now: {error}") from error
-        await self.log.wait_until_synced(self.log.log_end_offset)
+            end = self.log.log_end_offset
+        await self.log.wait_until_synced(end)
+        if work and decision.records:
+            await self._tell_brokers(end)
         return decision.answer
 
-    async def _carry_out_and_tell(self, decision: Decision[A]) -> A:
-        """Carry out an administrator's change, and answer when every broker can show it (rule 4)."""
-        answer = await self._carry_out(decision)
-        end = self.log.log_end_offset
-        if decision.records:
-            with self.seams.clock.move_on_after(TELL_SECONDS):
-                while not self.sessions.all_have(end, self.image):
-                    await self._fetched.wait()
-        return answer
+    async def _tell_brokers(self, end: Offset) -> None:
+        """Wait until every broker can show what an administrator has changed (rule 4)."""
+        with self.seams.clock.move_on_after(TELL_SECONDS):
+            while not self.sessions.all_have(end, self.image):
+                await self._fetched.wait()
 
     def _note_fetch(self, request: FetchRequest) -> None:
         broker_id = request.replica.replica_id
@@ -452,6 +434,21 @@ class Controller:
                 self.sessions.fetches_from(broker_id, asked.fetch_offset)
         self._fetched.set()
         self._fetched = trio.Event()
+
+    async def _append_decided(self, decision: Decision[A]) -> None:
+        records = decision.records
+        if 0 < len(records) <= STEP:
+            self._append(records, cause=decision.cause)
+        elif records:
+            before = self.image
+            prepared = await self.seams.offload(lambda: self.log.prepare(records))
+            events: list[Event] = []
+            if self.sink is not ignore:
+                tell = partial(events_of, records, before, prepared.image, cause=decision.cause)
+                events = await self.seams.offload(lambda: list(tell()))
+            self.log.append_prepared(prepared)
+            self._counted.appended(records, end=self.log.log_end_offset)
+            self._events.extend((prepared.image.offset, event) for event in events)
 
     def _append(
         self, records: Sequence[MetadataRecord], *, cause: str, silent_ms: int = -1
@@ -503,14 +500,19 @@ class Controller:
             )
             raise
         self._counted.synced(self.log.high_watermark)
+        await in_steps(self._tell_synced())
+
+    def _tell_synced(self) -> Steps[None]:
         while self._events and self._events[0][0] < self.log.high_watermark:
             self.sink(self._events.popleft()[1])
+            yield 1
 
     async def _fence_silent_brokers(self) -> None:
         clock, timeout_ms = self.seams.clock, self.config.broker_session_timeout_ms
         while True:
             try:
-                self._fence_expired(clock.now_ms())
+                async with self._deciding:
+                    self._fence_expired(clock.now_ms())
             except ShortageError:
                 await clock.sleep(SHORTAGE_PAUSE_SECONDS)
                 continue
@@ -534,14 +536,15 @@ class Controller:
     async def _balance_leaders(self) -> None:
         while True:
             await self.seams.clock.sleep(self.config.leader_imbalance_check_interval_seconds)
-            elections = balanced(
-                self.image,
-                rules_of=self._election_rules,
-                imbalance_percentage=self.config.leader_imbalance_per_broker_percentage,
-            )
-            if elections:
-                with suppress(ShortageError):
-                    self._append(elections, cause="leaders balanced")
+            async with self._deciding:
+                elections = balanced(
+                    self.image,
+                    rules_of=self._election_rules,
+                    imbalance_percentage=self.config.leader_imbalance_per_broker_percentage,
+                )
+                if elections:
+                    with suppress(ShortageError):
+                        self._append(elections, cause="leaders balanced")
 
     def _election_rules(self, topic: TopicImage) -> ElectionRules:
         return election_rules(self.image, self.config)(topic)

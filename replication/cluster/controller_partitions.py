@@ -20,7 +20,7 @@ import attrs
 from replication.cluster.controller_decisions import Decision, PartitionChanges, RulesOf
 from replication.cluster.controller_topics import (
     MAX_NEW_PARTITIONS,
-    TOO_MANY,
+    TOO_MANY_PARTITIONS,
     manual_assignment,
     partition_record,
     place,
@@ -68,7 +68,9 @@ def create_partitions(
         # with UNKNOWN_SERVER_ERROR, and makes the partitions that fitted.
         refused = [
             CreatePartitionsTopicResult(
-                name=name, error_code=TOO_MANY.code, error_message=TOO_MANY.detail
+                name=name,
+                error_code=ErrorCode.POLICY_VIOLATION,
+                error_message=TOO_MANY_PARTITIONS,
             )
             for name in topics
         ]

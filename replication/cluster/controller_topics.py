@@ -18,8 +18,10 @@ A fenced broker is given replicas only where the others do not suffice, and is n
 import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from functools import cache, partial
 
 from replication.cluster.controller_decisions import Decision, is_current_incarnation
+from replication.cluster.limits import MAX_RECORDS, TOO_LARGE
 from replication.cluster.topic_names import MAX_NAME, NOT_TO_BE_MADE, fault_of
 from replication.config import BrokerConfig, DynamicBrokerConfig, TopicConfig
 from replication.config.topic import describe_topic
@@ -59,9 +61,7 @@ PRODUCER_ID_BLOCK = 1000
 MAX_NEW_PARTITIONS = 10_000
 """Partitions that one request may ask for (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH)."""
 
-TOO_MANY = KafkaError(
-    ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
-)
+TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 _DEFAULT = -1
 _RESERVED_IDS = (NO_TOPIC_ID, bytes(15) + b"\x01", METADATA_TOPIC_ID)
 
@@ -76,8 +76,9 @@ def create_topics(
     asked = Counter(topic.name for topic in request.topics)
     topics = {topic.name: topic for topic in request.topics}
     if sum(_asked_partitions(each, config) for each in topics.values()) > MAX_NEW_PARTITIONS:
-        return Decision(_too_many(topics))
+        return Decision(_refused_all(topics, TOO_MANY_PARTITIONS))
     dynamic = DynamicBrokerConfig.of(config, image.broker_configs)
+    configs_of = cache(partial(_configs, dynamic))  # most topics of a request have the same
     records: list[MetadataRecord] = []
     results = []
     twins = _twins(image.topics, topics)
@@ -86,7 +87,7 @@ def create_topics(
         try:
             check_name(topic.name, image.topics, twins, times=asked[topic.name])
             overrides = _overrides(topic)
-            TopicConfig.from_overrides(overrides, dynamic.current)
+            configs = configs_of(tuple(sorted(overrides.items())))
             assignment = _assignment(image, topic, config, chance)
         except KafkaError as error:
             results.append(
@@ -97,7 +98,17 @@ def create_topics(
             continue
         topic_id = _new_topic_id(image, chance)
         records += _records(image, topic.name, topic_id, assignment, overrides)
-        results.append(_created(topic.name, topic_id, assignment, overrides, dynamic))
+        results.append(
+            CreatableTopicResult(
+                name=topic.name,
+                topic_id=topic_id,
+                num_partitions=len(assignment),
+                replication_factor=len(assignment[0]),
+                configs=configs,
+            )
+        )
+        if len(records) > MAX_RECORDS:
+            return Decision(_refused_all(topics, TOO_LARGE))
     if request.validate_only:
         records.clear()
     return Decision(CreateTopicsResponse(topics=results), tuple(records))
@@ -112,10 +123,12 @@ def _asked_partitions(topic: CreatableTopic, config: BrokerConfig) -> int:
     )
 
 
-def _too_many(names: Iterable[str]) -> CreateTopicsResponse:
+def _refused_all(names: Iterable[str], reason: str) -> CreateTopicsResponse:
     return CreateTopicsResponse(
         topics=[
-            CreatableTopicResult(name=name, error_code=TOO_MANY.code, error_message=TOO_MANY.detail)
+            CreatableTopicResult(
+                name=name, error_code=ErrorCode.POLICY_VIOLATION, error_message=reason
+            )
             for name in names
         ]
     )
@@ -275,28 +288,20 @@ def partition_record(
     )
 
 
-def _created(
-    name: str,
-    topic_id: TopicId,
-    assignment: list[tuple[int, ...]],
-    overrides: Mapping[str, str],
-    config: DynamicBrokerConfig,
-) -> CreatableTopicResult:
-    return CreatableTopicResult(
-        name=name,
-        topic_id=topic_id,
-        num_partitions=len(assignment),
-        replication_factor=len(assignment[0]),
-        configs=[
-            CreatableTopicConfigs(
-                name=entry.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=entry.source,
-            )
-            for entry in describe_topic(overrides, config)
-        ],
-    )
+def _configs(
+    dynamic: DynamicBrokerConfig, overrides: tuple[tuple[str, str], ...]
+) -> list[CreatableTopicConfigs]:
+    """Return the configuration of a new topic; raise KafkaError where it may not have that."""
+    TopicConfig.from_overrides(dict(overrides), dynamic.current)
+    return [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+        )
+        for entry in describe_topic(dict(overrides), dynamic)
+    ]
 
 
 def delete_topics(

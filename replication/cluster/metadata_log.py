@@ -55,6 +55,15 @@ _REPLAY_BYTES = 1 << 20
 _LOG_CONFIG = LogConfig(max_message_bytes=1 << 30, retention_ms=-1, retention_bytes=-1)
 
 
+@attrs.frozen(eq=False)
+class Prepared:
+    """A batch of records, and the image after it."""
+
+    batch: memoryview
+    wall_ms: int
+    image: MetadataImage
+
+
 @attrs.define(eq=False)
 class MetadataLog:
     """The log, and the image of everything in it."""
@@ -148,20 +157,31 @@ class MetadataLog:
         return self.log.log_end_offset
 
     def append(self, records: Sequence[MetadataRecord]) -> MetadataImage:
-        """One batch, applied to the image at once; it counts when it is synced."""
+        """Append one batch and apply it to the image; it counts when it is synced."""
+        return self.append_prepared(self.prepare(records))
+
+    def prepare(self, records: Sequence[MetadataRecord]) -> Prepared:
+        """Return what appending `records` next comes to; for many, away from the loop."""
         wall_ms = self.seams.clock.wall_ms()
-        batch = memoryview(batch_of(records, wall_ms=wall_ms))
+        after = self.image.apply_all(
+            records, offset=self.image.offset + len(records), leader_epoch=self.leader_epoch
+        )
+        return Prepared(memoryview(batch_of(records, wall_ms=wall_ms)), wall_ms, after)
+
+    def append_prepared(self, prepared: Prepared) -> MetadataImage:
         try:
             info = self.log.append_as_leader(
-                batch, leader_epoch=self.leader_epoch, wall_ms=wall_ms, from_client=False
+                prepared.batch,
+                leader_epoch=self.leader_epoch,
+                wall_ms=prepared.wall_ms,
+                from_client=False,
             )
         finally:
             self._appended.set()  # also where it failed: whoever syncs finds out
         assert info.first_offset == self.image.offset + 1, "the image is at the end of its log"
+        assert info.last_offset == prepared.image.offset, "nothing was appended meanwhile"
         self._snapshot_due.appended(info.valid_bytes)
-        self.image = self.image.apply_all(
-            records, offset=info.last_offset, leader_epoch=self.leader_epoch
-        )
+        self.image = prepared.image
         return self.image
 
     async def sync(self) -> None:

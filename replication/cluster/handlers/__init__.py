@@ -70,13 +70,14 @@ from replication.cluster.handlers.transactions import (
     list_transactions,
     write_txn_markers,
 )
+from replication.cluster.limits import limited
 from replication.cluster.server import Handler
 from replication.wire.apis import ApiKey
 
 
 def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
-    """What `node` serves."""
-    return {
+    """Return what `node` serves."""
+    handlers: dict[ApiKey, Handler] = {
         ApiKey.PRODUCE: partial(produce, node),
         ApiKey.FETCH: partial(fetch, node),
         ApiKey.LIST_OFFSETS: partial(list_offsets, node),
@@ -122,6 +123,7 @@ def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(describe_user_scram_credentials, node),
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(alter_user_scram_credentials, node),
     }
+    return {key: limited(key, handler) for key, handler in handlers.items()}
 
 
 __all__ = ["BrokerNode", "broker_handlers"]

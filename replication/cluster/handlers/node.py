@@ -41,6 +41,8 @@ class BrokerNode:
     controller: ControllerCalls
     producer_ids: ProducerIds
     broker_epoch: Callable[[], int]
+    creating: set[str] = attrs.field(factory=set, init=False)
+    """The topics that requests of clients are creating on the way."""
 
     async def forward(self, request: Any, *, timeout_ms: int) -> Any:
         """The controller's answer; PeerUnavailableError where it gives none.

@@ -9,11 +9,15 @@ from collections.abc import Iterable
 
 from replication.cluster.groups.offsets_topic import offsets_topic
 from replication.cluster.handlers.node import BrokerNode
+from replication.cluster.limits import MAX_RECORDS
 from replication.cluster.server import RequestContext
+from replication.cluster.topic_names import fault_of
 from replication.cluster.transactions.state_topic import state_topic
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.groups import GROUP_METADATA_TOPIC
 from replication.metadata import MetadataImage
+from replication.net.pace import in_steps
+from replication.steps import Steps
 from replication.transactions import TRANSACTION_STATE_TOPIC
 from replication.wire.create_topics import (
     CreatableTopic,
@@ -105,30 +109,55 @@ async def delete_topics(
 
 
 async def create_automatically(node: BrokerNode, names: Iterable[str]) -> dict[str, ErrorCode]:
-    """Make those of `names` that do not exist; what to answer for those that were refused."""
-    missing = [name for name in names if name not in node.metadata.image.topics]
-    if not missing:
+    """Create those of `names` that do not exist; return the errors of those that were refused.
+
+    What another request is creating is waited for and not asked for again, and more topics than
+    one CreateTopics may make are not asked for at all (AutoTopicCreationManager).
+    """
+    missing = await in_steps(_missing(node, names))
+    new = [name for name in missing if name not in node.creating]
+    if not missing or len(new) * (1 + node.config.num_partitions) > MAX_RECORDS:
         return {}
+    refused: dict[str, ErrorCode] = {}
+    if new:
+        node.creating.update(new)
+        try:
+            answered = await _create(node, new)
+        finally:
+            node.creating.difference_update(new)
+        if not answered:
+            return {}
+        # Another client may have made it in the meantime: then it is there for us as well.
+        fine = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+        refused = {name: error for name, error in answered.items() if error not in fine}
+    awaited = missing.keys() - refused.keys()
+    await node.metadata.wait_at_most(
+        lambda image: awaited <= image.topics.keys(), timeout_ms=AUTO_CREATION_TIMEOUT_MS
+    )
+    return refused
+
+
+def _missing(node: BrokerNode, names: Iterable[str]) -> Steps[dict[str, None]]:
+    """Return those of `names` that no topic has and that one may have, each once."""
+    topics = node.metadata.image.topics
+    missing: dict[str, None] = {}
+    for name in names:
+        if name not in topics and fault_of(name) is None:
+            missing[name] = None
+        yield 1
+    return missing
+
+
+async def _create(node: BrokerNode, names: Iterable[str]) -> dict[str, ErrorCode]:
     request = CreateTopicsRequest(
-        topics=[_creatable(node, name) for name in dict.fromkeys(missing)],
-        timeout_ms=AUTO_CREATION_TIMEOUT_MS,
+        topics=[_creatable(node, name) for name in names], timeout_ms=AUTO_CREATION_TIMEOUT_MS
     )
     try:
         response = await node.forward(request, timeout_ms=AUTO_CREATION_TIMEOUT_MS)
     except PeerUnavailableError:
         return {}
     assert isinstance(response, CreateTopicsResponse), "an answer decodes as what was asked"
-    # Another client may have made it in the meantime: then it is there for us as well.
-    fine = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
-    awaited = {topic.name for topic in response.topics if topic.error_code in fine}
-    await node.metadata.wait_at_most(
-        lambda image: awaited <= image.topics.keys(), timeout_ms=AUTO_CREATION_TIMEOUT_MS
-    )
-    return {
-        topic.name: ErrorCode.of(topic.error_code)
-        for topic in response.topics
-        if topic.error_code not in fine
-    }
+    return {topic.name: ErrorCode.of(topic.error_code) for topic in response.topics}
 
 
 def _creatable(node: BrokerNode, name: str) -> CreatableTopic:

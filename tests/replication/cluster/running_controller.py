@@ -24,6 +24,7 @@ from replication.wire.create_topics import (
     CreatableTopicConfig,
     CreatableTopicResult,
     CreateTopicsRequest,
+    CreateTopicsResponse,
 )
 from scenarios.simulation.world import World
 from storage.types import TopicPartition
@@ -122,7 +123,8 @@ async def create_topic(
             for key, value in configs.items()
         ],
     )
-    response = await controller.create_topics(CreateTopicsRequest(topics=[topic]))
+    request = CreateTopicsRequest(topics=[topic])
+    response: CreateTopicsResponse = await controller.answer_client(request)
     return response.topics[0]
 
 

@@ -189,13 +189,13 @@ def test_one_name_twice_is_refused_and_answered_once() -> None:
 @pytest.mark.parametrize(
     ("asked", "refused"),
     [
-        pytest.param([topic("a", 10_000)], False, id="as many as may be"),
+        pytest.param([topic("a", 9_999)], False, id="as many as may be"),
         pytest.param([topic("a", 10_001)], True, id="one more"),
         pytest.param([topic("a", 2**31 - 1)], True, id="two billion"),
         pytest.param([topic("a", 9_999), topic("b")], True, id="the default counts"),
         pytest.param([topic("a", 9_999), assigned("b", [1], [2])], True, id="assignments count"),
-        pytest.param([topic("a", 10_000), topic("b", -5)], False, id="fewer than none do not"),
-        pytest.param([topic("a", 10_000), topic("a", 10_000)], False, id="a name counts once"),
+        pytest.param([topic("a", 9_999), topic("b", -5)], False, id="fewer than none do not"),
+        pytest.param([topic("a", 9_999), topic("a", 9_999)], False, id="a name counts once"),
     ],
 )
 @pytest.mark.parametrize("validate_only", [True, False])
@@ -214,6 +214,16 @@ def test_names_collide_with_topics_that_exist_not_with_others_of_the_request() -
     assert image.topics.keys() == {"a.b", "a_b"}
     results, _ = create(topic("a.b"), image=create(topic("a_b"))[1])
     assert [each.error_code for each in results] == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+
+
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_a_request_makes_at_most_ten_thousand_records(validate_only: bool) -> None:
+    """The topic is a record as well, and so is each of its settings."""
+    for asked in ([topic("a", 10_000)], [topic("a", 9_999, retention_ms="1")]):
+        results, image = create(*asked, validate_only=validate_only)
+        told = [(each.error_code, each.error_message) for each in results]
+        assert told == [(POLICY_VIOLATION, "Unable to perform excessively large batch operation.")]
+        assert not image.topics
 
 
 def test_validation_alone_makes_nothing_and_answers_as_if_it_did() -> None:
