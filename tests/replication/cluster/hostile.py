@@ -125,6 +125,14 @@ def metadata(count: int, *, pattern: str = "topic-%d", creates: bool = False) ->
     )
 
 
+def names_with_dots(count: int) -> CreateTopicsRequest:
+    topics = [
+        CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+        for name in names(count, "a.%d_b")
+    ]
+    return CreateTopicsRequest(topics=topics, timeout_ms=30_000, validate_only=True)
+
+
 HOSTILE: dict[str, Hostile] = {
     "Produce, records that are not there": Hostile(
         request=produce_claimed_records, tested=1_000_000, measured=30_000_000
@@ -157,6 +165,10 @@ HOSTILE: dict[str, Hostile] = {
         measured=100,
     ),
     "Metadata, unknown names": Hostile(request=metadata, measured=300_000),
+    "CreateTopics, names with dots": Hostile(request=names_with_dots, tested=500, measured=9_000),
+    "Metadata, names to be created": Hostile(
+        request=lambda count: metadata(count, creates=True), tested=6_000, measured=300_000
+    ),
     "Metadata, unauthorised names": Hostile(request=metadata, tested=2_000, unauthorised=True),
 }
 
@@ -164,13 +176,13 @@ HOSTILE: dict[str, Hostile] = {
 # What it costs.
 
 
-MOST_STEPS = 100_000
-"""The instructions that may come between two looks at the sockets; they take some 5 ms."""
+MOST_STEPS = 20_000
+"""The lines that may be run between two looks at the sockets; they take some 5 ms."""
 
 
-def most_allocated(frame_bytes: int) -> int:
-    """Return how many bytes a request of that size may take: its share, and what any takes."""
-    return (1 << 20) + 64 * frame_bytes
+def most_allocated(frame_bytes: int, answer_bytes: int = 0) -> int:
+    """Return how many bytes such a request may take: its share, its answer's, what any takes."""
+    return (1 << 20) + 64 * frame_bytes + 8 * answer_bytes
 
 
 @attrs.define(eq=False)
@@ -192,17 +204,17 @@ class Turns(trio.abc.Instrument):
 
 @attrs.define(eq=False)
 class Steps:
-    """How many bytecode instructions one thread runs; a C function counts as one."""
+    """How many lines of Python one thread runs; each round of a comprehension is one."""
 
     count: int = 0
 
-    def enter(self, frame: FrameType, _event: str, _argument: object) -> Any:
+    def enter(self, _frame: FrameType, _event: str, _argument: object) -> Any:
         """Count in this frame too; for `sys.settrace`."""
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
         return self._note
 
     def _note(self, _frame: FrameType, event: str, _argument: object) -> Any:
-        self.count += event == "opcode"
+        if event == "line":
+            self.count += 1
         return self._note
 
     def read(self) -> float:
@@ -211,7 +223,7 @@ class Steps:
 
 @attrs.frozen(kw_only=True)
 class Cost:
-    """What one request cost. Either `steps` or `seconds` is that of the longest turn."""
+    """What one request cost, as far as it was counted, weighed or timed."""
 
     frame_bytes: int
     answer_bytes: int
@@ -221,10 +233,11 @@ class Cost:
     neighbours_wait: float
     """The longest that it waited for one, in seconds."""
     steps: int = 0
+    """The lines of the longest turn."""
     allocated: int = 0
-    """The most memory that was taken at once; counted where steps are."""
+    """The most memory that was taken at once."""
     seconds: float = 0.0
-    """Of processor time."""
+    """The processor time of the longest turn."""
 
 
 @attrs.define(eq=False)
@@ -267,7 +280,7 @@ class Attacked:
         )
 
     async def send(self, frame: bytes, watch: AbstractContextManager[dict[str, Any]]) -> Cost:
-        """Send it, read its answer, and return what that cost, by `counted()` or `timed()`."""
+        """Send it, read its answer, and return what that cost, as `watch` sees it."""
         neighbour = Neighbour(self.address, Client(self.seams(ADMIN)))
         host, _, port = self.address.rpartition(":")
         connection = await self.seams(EVE).transport.connect(host, int(port))
@@ -292,21 +305,30 @@ class Attacked:
 
 @contextmanager
 def counted() -> Iterator[dict[str, int]]:
-    """The steps of the longest turn, and the most memory taken at once, when the block ends."""
+    """The steps of the longest turn, when the block ends."""
     told: dict[str, int] = {}
     steps = Steps()
     with turns_of(steps.read) as turns:
-        tracemalloc.start()
-        before, _ = tracemalloc.get_traced_memory()
         tracer = sys.gettrace()  # coverage has one
         sys.settrace(steps.enter)
         try:
             yield told
         finally:
             sys.settrace(tracer)
-            _, peak = tracemalloc.get_traced_memory()
-            tracemalloc.stop()
-    told |= {"steps": int(turns.longest), "allocated": peak - before}
+    told["steps"] = int(turns.longest)
+
+
+@contextmanager
+def weighed() -> Iterator[dict[str, int]]:
+    """The most memory that was taken at once, when the block ends."""
+    told: dict[str, int] = {}
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        yield told
+        told["allocated"] = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
 
 
 @contextmanager
