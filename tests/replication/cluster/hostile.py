@@ -176,8 +176,8 @@ HOSTILE: dict[str, Hostile] = {
 # What it costs.
 
 
-MOST_STEPS = 20_000
-"""The lines that may be run between two looks at the sockets; they take some 5 ms."""
+MOST_STEPS = 50_000
+"""The lines that may be run between two looks at the sockets; they take some 10 ms."""
 
 
 def most_allocated(frame_bytes: int, answer_bytes: int = 0) -> int:
