@@ -18,6 +18,7 @@ import attrs
 import click
 
 from replication.cli.output import CommandError
+from replication.cli.secrets import hide_in_arguments, secrets_of
 
 if TYPE_CHECKING:
     from replication.client.admin import Admin
@@ -127,6 +128,7 @@ def exact_key_values(
         if not equals or not key.strip():
             raise click.BadParameter(f"{each}: expected KEY=VALUE", param=option)
         found[key.strip()] = text
+    hide_in_arguments(secrets_of(found))
     return found
 
 

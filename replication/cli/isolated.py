@@ -31,6 +31,7 @@ from typing import Self
 import attrs
 
 from replication.cli.forked import ForkedProcess, fork_command
+from replication.cli.secrets import write_private
 from replication.cli.served import HttpPort
 from replication.errors import UnderstudyError
 from storage.filesystem import OsFileSystem
@@ -166,7 +167,7 @@ class IsolatedCluster:
         directory = self.directory(node_id)
         directory.mkdir(parents=True, exist_ok=True)
         properties = directory / "server.properties"
-        properties.write_text(self._properties(node_id))
+        write_private(properties, self._properties(node_id))
         arguments = ["broker", "--config", str(properties)]
         arguments += ["--journal", str(self.journal(node_id))]
         arguments += ["--steered" if self.steered else "--stop-at-end-of-input"]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replication.cli.connection import key_values
+from replication.cli.connection import key_values, properties_of
 from replication.cli.output import JSON, OUTPUT, json_line, show_line, tell
 from replication.cli.served import (
     ControlServer,
@@ -62,12 +62,18 @@ COPY_STATE = "mirror.json"  # what imports its owner takes longer than a cluster
 @click.option("--any-port", is_flag=True, help="Listen on free ports.")
 @click.option("--isolated", is_flag=True, help="A process for each broker and the controller.")
 @click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file of configuration keys, as in server.properties; passwords belong there.",
+)
+@click.option(
     "-X",
     "overrides",
     multiple=True,
     callback=key_values,
     metavar="KEY=VALUE",
-    help="Set a configuration key, as in server.properties.",
+    help="Set a configuration key, over those of the file.",
 )
 @metrics_option(
     "Serve /metrics for Prometheus there; 0 takes any port. With --isolated each process serves"
@@ -86,6 +92,7 @@ def command(
     *,
     any_port: bool,
     isolated: bool,
+    config_file: Path | None,
     overrides: Mapping[str, str],
     metrics: HttpPort | None,
     ui: HttpPort | None,
@@ -96,7 +103,7 @@ def command(
     if any_port and base_port is not None:
         raise click.UsageError("--any-port and --base-port exclude each other")
     first_port = 0 if any_port else base_port or BASE_PORT
-    properties = dict(overrides)
+    properties = properties_of(config_file, overrides)
     with contextlib.ExitStack() as stack:
         if data_dir is None:
             data_dir = Path(stack.enter_context(TemporaryDirectory(prefix="understudy-")))
