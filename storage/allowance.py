@@ -1,9 +1,8 @@
 """How much work a check may do where others wait for it, such as on a broker's event loop.
 
     an allowance of 4096 steps
-    ├── a record that is checked                    3
+    ├── a record that is looked at by itself        5
     ├── a header of a record                        1
-    ├── a record of which each field is looked at   5
     ├── 256 bytes decompressed                      1
     └── a batch appended                           50
 

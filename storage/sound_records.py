@@ -35,7 +35,7 @@ _FAR: Final = 1 << 62
 _MOST_AT_ONCE: Final = 1 << 14
 _STEPS_PER_LOOK: Final = 16
 _ALIKE_PER_STEP: Final = 16
-_STEPS_PER_RECORD: Final = 3
+_STEPS_PER_RECORD: Final = 5
 
 
 def check_records(
