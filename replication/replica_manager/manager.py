@@ -339,7 +339,7 @@ class ReplicaManager:
             params.replica_epoch,
             self._around.metadata().broker_epoch(params.replica_id),
             params.isolation,
-            params.leader_only,
+            params.client_metadata,  # its rack: which replica is preferred
         )
 
     def list_offsets(

@@ -585,3 +585,32 @@ def wanted_now(side: Side, replica: int) -> Wanted:
 def test_only_what_moved_is_read_again() -> None:
     lazy, _ = with_clock([*rounds(REMOTE, 3), partial(produce, number=1, values=1)])
     assert [pair[0].partition for pair in wanted_now(lazy, REMOTE)] == [1]
+
+
+@pytest.mark.parametrize(
+    "otherwise",
+    [
+        {"replica_id": REMOTE},
+        {"replica_epoch": 7},
+        {"isolation": Isolation.LAST_STABLE},
+        {"client_metadata": ClientMetadata("r2")},
+        {"client_metadata": None},
+    ],
+    ids=lambda otherwise: next(iter(otherwise)),
+)
+async def test_whatever_an_answer_depends_on_is_among_the_terms_of_a_session(
+    otherwise: dict[str, Any],
+) -> None:
+    params = FetchParams(
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=150,
+        isolation=Isolation.HIGH_WATERMARK,
+        client_metadata=ClientMetadata("r1"),
+    )
+    other = attrs.evolve(params, **otherwise)
+    patient = attrs.evolve(params, max_wait_ms=500, min_bytes=100)
+    async with Node().running() as node:
+        terms = node.manager.fetch_terms
+        assert terms(params) != terms(other)
+        assert terms(params) == terms(patient)
