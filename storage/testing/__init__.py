@@ -17,7 +17,9 @@ and names are metadata: a journaling file system keeps those in order, so a cras
 some first part of them, per file and per directory. A write that came after a lost
 truncation is lost with it.
 
-A test that wants one of these ends names it: `crash(Fate.ZEROES)`.
+A test that wants one of these ends names it: `crash(Fate.ZEROES)`. `Fate.NOTHING` is the only
+one that forgets names: each directory is as it was when it was last synced, so what was created,
+renamed or deleted since was not.
 
 Rule 4: a fault is injected by operation and file name: it raises, once or for ever, and
 a failed write may have written half. A failed sync loses the pages that it was to write,

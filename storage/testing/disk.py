@@ -68,6 +68,7 @@ class Fate(enum.IntEnum):
     ZEROES = 2
     # Any of them.
     SECTORS = 3
+    # Nor of names: a directory is as it was when it was last synced.
     NOTHING = 4
     # What came before the first cut that was not synced, all of it; the cut, and what came
     # after it, not. Chance does without this one: it comes by it now and then.
@@ -179,8 +180,10 @@ class DirectoryNode:
 
     def crash(self, chance: random.Random, fate: Fate | None) -> list[str]:
         """The names of the files of which a cut was undone by it."""
-        count = len(self.unsynced)
-        for change in self.unsynced[: chance.randint(0, count) if fate is None else count]:
+        kept = 0 if fate is Fate.NOTHING else len(self.unsynced)
+        if fate is None:
+            kept = chance.randint(0, kept)
+        for change in self.unsynced[:kept]:
             _apply_names(self.durable, change)
         self.unsynced.clear()
         self.entries = dict(self.durable)
@@ -218,9 +221,9 @@ class SimulatedDisk:
     locks: dict[str, object] = attrs.field(factory=dict)
 
     def power_cut(self, fate: Fate | None = None) -> list[str]:
-        """With `fate`: all unsynced writes end so, and of names and lengths nothing is lost, but
-        for the lengths that `Fate.UNCUT` speaks of. The names of the files of which a cut was
-        undone.
+        """With `fate`: all unsynced writes end so. Of names and lengths nothing is lost, but for
+        the lengths that `Fate.UNCUT` speaks of, and the names under `Fate.NOTHING`. The names of
+        the files of which a cut was undone.
         """
         self.locks.clear()
         return self.root.crash(self.chance, fate)

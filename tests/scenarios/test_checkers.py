@@ -23,6 +23,7 @@ from scenarios.simulation.trace import DiskReplaced, PowerCut
 from scenarios.simulation.world import World
 from scenarios.stage import Stage
 from scenarios.telling import tell
+from storage.testing import FaultyFileSystem
 from storage.types import Offset, TopicPartition
 from tests.scenarios import mistakes
 
@@ -60,6 +61,41 @@ def test_a_leader_that_commits_what_nobody_else_has(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(leadership, "committed_end", its_own_log_end)
     with pytest.raises(InvariantViolatedError, match=r"b2 is in the ISR of t-0 .* was committed"):
         tell(FAILOVER)
+
+
+SYNCED = parse(
+    """\
+cluster brokers=3
+topic t replicas=b1,b2,b3 flush.messages=1 segment.bytes=100
+produce t-0 one
+produce t-0 two
+produce t-0 three
+produce t-0 four
+wait equal t-0
+power-cut b3 leaving=nothing
+start b3
+wait whole t-0
+"""
+)
+
+
+def test_what_was_flushed_is_there_when_the_power_has_taken_the_rest() -> None:
+    tell(SYNCED)
+
+
+@pytest.mark.parametrize(
+    "unsynced", ["/b3/log/t-0", "/b3/log"], ids=["the names of its segments", "its own name"]
+)
+def test_a_flush_that_forgets_names(monkeypatch: pytest.MonkeyPatch, unsynced: str) -> None:
+    honest = FaultyFileSystem.sync_directory
+
+    def forgetful(self: FaultyFileSystem, path: str) -> None:
+        if path != unsynced:
+            honest(self, path)
+
+    monkeypatch.setattr(FaultyFileSystem, "sync_directory", forgetful)
+    with pytest.raises(InvariantViolatedError, match=r"was synced up to 4, .* to end at 0"):
+        tell(SYNCED)
 
 
 MADE_AGAIN = """\

@@ -490,6 +490,11 @@ def test_who_may_have_lost_its_tail_is_excluded() -> None:
     assert not rules(exclusion.excluded(3, PARTITION, registration))
 
 
+@pytest.mark.parametrize(("log_end", "broken"), [(9, []), (12, []), (8, [storage.SYNCED])])
+def test_what_was_synced_is_there_for_the_next_process(log_end: int, broken: list[str]) -> None:
+    assert rules(storage.outlives("t-0 on b1", 9, log_end)) == broken
+
+
 def test_a_log_that_has_failed_takes_nothing_more() -> None:
     failed = FailedLog("t-0 on b1", 5, 100)
     assert not rules(storage.takes_nothing_more(failed, failed))

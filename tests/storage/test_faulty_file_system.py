@@ -193,11 +193,39 @@ def test_a_crash_may_be_told_what_to_leave(
 ) -> None:
     found = set()
     for attempt in range(40):
-        disk.open(f"/d/{attempt}", create=True).write(0, b"\1" * 1024)
+        file = disk.open(f"/d/{attempt}", create=True)
+        disk.sync_directory("/d")
+        file.write(0, b"\1" * 1024)
         disk.crash(fate)
         disk = disk.reopen()
         found.add(get(disk, f"/d/{attempt}"))
     assert found == left
+
+
+@pytest.mark.parametrize(
+    ("fate", "left"),
+    [(Fate.NOTHING, ["gone", "old"]), (Fate.WHOLE, ["made", "new"]), (Fate.UNCUT, ["made", "new"])],
+)
+def test_a_crash_that_leaves_nothing_forgets_names(
+    disk: FaultyFileSystem, fate: Fate, left: list[str]
+) -> None:
+    for name in ("old", "gone"):
+        put(disk, f"/d/{name}", b"synced")
+    put(disk, "/d/made", b"bytes that are synced go with their name")
+    disk.sync_directory("/d")
+    disk.remove("/d/made")
+    disk.sync_directory("/d")
+    put_without_its_name(disk, "/d/made")
+    disk.rename("/d/old", "/d/new")
+    disk.remove("/d/gone")
+    disk.crash(fate)
+    assert disk.reopen().list_directory("/d") == left
+
+
+def put_without_its_name(disk: FaultyFileSystem, path: str) -> None:
+    file = disk.open(path, create=True)
+    file.write(0, b"x")
+    file.sync()
 
 
 def test_a_cut_that_was_not_synced_may_be_undone_and_what_came_after_it_is_lost(

@@ -20,6 +20,7 @@
     I14   a followed partition is in one fetcher, a led one in none   leadership
     I15   a log that has failed takes nothing more                    storage
     I16   what a follower takes continues its log                     offsets
+    I17   what was synced outlives its process, and its power         storage
     END   the same ends and epochs, tidy disks, nobody left waiting   ends
           tasks, connections and watches are as many as at first      leftovers
 

@@ -17,8 +17,10 @@ from replication.isr import Pulse
 from replication.partition import Partition
 from replication.replica_manager import ReplicaManager
 from replication.settled import Settled
+from scenarios.simulation.checkers import storage
 from scenarios.simulation.checkers.observed import HeldLog, ReplicaState
 from scenarios.simulation.checkers.storage import FailedLog
+from scenarios.simulation.checkers.violation import Wrong
 from scenarios.simulation.cluster import SimulatedCluster
 from storage.log import Log
 from storage.types import Offset, TopicPartition
@@ -86,6 +88,10 @@ class Replicas:
     _failed: dict[Log, FailedLog] = attrs.field(factory=dict, init=False)
     _began_at: dict[TopicPartition, Offset] = attrs.field(factory=dict, init=False)
     """The latest log start of those that have gone."""
+    _last_logs: dict[tuple[str, TopicPartition], Log] = attrs.field(factory=dict, init=False)
+    """Those that are online, or were when their process ended."""
+    _untrusted: set[str] = attrs.field(factory=set, init=False)
+    _gone: list[Wrong] = attrs.field(factory=list, init=False)
 
     def get(self, node: str, partition: TopicPartition) -> Watched | None:
         return self._watched.get((node, partition))
@@ -97,6 +103,27 @@ class Replicas:
         """Of all that ever were online, also of those that begin earlier now."""
         now = [each.replica.log.log_start_offset for each in self.of(partition)]
         return max([self._began_at.get(partition, 0), *now])
+
+    def untrusted(self, node: str) -> None:
+        """Expect nothing more of a disk that lies, has failed, rots, or was replaced: what it
+        does not have may have been synced.
+        """
+        self._untrusted.add(node)
+
+    def deleted(self, node: str, partition: TopicPartition) -> None:
+        """Nobody expects that log to be there any more."""
+        self._last_logs.pop((node, partition), None)
+
+    def recovered(self, node: str, partition: TopicPartition, log_end: Offset) -> Iterator[Wrong]:
+        """The next process of a node has found that log, and where it ends."""
+        log = self._last_logs.pop((node, partition), None)
+        if log is not None and node not in self._untrusted:
+            yield from storage.outlives(f"{partition} on {node}", log.recovery_point, log_end)
+
+    def gone(self) -> list[Wrong]:
+        """Return what is wrong about logs that a node's next process has not found at all."""
+        wrongs, self._gone = self._gone, []
+        return wrongs
 
     def find(self, cluster: SimulatedCluster) -> None:
         """Watch those that have come online; let go of those that have gone."""
@@ -120,6 +147,8 @@ class Replicas:
         known = self._lives.get(name)
         if known is None or known[0] is not broker:
             known = self._lives[name] = (broker, 1 + (0 if known is None else known[1]))
+            for node, partition in [each for each in self._last_logs if each[0] == name]:
+                self._gone += self.recovered(node, partition, 0)
         return known[1]
 
     def _watch(
@@ -129,6 +158,7 @@ class Replicas:
             node=name, life=life, manager=manager, replica=replica, held=held, moved=self.moved
         )
         watched.unsettle()
+        self._last_logs[name, replica.topic_partition] = replica.log
 
     def _let_go(self, watched: Watched) -> None:
         partition = watched.replica.topic_partition

@@ -21,6 +21,7 @@ from replication.events import (
     IsrChanged,
     IsrChangeRefused,
     LeaderElected,
+    LogDirectoryFailed,
     LogRecovered,
     LogTruncated,
     PartitionFailed,
@@ -54,6 +55,7 @@ from scenarios.simulation.cluster import SimulatedCluster, node_name
 from scenarios.simulation.trace import (
     SIMULATOR,
     BitFlipped,
+    DiskLies,
     DiskReplaced,
     NodeKilled,
     NodeStopped,
@@ -125,6 +127,7 @@ class Checkers:
         if self.violation is None:
             self._told = True
             self._hear(event)
+            self._hear_of_disks(event)
 
     def _hear(self, event: Event) -> None:
         match event:
@@ -181,6 +184,20 @@ class Checkers:
                     self._judge_offsets(acks.given, partition, end)
             case TopicMadeAgain(topic=topic):
                 self._made_again(topic)
+            case _:
+                pass
+
+    def _hear_of_disks(self, event: Event) -> None:
+        match event:
+            case DiskLies(node=name) | DiskReplaced(node=name) | BitFlipped(node=name):
+                self.replicas.untrusted(name)
+            case LogDirectoryFailed():
+                self.replicas.untrusted(self._teller(event))
+            case PartitionStopped(partition=partition, deleted=True):
+                self.replicas.deleted(self._teller(event), partition)
+            case LogRecovered(partition=partition, log_end_offset=log_end):
+                node = self._teller(event)
+                self._judge(self.replicas.recovered(node, partition, log_end))
             case _:
                 pass
 
@@ -295,6 +312,7 @@ class Checkers:
             self._look_at_decision(decision)
         if self._told:
             self.replicas.find(self.cluster)
+            self._judge(self.replicas.gone())
             for before, after in self.replicas.failed():
                 self._judge(storage.takes_nothing_more(before, after))
         self._told = False
