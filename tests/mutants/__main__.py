@@ -4,8 +4,8 @@
     python -m tests.mutants --of clients               those of our clients
     python -m tests.mutants --only "a fetch" --seeds 60 --jobs 1
 
-Each is hunted in a process of its own, from the first seed until one fails. At the end the tree
-as it is runs all seeds that were used. Exit code 1 where a mutant survives, or where the tree
+Each is hunted in a process of its own, from the first seed until one fails, or by the test that
+it names. At the end the tree as it is runs all seeds that were used. Exit code 1 where a mutant survives, or where the tree
 as it is fails.
 """
 
@@ -44,15 +44,17 @@ class Hunts:
             )
         verdict = verdict_of(name, ended)
         self.verdicts.append(verdict)
-        print(f"{_in_a_line(verdict, seeds)}  ({time.monotonic() - began:.0f} s)", flush=True)
+        print(f"{in_a_line(verdict, seeds)}  ({time.monotonic() - began:.0f} s)", flush=True)
 
 
-def _in_a_line(verdict: Verdict, seeds: range) -> str:
+def in_a_line(verdict: Verdict, seeds: range) -> str:
     if verdict.name == UNMUTATED:
         passed = f"as it is: seeds {seeds.start} to {seeds.stop - 1} pass"
         return passed if verdict.seed is None else f"AS IT IS: seed {verdict.seed}: {verdict.wrong}"
+    if not verdict.rule:
+        return f"SURVIVES {len(seeds)} seeds, or its test: {verdict.name}"
     if verdict.seed is None:
-        return f"SURVIVES {len(seeds)} seeds: {verdict.name}"
+        return f"test  {verdict.name}: {verdict.rule}"
     count = verdict.seed - seeds.start + 1
     story = f", a story of {len(verdict.shortest)} lines" if verdict.shortest else ""
     return f"{count:>4}  {verdict.name}: {verdict.rule}{story}"
@@ -75,7 +77,8 @@ async def hunt_all(hunts: Hunts, names: Iterable[str], seeds: range) -> None:
     async with trio.open_nursery() as nursery:
         for name in names:
             nursery.start_soon(hunts.hunt, name, seeds)
-    used = max(seeds.stop if each.seed is None else each.seed + 1 for each in hunts.verdicts)
+    ends = [each.seed for each in hunts.verdicts if not MUTANTS[each.name].caught_by]
+    used = max((seeds.stop if end is None else end + 1 for end in ends), default=seeds.start)
     async with trio.open_nursery() as nursery:
         for start in range(seeds.start, used, CHUNK):
             chunk = range(start, min(start + CHUNK, used))
@@ -99,11 +102,13 @@ def main(
         raise click.BadParameter(f"no mutant's name begins with {only!r}")
     hunts = Hunts(first, attempts, trio.CapacityLimiter(jobs))
     trio.run(hunt_all, hunts, names, range(first, first + seeds))
-    alive = [each.name for each in hunts.verdicts if each.name != UNMUTATED and each.seed is None]
+    alive = [each.name for each in hunts.verdicts if each.name != UNMUTATED and not each.rule]
     failed = [each for each in hunts.verdicts if each.name == UNMUTATED and each.seed is not None]
     if table:
         print("\n".join(as_table(hunts.verdicts, first)))
-    print(f"{len(names) - len(alive)} of {len(names)} mutants caught within {seeds} seeds")
+    print(
+        f"{len(names) - len(alive)} of {len(names)} mutants caught within {seeds} seeds, or by tests"
+    )
     sys.exit(1 if alive or failed else 0)
 
 

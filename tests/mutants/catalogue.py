@@ -3,6 +3,7 @@
 from tests.mutants import (
     of_the_client,
     of_the_controller,
+    of_the_coordinator,
     of_the_disk,
     of_the_follower,
     of_the_leader,
@@ -10,7 +11,13 @@ from tests.mutants import (
 from tests.mutants.mutant import Mutant
 
 OF = {
-    "brokers": (of_the_leader, of_the_follower, of_the_controller, of_the_disk),
+    "brokers": (
+        of_the_leader,
+        of_the_follower,
+        of_the_controller,
+        of_the_coordinator,
+        of_the_disk,
+    ),
     "clients": (of_the_client,),
 }
 MUTANTS: dict[str, Mutant] = {

@@ -5,6 +5,8 @@
 Each line of output is what is known by then: a seed that is begun, or, as JSON, the verdict,
 first with the story as it was and then with a shorter one. The name `none` is the tree as it is.
 
+A mutant that names the test which catches it is hunted by that test, and by no seeds.
+
 A run that has no end counts as one that failed: the swarm gives it up (`scenarios.patience`).
 """
 
@@ -17,6 +19,7 @@ from collections.abc import Iterator
 import attrs
 
 from tests.mutants.catalogue import MUTANTS
+from tests.mutants.mutant import Mutant
 from tests.mutants.planting import is_planted, plant
 
 UNMUTATED = "none"
@@ -28,8 +31,9 @@ class Verdict:
 
     name: str
     seed: int | None
-    """The first that failed; None where all passed."""
+    """The first that failed; None where all passed, or a test was asked."""
     rule: str = ""
+    """What it broke, or which test has failed; empty where it survives."""
     wrong: str = ""
     lines: int = 0
     shortest: tuple[str, ...] = ()
@@ -39,6 +43,9 @@ class Verdict:
 def hunt(name: str, seeds: range, *, attempts: int) -> Iterator[Verdict]:
     if name != UNMUTATED:
         plant(MUTANTS[name])
+        if MUTANTS[name].caught_by:
+            yield _asked_of_a_test(MUTANTS[name])
+            return
     from scenarios.shrinking import shrink
     from scenarios.swarm import run_seed
 
@@ -55,6 +62,17 @@ def hunt(name: str, seeds: range, *, attempts: int) -> Iterator[Verdict]:
     # Some modules are imported by the first who needs them.
     assert name == UNMUTATED or is_planted(MUTANTS[name]), "the swarm imports what is mutated"
     yield Verdict(name=name, seed=None)
+
+
+def _asked_of_a_test(mutant: Mutant) -> Verdict:
+    import pytest
+
+    code = pytest.main(["-q", "-p", "no:cacheprovider", mutant.caught_by])
+    assert is_planted(mutant), "the test imports what is mutated"
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        raise RuntimeError(f"{mutant.caught_by} was not run")
+    failed = code == pytest.ExitCode.TESTS_FAILED
+    return Verdict(name=mutant.name, seed=None, rule=mutant.caught_by if failed else "")
 
 
 def verdict_of(name: str, ended: "subprocess.CompletedProcess[bytes]") -> Verdict:

@@ -9,6 +9,8 @@
 Most have one edit. Where two checks cover each other, in two modules, one mutant takes out
 both, and says so.
 
+    caught_by     the test that fails without the check, where the swarm does not come by what
+                  it takes: as pytest names it, a story as one of `test_stories`
     covered       why nothing goes wrong without this check alone, as long as another stands
 
 One that is covered is not hunted: it is in the list so that nobody has to think of it again.
@@ -47,6 +49,7 @@ class Mutant:
     edits: tuple[Edit, ...]
     without_it: str = attrs.field(kw_only=True)
     source: str = attrs.field(kw_only=True)
+    caught_by: str = attrs.field(kw_only=True, default="")
     covered: str = attrs.field(kw_only=True, default="")
 
     @property

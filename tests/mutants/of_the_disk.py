@@ -2,7 +2,9 @@
 
 from tests.mutants.mutant import Edit, Mutant
 
+FLUSH = "storage.flush"
 MARKED_LOG = "storage.marked_log"
+SYNCED = "tests/storage/test_what_is_synced.py::"
 
 MUTANTS = (
     Mutant(
@@ -99,5 +101,59 @@ MUTANTS = (
         ),
         without_it="a marker is believed over a log that has lost something: S51",
         source="KIP-966",
+    ),
+    # What is synced.
+    Mutant(
+        "a flush syncs names",
+        (Edit(FLUSH, "        if self.directory is not None:", "        if False:"),),
+        without_it="a segment that was flushed is gone with its name: what was synced is lost",
+        source="LocalLog.flush",
+    ),
+    Mutant(
+        "a flush syncs the names of its segments",
+        (
+            Edit(
+                FLUSH,
+                "                self.file_system.sync_directory(self.directory)\n",
+                "                pass\n",
+            ),
+        ),
+        without_it="as above, of a log whose directory has its name",
+        source="LocalLog.flush",
+        caught_by=SYNCED + "test_a_segment_that_was_flushed_has_its_name",
+    ),
+    Mutant(
+        "a flush syncs the name of its log",
+        (
+            Edit(
+                FLUSH,
+                "                self.file_system.sync_directory("
+                'os.path.dirname(self.directory) or ".")\n',
+                "                pass\n",
+            ),
+        ),
+        without_it="a log that was made and flushed is gone as a whole",
+        source="KAFKA-13787",
+        caught_by=SYNCED + "test_a_log_that_was_flushed_has_its_directory",
+    ),
+    Mutant(
+        "a cut is synced before the next segment begins",
+        (
+            Edit(
+                "storage.local_log",
+                "            if self._cut_unsynced:\n                # Or a power",
+                "            if False:\n                # Or a power",
+            ),
+        ),
+        without_it="what was cut comes back, and the next segment still joins it",
+        source="docs/found.md",
+        caught_by=SYNCED + "test_a_cut_is_synced_before_a_segment_follows_it",
+    ),
+    Mutant(
+        "a log that begins anew knows no epoch of before",
+        (Edit(MARKED_LOG, "            self.leader_epoch_cache.clear()\n", ""),),
+        without_it="a follower that starts over names epochs of a log that is gone",
+        source="UnifiedLog.truncateFullyAndStartAt",
+        caught_by=SYNCED + "test_a_log_that_begins_anew_knows_no_epoch_of_before",
     ),
 )

@@ -178,4 +178,19 @@ MUTANTS = (
         source="ReplicaFetcherThread.processPartitionData",
         covered="an answer is for the offset that was asked, which is where the log ends",
     ),
+    # Which topic it is.
+    Mutant(
+        "only the topic that is deleted loses its log",
+        (
+            Edit(
+                "replication.replica_manager.roles",
+                "            if log is None or log.topic_id == removed.topic_id:",
+                "            if True:",
+            ),
+        ),
+        without_it="news of an old topic's end delete the new topic of its name",
+        source="KIP-516",
+        caught_by="tests/replication/test_replica_roles.py"
+        "::test_news_of_an_old_topics_end_leave_the_new_one_of_its_name_alone",
+    ),
 )

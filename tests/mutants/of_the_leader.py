@@ -333,4 +333,18 @@ MUTANTS = (
         without_it="a consumer is given what is cut later",
         source="FetchIsolation",
     ),
+    Mutant(
+        "what a session has settled holds on its terms only",
+        (
+            Edit(
+                "replication.fetch_session.session",
+                "        if terms != self.terms:",
+                "        if False:",
+            ),
+        ),
+        without_it="a follower of another epoch, or another rack, is answered as the one before",
+        source="KIP-227, and replication/fetch_session/session.py",
+        caught_by="tests/replication/test_fetch_session_cache.py"
+        "::test_on_other_terms_everything_that_was_settled_is_looked_at_again",
+    ),
 )

@@ -2,9 +2,13 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from scenarios.script import stories
+from tests.mutants import hunt
+from tests.mutants.__main__ import in_a_line
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.hunt import verdict_of
 from tests.mutants.mutant import Edit, Mutant, StaleMutantError, path_of
@@ -48,6 +52,46 @@ def test_a_mutant_is_caught() -> None:
     assert verdict.seed in range(1, 201)
     assert verdict.rule.startswith("InvariantViolatedError: ")
     assert verdict.lines >= len(verdict.shortest) > 0
+
+
+BY_TESTS = [name for name, each in MUTANTS.items() if each.caught_by]
+
+
+@pytest.mark.parametrize("name", BY_TESTS)
+def test_the_test_that_catches_a_mutant_is_there(name: str) -> None:
+    path, _, test = MUTANTS[name].caught_by.partition("::")
+    test, _, parameter = test.partition("[")
+    assert f"def {test}(" in Path(path).read_text()
+    assert not parameter or parameter.rstrip("]") in stories()
+
+
+@pytest.mark.parametrize(("code", "caught"), [(1, True), (0, False)])
+def test_a_mutant_is_asked_of_its_test(
+    code: int, caught: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def main(arguments: list[str]) -> pytest.ExitCode:
+        asked.append(arguments[-1])
+        return pytest.ExitCode(code)
+
+    monkeypatch.setattr(pytest, "main", main)
+    monkeypatch.setattr(hunt, "plant", lambda _: None)
+    monkeypatch.setattr(hunt, "is_planted", lambda _: True)
+    name = BY_TESTS[0]
+    [verdict] = hunt.hunt(name, range(1, 9), attempts=0)
+    assert asked == [MUTANTS[name].caught_by]
+    assert verdict.rule == (MUTANTS[name].caught_by if caught else "")
+    assert in_a_line(verdict, range(1, 9)).startswith("test " if caught else "SURVIVES")
+
+
+@pytest.mark.seeds
+def test_a_mutant_is_caught_by_its_test() -> None:
+    name = "what a session has settled holds on its terms only"
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.mutants.hunt", name], capture_output=True, check=False
+    )
+    assert verdict_of(name, ended).rule == MUTANTS[name].caught_by
 
 
 def test_a_hunt_that_fails_is_no_verdict() -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from collections.abc import Hashable
 
 import attrs
 import pytest
@@ -32,6 +33,7 @@ from replication.fetch_session.context import (
     SessionResponse,
 )
 from replication.fetch_session.session import CachedPartition, partition_key
+from replication.settled import Settled
 from storage.file_region import FileRegion
 from storage.filesystem import OsFile
 from storage.types import NO_TOPIC_ID, OffsetAndEpoch
@@ -98,6 +100,7 @@ class Leader:
         names: dict[bytes, str] = NAMES,
         follower: bool = True,
         now_ms: int = 0,
+        terms: Hashable = None,
     ) -> FetchContext:
         return self.manager.new_context(
             session_id=session_id,
@@ -108,6 +111,7 @@ class Leader:
             forgotten=forgotten,
             topic_names=names,
             now_ms=now_ms,
+            terms=terms,
         )
 
     def open(self, *partitions: TopicIdPartition, follower: bool = True, now_ms: int = 0) -> int:
@@ -568,3 +572,23 @@ def test_sessions_go_round_the_shards() -> None:
     assert len(set(map(id, shards))) == 8
     for expected, _ in zip(itertools.cycle(shards), range(20), strict=False):
         assert cache.next_shard() is expected
+
+
+# What a session has settled.
+
+
+def test_on_other_terms_everything_that_was_settled_is_looked_at_again() -> None:
+    leader = Leader()
+    session_id = leader.open(FOO_0, FOO_1)
+    context = leader.ask(session_id, 1, terms="follower 2 of broker epoch 5")
+    session = context.session
+    assert session is not None
+    settled = Settled()
+    for cached in session.partitions.values():
+        settled.settle(cached, None)
+    context.response(unchanged(context))
+    same = leader.ask(session_id, 2, terms="follower 2 of broker epoch 5")
+    assert same.wanted() == []
+    other = leader.ask(session_id, 3, terms="follower 2 of broker epoch 6")
+    assert names_of(other.wanted()) == ["foo0", "foo1"]
+    assert len(settled) == 0

@@ -2,6 +2,7 @@
 
 import random
 
+import attrs
 import pytest
 from trio.testing import MockClock
 
@@ -9,6 +10,7 @@ from replication.config import BrokerConfig
 from replication.errors import ErrorCode
 from replication.events import BecameFollower, BecameLeader, PartitionStopped
 from replication.fetch_state import BrokerEndPoint, InitialFetchState
+from replication.metadata import MetadataDelta, RemovedPartition
 from replication.wire.fetch import PartitionData
 from storage.testing import Fault, FaultyFileSystem
 from storage.types import TopicId, TopicPartition
@@ -212,6 +214,33 @@ async def test_a_topic_that_is_made_again_begins_with_an_empty_log(
         log = node.logs.get(TP)
         assert log is not None
         assert log.topic_id == bytes([7]) * 16
+
+
+async def test_news_of_an_old_topics_end_leave_the_new_one_of_its_name_alone(
+    autojump_clock: MockClock,
+) -> None:
+    """A broker that starts again replays metadata, and has the new topic's log by then."""
+    disk = FaultyFileSystem(random.Random(1))
+    old, new = bytes([6]) * 16, bytes([7]) * 16
+    async with Node(file_system=disk).running() as node:
+        await node.learn(registration(isr=(LOCAL,)), topic_id=new)
+        await node.produce(5)
+    async with Node(file_system=disk.reopen()).running() as node:
+        again = registration(isr=(LOCAL,), leader_epoch=2, partition_epoch=2)
+        await node.learn(again, topic_id=new)
+        image = node.image
+        removed = MetadataDelta(
+            changed=frozenset(),
+            removed=frozenset({RemovedPartition(TP, old)}),
+            reconfigured=frozenset(),
+            brokers=frozenset(),
+            reconfigured_brokers=frozenset(),
+        )
+        await node.manager.apply_metadata(image, removed)
+        assert node.state().log_end_offset == 5
+        of_the_new_one = attrs.evolve(removed, removed=frozenset({RemovedPartition(TP, new)}))
+        await node.manager.apply_metadata(image, of_the_new_one)
+        assert node.manager.snapshot(TP) is None
 
 
 @pytest.mark.conformance("RM-95")
