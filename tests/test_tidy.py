@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import disagreements, read_list, shown_ids
+from tests.docs.snippets import pages
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("storage", "replication", "scenarios", "pipeline")
@@ -67,11 +68,10 @@ def test_a_todo_has_a_name() -> None:
 
 
 def test_files_that_the_pages_name_are_there() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     named = re.compile(r"`((?:storage|replication|scenarios|pipeline|tests|docs)/[\w./-]*)`")
     missing = [
         f"{page.name}: {name}"
-        for page in pages
+        for page in pages()
         for name in named.findall(page.read_text())
         if not (ROOT / name).exists()
     ]

@@ -12,6 +12,7 @@ import pytest
 from replication import extras
 from replication.extras import EXTRAS, MissingExtraError, extra, how_to_install
 from tests.cli.tree import LEAVES
+from tests.docs.snippets import pages
 
 ROOT = Path(__file__).parents[2]
 
@@ -156,12 +157,11 @@ def test_a_checkout_is_extended_where_it_stands() -> None:
 
 
 def test_no_text_names_a_package_that_no_index_has() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     code = [
         path
         for package in ("storage", "replication", "scenarios", "pipeline")
         for path in (ROOT / package).rglob("*.py")
         if path != Path(extras.__file__)
     ]
-    naming = [path.name for path in (*pages, *code) if "understudy[" in path.read_text()]
+    naming = [path.name for path in (*pages(), *code) if "understudy[" in path.read_text()]
     assert naming == []

@@ -1,4 +1,4 @@
-"""The fenced blocks of README.md and docs/, and what is said of each where it stands.
+"""The fenced blocks of README.md, CONTRIBUTING.md and docs/, and the comments above them.
 
     ```python          a program, or tests: run, a page's blocks one after the other
     ```sh              commands, a line each: run
@@ -93,7 +93,8 @@ class Block:
 
 
 def pages() -> list[Path]:
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    """Return every page that people read; the changelog speaks of files that are gone."""
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def blocks_of(page: Path) -> list[Block]:
