@@ -13,6 +13,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from replication.cli.output import show_line
+from replication.visible import visible_line
 
 if TYPE_CHECKING:
     from replication.client.admin import Admin
@@ -78,4 +79,6 @@ def _asked(
 
 
 def _beginning(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
-    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+    # A shell would hand a terminal what it is given: names with control characters are left out.
+    shown = [name for name in sorted(names) if name == visible_line(name)]
+    return [CompletionItem(name) for name in shown if name.startswith(incomplete)]

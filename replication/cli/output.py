@@ -1,4 +1,4 @@
-"""What commands write, and the one place that writes it: tables for people, JSON for programs.
+r"""What commands write, and the one place that writes it: tables for people, JSON for programs.
 
     --output table      columns, as wide as what is in them; drawn by rich where a person looks
     --output json       one document, or where there may be no end of it one object a line
@@ -9,7 +9,10 @@ Rule 1: standard output is the answer, standard error is everything said about i
 Rule 2: in JSON, names are in snake_case; bytes are text where they are UTF-8, and where not the
 name ends in `_base64`. A null is null under the plain name.
 
-Rule 3: what nothing stands in is `-` in a table and null in JSON.
+Rule 3: what others have named or written is shown, and never obeyed: control characters come out
+as \u001b (`replication.visible`).
+
+Rule 4: what nothing stands in is `-` in a table and null in JSON.
 """
 
 import json
@@ -18,6 +21,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
+
+from replication.visible import visible, visible_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,18 +51,18 @@ class CommandError(click.ClickException):
     """What cannot be done, in one line; the exit code is 1."""
 
     def show(self, file: Any = None) -> None:
-        click.echo(f"understudy: {self.format_message()}", err=True, file=file)
+        click.echo(f"understudy: {visible(self.format_message())}", err=True, file=file)
 
 
 def show_line(text: str) -> None:
     if sys.stdout is None:
         raise CommandError("standard output is closed")
-    click.echo(text)
+    click.echo(visible(text))
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """`-` where there is nothing."""
-    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [["-" if cell is None else visible_line(str(cell)) for cell in row] for row in rows]
     if sys.stdout is not None and sys.stdout.isatty():
         _show_drawn(columns, cells)
         return
@@ -84,7 +89,7 @@ def _show_drawn(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def json_text(found: object) -> str:
     """One document."""
-    return json.dumps(found, indent=2, ensure_ascii=False)
+    return visible(json.dumps(found, indent=2, ensure_ascii=False))
 
 
 def show_json(found: object) -> None:
@@ -93,12 +98,12 @@ def show_json(found: object) -> None:
 
 def json_line(found: object) -> str:
     """One of many objects, a line each."""
-    return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    return visible(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
 
 
 def tell(text: str) -> None:
     """What is said about an answer and is none of it."""
-    click.echo(text, err=True)
+    click.echo(visible(text), err=True)
 
 
 def tell_unless_executed(*, execute: bool) -> None:

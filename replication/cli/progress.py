@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from replication.visible import visible_line
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -87,7 +89,7 @@ def _bar() -> "Progress":
         """As it is: a topic's name is no markup."""
 
         def render(self, task: Any) -> Text:
-            return Text(task.description)
+            return Text(visible_line(task.description))
 
     return Progress(
         BarColumn(),

@@ -52,6 +52,10 @@ class Sink:
         sys.stdout.flush()
         return cls(_descriptor_of(sys.stdout.buffer))
 
+    @property
+    def is_terminal(self) -> bool:
+        return self._descriptor is not None and os.isatty(self._descriptor)
+
     async def write(self, data: bytes) -> None:
         """All of it; cancelled, it writes on: what was taken from a consumer is not lost."""
         with trio.CancelScope(shield=True):

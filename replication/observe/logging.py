@@ -12,6 +12,7 @@ from replication.events import (
     LogRepaired,
     PartitionFailed,
 )
+from replication.visible import visible_line
 
 _GRAVE: dict[type[Event], str] = {
     BugCaught: "error",
@@ -38,5 +39,7 @@ def _plain(value: object) -> object:
     if isinstance(value, bytes):
         return value.hex()
     if type(value) is tuple:
-        return list(value)
-    return str(value) if isinstance(value, tuple) else value
+        return [_plain(each) for each in value]
+    if isinstance(value, str | tuple):
+        return visible_line(str(value))
+    return value

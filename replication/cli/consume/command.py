@@ -16,7 +16,13 @@ from replication.cli import completion
 from replication.cli.connection import Connection, connected, exact_key_values
 from replication.cli.consume.deserialisers import Deserialiser, Deserialisers
 from replication.cli.consume.filters import Filter, filters
-from replication.cli.consume.formats import Format, as_json, by_pattern, by_properties
+from replication.cli.consume.formats import (
+    Format,
+    as_json,
+    by_pattern,
+    by_properties,
+    for_a_terminal,
+)
 from replication.cli.consume.places import Place, Wanted, Where, go_to, place
 from replication.cli.consume.reading import Reading
 from replication.cli.interruptions import interruptible
@@ -205,13 +211,12 @@ class Consumption:
 
     async def run(self) -> None:
         sink = Sink.standard()
+        form = for_a_terminal(self.format) if sink.is_terminal else self.format
         partitions = await self._partitions()
         async with interruptible() as interruption, Consumer(**self._config()) as consumer:
             filters: tuple[Filter, ...] = self.until["wanted"]
             limits = {key: value for key, value in self.until.items() if key != "wanted"}
-            reading = Reading(
-                consumer=consumer, sink=sink, format=self.format, filters=filters, **limits
-            )
+            reading = Reading(consumer=consumer, sink=sink, format=form, filters=filters, **limits)
             with interruption.scope:
                 await self._begin(consumer, partitions)
                 await reading.run()

@@ -4,7 +4,7 @@ r"""A record as it is written: in Kafka's form, in kcat's, or as JSON.
     -f '%t %p %o %k %s\n'             whatever stands between the % is written as it is
     --output json                     {"topic":"t","partition":0,"offset":5,...}
 
-Bytes go out as they came in, but in JSON (`output.py`, rule 2), and where a deserialiser is said
+Bytes go out as they came in, but on a terminal, where control characters are escaped, in JSON (`output.py`, rule 2), and where a deserialiser is said
 (`deserialisers.py`). Kafka's form is that of its
 DefaultMessageFormatter; kcat's letters are
 
@@ -21,6 +21,7 @@ from replication.cli.consume.deserialisers import Deserialiser, Deserialisers, n
 from replication.cli.output import json_line
 from replication.client.consumer.records import ConsumerRecord
 from replication.config.known import nearest
+from replication.visible import visible
 from storage.dump.json_lines import bytes_field
 from storage.dump.text import TIMESTAMP_NAMES
 
@@ -88,6 +89,11 @@ def by_pattern(text: str) -> Format:
             constant = "%" if letter else _ESCAPES.get(escaped, escaped) or plain or alone
             pieces.append(_always(constant.encode()))
     return lambda record: b"".join([piece(record) for piece in pieces])
+
+
+def for_a_terminal(form: Format) -> Format:
+    """Return `form` with the control characters in what it writes escaped."""
+    return lambda record: visible(form(record).decode(errors="backslashreplace")).encode()
 
 
 def _always(constant: bytes) -> Format:

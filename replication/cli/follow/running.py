@@ -29,6 +29,7 @@ from replication.events import (
 from replication.mirror import Mirror, MirrorOptions
 from replication.net import production_seams
 from replication.net.raising import raising_only_one
+from replication.visible import visible
 
 LOOK_SECONDS = 0.5
 LINE_SECONDS = 10.0
@@ -51,7 +52,7 @@ def follow(
 
     def tell(event: Event) -> None:
         if (line := worth_telling(event)) is not None:
-            console.print(line, highlight=False, markup=False, soft_wrap=True)
+            console.print(visible(line), highlight=False, markup=False, soft_wrap=True)
 
     served = MetricsServer(metrics_at)
     on_bug = served.on_bug(reporting_bugs(ignore))
@@ -133,7 +134,8 @@ class Watch:
                     screen.update(moment.table(), refresh=True)
                 elif trio.current_time() >= self._line_at:
                     self._line_at = trio.current_time() + LINE_SECONDS
-                    self.console.print(moment.line(), highlight=False, soft_wrap=True)
+                    line = visible(moment.line())
+                    self.console.print(line, highlight=False, markup=False, soft_wrap=True)
                 if self.until_caught_up and (moment.caught_up or self._in_vain(moment)):
                     self.mirror.stop()
                     return  # while it stops it follows less and less: that is not news

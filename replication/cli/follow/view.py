@@ -13,10 +13,12 @@ from typing import Any
 
 import attrs
 from rich.table import Table
+from rich.text import Text
 
 from replication.metrics import MetricsRegistry
 from replication.mirror import PartitionProgress
 from replication.replica_manager.bytes_in import REPLICATION, metric
+from replication.visible import visible_line
 from storage.types import Offset, TopicPartition
 
 _ROWS = 30
@@ -76,14 +78,15 @@ class Moment:
         }
 
     def table(self) -> Table:
-        table = Table(title=self.line(), title_justify="left", title_style="", box=None)
+        title = Text(visible_line(self.line()))
+        table = Table(title=title, title_justify="left", title_style="", box=None)
         for name in ("PARTITION", "LEADER", "EPOCH", "START", "END", "LAG", "A SECOND"):
             table.add_column(name, justify="left" if name == "PARTITION" else "right")
         table.add_column("")
         urgent = sorted(self.partitions, key=lambda each: (each.trouble is None, -(each.lag or 0)))
         for each in urgent[:_ROWS]:
             rate = self.offsets_per_second.get(each.topic_partition, 0.0)
-            table.add_row(*_cells(each, rate))
+            table.add_row(*map(Text, map(visible_line, _cells(each, rate))))
         if len(urgent) > _ROWS:
             table.caption = f"{len(urgent) - _ROWS} more"
         return table

@@ -23,6 +23,7 @@ from replication.errors import KafkaError
 from replication.net.clock import TrioClock
 from replication.observe.cluster_state import ClusterState, to_json
 from replication.observe.foreign_state import ForeignState
+from replication.visible import visible_line
 
 ANSWER_MS = 1000  # of a broker that may be frozen; the others are shown meanwhile
 
@@ -82,7 +83,7 @@ class Top:
             show_line(to_json(state, indent=2) if self.once else to_json(state))
         elif live is not None:
             drawn = screen(state, height=live.console.height - bool(trouble))
-            parts = [Text(trouble, style="bold red"), drawn] if trouble else [drawn]
+            parts = [Text(visible_line(trouble), style="bold red"), drawn] if trouble else [drawn]
             live.update(Group(*parts), refresh=True)
         else:
             show_line(trouble or summary(state))

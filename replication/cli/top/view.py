@@ -20,6 +20,7 @@ from rich.text import Text
 
 from replication.cli.topics.choosing import Only
 from replication.observe.cluster_state import ClusterState, PartitionState, ReplicaState, Status
+from replication.visible import visible_line
 
 COLUMNS = ("PARTITION", "LEADER", "EPOCH", "LEO", "HW", "LAG", "ISR", "REPLICAS")
 _RIGHT = frozenset({"LEADER", "EPOCH", "LEO", "HW", "LAG"})
@@ -80,7 +81,7 @@ def screen(state: ClusterState, *, height: int) -> RenderableType:
         _add(table, partition)
     left = len(state.partitions) - shown
     more = [Text(f"{left:,} more", style="dim")] if left else []
-    return Group(Text(summary(state), style="bold"), table, *more)
+    return Group(Text(visible_line(summary(state)), style="bold"), table, *more)
 
 
 def _add(table: Table, partition: PartitionState) -> None:
@@ -95,7 +96,7 @@ def _add(table: Table, partition: PartitionState) -> None:
 def _cells(partition: PartitionState) -> tuple[str, ...]:
     leads = partition.replica(partition.leader)
     return (
-        str(partition.topic_partition),
+        visible_line(str(partition.topic_partition)),
         "none" if partition.leader is None else str(partition.leader),
         _number(partition.leader_epoch),
         _number(None if leads is None else leads.log_end_offset),
@@ -119,7 +120,7 @@ def _whys(partition: PartitionState) -> list[str]:
 def _told(replicas: Iterable[ReplicaState]) -> Iterator[str]:
     for each in replicas:
         lag = "" if not each.lag else f" {each.lag:,} behind,"
-        yield f"{each.broker}:{lag} {each.why}"
+        yield visible_line(f"{each.broker}:{lag} {each.why}")
 
 
 def _number(value: int | None) -> str:

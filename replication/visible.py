@@ -1,0 +1,34 @@
+r"""Text of others, as a terminal may show it: names, messages, records.
+
+    ESC [ 2 J    clears the screen        shown as    \u001b[2J
+    U+202E       turns what follows                   \u202e
+
+Escaped are control characters (C0, DEL, C1) but for newlines and tabs, what changes the direction
+of text, line separators that are no newline, and surrogates, which have no bytes. The form is
+JSON's, so a JSON text stays what it is.
+"""
+
+import re
+from typing import Final
+
+_UNSAFE: Final = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"
+    "\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
+    "\ud800-\udfff"
+)  # fmt: skip
+_IN_TEXT: Final = re.compile(f"[{_UNSAFE}]")
+_IN_A_LINE: Final = re.compile(f"[{_UNSAFE}\t\n]")
+
+
+def visible(text: str) -> str:
+    """Return `text` with nothing in it that a terminal would act upon."""
+    return _IN_TEXT.sub(_escaped, text)
+
+
+def visible_line(text: str) -> str:
+    """Return the same on one line: newlines and tabs are escaped too."""
+    return _IN_A_LINE.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
