@@ -69,13 +69,13 @@ _MAX_REPORTED = 100
 # Offset deltas count up, so no two records have the same bytes: zstd's best is 1.7 to a byte.
 MAX_RECORDS_PER_BYTE: Final = 8
 # Large values that are all alike shrink to nearly nothing, so a small batch may hold 16 MiB.
-_DECOMPRESSED_AT_LEAST: Final = 16 << 20
-_DECOMPRESSED_PER_BYTE: Final = 256
+DECOMPRESSED_AT_LEAST: Final = 16 << 20
+DECOMPRESSED_PER_BYTE: Final = 256
 
 
 def most_decompressed(size: int) -> int:
     """Return how many bytes the records of a batch of `size` bytes may decompress to."""
-    allowed = max(_DECOMPRESSED_AT_LEAST, size * _DECOMPRESSED_PER_BYTE)
+    allowed = max(DECOMPRESSED_AT_LEAST, size * DECOMPRESSED_PER_BYTE)
     return min(allowed, MAX_DECOMPRESSED_SIZE)
 
 

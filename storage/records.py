@@ -226,7 +226,7 @@ def decode_columns(batch: Batch, *, max_size: int = MAX_DECOMPRESSED_SIZE) -> Re
         base_timestamp=header.base_timestamp,
     )
     if plain is None:
-        records = decode_each(header, data)
+        records = list(decode_each(header, data))
         return RecordColumns(*zip(*records, strict=True)) if records else RecordColumns()
     offsets, timestamps, keys, values = plain
     append_time = _log_append_time(header)
@@ -247,16 +247,15 @@ def _sequences(header: BatchHeader, offsets: Sequence[Offset]) -> Iterable[int]:
     return (shift + offset & MAX_SEQUENCE for offset in offsets)
 
 
-def decode_each(header: BatchHeader, data: bytes) -> list[Record]:
-    """The records in `data`, which is out of its codec, whatever they are like."""
+def decode_each(header: BatchHeader, data: bytes) -> Iterator[Record]:
+    """Yield the records in `data`, which is decompressed, whatever they are like."""
     append_time = _log_append_time(header)
-    records = []
     for start, end in _record_bounds(header, data):
         try:
-            records.append(_decode_record(header, append_time, data, start, end))
+            record = _decode_record(header, append_time, data, start, end)
         except IndexError as error:
             raise CorruptRecordError(f"a record that does not parse: {error}") from error
-    return records
+        yield record
 
 
 def outline_batch(

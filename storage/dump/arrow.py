@@ -9,15 +9,19 @@ Records are those of batches whose CRC-32C matches, without control batches.
 
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from storage import columnar
+from storage.compression import Codec
 from storage.dump.entries import Damage, InvalidBytes, SpareRoom
 from storage.dump.log_file import sound_stretches
 from storage.dump.text import TIMESTAMP_NAMES, codec_name
+from storage.dump.unpacking import Unpacking
+from storage.errors import StorageError
 from storage.filesystem import File, FileSystem
+from storage.record_batch import with_records
 from storage.segment_file import StoredBatch
 
 ROWS: Final = 4096
@@ -72,18 +76,31 @@ def arrow_records(
 ) -> Iterator[pa.RecordBatch | Damage | InvalidBytes]:
     """A row for each record in the `.log` files at `paths`."""
     for path in paths:
-        waiting: list[StoredBatch] = []
+        unpacking, waiting, size = Unpacking(), list[_Unpacked](), 0
         for found in _stretches(file_system, path, max_bytes):
             if not isinstance(found, StoredBatch):
                 yield found
             elif not found.is_valid:
                 yield Damage(path, found.position, "a batch whose CRC-32C does not match")
             else:
-                waiting.append(found)
-            if sum(len(each.data) for each in waiting[-1:]) * len(waiting) >= columnar.CHUNK_SIZE:
+                try:
+                    data = with_records(found.data, Codec.NONE, unpacking.unpack(found))
+                except StorageError as error:
+                    yield _damaged(path, found.position, str(error))
+                    continue
+                waiting.append(_Unpacked(found.position, data))
+                size += len(data)
+            if size >= columnar.CHUNK_SIZE:
                 yield from _records(path, waiting)
-                waiting = []
+                waiting, size = [], 0
         yield from _records(path, waiting)
+
+
+class _Unpacked(NamedTuple):
+    """Where a batch begins in its file, and the same batch without compression."""
+
+    position: int
+    data: bytearray
 
 
 def _stretches(
@@ -104,23 +121,26 @@ def _stretches(
         file.close()
 
 
-def _records(path: str, batches: list[StoredBatch]) -> Iterator[pa.RecordBatch | Damage]:
+def _records(path: str, batches: list[_Unpacked]) -> Iterator[pa.RecordBatch | Damage]:
     """Over those whose checksum is right and whose records are not."""
     while batches:
         try:
             for found in columnar.decode(_joined(batches), check_crcs=False):
                 yield _named(path, columnar.plain(found))
         except columnar.CorruptBatchError as error:
-            ends = accumulate(each.header.size for each in batches)
+            ends = accumulate(len(each.data) for each in batches)
             good = sum(end <= error.position for end in ends)
-            reason = f"the records of the batch here: {error.reason}"
-            yield Damage(path, batches[good].position, reason)
+            yield _damaged(path, batches[good].position, error.reason)
             batches = batches[good + 1 :]
         else:
             return
 
 
-def _joined(batches: list[StoredBatch]) -> bytes:
+def _damaged(path: str, position: int, reason: str) -> Damage:
+    return Damage(path, position, f"the records of the batch here: {reason}")
+
+
+def _joined(batches: list[_Unpacked]) -> bytes:
     return b"".join(each.data for each in batches)
 
 

@@ -9,7 +9,10 @@ length that happens to lead to a later batch hides those between; the gap in off
 
 Rule 2: the spare room of a log that was not closed is no damage (`storage.spare_room`).
 
-Rule 3: the dump goes on only where a whole batch with a matching CRC-32C stands.
+Rule 3: records are shown one by one, and no more of them than a file of that size can hold
+(`unpacking`): what is more is damage.
+
+Rule 4: the dump goes on only where a whole batch with a matching CRC-32C stands.
 """
 
 from collections.abc import Iterator
@@ -25,9 +28,10 @@ from storage.dump.entries import (
     RecordEntry,
     SpareRoom,
 )
+from storage.dump.unpacking import Unpacking
 from storage.errors import StorageError
 from storage.filesystem import File, FileSystem
-from storage.records import Record, decode_batch, decode_control_record
+from storage.records import Record, decode_control_record, decode_each
 from storage.segment_file import StoredBatch, find_batch, read_batches, stands_at
 from storage.spare_room import is_spare_room
 from storage.types import NO_OFFSET, Offset
@@ -39,14 +43,14 @@ def dump_log(file_system: FileSystem, path: str, options: DumpOptions) -> Iterat
     try:
         size = file.size()
         end = size if options.max_bytes is None else min(size, options.max_bytes)
-        previous = NO_OFFSET
+        previous, unpacking = NO_OFFSET, Unpacking()
         for found in sound_stretches(file_system, file, end):
             if not isinstance(found, StoredBatch):
                 yield found
                 continue
             yield BatchEntry(found.position, found.header, found.is_valid)
             if options.deep_iteration:
-                for entry in _records(path, found, previous):
+                for entry in _records(path, found, unpacking, previous):
                     yield entry
                     if isinstance(entry, RecordEntry):
                         previous = entry.record.offset
@@ -103,20 +107,25 @@ def _going_back(file: File, batch: StoredBatch, least_offset: Offset) -> Damage:
     return Damage(file.path, batch.position, reason)
 
 
-def _records(path: str, batch: StoredBatch, previous: Offset) -> Iterator[Entry]:
+def _records(
+    path: str, batch: StoredBatch, unpacking: Unpacking, previous: Offset
+) -> Iterator[Entry]:
+    """Yield one record after another, none of which is kept."""
     try:
-        records = decode_batch(batch.data)
+        for record in decode_each(batch.header, unpacking.unpack(batch)):
+            yield from _record(path, batch, record, previous)
+            previous = record.offset
     except StorageError as error:
         yield Damage(path, batch.position, f"the records of the batch here: {error}")
-        return
-    for record in records:
-        if previous not in {NO_OFFSET, record.offset - 1}:
-            yield NonConsecutiveOffsets(path, previous, record.offset)
-        previous = record.offset
-        if not batch.header.is_control:
-            yield RecordEntry(batch.header, record)
-        else:
-            yield from _control_record(path, batch, record)
+
+
+def _record(path: str, batch: StoredBatch, record: Record, previous: Offset) -> Iterator[Entry]:
+    if previous not in {NO_OFFSET, record.offset - 1}:
+        yield NonConsecutiveOffsets(path, previous, record.offset)
+    if not batch.header.is_control:
+        yield RecordEntry(batch.header, record)
+    else:
+        yield from _control_record(path, batch, record)
 
 
 def _control_record(path: str, batch: StoredBatch, record: Record) -> Iterator[Entry]:

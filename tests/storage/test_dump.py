@@ -3,7 +3,8 @@
 import json
 import os
 import struct
-from collections.abc import Iterable
+import tracemalloc
+from collections.abc import Callable, Iterable
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -25,7 +26,7 @@ from storage.dump.entries import BatchEntry, Damage, Entry, InvalidBytes, Record
 from storage.dump.json_lines import json_line
 from storage.dump.text import Findings, TextOptions, error_line, line
 from storage.producer_snapshot import BatchMetadata, ProducerState, encode_snapshot
-from storage.record_batch import TimestampType, read_header, walk
+from storage.record_batch import TimestampType, read_header, stamp, walk
 from storage.records import (
     ControlRecordType,
     EndTransactionMarker,
@@ -37,7 +38,7 @@ from storage.records import (
 from storage.testing import FaultyFileSystem
 from storage.types import TopicPartition
 from tests.depth import tried
-from tests.storage.logs import batch, fill, joined, new_disk, open_log
+from tests.storage.logs import batch, claiming, fill, joined, new_disk, open_log
 
 LOG = "/d/00000000000000000000.log"
 INDEX = "/d/00000000000000000000.index"
@@ -658,3 +659,76 @@ def test_what_is_sound_is_nothing_for_standard_error() -> None:
         None,
         None,
     ]
+
+
+# Compression bombs.
+
+
+def log_of(*batches: memoryview) -> bytes:
+    """The batches at offsets that rise."""
+    for at, each in enumerate(batches):
+        stamp(each, base_offset=10_000_000 * at, leader_epoch=0)
+    return b"".join(batches)
+
+
+def bomb(size: int = 100 << 20) -> memoryview:
+    return batch(1, size=size, codec=Codec.ZSTD)
+
+
+def claimed() -> memoryview:
+    return claiming(1_000_000, bytes(100), Codec.ZSTD)
+
+
+@pytest.mark.parametrize("make", [bomb, claimed])
+def test_records_that_are_too_many_for_their_bytes_are_named_and_the_dump_goes_on(
+    make: Callable[[], memoryview],
+) -> None:
+    disk = new_disk()
+    put(disk, LOG, log_of(batch(2), make(), make(), make(), batch(2)))
+    tracemalloc.start()
+    try:
+        found = list(dump(disk, [LOG], DEEP))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20
+    at = [each.position for each in found if isinstance(each, BatchEntry)]
+    damaged = [each for each in found if isinstance(each, Damage)]
+    assert [each.position for each in damaged] == at[1:4]
+    assert all("to show" in each.reason for each in damaged)
+    assert sum(isinstance(each, RecordEntry) for each in found) == 4
+
+
+def test_a_file_of_many_small_bombs_is_decompressed_in_proportion_to_its_size() -> None:
+    disk = new_disk()
+    data = log_of(*(bomb(3 << 20) for _ in range(50)))
+    put(disk, LOG, data)
+    found = list(dump(disk, [LOG], DEEP))
+    values = [each.record.value or b"" for each in found if isinstance(each, RecordEntry)]
+    assert 0 < sum(map(len, values)) < (16 << 20) + 256 * len(data)
+    assert len(values) + len(damage_in(found)) == 50
+
+
+def test_records_are_shown_one_after_another() -> None:
+    """Those of a batch are not all in memory at once, but for the bytes that they are read from."""
+    disk = new_disk()
+    many = batch(5_000, codec=Codec.LZ4)
+    put(disk, LOG, bytes(many))
+    tracemalloc.start()
+    try:
+        assert sum(isinstance(each, RecordEntry) for each in dump(disk, [LOG], DEEP)) == 5_000
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * 5_000 * 30
+
+
+def test_arrow_names_bombs_too() -> None:
+    pytest.importorskip("pyarrow", reason="the Arrow extra is not installed: understudy[arrow]")
+    from storage.dump import arrow
+
+    disk = new_disk()
+    put(disk, LOG, log_of(batch(2), bomb(), claimed(), batch(2, codec=Codec.LZ4)))
+    found = list(arrow.arrow_records(disk, [LOG]))
+    assert sum(getattr(each, "num_rows", 0) for each in found) == 4
+    assert [type(each) for each in found].count(Damage) == 2

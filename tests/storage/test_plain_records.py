@@ -53,7 +53,7 @@ def plain(batch: bytes) -> list[Record] | None:
 
 def with_care(batch: bytes) -> list[Record] | None:
     try:
-        return decode_each(read_header(batch), batch[HEADER_SIZE:])
+        return list(decode_each(read_header(batch), batch[HEADER_SIZE:]))
     except CorruptRecordError:
         return None
 

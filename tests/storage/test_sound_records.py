@@ -47,7 +47,7 @@ def is_sound(data: bytes, count: int, *, counted: bool) -> bool:
 def can_be_read(data: bytes, count: int, *, counted: bool) -> bool:
     """The naive twin: take all records apart."""
     try:
-        found = decode_each(header_of(count), data)
+        found = list(decode_each(header_of(count), data))
     except CorruptRecordError:
         return False
     return not counted or [each.offset for each in found] == list(range(count))
