@@ -27,42 +27,118 @@ class ClientConfig(TlsKeys):
     """The keys that all clients share (CommonClientConfigs), at Kafka's defaults."""
 
     bootstrap_servers: tuple[HostPort, ...] = values(
-        "Whom to ask first; any brokers of the cluster.",
+        "The addresses of brokers through which the client finds the cluster. One is enough;"
+        " name two or three so that a client can start while a broker is down.",
         parse=HostPort.parse,
-        expectation="host:port, parted by commas",
+        expectation="host:port, separated by commas",
     )
-    client_id: str = text("", "The name under which requests are sent.")
-    client_rack: str = text("", "Where this client stands; the rack of a nearby replica (KIP-392).")
-    security_protocol: str = text("PLAINTEXT", "How brokers are spoken to.", choices=PROTOCOLS)
-    sasl_mechanism: str = text("GSSAPI", "How we log in.", choices=MECHANISMS)
-    sasl_jaas_config: str | None = secret("Who we log in as, in Java's form.")
-    sasl_plain_username: str | None = text(None, "Who we log in as, by PLAIN or SCRAM.")
-    sasl_plain_password: str | None = secret("With which password.")
-    request_timeout_ms: int = whole(30_000, "How long a broker may take to answer.", at_least=0)
+    client_id: str = text(
+        "",
+        "The name that the client sends with every request. It appears in brokers' logs and"
+        " journals; choose one that tells which application it is.",
+    )
+    client_rack: str = text(
+        "",
+        "The rack, or availability zone, of the client. Set it to let a consumer read from a"
+        " replica in the same rack, where brokers have a `replica.selector.class` (KIP-392).",
+    )
+    security_protocol: str = text(
+        "PLAINTEXT",
+        "The security protocol of connections to brokers: with or without TLS (SSL), and with"
+        " or without a login (SASL). It must match the listener at the address connected to.",
+        choices=PROTOCOLS,
+    )
+    sasl_mechanism: str = text(
+        "GSSAPI",
+        "The SASL mechanism with which the client logs in. The default is Kafka's and is not"
+        " supported here, so set it with a SASL security protocol.",
+        choices=MECHANISMS,
+    )
+    sasl_jaas_config: str | None = secret(
+        "The user name and password for SASL, in the form of a JAAS file. Use"
+        " `sasl.plain.username` and `sasl.plain.password` if you have no such text."
+    )
+    sasl_plain_username: str | None = text(
+        None,
+        "The user name with which the client logs in by PLAIN or SCRAM. The user name in"
+        " `sasl.jaas.config` takes precedence.",
+    )
+    sasl_plain_password: str | None = secret(
+        "The password with which the client logs in by PLAIN or SCRAM. The password in"
+        " `sasl.jaas.config` takes precedence."
+    )
+    request_timeout_ms: int = whole(
+        30_000,
+        "The time in milliseconds that the client waits for the response to a request. When it"
+        " is exceeded, the connection is closed and the request is retried or fails.",
+        at_least=0,
+    )
     default_api_timeout_ms: int = whole(
-        60_000, "How long a call that names no time of its own may take.", at_least=0
+        60_000,
+        "The time in milliseconds that a call of the client may take, retries included, if the"
+        " call has no timeout argument of its own.",
+        at_least=0,
     )
-    retry_backoff_ms: int = long(100, "The wait before a request is tried again.", at_least=0)
-    retry_backoff_max_ms: int = long(1_000, "The longest such wait.", at_least=0)
-    reconnect_backoff_ms: int = long(50, "The wait before a broker is tried again.", at_least=0)
-    reconnect_backoff_max_ms: int = long(1_000, "The longest such wait.", at_least=0)
+    retry_backoff_ms: int = long(
+        100,
+        "The time in milliseconds that the client waits before it retries a failed request. The"
+        " wait doubles with each failure, up to `retry.backoff.max.ms`.",
+        at_least=0,
+    )
+    retry_backoff_max_ms: int = long(
+        1_000,
+        "The longest time in milliseconds that the client waits before it retries a request"
+        " that has failed several times.",
+        at_least=0,
+    )
+    reconnect_backoff_ms: int = long(
+        50,
+        "The time in milliseconds that the client waits before it connects again to a broker."
+        " The wait doubles with each failure, up to `reconnect.backoff.max.ms`.",
+        at_least=0,
+    )
+    reconnect_backoff_max_ms: int = long(
+        1_000,
+        "The longest time in milliseconds that the client waits before it connects again to a"
+        " broker that has failed several times.",
+        at_least=0,
+    )
     socket_connection_setup_timeout_ms: int = long(
-        10_000, "How long a connection may take to come up.", at_least=0
+        10_000,
+        "The time in milliseconds that the client waits for a connection to a broker to be set"
+        " up. It doubles with each failure, up to `socket.connection.setup.timeout.max.ms`.",
+        at_least=0,
     )
     socket_connection_setup_timeout_max_ms: int = long(
-        30_000, "The longest such time, after failures.", at_least=0
+        30_000,
+        "The longest time in milliseconds that the client waits for a connection to be set up,"
+        " after several failures.",
+        at_least=0,
     )
-    connections_max_idle_ms: int = long(540_000, "When an idle connection is closed.")
+    connections_max_idle_ms: int = long(
+        540_000,
+        "The time in milliseconds after which the client closes a connection that it has not"
+        " used. The default is shorter than the brokers', so that the client closes first.",
+    )
     metadata_max_age_ms: int = long(
-        300_000, "When metadata is asked for anew, whether or not anything failed.", at_least=0
+        300_000,
+        "The time in milliseconds after which the client refreshes its metadata even if nothing"
+        " has failed. Lower it to notice new topics and partitions sooner.",
+        at_least=0,
     )
     metadata_recovery_strategy: str = text(
         "rebootstrap",
-        "What becomes of a client none of whose brokers can be reached (KIP-899).",
+        "What the client does when it can reach none of the brokers it knows (KIP-899):"
+        " `rebootstrap` begins again with `bootstrap.servers`, `none` keeps trying the known"
+        " brokers.",
         choices=["none", "rebootstrap"],
     )
     metadata_recovery_rebootstrap_trigger_ms: int = long(
-        300_000, "How long without metadata until the bootstrap servers are asked.", at_least=0
+        300_000,
+        "The time in milliseconds without a metadata response after which the client begins"
+        " again with `bootstrap.servers`. It has an effect only when"
+        " `metadata.recovery.strategy` is `rebootstrap`.",
+        at_least=0,
     )
     # Not a key: a context that the program has made goes before every key of TLS.
     ssl_context: ssl.SSLContext | None = None
@@ -147,7 +223,7 @@ def _value(name: str, spec: Spec, given: Any) -> Any:
     if spec.type is ConfigType.STRING and type(given) is int:
         return spec.value_of(name, str(given))  # acks=1
     if spec.type is ConfigType.LIST and isinstance(given, list | tuple | set | frozenset):
-        # A list of texts is what its words, parted by commas, would be.
+        # A list of texts is what its words, separated by commas, would be.
         parted = tuple(word for each in given for word in split_words(str(each)))
         return spec.value_of(name, ",".join(parted))
     return given

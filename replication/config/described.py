@@ -38,7 +38,10 @@ from replication.errors import ConfigError
 
 @attrs.frozen(kw_only=True)
 class _Logins:
-    sasl_jaas_config: str | None = secret("The users of one mechanism of one listener.")
+    sasl_jaas_config: str | None = secret(
+        "The login of one SASL mechanism, in the form of a JAAS file. On a broker's listener it"
+        " names the users of PLAIN and the login that the node itself uses."
+    )
 
 
 _JAAS = specs(_Logins)[JAAS_CONFIG]
@@ -46,12 +49,35 @@ _JAAS = specs(_Logins)[JAAS_CONFIG]
 
 @attrs.frozen(kw_only=True)
 class _OlderNames:
-    broker_id: int = whole(-1, "The number of this node, by the older name of node.id.")
-    log_dir: str = text("/tmp/kafka-logs", "Where partitions are kept, if log.dirs is not set.")  # noqa: S108 Kafka's default
-    log_roll_hours: int = whole(168, "log.roll.ms in hours.", at_least=1)
-    log_roll_jitter_hours: int = whole(0, "log.roll.jitter.ms in hours.", at_least=0)
-    log_retention_minutes: int = whole(-1, "log.retention.ms in minutes.")
-    log_retention_hours: int = whole(168, "log.retention.ms in hours.")
+    broker_id: int = whole(
+        -1, "The id of this node, by the older name of `node.id`. Use `node.id` in new files."
+    )
+    log_dir: str = text(
+        "/tmp/kafka-logs",  # noqa: S108 Kafka's default
+        "The directory in which partitions are stored when `log.dirs` is not set.",
+    )
+    log_roll_hours: int = whole(
+        168,
+        "The time in hours after which a log starts a new segment. It is used when"
+        " `log.roll.ms` is not set.",
+        at_least=1,
+    )
+    log_roll_jitter_hours: int = whole(
+        0,
+        "The largest time in hours by which a log starts a new segment early. It is used when"
+        " `log.roll.jitter.ms` is not set.",
+        at_least=0,
+    )
+    log_retention_minutes: int = whole(
+        -1,
+        "The time in minutes for which records are kept. It is used when `log.retention.ms` is"
+        " not set.",
+    )
+    log_retention_hours: int = whole(
+        168,
+        "The time in hours for which records are kept. It is used when neither"
+        " `log.retention.ms` nor `log.retention.minutes` is set.",
+    )
 
 
 DESCRIBED: Mapping[str, Spec] = {**BROKER_KEYS, **specs(_OlderNames), **OF_BROKERS}

@@ -65,7 +65,7 @@ class Listener:
     def parse(cls, text: str) -> "Listener":
         name, separator, address = text.partition("://")
         if not separator or not name:
-            raise ValueError("NAME://host:port, parted by commas")
+            raise ValueError("NAME://host:port, separated by commas")
         where = HostPort.parse(address)
         return cls(name.upper(), where.host, where.port)
 
@@ -85,7 +85,7 @@ class Voter:
     def parse(cls, text: str) -> "Voter":
         node_id, separator, address = text.partition("@")
         if not separator or not node_id.isdecimal():
-            raise ValueError("id@host:port, parted by commas")
+            raise ValueError("id@host:port, separated by commas")
         where = HostPort.parse(address)
         return cls(int(node_id), where.host, where.port)
 

@@ -63,17 +63,24 @@ class ListenerKeys(TlsKeys):
 
     ssl_client_auth: str = text(
         "none",
-        "Whether clients show a certificate.",
+        "Whether a client must show a certificate on listeners with TLS: `required` refuses"
+        " clients without one, `requested` accepts them as ANONYMOUS, and `none` asks for no"
+        " certificate.",
         choices=["none", "requested", "required"],
     )
     sasl_enabled_mechanisms: tuple[str, ...] = words(
         (),
-        "How clients may log in.",
+        "The SASL mechanisms with which clients may log in, separated by commas. Listeners with"
+        " SASL need at least one.",
         allows=lambda value: set(value) <= set(MECHANISMS),
         expectation=f"words out of {', '.join(MECHANISMS)}",
     )
     connections_max_reauth_ms: int = long(
-        0, "How long a login is good for; 0: as long as the connection (KIP-368).", at_least=0
+        0,
+        "The time in milliseconds after which a client that logged in with SASL must log in"
+        " again, or its connection is closed (KIP-368). The default, 0, lets a login last as"
+        " long as the connection.",
+        at_least=0,
     )
 
 
@@ -82,27 +89,48 @@ class SecurityKeys(ListenerKeys):
     """The keys of a broker or controller about who it lets in."""
 
     ssl_principal_mapping_rules: str = text(
-        "DEFAULT", "What the subject of a certificate is called (KIP-371)."
+        "DEFAULT",
+        "The rules that turn the subject of a client's certificate into a user name (KIP-371)."
+        " `DEFAULT` uses the whole subject.",
     )
     sasl_mechanism_inter_broker_protocol: str = text(
-        "GSSAPI", "How brokers log in to each other.", choices=MECHANISMS
+        "GSSAPI",
+        "The SASL mechanism with which brokers log in to each other. The default is Kafka's and"
+        " is not supported here, so set it when brokers use a listener with SASL.",
+        choices=MECHANISMS,
     )
     sasl_mechanism_controller_protocol: str = text(
-        "GSSAPI", "How brokers log in to the controller.", choices=MECHANISMS
+        "GSSAPI",
+        "The SASL mechanism with which brokers log in to the controller. The default is Kafka's"
+        " and is not supported here, so set it when the controller's listener uses SASL.",
+        choices=MECHANISMS,
     )
     authorizer_class_name: str = text(
-        "", "What decides who may do what; none: everybody may.", choices=[STANDARD_AUTHORIZER, ""]
+        "",
+        "The authorizer that decides which user may do what. The default, an empty value,"
+        " allows everything to everyone; set StandardAuthorizer to use ACLs.",
+        choices=[STANDARD_AUTHORIZER, ""],
     )
-    super_users: str = text("", "Who may do everything: User:name, parted by semicolons.")
+    super_users: str = text(
+        "",
+        "The users to whom everything is allowed whatever the ACLs say, as User:name, separated"
+        " by semicolons. It has an effect only with an authorizer.",
+    )
     allow_everyone_if_no_acl_found: bool = flag(
-        False, "Whether what no ACL speaks of is everybody's."
+        False,
+        "Whether everyone may use a resource for which there is no ACL. When false, only super"
+        " users may. It has an effect only with an authorizer.",
     )
     understudy_add_scram: tuple[str, ...] = secrets(
-        "The first users of a new cluster, as kafka-storage takes them with --add-scram; parted"
-        " by semicolons."
+        "The SCRAM users that a new cluster begins with, in the form that kafka-storage takes"
+        " after --add-scram, separated by semicolons. It has no effect on a cluster that already"
+        " has metadata."
     )
     connection_failed_authentication_delay_ms: int = whole(
-        100, "How long the answer to a failed login is held back.", at_least=0
+        100,
+        "The time in milliseconds by which the response to a failed login is delayed. It slows"
+        " down attempts to guess a password.",
+        at_least=0,
     )
 
 

@@ -35,24 +35,54 @@ VERSIONS = ("TLSv1.2", "TLSv1.3")
 class TlsKeys:
     """What one side of a connection has to show, and whom it believes."""
 
-    ssl_keystore_type: str = text("PEM", "The form of our key and certificates.", choices=FORMS)
-    ssl_keystore_location: str | None = text(None, "The file with our key and certificates.")
+    ssl_keystore_type: str = text(
+        "PEM",
+        "The format of the private key and certificates of this side of a connection. Only PEM"
+        " is read; with another value, the error names the command that converts the file.",
+        choices=FORMS,
+    )
+    ssl_keystore_location: str | None = text(
+        None,
+        "The path of a PEM file with the private key and the certificate chain of this side of"
+        " a connection. A broker needs it for listeners with TLS; a client needs it only if"
+        " brokers ask for a certificate.",
+    )
     ssl_keystore_certificate_chain: str | None = secret(
-        "Our certificates themselves, instead of a file."
+        "The certificate chain of this side of a connection, as PEM text. Use it with"
+        " `ssl.keystore.key` in place of `ssl.keystore.location`."
     )
-    ssl_keystore_key: str | None = secret("Our private key itself, instead of a file.")
-    ssl_key_password: str | None = secret("What our private key is encrypted with.")
-    ssl_truststore_type: str = text("PEM", "The form of the certificates we trust.", choices=FORMS)
+    ssl_keystore_key: str | None = secret(
+        "The private key of this side of a connection, as PEM text. Use it with"
+        " `ssl.keystore.certificate.chain` in place of `ssl.keystore.location`."
+    )
+    ssl_key_password: str | None = secret(
+        "The password that decrypts the private key. Set it only if the key is encrypted."
+    )
+    ssl_truststore_type: str = text(
+        "PEM",
+        "The format of the trusted certificates. Only PEM is read; with another value, the"
+        " error names the command that converts the file.",
+        choices=FORMS,
+    )
     ssl_truststore_location: str | None = text(
-        None, "The file with the certificates we trust; none: those of this machine."
+        None,
+        "The path of a PEM file with the certificates that are trusted to sign the other side's"
+        " certificate. Without it, the certificates that the operating system trusts are used.",
     )
-    ssl_truststore_certificates: str | None = secret("Those themselves, instead of a file.")
+    ssl_truststore_certificates: str | None = secret(
+        "The trusted certificates, as PEM text. Use it in place of `ssl.truststore.location`."
+    )
     ssl_enabled_protocols: tuple[str, ...] = words(
-        VERSIONS, "The versions of TLS that are spoken.", choices=VERSIONS
+        VERSIONS,
+        "The versions of TLS that connections may use, separated by commas. Both sides choose"
+        " the newest version that they share.",
+        choices=VERSIONS,
     )
     ssl_endpoint_identification_algorithm: str = text(
         "https",
-        "Whether a broker's certificate must name its host; empty: it need not.",
+        "The check that a server's certificate is for the host that was connected to: `https`"
+        " makes it, an empty value leaves it out. Leave it out only in tests, because it"
+        " protects against impostors.",
         choices=["https", ""],
     )
 

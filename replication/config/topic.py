@@ -56,13 +56,19 @@ def _throttled(doc: str) -> tuple[str, ...]:
 @attrs.frozen(kw_only=True)
 class _OfTopicsAlone:
     leader_replication_throttled_replicas: tuple[str, ...] = _throttled(
-        "Replicas that are throttled on their leader's side."
+        "The replicas to which leaders send no more than `leader.replication.throttled.rate`"
+        " while they are out of sync: partition:broker pairs, or `*` for all. Set it during a"
+        " reassignment."
     )
     follower_replication_throttled_replicas: tuple[str, ...] = _throttled(
-        "Replicas that are throttled on their own side."
+        "The replicas that fetch no more than `follower.replication.throttled.rate` while they"
+        " are out of sync: partition:broker pairs, or `*` for all. Set it during a reassignment."
     )
     understudy_read_only: bool = flag(
-        False, "A copy of another cluster's topic: read, and not written to."
+        False,
+        "Whether the topic refuses produce and DeleteRecords requests because it is a copy of"
+        " another cluster's topic. `understudy up` sets it when it serves a followed copy, and"
+        " `understudy promote` takes it away.",
     )
 
 

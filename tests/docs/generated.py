@@ -90,40 +90,40 @@ def configuration_page() -> str:
     shared = keys_of(ClientConfig)
     broker = {name: (spec, _of_a_broker(name, spec)) for name, spec in BROKER_KEYS.items()}
     topic = {
-        name: (key.spec, f" A broker's `{key.broker_key}`." if key.broker_key else "")
+        name: (key.spec, f" Broker key: `{key.broker_key}`." if key.broker_key else "")
         for name, key in TOPIC_KEYS.items()
     }
     return _page(
         "Every configuration key",
         [
-            "Kafka's keys by Kafka's names, with Kafka's defaults; what is ours alone begins with `understudy.`.",
-            "`docs/configuration.md` says where a value comes from, and which keys are accepted without effect.",
-            "A unit is the name's end: `.ms` milliseconds, `.bytes` bytes.",
-            "`-` as a default is none.",
+            "The keys have Kafka's names and Kafka's defaults; keys that only understudy has begin with `understudy.`.",
+            "`docs/configuration.md` explains where a value comes from and lists the keys that are accepted without effect.",
+            "A default of `-` means that the key is unset or empty.",
             "",
-            "## Of brokers and controllers",
+            "## Brokers and controllers",
             "",
-            "*while it runs*: may be set by IncrementalAlterConfigs.",
+            "A key marked *dynamic* can be changed while the broker runs, with IncrementalAlterConfigs or `kafka-configs.sh`.",
+            "A key marked *dynamic for one listener* can be changed in that way with the prefix `listener.name.NAME.`.",
             "",
             *_key_table(broker),
             "",
-            "## Of topics",
+            "## Topics",
             "",
-            "A topic that does not set a key has its broker's value.",
+            "A topic that does not set a key takes the value of the broker's key that is named with it.",
             "",
             *_key_table(topic),
             "",
-            "## Of all clients",
+            "## All clients",
             "",
-            "In Python with underscores for dots: `request_timeout_ms=5000`.",
+            "In Python, write underscores for dots: `request_timeout_ms=5000`.",
             "",
             *_key_table(_plain(shared)),
             "",
-            "## Of producers",
+            "## Producers",
             "",
             *_key_table(_plain(keys_of(ProducerConfig), without=shared)),
             "",
-            "## Of consumers",
+            "## Consumers",
             "",
             *_key_table(_plain(keys_of(ConsumerConfig), without=shared)),
         ],
@@ -132,12 +132,12 @@ def configuration_page() -> str:
 
 def _of_a_broker(name: str, spec: Spec) -> str:
     also = [f"`{synonym}`" for synonym in spec.synonyms]
-    said = f" Also by {', '.join(also)}." if also else ""
+    said = f" Other names: {', '.join(also)}." if also else ""
     if spec.topic_key is not None:
-        said += f" A topic's `{spec.topic_key}`."
+        said += f" Topic key: `{spec.topic_key}`."
     if name in RELOADABLE:
-        said += " *while it runs*, of one listener"
-    return said + (" *while it runs*" if is_dynamic(name) else "")
+        said += " *dynamic for one listener*"
+    return said + (" *dynamic*" if is_dynamic(name) else "")
 
 
 def _plain(keys: Mapping[str, Spec], without: Iterable[str] = ()) -> Mapping[str, tuple[Spec, str]]:

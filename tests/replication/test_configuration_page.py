@@ -1,4 +1,4 @@
-"""docs/configuration.md names every key that nothing reads."""
+"""Every key has a text in plain English; docs/configuration.md names every key without effect."""
 
 import ast
 import re
@@ -6,8 +6,13 @@ from functools import cache
 from pathlib import Path
 
 import attrs
+import pytest
 
+from replication.client.config import keys_of
+from replication.client.consumer import ConsumerConfig
+from replication.client.producer import ProducerConfig
 from replication.config.broker import BROKER_KEYS
+from replication.config.described import DESCRIBED
 from replication.config.known import DYNAMIC
 from replication.config.topic import TOPIC_KEYS
 from replication.config.without_effect import OF_BROKERS
@@ -15,6 +20,21 @@ from storage.config import LogConfig
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "configuration.md"
+# Pronouns and fragments that make a text depend on another one, and words nobody searches for.
+DIALECT = re.compile(
+    r"^(Of|Those|These|Their|That|This|They|It|The same)\b|\b(whoever|who asks)\b|\b(is|are) told\b"
+    r"|\bparted\b|\bsuch an? one\b|\breigns?\b|\bours?\b|\b[Ww]e\b"
+)
+TEXTS = {
+    f"{owner}: {name}": spec.doc
+    for owner, keys in {
+        "broker": DESCRIBED,
+        "topic": {name: key.spec for name, key in TOPIC_KEYS.items()},
+        "consumer": keys_of(ConsumerConfig),
+        "producer": keys_of(ProducerConfig),
+    }.items()
+    for name, spec in keys.items()
+}
 LOG_KEYS = {each.name.replace("_", ".") for each in attrs.fields(LogConfig)}
 
 
@@ -48,3 +68,35 @@ def test_broker_keys_that_nothing_reads_are_listed() -> None:
     assert BROKER_KEYS.keys() >= DYNAMIC
     own = {name for name, spec in BROKER_KEYS.items() if spec.topic_key is None}
     assert listed("Of brokers, in the file:") >= own - read_somewhere()
+
+
+def unclear(text: str) -> list[str]:
+    """Return what keeps `text` from explaining a key on its own."""
+    sentences = re.split(r"(?<=\.) ", text)
+    faults = {
+        "no capital letter first": not text[:1].isupper(),
+        "no full stop last": not text.endswith("."),
+        "fewer than six words": len(text.split()) < 6,
+        "more than three sentences": len(sentences) > 3,
+        "dialect": DIALECT.search(text) is not None,
+    }
+    return [fault for fault, found in faults.items() if found]
+
+
+def test_every_key_has_a_text_that_stands_alone() -> None:
+    assert {key: faults for key, text in TEXTS.items() if (faults := unclear(text))} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("How long it may be.", "fewer than six words"),
+        ("the time in milliseconds between two heartbeats.", "no capital letter first"),
+        ("The time in milliseconds between two heartbeats", "no full stop last"),
+        ("Of one partition in it, at the most.", "dialect"),
+        ("The users to log in, parted by semicolons.", "dialect"),
+        ("The replica that answers whoever asks for records.", "dialect"),
+    ],
+)
+def test_a_text_that_explains_nothing_is_found(text: str, fault: str) -> None:
+    assert unclear(text) == [fault]

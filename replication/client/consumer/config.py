@@ -40,7 +40,9 @@ _AUTO_OFFSET_RESET = Spec(
     render=str,
     allows=_is_strategy,
     expectation="earliest, latest, none or by_duration:P1DT6H",
-    doc="Where to begin where nothing is committed, or what was is gone.",
+    doc="Where the consumer begins when it has no committed offset, or when the offset no longer"
+    " exists: at the beginning of the log (`earliest`), at its end (`latest`), or the given time ago"
+    " (`by_duration:` and a duration such as P1DT6H). `none` raises an error instead.",
 )
 
 
@@ -49,42 +51,109 @@ class ConsumerConfig(ClientConfig):
     """The keys of a consumer, at Kafka's defaults."""
 
     # Fetching.
-    fetch_min_bytes: int = whole(1, "Bytes for which a broker waits.", at_least=0)
-    fetch_max_wait_ms: int = whole(500, "How long it waits for them.", at_least=0)
-    fetch_max_bytes: int = whole(50 << 20, "Bytes of one answer.", at_least=0)
-    max_partition_fetch_bytes: int = whole(1 << 20, "Of one partition in it.", at_least=0)
-    max_poll_records: int = whole(500, "Records that one poll hands over.", at_least=1)
-    check_crcs: bool = flag(True, "Whether checksums are looked at.")
+    fetch_min_bytes: int = whole(
+        1,
+        "The number of bytes for which a broker holds a fetch, for at most `fetch.max.wait.ms`."
+        " The default, 1, returns new records at once; a higher value means fewer and larger"
+        " responses.",
+        at_least=0,
+    )
+    fetch_max_wait_ms: int = whole(
+        500,
+        "The longest time in milliseconds that a broker holds a fetch while it has less than"
+        " `fetch.min.bytes` to return.",
+        at_least=0,
+    )
+    fetch_max_bytes: int = whole(
+        50 << 20,
+        "The number of bytes that the consumer asks for in one fetch response. It is not a hard"
+        " limit: a larger first batch is returned whole.",
+        at_least=0,
+    )
+    max_partition_fetch_bytes: int = whole(
+        1 << 20,
+        "The number of bytes that the consumer asks for from one partition in one fetch. It is"
+        " not a hard limit: a larger first batch is returned whole.",
+        at_least=0,
+    )
+    max_poll_records: int = whole(
+        500,
+        "The largest number of records that one poll returns. Lower it when the records of one"
+        " poll take longer to process than `max.poll.interval.ms`.",
+        at_least=1,
+    )
+    check_crcs: bool = flag(
+        True,
+        "Whether the consumer verifies the checksum of each batch it reads. Setting it to false"
+        " saves processor time and leaves corruption unnoticed.",
+    )
     isolation_level: str = text(
         "read_uncommitted",
-        "Whether records of open and aborted transactions are seen.",
+        "Which records of transactions the consumer returns: `read_committed` returns those of"
+        " committed transactions only, `read_uncommitted` also those of open and aborted ones.",
         choices=["read_uncommitted", "read_committed"],
     )
     auto_offset_reset: str = key(_AUTO_OFFSET_RESET)
     allow_auto_create_topics: bool = flag(
-        True, "Whether asking about a topic may make it, where brokers do that."
+        True,
+        "Whether brokers may create a topic that does not exist when the consumer asks for it."
+        " Brokers must allow it too, with `auto.create.topics.enable`.",
     )
-    exclude_internal_topics: bool = flag(True, "Whether a pattern leaves Kafka's own topics out.")
+    exclude_internal_topics: bool = flag(
+        True,
+        "Whether a subscription by pattern leaves out Kafka's internal topics, such as"
+        " `__consumer_offsets`.",
+    )
 
     # The group.
-    group_id: str | None = text(None, "The group it reads in; none: by itself.")
+    group_id: str | None = text(
+        None,
+        "The consumer group that the consumer belongs to. Without it, the consumer cannot"
+        " subscribe or commit and reads only the partitions it is assigned by hand.",
+    )
     group_instance_id: str | None = text(
-        None, "A name that outlives restarts: a static member (KIP-345)."
+        None,
+        "A name that makes the consumer a static member of its group (KIP-345): it keeps its"
+        " partitions when it restarts within the session timeout. Each consumer of a group needs"
+        " a different name.",
     )
     session_timeout_ms: int = whole(
-        45_000, "How long a member may be silent until it is taken for dead.", at_least=0
+        45_000,
+        "The time in milliseconds without a heartbeat after which the coordinator removes the"
+        " consumer from its group. A lower value finds failures sooner; a higher one tolerates"
+        " longer pauses.",
+        at_least=0,
     )
-    heartbeat_interval_ms: int = whole(3_000, "How often it says that it lives.", at_least=0)
+    heartbeat_interval_ms: int = whole(
+        3_000,
+        "The time in milliseconds between two heartbeats that the consumer sends to its"
+        " coordinator. It must be less than `session.timeout.ms`; a third of that is usual.",
+        at_least=0,
+    )
     max_poll_interval_ms: int = whole(
-        300_000, "How long it may work between polls until it leaves the group.", at_least=1
+        300_000,
+        "The longest time in milliseconds between two polls. A consumer that exceeds it leaves"
+        " its group, and others take over its partitions. Raise it when processing takes long.",
+        at_least=1,
     )
     partition_assignment_strategy: tuple[str, ...] = words(
         ["range", "cooperative-sticky"],
-        "How a group's leader hands out partitions, the preferred one first.",
+        "The strategies by which partitions are assigned to the members of the group, the"
+        " preferred one first. The group uses one that all its members name.",
         choices=ASSIGNORS,
     )
-    enable_auto_commit: bool = flag(True, "Whether positions are committed by themselves.")
-    auto_commit_interval_ms: int = whole(5_000, "How often that is.", at_least=0)
+    enable_auto_commit: bool = flag(
+        True,
+        "Whether the consumer commits its positions by itself, every `auto.commit.interval.ms`."
+        " Set it to false to commit only what has been processed. Without a `group.id` it is"
+        " false.",
+    )
+    auto_commit_interval_ms: int = whole(
+        5_000,
+        "The time in milliseconds between two automatic commits. It has an effect only with"
+        " `enable.auto.commit`.",
+        at_least=0,
+    )
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()

@@ -22,39 +22,98 @@ _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 class ProducerConfig(ClientConfig):
     """The keys of a producer, at Kafka's defaults."""
 
-    acks: str = text("all", "Who must have a record before it is acked.", choices=[*_ACKS])
-    enable_idempotence: bool = flag(True, "Whether a record is there once, however often sent.")
+    acks: str = text(
+        "all",
+        "The acknowledgement that the producer waits for: `all` (or -1) from every in-sync"
+        " replica, 1 from the leader only, 0 none. Lower values are faster and may lose records.",
+        choices=[*_ACKS],
+    )
+    enable_idempotence: bool = flag(
+        True,
+        "Whether each record is written once and in order, even if it is sent several times. It"
+        " needs `acks=all`, retries, and at most 5 requests in flight.",
+    )
     max_in_flight_requests_per_connection: int = whole(
-        5, "How many requests one broker may be asked at once.", at_least=1
+        5,
+        "The number of requests that the producer sends to one broker before it has the"
+        " response to the first. More than 5 excludes idempotence.",
+        at_least=1,
     )
-    retries: int = whole(2**31 - 1, "How often a record is sent again.", at_least=0)
+    retries: int = whole(
+        2**31 - 1,
+        "The number of times that the producer sends a batch again after a failure. Leave the"
+        " default and limit the time with `delivery.timeout.ms` instead.",
+        at_least=0,
+    )
     delivery_timeout_ms: int = whole(
-        120_000, "How long after `send` a record is either there or given up.", at_least=0
+        120_000,
+        "The time in milliseconds after `send` within which a record is either acked or fails."
+        " It must be at least `linger.ms` plus `request.timeout.ms`.",
+        at_least=0,
     )
-    linger_ms: int = long(5, "How long a batch waits for more records.", at_least=0)
-    batch_size: int = whole(16_384, "Bytes of a batch that is full.", at_least=0)
-    buffer_memory: int = long(32 << 20, "Bytes of records that are on their way.", at_least=0)
+    linger_ms: int = long(
+        5,
+        "The time in milliseconds for which a batch waits for more records before it is sent. A"
+        " higher value gives larger batches and more delay.",
+        at_least=0,
+    )
+    batch_size: int = whole(
+        16_384,
+        "The size in bytes at which a batch is full and is sent at once. Larger batches"
+        " compress better and take more memory. 0 sends every record by itself.",
+        at_least=0,
+    )
+    buffer_memory: int = long(
+        32 << 20,
+        "The memory in bytes for records that have not yet been acked. When it is full, `send`"
+        " waits for up to `max.block.ms`.",
+        at_least=0,
+    )
     max_block_ms: int = long(
-        60_000, "How long `send` may wait for room, or to hear of the topic.", at_least=0
+        60_000,
+        "The longest time in milliseconds that `send` waits for free memory or for a topic's"
+        " metadata. Starting, committing and aborting a transaction wait no longer either.",
+        at_least=0,
     )
-    max_request_size: int = whole(1 << 20, "The most bytes of a record or request.", at_least=0)
+    max_request_size: int = whole(
+        1 << 20,
+        "The largest record, and the largest request, that the producer sends, in bytes. Raise"
+        " it together with the brokers' `message.max.bytes`.",
+        at_least=0,
+    )
     compression_type: str = text(
         "none",
-        "How batches are compressed.",
+        "The codec with which the producer compresses batches. Compression saves network"
+        " traffic and disk space, and takes processor time.",
         choices=["none", "gzip", "snappy", "lz4", "zstd"],
     )
     transactional_id: str = text(
-        "", "The name under which transactions are, across restarts; none for none."
+        "",
+        "The id under which the producer runs transactions. It must stay the same across"
+        " restarts, and no two running producers may share it. Without it, the producer cannot"
+        " use transactions.",
     )
     transaction_timeout_ms: int = whole(
-        60_000, "How long a transaction may go on before its coordinator aborts it.", at_least=1
+        60_000,
+        "The time in milliseconds after which the coordinator aborts a transaction that is"
+        " still open. Brokers limit it with `transaction.max.timeout.ms`.",
+        at_least=1,
     )
-    partitioner_ignore_keys: bool = flag(False, "Whether keys do not choose the partition.")
+    partitioner_ignore_keys: bool = flag(
+        False,
+        "Whether the producer ignores keys when it chooses the partition of a record. When"
+        " false, records with the same key go to the same partition.",
+    )
     partitioner_adaptive_partitioning_enable: bool = flag(
-        True, "Whether fewer records without a key go where many wait (KIP-794)."
+        True,
+        "Whether the producer sends fewer of the records without a key to partitions with many"
+        " waiting batches (KIP-794).",
     )
     metadata_max_idle_ms: int = long(
-        300_000, "How long a topic that nothing is sent to is still asked about.", at_least=5000
+        300_000,
+        "The time in milliseconds after the last record for a topic until the producer stops"
+        " refreshing the topic's metadata.",
+        at_least=5000,
     )
 
     def __attrs_post_init__(self) -> None:
