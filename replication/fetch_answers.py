@@ -113,7 +113,9 @@ class AnswerProcessor:
         try:
             high_watermark = self._replicas.high_watermark(tp)
             self._states.touch(tp)  # its log may start elsewhere now
-            appended = self._replicas.process_partition_data(tp, state.fetch_offset, data)
+            appended = self._replicas.process_partition_data(
+                tp, state.fetch_offset, state.current_leader_epoch, data
+            )
             if self._replicas.high_watermark(tp) != high_watermark:
                 self._high_watermarks_moved.append(tp)
         except (RecordTooLargeError, RecordBatchTooLargeError) as error:

@@ -54,9 +54,16 @@ class FollowedReplicas(Protocol):
         """Drop everything; the next record to append is at `offset`."""
 
     def process_partition_data(
-        self, partition: TopicPartition, fetch_offset: Offset, data: PartitionData
+        self,
+        partition: TopicPartition,
+        fetch_offset: Offset,
+        leader_epoch: LeaderEpoch,
+        data: PartitionData,
     ) -> AppendInfo | None:
-        """Append, move the high watermark and the log start; None where nothing is to be told."""
+        """Append what was fetched in `leader_epoch`, and move the high watermark and the log start.
+
+        Return None where nothing is to be told.
+        """
 
     def complete_delayed_fetches(self, partitions: Iterable[TopicPartition]) -> None:
         """High watermarks have moved here: answer the consumers who wait for that."""

@@ -17,6 +17,8 @@ Rule 4: nothing here waits, and the owner sees to it that a log has one writer a
 fetcher lets go of a partition before it is made leader.
 """
 
+from functools import partial
+
 import attrs
 
 from replication.errors import ErrorCode, KafkaError
@@ -269,11 +271,14 @@ class Partition:
         records: memoryview,
         *,
         fetch_offset: Offset,
+        leader_epoch: LeaderEpoch,
         high_watermark: Offset,
         log_start_offset: Offset,
         wall_ms: int,
     ) -> LogAppendInfo:
-        """Take over what the leader answered (ReplicaFetcherThread.processPartitionData)."""
+        """Append what a leader answered that we follow in `leader_epoch`
+        (ReplicaFetcherThread.processPartitionData).
+        """
         log = self.log
         if fetch_offset != log.log_end_offset:
             raise UnexpectedAppendOffsetError(
@@ -282,15 +287,20 @@ class Partition:
                 first_offset=fetch_offset,
                 last_offset=fetch_offset,
             )
-        info = self._append_from_leader(records, wall_ms)
+        info = self._append_from_leader(records, leader_epoch, wall_ms)
         log.update_high_watermark(high_watermark)
         if log_start_offset > log.log_start_offset:
             log.increment_log_start_offset(log_start_offset)
         return info
 
-    def _append_from_leader(self, records: memoryview, wall_ms: int) -> LogAppendInfo:
+    def _append_from_leader(
+        self, records: memoryview, leader_epoch: LeaderEpoch, wall_ms: int
+    ) -> LogAppendInfo:
+        append = partial(
+            self.log.append_as_follower, records, leader_epoch=leader_epoch, wall_ms=wall_ms
+        )
         try:
-            return self.log.append_as_follower(records, wall_ms=wall_ms)
+            return append()
         except UnexpectedAppendOffsetError as error:
             # The leader's log starts inside a batch (after DeleteRecords). An empty log
             # may start where that batch does; any other overlap is a divergence.
@@ -299,7 +309,7 @@ class Partition:
             if not (empty and error.first_offset < log_end <= error.last_offset):
                 raise
             self.log.truncate_fully_and_start_at(error.first_offset)
-            return self.log.append_as_follower(records, wall_ms=wall_ms)
+            return append()
 
     # Deleting records.
 

@@ -2,6 +2,7 @@
 
     a follower takes what its leader took        a leader decides what may be taken
     ───────────────────────────────────────      ──────────────────────────────────
+    no epoch later than the one it follows in
     every batch's CRC-32C                        one batch, and its CRC-32C
     offsets rise inside the append               base offset 0, count = offset range
     the first is not below the log end           max.message.bytes, no control batch
@@ -41,6 +42,7 @@ from storage.errors import (
     OffsetsOutOfOrderError,
     RecordBatchTooLargeError,
     RecordTooLargeError,
+    UnsupportedFormatError,
 )
 from storage.producer_snapshot import BatchMetadata
 from storage.record_batch import (
@@ -49,6 +51,7 @@ from storage.record_batch import (
     NO_TIMESTAMP,
     BatchHeader,
     TimestampType,
+    sound_magic,
     stamp,
     walk,
 )
@@ -104,11 +107,17 @@ class PlacedBatch(NamedTuple):
         return self.position + self.header.size
 
 
-def analyze(records: memoryview) -> list[PlacedBatch]:
-    """The whole batches of a follower's append; CorruptRecordError, OffsetsOutOfOrderError."""
-    batches = []
+def analyze(records: memoryview, leader_epoch: LeaderEpoch | None = None) -> list[PlacedBatch]:
+    """Return the whole batches of a follower's append, up to the first of a later leader epoch.
+
+    Raise CorruptRecordError or OffsetsOutOfOrderError where they are not sound, and
+    UnsupportedFormatError where a sound batch is of another message format.
+    """
+    batches: list[PlacedBatch] = []
     last_offset = NO_OFFSET
-    for position, header in walk(records):
+    for position, header in _walk(records):
+        if leader_epoch is not None and header.leader_epoch > leader_epoch:
+            break  # KAFKA-18723: sent by one that does not lead in our epoch any more
         before, last_offset = last_offset, header.last_offset
         if header.last_offset_delta < 0 or last_offset <= before:
             raise OffsetsOutOfOrderError(
@@ -121,6 +130,22 @@ def analyze(records: memoryview) -> list[PlacedBatch]:
             marker_of(header, records[position : position + header.size])
         batches.append(PlacedBatch(position, header))
     return batches
+
+
+def _walk(records: memoryview) -> Iterator[tuple[int, BatchHeader]]:
+    following = 0
+    try:
+        for position, header in walk(records):
+            yield position, header
+            following = position + header.size
+    except CorruptRecordError as error:
+        magic = sound_magic(records[following:])
+        if magic is None:
+            raise
+        # Asking for it again changes nothing, unlike what a wire has damaged.
+        raise UnsupportedFormatError(
+            f"the leader has a batch of magic {magic}: only magic {MAGIC} is replicated"
+        ) from error
 
 
 def check_sound(records: memoryview, position: int, header: BatchHeader) -> None:

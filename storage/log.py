@@ -244,11 +244,19 @@ class Log(MarkedLog):
         return self._append(records, placed, wall_ms=wall_ms, append_time=append_time, flush=flush)
 
     def append_as_follower(
-        self, records: memoryview, *, wall_ms: int | None = None
+        self,
+        records: memoryview,
+        *,
+        leader_epoch: LeaderEpoch | None = None,
+        wall_ms: int | None = None,
     ) -> LogAppendInfo:
-        """Write the leader's batches as they are; a partial one at the end is left out."""
+        """Write the leader's batches as they are; a partial one at the end is left out.
+
+        With the `leader_epoch` in which they were fetched, the first batch of a later one and
+        all after it are left out as well.
+        """
         self._check_usable()
-        batches = analyze(records)
+        batches = analyze(records, leader_epoch)
         if not batches:
             return LogAppendInfo(log_start_offset=self.log_start_offset)
         first, last = batches[0].header, batches[-1].header

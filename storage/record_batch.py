@@ -214,8 +214,8 @@ def check_crc(batch: Batch) -> bool:
     return bool(stored == computed_crc(batch))
 
 
-def sound_magic(data: bytes) -> int | None:
-    """The magic of another format's batch at the head of `data`; None where none is sound.
+def sound_magic(data: Buffer) -> int | None:
+    """Return the magic of another format's batch at the head of `data`; None if none is sound.
 
     Magic 0 and 1 have a CRC-32 of all behind it; newer ones are taken to keep the prefix and
     the CRC-32C where magic 2 has them, as every version has kept what it could.

@@ -212,8 +212,13 @@ class MetadataFollower:
         """
 
     def process_partition_data(
-        self, partition: TopicPartition, fetch_offset: Offset, data: PartitionData
+        self,
+        partition: TopicPartition,
+        fetch_offset: Offset,
+        leader_epoch: LeaderEpoch,
+        data: PartitionData,
     ) -> LogAppendInfo | None:
+        del leader_epoch  # none: there is one controller, and its log is followed in no epoch
         log = self._hosted(partition)
         assert fetch_offset == log.log_end_offset, "a fetch continues the log it was made for"
         records = memoryview(b"") if data.records is None else data.records

@@ -66,7 +66,11 @@ class LocalReplicas:
             raise
 
     def process_partition_data(
-        self, partition: TopicPartition, fetch_offset: Offset, data: PartitionData
+        self,
+        partition: TopicPartition,
+        fetch_offset: Offset,
+        leader_epoch: LeaderEpoch,
+        data: PartitionData,
     ) -> LogAppendInfo | None:
         hosted = self.hosted.get(partition)
         assert not hosted.is_leader, f"{partition} is led here and fetched from elsewhere"
@@ -76,6 +80,7 @@ class LocalReplicas:
             info = hosted.append_as_follower(
                 memoryview(b"") if records is None else records,
                 fetch_offset=fetch_offset,
+                leader_epoch=leader_epoch,
                 high_watermark=data.high_watermark,
                 log_start_offset=data.log_start_offset,
                 wall_ms=self.clock.wall_ms(),

@@ -166,6 +166,19 @@ MUTANTS = (
         source="KAFKA-7786",
     ),
     Mutant(
+        "no batch of a later epoch than it is followed in is appended",
+        (
+            Edit(
+                "storage.append",
+                "        if leader_epoch is not None and header.leader_epoch > leader_epoch:\n",
+                "        if leader_epoch is not None and header.leader_epoch >= 1 << 31:\n",
+            ),
+        ),
+        without_it="records of a leader that was never followed in that epoch (I2b)",
+        source="KAFKA-18723",
+        covered="what is cut while it is sent is not sent on: RegionAbortedError",
+    ),
+    Mutant(
         "what is appended is what was fetched for the log's end",
         (
             Edit(

@@ -271,6 +271,7 @@ class FakeReplicas:
     truncations: list[tuple[TopicPartition, Offset, bool]] = attrs.field(factory=list)
     completed_fetches: list[list[TopicPartition]] = attrs.field(factory=list)
     processed: list[TopicPartition] = attrs.field(factory=list)
+    followed_in: list[LeaderEpoch] = attrs.field(factory=list)
     on_append: Callable[[TopicPartition], None] = lambda _tp: None
     on_truncate: Callable[[TopicPartition], None] = lambda _tp: None
     offline: set[TopicPartition] = attrs.field(factory=set)
@@ -306,12 +307,17 @@ class FakeReplicas:
         self._log(partition).start_over_at(offset)
 
     def process_partition_data(
-        self, partition: TopicPartition, fetch_offset: Offset, data: PartitionData
+        self,
+        partition: TopicPartition,
+        fetch_offset: Offset,
+        leader_epoch: LeaderEpoch,
+        data: PartitionData,
     ) -> Appended:
         self.on_append(partition)
         log = self._log(partition)
         assert fetch_offset == log.log_end_offset, "a fetch continues the log it was made for"
         assert isinstance(data.records, memoryview), "an answer has its records in memory"
+        self.followed_in.append(leader_epoch)
         appended = log.append_as_follower(data.records)
         self.processed.append(partition)
         log.high_watermark = max(log.log_start_offset, min(data.high_watermark, log.log_end_offset))

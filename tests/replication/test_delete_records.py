@@ -214,6 +214,7 @@ async def test_a_follower_takes_over_where_its_leaders_log_begins(
             node.manager.replicas.process_partition_data(
                 TP,
                 node.state().log_end_offset,
+                1,
                 PartitionData(
                     partition_index=0,
                     high_watermark=10,

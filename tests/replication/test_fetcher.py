@@ -7,7 +7,7 @@ from replication.errors import ErrorCode, PeerUnavailableError
 from replication.events import FollowerFetching, PartitionFailed
 from replication.fetch_state import ReplicaState
 from replication.wire.fetch import PartitionData
-from storage.errors import KafkaStorageError, StorageError
+from storage.errors import KafkaStorageError, StorageError, UnsupportedFormatError
 from storage.types import TopicPartition
 from tests.replication.following import (
     LEGACY,
@@ -139,6 +139,39 @@ async def test_corrupt_records_are_fetched_again(
     await it.work(2)
     assert it.local().log_end_offset == 2
     assert not it.bugs
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+async def test_a_leader_with_an_older_format_is_given_up_with_one_clear_line(
+    autojump_clock: MockClock, magic: int
+) -> None:
+    it = following()
+    it.follow(T0, leader=committed((0, 0, 5)))
+    it.follow(T1, leader=committed((0, 0, 5)))
+    older = UnsupportedFormatError(f"the leader has a batch of magic {magic}")
+
+    def refuse(tp: TopicPartition) -> None:
+        if tp == T0:
+            raise older
+
+    it.replicas.on_append = refuse
+    await it.work(5)
+    assert it.failed.partitions() == {T0}
+    failures = [event for event in it.events if isinstance(event, PartitionFailed)]
+    assert [(each.partition, each.cause) for each in failures] == [
+        (T0, f"UnsupportedFormatError: {older}")
+    ]
+    assert it.local(T1).log_end_offset > 0
+    assert not it.bugs
+
+
+async def test_what_was_fetched_is_appended_in_the_epoch_in_which_it_was_followed(
+    autojump_clock: MockClock,
+) -> None:
+    it = following()
+    it.follow(T0, leader=committed((0, 0, 2)), epoch=0)
+    await it.work()
+    assert set(it.replicas.followed_in) == {0}
 
 
 @pytest.mark.conformance("FT-25")

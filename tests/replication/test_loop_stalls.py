@@ -77,6 +77,7 @@ def take_over(node: Node, *, epoch: int) -> None:
     node.manager.replicas.process_partition_data(
         TP,
         end,
+        epoch,
         PartitionData(
             partition_index=0,
             high_watermark=end,

@@ -407,6 +407,7 @@ def take_over(partition: Partition, records: memoryview, **answer: int) -> None:
     partition.append_as_follower(
         records,
         fetch_offset=answer.get("fetch_offset", partition.log.log_end_offset),
+        leader_epoch=answer.get("leader_epoch", partition.leader_epoch),
         high_watermark=answer.get("high_watermark", 0),
         log_start_offset=answer.get("log_start_offset", 0),
         wall_ms=0,
@@ -417,6 +418,17 @@ def follower() -> Partition:
     partition = Broker().partition()
     partition.make_follower(registration(leader=REMOTE))
     return partition
+
+
+def test_a_follower_takes_over_no_batch_of_a_later_epoch_than_it_follows_in() -> None:
+    partition = follower()
+    sent = [batch(2, leader_epoch=1), batch(2, base_offset=2, leader_epoch=2)]
+    take_over(partition, memoryview(bytearray(b"".join(sent))))
+    assert partition.log.log_end_offset == 2
+    take_over(partition, sent[1])
+    assert partition.log.log_end_offset == 2
+    take_over(partition, sent[1], leader_epoch=2)
+    assert partition.log.log_end_offset == 4
 
 
 def test_a_follower_takes_over_records_high_watermark_and_log_start() -> None:

@@ -346,12 +346,16 @@ async def test_a_consumer_of_a_follower_is_woken_when_the_leader_tells_the_high_
         node.manager.replicas.process_partition_data(
             TP,
             0,
+            1,
             PartitionData(high_watermark=0, log_start_offset=0, records=batch(2, leader_epoch=1)),
         )
         params = consumer_params(max_wait_ms=5000)
         async with beside(partial(node.fetch, params, p0=FetchInfo(0))) as fetched:
             node.manager.replicas.process_partition_data(
-                TP, 2, PartitionData(high_watermark=2, log_start_offset=0, records=memoryview(b""))
+                TP,
+                2,
+                1,
+                PartitionData(high_watermark=2, log_start_offset=0, records=memoryview(b"")),
             )
             node.manager.replicas.complete_delayed_fetches([TP])
         [(_, answer)] = fetched.result

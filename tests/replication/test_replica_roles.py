@@ -120,6 +120,7 @@ async def test_only_a_new_reign_restarts_a_fetcher(autojump_clock: MockClock) ->
         node.manager.replicas.process_partition_data(
             TP,
             0,
+            1,
             PartitionData(high_watermark=1, log_start_offset=0, records=batch(2, leader_epoch=1)),
         )
         node.fetchers.calls.clear()

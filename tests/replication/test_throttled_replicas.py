@@ -111,7 +111,7 @@ async def follow_one_batch(node: Node, adding: tuple[int, ...]) -> tuple[int, fl
     following = registration(leader=REMOTE, leader_epoch=1)
     await node.learn(attrs.evolve(following, adding=adding))
     records = batch(1, leader_epoch=1)
-    node.manager.replicas.process_partition_data(TP, 0, PartitionData(records=records))
+    node.manager.replicas.process_partition_data(TP, 0, 1, PartitionData(records=records))
     names = ("ReplicationBytesInPerSec", "ReassignmentBytesInPerSec")
     replication, reassignment = (node.metrics.read(metric(name)) for name in names)
     return len(records), replication, reassignment

@@ -261,6 +261,13 @@ def test_epochs_never_fall(name: str) -> None:
     assert rules(epochs.never_fall(later, FOLLOWER)) == [epochs.EPOCHS_RISE]
 
 
+@pytest.mark.parametrize(("acts_on", "holds"), [(4, True), (3, True), (2, False)])
+def test_no_replica_holds_a_later_epoch_than_it_acts_on(acts_on: int, *, holds: bool) -> None:
+    replica = now(FOLLOWER, leader_epoch=acts_on, epochs=(EpochEntry(0, 0), EpochEntry(3, 5)))
+    assert rules(epochs.none_is_later(replica)) == ([] if holds else [epochs.FOLLOWED])
+    assert not rules(epochs.none_is_later(now(FOLLOWER, leader_epoch=acts_on, epochs=())))
+
+
 @pytest.mark.parametrize(
     ("cache", "holds"),
     [

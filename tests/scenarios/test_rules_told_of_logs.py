@@ -65,10 +65,12 @@ def a_log_start_is_the_leaders_own(planting: pytest.MonkeyPatch) -> None:
 def a_gap_is_a_mistake(planting: pytest.MonkeyPatch) -> None:
     honest = LocalReplicas.process_partition_data
 
-    def process(self: LocalReplicas, tp: TopicPartition, fetch_offset: Offset, data: Any) -> Any:
+    def process(
+        self: LocalReplicas, tp: TopicPartition, fetch_offset: Offset, epoch: int, data: Any
+    ) -> Any:
         if data.records and read_header(data.records, 0).base_offset > fetch_offset:
             raise InvalidRecordError(f"{fetch_offset} is missing")
-        return honest(self, tp, fetch_offset, data)
+        return honest(self, tp, fetch_offset, epoch, data)
 
     planting.setattr(LocalReplicas, "process_partition_data", process)
 

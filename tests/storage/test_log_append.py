@@ -1,6 +1,7 @@
 """Appending: what a leader takes, what a follower takes, and what it costs."""
 
 import tracemalloc
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from storage.errors import (
     StorageError,
     UnexpectedAppendOffsetError,
     UnsupportedCompressionTypeError,
+    UnsupportedFormatError,
 )
 from storage.filesystem import OsFile, OsFileSystem
 from storage.log import Log
@@ -372,6 +374,57 @@ def test_a_follower_refuses_what_begins_below_its_end(codec: Codec) -> None:
             log.append_as_follower(batch(4, at=at, codec=codec))
         assert (refused.value.first_offset, refused.value.last_offset) == (at, at + 3)
     assert log.log_end_offset == 2
+
+
+@pytest.mark.parametrize(
+    ("epoch", "end", "last"),
+    [
+        pytest.param(None, 5, 4, id="nobody says"),
+        pytest.param(4, 5, 4, id="the latest"),
+        pytest.param(3, 2, 1, id="what comes later is left out"),
+        pytest.param(2, 2, 1, id="between two"),
+        pytest.param(1, 2, 1, id="also what is older behind it"),
+        pytest.param(0, 1, 0, id="the first of two"),
+    ],
+)
+def test_a_follower_takes_no_batch_of_a_later_epoch_than_it_follows_in(
+    epoch: int | None, end: int, last: int
+) -> None:
+    """UnifiedLog.analyzeAndValidateRecords, KAFKA-18723."""
+    log = open_log(new_disk())
+    epochs = (0, 1, 4, 1, 4)
+    sent = joined(*(batch(at=at, epoch=each) for at, each in enumerate(epochs)))
+    info = log.append_as_follower(sent, leader_epoch=epoch)
+    assert (log.log_end_offset, info.last_offset) == (end, last)
+    assert info.last_leader_epoch == epochs[last]
+    assert [each.leader_epoch for each in headers(log)] == list(epochs[:end])
+
+
+def test_a_follower_takes_batches_without_an_epoch_and_nothing_of_later_ones_alone() -> None:
+    log = open_log(new_disk())
+    log.append_as_follower(batch(at=0, epoch=-1), leader_epoch=0)
+    info = log.append_as_follower(batch(at=1, epoch=7), leader_epoch=6)
+    assert (log.log_end_offset, info.valid_bytes) == (1, 0)
+
+
+def of_magic(magic: int) -> memoryview:
+    """A message of an older format, with the CRC-32 of its time."""
+    body = bytes([magic, 0]) + bytes(8 if magic else 0) + b"\xff\xff\xff\xff\0\0\0\1v"
+    sound = zlib.crc32(body).to_bytes(4, "big") + body
+    return memoryview(bytearray(bytes(8) + len(sound).to_bytes(4, "big") + sound))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_follower_of_a_log_in_an_older_format_says_so(magic: int) -> None:
+    log = open_log(new_disk())
+    for sent in (of_magic(magic), joined(batch(at=0), of_magic(magic))):
+        with pytest.raises(UnsupportedFormatError, match=f"magic {magic}: only magic 2"):
+            log.append_as_follower(sent)
+    damaged = of_magic(magic)
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptRecordError):
+        log.append_as_follower(damaged)
+    assert log.log_end_offset == 0
 
 
 def test_a_follower_refuses_the_whole_append_for_one_bad_crc() -> None:

@@ -4,6 +4,7 @@
     I1    log start <= high watermark <= log end; the first segment   offsets
           begins no later than the log
     I2    the epochs that a replica acts on never fall                epochs
+    I2b   no replica holds a later epoch than it acts on              epochs
     I3    one replica leads in a leader epoch                         leadership
     I4    below its high watermark a replica has what was committed   committed
     I5    a joining replica has what is committed while it joins      committed

@@ -2,6 +2,7 @@
 
 I2   the leader epoch and the partition epoch that a replica acts on never fall, not over a
      restart either: a broker takes no role before it knows what was decided when it registered
+I2b  no replica holds a batch of a later leader epoch than the one it acts on (KAFKA-18723)
 I8   the epoch cache is what a scan of the log derives, and at most the present reign beside
      it, which has not written yet; both numbers rise from entry to entry
 
@@ -24,6 +25,7 @@ from storage.checkpoint import EpochEntry
 from storage.types import Offset
 
 EPOCHS_RISE = "the epochs that a replica acts on never fall"
+FOLLOWED = "no replica holds a later epoch than it acts on"
 CACHE = "the epoch cache is what the log says"
 
 
@@ -33,6 +35,15 @@ def never_fall(before: ReplicaState, after: ReplicaState) -> Iterator[Wrong]:
         if now < was:
             words = name.replace("_", " ")
             yield Wrong(EPOCHS_RISE, f"{after.where} went from {words} {was} back to {now}")
+
+
+def none_is_later(replica: ReplicaState) -> Iterator[Wrong]:
+    if replica.epochs and replica.epochs[-1].epoch > replica.leader_epoch:
+        yield Wrong(
+            FOLLOWED,
+            f"{replica.where} acts on epoch {replica.leader_epoch}"
+            f" and holds {drawn(replica.epochs)}",
+        )
 
 
 def cache_is_derived(replica: ReplicaState, scanned: Sequence[EpochEntry]) -> Iterator[Wrong]:

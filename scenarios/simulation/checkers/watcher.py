@@ -399,6 +399,7 @@ class Checkers:
                 self._judge(offsets.leader_grows(before, now))
                 self._judge(offsets.waits_for_min_isr(before, now))
             self._judge(offsets.marks(now))
+            self._judge(epochs.none_is_later(now))
             if not watched.replica.log.config.is_compacted:
                 self._judge(epochs.cache_is_derived(now, watched.held.epochs))
             self._judge(leadership.followed_once(now, watched.fetchers))

@@ -28,7 +28,7 @@ from storage.log import Log
 from storage.record_batch import stamp
 from storage.records import Record, encode_batch
 from storage.testing import Fault, FaultyFileSystem
-from storage.types import TopicPartition
+from storage.types import NO_LEADER_EPOCH, TopicPartition
 from tests.replication.replica_manager_side import inline
 
 
@@ -53,7 +53,7 @@ class Copy:
         """As the fetcher does with what the controller sent."""
         end = self.follower.log_end_offset(METADATA_PARTITION)
         data = PartitionData(high_watermark=high_watermark, records=memoryview(batch))
-        self.follower.process_partition_data(METADATA_PARTITION, end, data)
+        self.follower.process_partition_data(METADATA_PARTITION, end, NO_LEADER_EPOCH, data)
 
 
 def copy() -> Copy:
