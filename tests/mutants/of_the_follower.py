@@ -176,7 +176,8 @@ MUTANTS = (
         ),
         without_it="records of a leader that was never followed in that epoch (I2b)",
         source="KAFKA-18723",
-        covered="what is cut while it is sent is not sent on: RegionAbortedError",
+        caught_by="tests/storage/test_log_append.py"
+        "::test_a_follower_takes_no_batch_of_a_later_epoch_than_it_follows_in",
     ),
     Mutant(
         "what is appended is what was fetched for the log's end",
