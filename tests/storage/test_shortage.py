@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from storage.cleaner.offset_map import OffsetMap
 from storage.errors import KafkaStorageError, ShortageError
 from storage.filesystem import OsFileSystem
 from storage.log import Log
 from storage.log_manager import LogManager
+from storage.open_segments import DEFAULT_LIMIT, limit_within
 from storage.records import ControlRecordType, EndTransactionMarker, encode_control_batch
 from storage.testing import Fault, FaultyFileSystem
 from tests.storage.logs import (
@@ -321,3 +323,53 @@ def test_a_process_without_descriptors_is_told_so(tmp_path: Path) -> None:
         system.remove_tree(path)
     with pytest.raises(NotADirectoryError):
         system.list_directory(path)
+
+
+def test_a_log_that_could_not_be_made_is_made_when_it_is_asked_for_again() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    disk.inject(Fault(operation="open", names="*.log", error=errno.EMFILE))
+    with pytest.raises(ShortageError):
+        logs.get_or_create(TP, ID)
+    lead(logs.get_or_create(TP, ID))
+    assert not any(each.failure for each in logs.directories)
+
+
+def test_high_watermarks_that_could_not_be_read_end_the_start() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    idle(logs)
+    logs.checkpoint_high_watermarks({TP: RECORDS})
+    disk.inject(Fault(operation="open", names="replication-*", error=errno.EMFILE))
+    with pytest.raises(ShortageError):
+        logs.read_high_watermarks()
+    assert logs.read_high_watermarks() == {TP: RECORDS}
+
+
+def test_a_log_that_cannot_be_looked_at_is_cleaned_later() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    log = idle(logs)
+    log.config = small_config(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0)
+    log.roll()
+    log.update_high_watermark(log.log_end_offset)
+    release(log)
+    for segment in log.segments:
+        segment._max_timestamp = segment._first_batch_timestamp = None
+    fault = disk.inject(Fault(operation="open", error=errno.EMFILE, times=None))
+    assert logs.cleaner.start(WALL_MS * 2, lambda: OffsetMap(1 << 16)) is None
+    disk.disk.faults.remove(fault)
+    assert logs.cleaner.start(WALL_MS * 2, lambda: OffsetMap(1 << 16)) is not None
+    assert not log.failed
+
+
+def test_how_many_segments_are_open_goes_by_what_the_process_may_open() -> None:
+    assert limit_within(None) == limit_within(1 << 20) == DEFAULT_LIMIT
+    assert [limit_within(each) for each in (64, 1024, 4096)] == [8, 32, 128]
+    assert new_disk().descriptors() is None
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert OsFileSystem().descriptors() == soft
+    if hard == resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        assert OsFileSystem().descriptors() is None
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
