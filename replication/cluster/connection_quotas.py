@@ -102,7 +102,9 @@ class ConnectionQuotas:
     def free(self, slot: Slot) -> None:
         """Count the connection of `slot` no longer."""
         del self._slots[slot]
-        self._by_address -= Counter((slot.address,))
+        self._by_address[slot.address] -= 1
+        if not self._by_address[slot.address]:
+            del self._by_address[slot.address]
         self._look_again()
 
     def limits_changed(self) -> None:
