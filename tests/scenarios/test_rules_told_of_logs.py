@@ -26,6 +26,7 @@ from replication.replica_manager.followed import LocalReplicas
 from replication.replica_selector import PartitionView
 from scenarios.simulation.clock import SimulatedClock
 from storage import append, retention
+from storage.cleaner import swap
 from storage.errors import InvalidRecordError
 from storage.loading import epochs, loader
 from storage.local_log import LocalLog
@@ -239,7 +240,16 @@ def a_cleaner_is_told_of_nothing(planting: pytest.MonkeyPatch) -> None:
 
     def replace(self: LocalLog, old: Sequence[Segment], base_offset: Offset) -> None:
         held = list(self.segments)
-        honest(self, [each for each in old if each in held], base_offset)
+        if left := [each for each in old if each in held]:
+            honest(self, left, base_offset)
+            return
+        swap.prepare(self.file_system, self.directory, base_offset)
+        swap.finish(self.file_system, self.directory, base_offset)
+        sizes = {
+            "max_index_bytes": self.config.segment_index_bytes,
+            "index_interval_bytes": self.config.index_interval_bytes,
+        }
+        self._adopt(Segment.load(self.file_system, self.directory, base_offset, **sizes))
 
     planting.setattr(LocalLog, "_replace", replace)
 
