@@ -156,4 +156,45 @@ MUTANTS = (
         source="UnifiedLog.truncateFullyAndStartAt",
         caught_by=SYNCED + "test_a_log_that_begins_anew_knows_no_epoch_of_before",
     ),
+    Mutant(
+        "a cut lowers the recovery point first",
+        (
+            Edit(
+                "storage.local_log",
+                "        self._lower_marks(min(offset, kept), offset)\n",
+                "",
+            ),
+        ),
+        without_it="what comes instead is believed after a crash, as if it had been synced",
+        source="UnifiedLog.truncateTo",
+        caught_by=SYNCED + "test_a_cut_lowers_the_recovery_point_for_good_before_anything_is_cut",
+    ),
+    Mutant(
+        "a log that begins anew lowers its recovery point first",
+        (
+            Edit(
+                "storage.local_log",
+                "        self._lower_marks("
+                "min(log_end_offset, self.segments[0].base_offset), log_start_offset)\n",
+                "",
+            ),
+        ),
+        without_it="as above, of a follower that starts over",
+        source="UnifiedLog.truncateFullyAndStartAt",
+        caught_by=SYNCED + "test_a_cut_lowers_the_recovery_point_for_good_before_anything_is_cut",
+    ),
+    Mutant(
+        "a snapshot that a cut deleted stays deleted",
+        (
+            Edit(
+                "storage.producer_state",
+                "            self.file_system.sync_directory(self.directory)\n"
+                "            self._removal_unsynced = False",
+                "            self._removal_unsynced = False",
+            ),
+        ),
+        without_it="a log that has gone on differently takes its producers from what it was",
+        source="ProducerStateManager.truncateAndReload",
+        caught_by=SYNCED + "test_a_snapshot_that_a_cut_deleted_does_not_come_back",
+    ),
 )

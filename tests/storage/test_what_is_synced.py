@@ -4,9 +4,13 @@ The disk keeps what was synced and nothing else: neither the bytes of a file nor
 directory. So each of the syncs that a flush consists of is missed where it is left out.
 """
 
+from collections.abc import Callable
+
 import pytest
 
+from storage.log import Log
 from storage.log_manager import LogManager
+from storage.producer_snapshot import snapshots_in
 from storage.testing import Fate
 from storage.types import TopicPartition
 from tests.storage.logs import batch, contents, fill, joined, lead, new_disk, open_log, small_config
@@ -87,3 +91,41 @@ def test_a_log_that_begins_anew_knows_no_epoch_of_before() -> None:
     assert [(each.epoch, each.start_offset) for each in found.leader_epoch_cache.entries] == [
         (7, 50)
     ]
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [lambda log: log.truncate_to(2), lambda log: log.truncate_fully_and_start_at(2)],
+    ids=["cut", "begun anew"],
+)
+def test_a_cut_lowers_the_recovery_point_for_good_before_anything_is_cut(
+    cut: Callable[[Log], None],
+) -> None:
+    """A crash would believe that what comes instead had been synced."""
+    disk = new_disk()
+    logs = LogManager(disk, ["/d"], node_id=1, config=small_config())
+    logs.startup()
+    log = logs.get_or_create(T0, b"\1" * 16)
+    fill(log, 6)
+    log.flush()
+    logs.checkpoint_recovery_points()
+    cut(log)
+    disk.crash(Fate.NOTHING)
+    again = LogManager(disk.reopen(), ["/d"], node_id=1, config=small_config())
+    again.startup()
+    assert again.directories[0].recovery_points[T0] <= 2
+
+
+def test_a_snapshot_that_a_cut_deleted_does_not_come_back() -> None:
+    """The log goes on differently, and would take what it says for its own."""
+    disk = new_disk()
+    log = open_log(disk)
+    for sequence in range(4):
+        lead(log, producer_id=1, producer_epoch=0, base_sequence=sequence)
+        log.roll()
+    log.flush()
+    assert [offset for offset in log.producers.snapshots if offset > 2]
+    log.truncate_to(2)
+    disk.crash(Fate.NOTHING)
+    left = snapshots_in(disk.reopen().list_directory("/d/t-0"))
+    assert [offset for offset in left if offset > 2] == []
