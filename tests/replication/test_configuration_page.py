@@ -60,14 +60,14 @@ def test_topic_keys_that_nothing_reads_are_listed() -> None:
     known = {"min.insync.replicas", "unclean.leader.election.enable", "understudy.read.only"}
     known |= {f"{side}.replication.throttled.replicas" for side in ("leader", "follower")}
     unread = (LOG_KEYS - read_somewhere()) | (TOPIC_KEYS.keys() - LOG_KEYS - known)
-    assert listed("Of topics, and of brokers under the broker's name:") >= unread
+    assert listed("Keys of topics, and of brokers under their broker names:") >= unread
 
 
 def test_broker_keys_that_nothing_reads_are_listed() -> None:
-    assert listed("Of brokers, at run time:") == OF_BROKERS.keys()
+    assert listed("Keys of brokers that can be changed at run time:") == OF_BROKERS.keys()
     assert BROKER_KEYS.keys() >= DYNAMIC
     own = {name for name, spec in BROKER_KEYS.items() if spec.topic_key is None}
-    assert listed("Of brokers, in the file:") >= own - read_somewhere()
+    assert listed("Keys of brokers in the file:") >= own - read_somewhere()
 
 
 def unclear(text: str) -> list[str]:
