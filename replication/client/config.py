@@ -1,10 +1,10 @@
-"""What every client is told, by Kafka's names, typed and checked.
+"""The configuration of every client, with Kafka's keys, typed and checked.
 
-    ClientConfig.of(bootstrap_servers="b1:9092", request_timeout_ms=5000)     Kafka's words, underscored
-    ClientConfig.from_properties({"bootstrap.servers": "b1:9092"})            as a file has them
+    ClientConfig.of(bootstrap_servers="b1:9092", request_timeout_ms=5000)     keys with underscores
+    ClientConfig.from_properties({"bootstrap.servers": "b1:9092"})            keys as in a file
 
 A key is declared once (`replication.config.keys`); consumers, producers and admin clients
-add theirs in a class below this one. A wrong key or value is one `ConfigError` of one line.
+add their own in a subclass. A wrong key or value raises one `ConfigError` of one line.
 """
 
 import ssl
@@ -24,7 +24,7 @@ from replication.errors import ConfigError
 
 @attrs.frozen(kw_only=True)
 class ClientConfig(TlsKeys):
-    """The keys that all clients share (CommonClientConfigs), at Kafka's defaults."""
+    """The keys that all clients share (CommonClientConfigs), with Kafka's defaults."""
 
     bootstrap_servers: tuple[HostPort, ...] = values(
         "The addresses of brokers through which the client finds the cluster. One is enough;"
@@ -140,19 +140,21 @@ class ClientConfig(TlsKeys):
         " `metadata.recovery.strategy` is `rebootstrap`.",
         at_least=0,
     )
-    # Not a key: a context that the program has made goes before every key of TLS.
+    # This is not a key: a context that the program made takes precedence over the TLS keys.
     ssl_context: ssl.SSLContext | None = None
 
     def __attrs_post_init__(self) -> None:
         for name, spec in keys_of(type(self)).items():
             spec.check(name, getattr(self, name.replace(".", "_")))
         if not self.bootstrap_servers:
-            raise ConfigError("bootstrap.servers is missing: a client must know one broker")
-        _ = self.introduction  # whatever is wrong with it is said now
+            raise ConfigError(
+                "bootstrap.servers is missing: a client needs the address of at least one broker"
+            )
+        _ = self.introduction  # raises ConfigError now if the login is wrong
 
     @property
     def introduction(self) -> Introduction:
-        """How connections to brokers are made."""
+        """The security of connections to brokers."""
         login = _login(self) if uses_sasl(self.security_protocol) else None
         return Introduction(
             protocol=self.security_protocol, tls=self, ssl_context=self.ssl_context, login=login
@@ -160,14 +162,14 @@ class ClientConfig(TlsKeys):
 
     @classmethod
     def of(cls, **given: Any) -> Self:
-        """From keyword arguments: values, or text as a file would have it."""
+        """Return the configuration that keyword arguments give, as values or as text of a file."""
         context = given.pop("ssl_context", None)
         config = cls._read({_key(name): value for name, value in given.items()})
         return config if context is None else attrs.evolve(config, ssl_context=context)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """From Kafka's own names."""
+        """Return the configuration that `properties` give, by Kafka's names."""
         return cls._read(properties)
 
     @classmethod
@@ -185,11 +187,11 @@ class ClientConfig(TlsKeys):
 
 
 def keys_of(config: type[attrs.AttrsInstance]) -> Mapping[str, Spec]:
-    """Its keys by Kafka's names, those it shares first."""
+    """Return the keys of `config` by Kafka's names, the inherited keys first."""
     return specs(config)
 
 
-# What kafka-python calls some keys.
+# The names of some keys in kafka-python.
 _ALIASES = {
     "ssl_cafile": "ssl.truststore.location",
     "ssl_certfile": "ssl.keystore.location",
@@ -211,8 +213,8 @@ def _login(config: ClientConfig) -> Login:
         name, password = options.get("username", name), options.get("password", password)
     if name is None or password is None:
         raise ConfigError(
-            f"sasl.jaas.config is missing: {config.security_protocol} takes a username and a "
-            "password, there or as sasl.plain.username and sasl.plain.password"
+            f"sasl.jaas.config is missing: {config.security_protocol} needs a username and a "
+            "password, in it or in sasl.plain.username and sasl.plain.password"
         )
     return Login(mechanism, name, password)
 
@@ -223,7 +225,7 @@ def _value(name: str, spec: Spec, given: Any) -> Any:
     if spec.type is ConfigType.STRING and type(given) is int:
         return spec.value_of(name, str(given))  # acks=1
     if spec.type is ConfigType.LIST and isinstance(given, list | tuple | set | frozenset):
-        # A list of texts is what its words, separated by commas, would be.
-        parted = tuple(word for each in given for word in split_words(str(each)))
-        return spec.value_of(name, ",".join(parted))
+        # A list of texts means the same as its words separated by commas.
+        separate = tuple(word for each in given for word in split_words(str(each)))
+        return spec.value_of(name, ",".join(separate))
     return given

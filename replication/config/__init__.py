@@ -1,22 +1,22 @@
 """Kafka's configuration, by Kafka's names.
 
-Rule 1: a key is declared once, with its type, default, check, one line of documentation
-and, where a topic may override it, the topic's name for it. What parses a file, checks a
-value, answers DescribeConfigs and makes a topic's settings all read that one place.
+Rule 1: a key is declared once, with its type, default, check, documentation and, if a topic can
+override it, its name for topics. The code that parses files, checks values, answers
+DescribeConfigs and makes a topic's settings reads that one declaration.
 
-Rule 2: a wrong configuration is one `ConfigError` of one line, which names the key. A key
-that Kafka knows and we do not honour is accepted and listed in `ignored_keys`, so that a
-stock server.properties loads and nobody is left guessing; any other key is refused, and
-the nearest one named.
+Rule 2: a wrong configuration raises one `ConfigError` of one line, which names the key. A key of
+Kafka's that has no effect here is accepted and listed in `ignored_keys`, so that a stock
+server.properties loads and its owner can see which keys do nothing. Any other key is refused,
+and the error suggests the nearest known key.
 
     properties.py   the text of a .properties file -> keys and values
-    keys.py         what one key is
+    keys.py         the declaration of a key
     broker.py       every key of a node: BrokerConfig
-    listeners.py    host, port and name out of listeners and voters
-    known.py        keys of Kafka's that we do not honour
-    dynamic.py      what was set while the node runs, over what its file said
-    alter.py        what a change makes of what was set
-    topic.py        a topic's overrides over its broker's values: TopicConfig
+    listeners.py    host, port and name of listeners and voters
+    known.py        Kafka's keys that have no effect here
+    dynamic.py      values set while the node runs, which take precedence over its file
+    alter.py        changes applied to the values set so far
+    topic.py        a topic's overrides, and its broker's values for the rest: TopicConfig
 """
 
 import importlib
@@ -65,7 +65,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when first asked for: a client has no broker's keys."""
+    """Import a name on first use, so that a client does not import the keys of brokers."""
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,15 +1,15 @@
-"""What a change of configuration makes of what was set (ConfigurationControlManager).
+"""Changes of configuration, applied to the values set so far (ConfigurationControlManager).
 
     SET  cleanup.policy = compact           -> compact
     APPEND  cleanup.policy = delete         -> compact,delete
     SUBTRACT  cleanup.policy = compact      -> delete
-    DELETE  cleanup.policy                  -> nothing set: the next in line is in force
+    DELETE  cleanup.policy                  -> nothing set: the next value in line is used
 
-Rule 1: APPEND and SUBTRACT work on lists alone, and begin with Kafka's default where nothing
-is set.
+Rule 1: APPEND and SUBTRACT apply to lists only, and begin with Kafka's default if nothing is
+set.
 
-Rule 2: all the changes of one topic or broker are made, or none; what comes of them is
-checked as a whole by whoever asks.
+Rule 2: all the changes of one topic or broker are made, or none; the caller checks the result
+as a whole.
 """
 
 import enum
@@ -23,7 +23,7 @@ from replication.errors import ErrorCode, KafkaError
 
 
 class ConfigOperation(enum.IntEnum):
-    """AlterConfigOp.OpType (KIP-339)."""
+    """The operations on a key (AlterConfigOp.OpType, KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -33,7 +33,7 @@ class ConfigOperation(enum.IntEnum):
 
 @attrs.frozen
 class ConfigChange:
-    """One key; `operation` is a `ConfigOperation`, or a number that is none."""
+    """A change of one key; `operation` is a `ConfigOperation`, or an unknown number."""
 
     name: str
     operation: int
@@ -41,7 +41,7 @@ class ConfigChange:
 
 
 def check_changes(changes: Iterable[ConfigChange]) -> None:
-    """KafkaError(INVALID_REQUEST) where they are wrong whatever they are about (ConfigAdminManager)."""
+    """Raise KafkaError(INVALID_REQUEST) for changes that no resource accepts (ConfigAdminManager)."""
     changes = list(changes)
     if len({each.name for each in changes}) < len(changes):
         raise _refusal("Error due to duplicate config keys")
@@ -60,7 +60,10 @@ def check_changes(changes: Iterable[ConfigChange]) -> None:
 def altered(
     current: Mapping[str, str], changes: Iterable[ConfigChange], known: Mapping[str, Spec]
 ) -> dict[str, str]:
-    """`current` after `changes`; KafkaError(INVALID_CONFIG) where a key is no list."""
+    """Return `current` after `changes`.
+
+    Raise KafkaError(INVALID_CONFIG) if a key that must be a list is not one.
+    """
     result = dict(current)
     for change in changes:
         match change.operation:
@@ -93,7 +96,7 @@ def _joined(change: ConfigChange, current: str | None, known: Mapping[str, Spec]
 
 
 def _split_as_java(text: str) -> list[str]:
-    """Return what Java's String.split(",") makes of `text`: it leaves empty words out at the end."""
+    """Split `text` as Java's String.split(",") does: it drops empty words at the end."""
     return text.rstrip(",").split(",") if text.strip(",") or not text else []
 
 

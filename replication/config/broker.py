@@ -1,7 +1,7 @@
-"""Every key of a node: Kafka's names, Kafka's defaults, one line each.
+"""Every configuration key of a node, with Kafka's names and defaults.
 
-`BrokerConfig(node_id=1)` is a node with Kafka's defaults; `from_properties` reads what a
-server.properties said. Both check every value, and the rules that bind several.
+`BrokerConfig(node_id=1)` is a node with Kafka's defaults; `from_properties` reads a
+server.properties file. Both check every value, and the rules that involve several keys.
 """
 
 import sys
@@ -53,7 +53,7 @@ _CODECS = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 
 @attrs.frozen(kw_only=True)
 class BrokerConfig(SecurityKeys):
-    # Who this node is.
+    # The node's identity.
     node_id: int = whole(
         -1,
         "The id of this node, unique among the nodes of the cluster. A configuration file must"
@@ -79,7 +79,7 @@ class BrokerConfig(SecurityKeys):
         " wrong cluster.",
     )
 
-    # Where it listens, and whom it asks.
+    # Listeners, connections and requests.
     listeners: tuple[Listener, ...] = values(
         "The addresses on which this node accepts connections. An empty host means every"
         " network interface. Without it, a broker listens on `PLAINTEXT://:9092`.",
@@ -173,7 +173,7 @@ class BrokerConfig(SecurityKeys):
         at_least=0,
     )
 
-    # Being a member of the cluster.
+    # Membership of the cluster.
     broker_heartbeat_interval_ms: int = whole(
         2000,
         "The time in milliseconds between two heartbeats that a broker sends to the controller."
@@ -308,7 +308,7 @@ class BrokerConfig(SecurityKeys):
         topic="max.message.bytes",
     )
 
-    # Following and being followed.
+    # Replication.
     num_replica_fetchers: int = whole(
         1,
         "The number of fetchers that a broker runs for each broker it follows. Raise it when"
@@ -859,8 +859,8 @@ class BrokerConfig(SecurityKeys):
         at_most=4,
     )
 
-    # Not keys: what was said of one listener, the keys that a file set, with their text, and which
-    # of those mean nothing here.
+    # These are not keys: the keys that are set for one listener, the keys that the file sets, with
+    # their text, and the keys among them that have no effect.
     listener_keys: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     given: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     ignored_keys: tuple[str, ...] = ()
@@ -872,7 +872,10 @@ class BrokerConfig(SecurityKeys):
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """ConfigError, in one line, for the first key or value that is not one."""
+        """Return the configuration that `properties` set.
+
+        Raise ConfigError, with a message of one line, for the first key or value that is wrong.
+        """
         declared = BROKER_KEYS
         owners = {
             other: name for name, spec in declared.items() for other in (name, *spec.synonyms)
@@ -900,7 +903,7 @@ class BrokerConfig(SecurityKeys):
                         value * unit if unit != 1 and value > 0 else value
                     )
                     break
-        # Who only says how often to look means that to be how often to sync (KafkaConfig).
+        # The interval of the check is the default for the interval of syncs (KafkaConfig).
         if "log_flush_scheduler_interval_ms" in found:
             found.setdefault("log_flush_interval_ms", found["log_flush_scheduler_interval_ms"])
         for name, spec in OF_BROKERS.items():
@@ -931,13 +934,13 @@ class BrokerConfig(SecurityKeys):
 
     @property
     def broker_listeners(self) -> tuple[Listener, ...]:
-        """Where clients and other brokers come in; Kafka's default where none is given."""
+        """The listeners that clients and other brokers connect to; Kafka's default if none is set."""
         listeners = self.listeners or (Listener("PLAINTEXT", "", 9092),)
         return tuple(each for each in listeners if each.name not in self._controller_names)
 
     @property
     def advertised_broker_listeners(self) -> tuple[Listener, ...]:
-        """What clients are told; a listener on every interface is advertised as localhost."""
+        """The addresses given to clients; a listener on every interface is advertised as localhost."""
         advertised = {each.name: each for each in self.advertised_listeners}
         return tuple(
             advertised.get(each.name, attrs.evolve(each, host=each.host or "localhost"))
@@ -946,7 +949,7 @@ class BrokerConfig(SecurityKeys):
 
     @cached_property
     def inter_broker_listener(self) -> str:
-        """By its name, or the first that speaks `security.inter.broker.protocol`."""
+        """The configured listener, or the first one with `security.inter.broker.protocol`."""
         if self.inter_broker_listener_name:
             return self.inter_broker_listener_name.upper()
         protocol, mapped = self.security_inter_broker_protocol, self.listener_security_protocol_map
@@ -956,7 +959,7 @@ class BrokerConfig(SecurityKeys):
         return protocol
 
     def security_of(self, listener: str) -> ListenerSecurity:
-        """What a listener of ours asks of those who connect, or another node's of that name."""
+        """Return the security of this node's listener, or of another node's listener of that name."""
         return listener_security(
             listener,
             self,
@@ -966,7 +969,9 @@ class BrokerConfig(SecurityKeys):
 
     @property
     def authorizer(self) -> tuple[frozenset[str], bool] | None:
-        """The super users, and whether what no ACL speaks of is everybody's; None without one."""
+        """The super users, and whether everyone may use a resource without ACLs; None if there is no
+        authorizer.
+        """
         if not self.authorizer_class_name:
             return None
         users = frozenset(each.strip() for each in self.super_users.split(";") if each.strip())
@@ -974,21 +979,21 @@ class BrokerConfig(SecurityKeys):
 
     @property
     def inter_broker_introduction(self) -> Introduction:
-        """How brokers connect to each other."""
+        """The security of connections between brokers."""
         return self.security_of(self.inter_broker_listener).introduction(
             self.sasl_mechanism_inter_broker_protocol, key="sasl.mechanism.inter.broker.protocol"
         )
 
     @property
     def controller_introduction(self) -> Introduction:
-        """How brokers connect to the controller."""
+        """The security of connections from brokers to the controller."""
         return self.security_of(self.controller_listener_names[0].upper()).introduction(
             self.sasl_mechanism_controller_protocol, key="sasl.mechanism.controller.protocol"
         )
 
     @property
     def controller_address(self) -> HostPort:
-        """Where the controller is; ConfigError where nothing says so."""
+        """The address of the controller. Raises ConfigError if no key gives it."""
         if self.controller_quorum_voters:
             voter = self.controller_quorum_voters[0]
             return HostPort(voter.host, voter.port)
@@ -1018,7 +1023,7 @@ def _is_without_effect(name: str) -> bool:
 
 
 def _check_together(config: BrokerConfig) -> None:
-    """The rules that bind several keys (KafkaConfig.validateValues)."""
+    """Check the rules that involve several keys (KafkaConfig.validateValues)."""
 
     def expect(holds: bool, message: str) -> None:  # noqa: FBT001 an assertion's shape
         if not holds:
@@ -1054,7 +1059,7 @@ def _check_together(config: BrokerConfig) -> None:
             check_sasl_listener(config.security_of(each.name))
     names = [each.name for each in config.broker_listeners]
     found = config.inter_broker_listener in names
-    # The default is nobody's mistake: a broker on its own may listen under any name.
+    # A default that names no listener is accepted: a single broker may use any listener name.
     if config.is_broker and not found and (config.inter_broker_listener_name or not names):
         raise ConfigError(
             f"inter.broker.listener.name={config.inter_broker_listener}: expected one of the "

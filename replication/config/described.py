@@ -1,14 +1,14 @@
-"""What DescribeConfigs says of a broker's keys (ConfigHelper).
+"""The description of a broker's keys in DescribeConfigs (ConfigHelper).
 
-A key's synonyms are the places that its value could have come from, what is in force first. Some
-keys have several names, and each name is described by itself:
+A key's synonyms are the places that set a value for it, the one that decides first. Some keys
+have several names, and each name is described separately:
 
     log.retention.hours=1 in the file
         log.retention.ms        no value
         log.retention.minutes   no value
         log.retention.hours     1          in the file: 1, Kafka's default: 168
 
-Rule 1: a synonym has the text as it was set; the value is that text as it was understood.
+Rule 1: a synonym has the text as it was set; the value is that text after parsing.
 
 Rule 2: a key whose default is null in Kafka has no synonym for its default.
 """
@@ -82,14 +82,14 @@ class _OlderNames:
 
 DESCRIBED: Mapping[str, Spec] = {**BROKER_KEYS, **specs(_OlderNames), **OF_BROKERS}
 
-_TOGETHER = (  # DynamicBrokerConfig.brokerConfigSynonyms: what goes first where several are set
+_TOGETHER = (  # DynamicBrokerConfig.brokerConfigSynonyms: the first that is set takes precedence
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
 _NAMES: Mapping[str, tuple[str, ...]] = {
     **{name: names for names in _TOGETHER for name in names},
-    # The default of the one is the value of the other.
+    # The value of the second key is the default of the first.
     "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
 }
 
@@ -121,7 +121,7 @@ DEFAULTS: Mapping[str, str] = {
 
 
 def spec_of(name: str) -> Spec | None:
-    """Return what is known of a key, which may be set for one listener alone."""
+    """Return the declaration of a key, which may have the prefix of a listener; None if unknown."""
     if name in DESCRIBED or not is_of_listener(name):
         return DESCRIBED.get(name)
     _, key = of_listener(name)
@@ -129,27 +129,29 @@ def spec_of(name: str) -> Spec | None:
 
 
 def is_sensitive(name: str) -> bool:
-    """Return whether no value of the key is shown, as of one that nobody knows (KafkaConfig)."""
+    """Return whether the key's value must not be shown; so it is for unknown keys (KafkaConfig)."""
     spec = spec_of(name)
     return spec is None or spec.type is ConfigType.PASSWORD
 
 
 def static_texts(config: BrokerConfig) -> Mapping[str, str]:
-    """Return the text of each key that was set in the file, or in Python to another value."""
+    """Return the text of each key that the file sets, or that Python code has set."""
     found = {**config.listener_keys, **config.given}
     found["node.id"] = found["broker.id"] = str(config.node_id)
     for name, spec in BROKER_KEYS.items():
         others = (*_NAMES.get(name, (name,)), *(["log.dir"] if name == "log.dirs" else []))
         value = getattr(config, name.replace(".", "_"))
         if value != spec.default and found.keys().isdisjoint(others):
-            found[name] = spec.render(value) or ""  # a secret is told of, and not shown
+            found[name] = (
+                spec.render(value) or ""
+            )  # the key of a secret is listed, its value is not shown
     return found
 
 
 def synonyms(
     name: str, layers: Iterable[tuple[ConfigSource, Mapping[str, str]]]
 ) -> tuple[ConfigSynonym, ...]:
-    """Return where the value of `name` could have come from; `layers`, the strongest first."""
+    """Return the places that set `name`; `layers` begin with the one that takes precedence."""
     names = (name, of_listener(name)[1]) if is_of_listener(name) else _NAMES.get(name, (name,))
     found = [
         ConfigSynonym(each, None if is_sensitive(name) else layer[each], source)
@@ -161,7 +163,7 @@ def synonyms(
 
 
 def value_in_force(name: str, found: Iterable[ConfigSynonym]) -> str | None:
-    """Return what the first of its synonyms says that can be read, as it was understood."""
+    """Return the parsed value of the first synonym that can be read."""
     spec = spec_of(name)
     for each in found:
         if spec is not None and each.name == name and each.value is not None:

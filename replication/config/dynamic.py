@@ -1,16 +1,16 @@
-"""What may be set while a node runs, and what is then in force (DynamicBrokerConfig, KIP-226).
+"""Keys that can be set while a node runs, and the resulting values (DynamicBrokerConfig, KIP-226).
 
 set for this broker      log.retention.ms=1000      wins
 set for every broker     log.retention.ms=5000
 the node's file          log.retention.ms=60000
 Kafka's default          604800000
 
-Rule 1: the metadata log keeps what was set, as text; it is parsed again by whoever applies
-it. A value that this release cannot read is passed over, and the next in line is in force:
-it was refused when it was set, so only another release can have let it in.
+Rule 1: the metadata log keeps each value as text, and each node parses it. A node skips a value
+that it cannot read and uses the next value in line: this release would have refused to set it,
+so another release must have accepted it.
 
-Rule 2: a key is either read when it is needed, from `current`, or its owner is told of the
-change. What is read once, at the start, is read-only.
+Rule 2: a dynamic key is either read from `current` each time it is needed, or its user is
+notified of the change. A key that is read once, at the start, is read-only.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ from replication.config.without_effect import OF_BROKERS
 from replication.errors import ConfigError, ErrorCode, KafkaError
 
 _NOTHING: Mapping[str, str] = {}
-# Those that say how many threads, or tasks, there are of a kind.
+# The keys that set a number of threads or tasks.
 _THREADS = frozenset(
     """
     background.threads log.cleaner.threads num.io.threads num.network.threads
@@ -53,7 +53,7 @@ _THREADS = frozenset(
 
 @attrs.define(eq=False)
 class DynamicBrokerConfig:
-    """A node's configuration, as it changes."""
+    """A node's configuration, which changes while the node runs."""
 
     static: BrokerConfig
     current: BrokerConfig = attrs.field(init=False)
@@ -76,7 +76,7 @@ class DynamicBrokerConfig:
         return dynamic
 
     def update(self, configs: Mapping[int | None, Mapping[str, str]]) -> None:
-        """Take over what the metadata says, by broker; None stands for all of them."""
+        """Apply the values in the metadata, given by broker id; None stands for all brokers."""
         self._own = configs.get(self.static.node_id, _NOTHING)
         self._cluster_wide = configs.get(None, _NOTHING)
         changed: dict[str, Any] = {}
@@ -88,7 +88,7 @@ class DynamicBrokerConfig:
         self.current = self._with_listener_keys(current, self._own)
 
     def _with_listener_keys(self, config: BrokerConfig, own: Mapping[str, str]) -> BrokerConfig:
-        """Return `config` with what `own` sets for one listener (KIP-226)."""
+        """Return `config` with the values that `own` sets for single listeners (KIP-226)."""
         found = dict(self.static.listener_keys)
         for name, text in own.items():
             if is_reloadable(name) and (spec := spec_of(name)) is not None:
@@ -100,7 +100,7 @@ class DynamicBrokerConfig:
         )
 
     def synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
-        """Return where the value of `name` could have come from, what is in force first."""
+        """Return the places that set `name`, the one that decides first."""
         return synonyms(
             name,
             (
@@ -112,26 +112,26 @@ class DynamicBrokerConfig:
         )
 
     def value_of(self, name: str) -> str | None:
-        """Return what is in force for `name`, whichever of its names set it."""
+        """Return the value of `name`, under whichever of its names it is set."""
         if name in BROKER_KEYS:
             return BROKER_KEYS[name].render(getattr(self.current, name.replace(".", "_")))
         return value_in_force(name, self.synonyms(name))
 
     def describe(self) -> list[ConfigEntry]:
-        """Describe every key of this broker, and whatever else was set for it."""
+        """Describe every key of this broker, and every other key that is set for it."""
         others = sorted({*self._own, *self._cluster_wide, *self._static} - DESCRIBED.keys())
         return [_entry(name, self.synonyms(name)) for name in (*DESCRIBED, *others)]
 
     def describe_cluster_wide(self) -> list[ConfigEntry]:
-        """Describe what is set for every broker, and nothing else (ConfigHelper)."""
+        """Describe the keys that are set for all brokers, and no others (ConfigHelper)."""
         layer = (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, self._cluster_wide)
         return [_entry(name, synonyms(name, [layer])) for name in sorted(self._cluster_wide)]
 
     def check(self, configs: Mapping[str, str], *, of_one_broker: bool = True) -> BrokerConfig:
-        """Return what this broker would have, were it set to `configs`.
+        """Return the configuration that this broker would have with `configs`.
 
         Raise KafkaError(INVALID_REQUEST), as Kafka does for brokers (KAFKA-13609), for a key that
-        may not be set while a broker runs, or not to that value.
+        cannot be set while a broker runs, and for a wrong value.
         """
         static, unprefixed, of_listeners = [], [], []
         for name in sorted(configs):
@@ -161,7 +161,7 @@ class DynamicBrokerConfig:
         return self._with_listener_keys(self.current, configs if of_one_broker else self._own)
 
     def _check_listener(self, name: str) -> None:
-        """Raise KafkaError where this broker has no listener of that name."""
+        """Raise KafkaError if this broker has no listener of that name."""
         listener, _ = of_listener(name)
         known = [each.name for each in self.static.broker_listeners]
         known += self.static.controller_listener_names
@@ -177,7 +177,7 @@ class DynamicBrokerConfig:
             raise _refusal(f"Invalid value for {error}") from None
         if name in _THREADS:
             present = int(self.value_of(name) or 0)
-            # DynamicThreadPool: neither less than half of what runs, nor more than twice.
+            # DynamicThreadPool: at least half and at most double the present number.
             if not max(1, present // 2) <= value <= present * 2:
                 raise _refusal(
                     f"Dynamic thread count update validation failed for {name}={value}:"
@@ -186,13 +186,13 @@ class DynamicBrokerConfig:
 
 
 def is_dynamic(name: str) -> bool:
-    """Whether it may be set while the broker runs."""
+    """Return whether the key can be set while the broker runs."""
     has_topic_key = name in BROKER_KEYS and BROKER_KEYS[name].topic_key is not None
     return has_topic_key or name in DYNAMIC or name in OF_BROKERS
 
 
 def is_reloadable(name: str) -> bool:
-    """Return whether the key has certificates of one listener, which are read again at run time."""
+    """Return whether the key sets the certificates of one listener, which can change at run time."""
     return is_of_listener(name) and of_listener(name)[1] in RELOADABLE
 
 

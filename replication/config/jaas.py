@@ -1,10 +1,11 @@
-"""`sasl.jaas.config`: one login, as Java writes it.
+"""`sasl.jaas.config`: a login in the form of a JAAS file.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required
         username="admin" password="secret" user_admin="secret" user_alice="sesame";
 
-Of a server, `user_NAME` are the users of PLAIN; `username` and `password` are who we are when
-we connect. Which module it names says nothing that the mechanism has not said.
+On a server, the options `user_NAME` are the users of PLAIN; `username` and `password` are the
+login that the node itself uses when it connects. The name of the module is ignored, because the
+mechanism is known.
 """
 
 import re
@@ -30,7 +31,7 @@ class Jaas:
 
     @property
     def users(self) -> dict[str, str]:
-        """Passwords by name (PlainServerCallbackHandler)."""
+        """The passwords of the users of PLAIN, by name (PlainServerCallbackHandler)."""
         return {
             name.removeprefix(_USER): value
             for name, value in self.options.items()
@@ -39,7 +40,10 @@ class Jaas:
 
     @classmethod
     def parse(cls, text: str, *, key: str) -> "Jaas":
-        """ConfigError that names `key`, and repeats nothing of what may be a password."""
+        """Parse `text`.
+
+        Raise ConfigError, which names `key` and quotes nothing of `text`, which may hold passwords.
+        """
         form = _FORM.fullmatch(text)
         if form is None:
             raise ConfigError(f'{key}: expected LoginModule required name="value" ...;')

@@ -1,8 +1,8 @@
-"""What one configuration key is.
+"""The declaration of a configuration key.
 
 A configuration is an attrs class; a field made by one of the helpers here carries its
-`Spec`: how text becomes a value and back, which values are allowed, and in which words a
-wrong one is refused. Its Kafka name is the field's, with dots for underscores.
+`Spec`: how text becomes a value and back, which values are allowed, and what the error for a
+wrong value says. The key's Kafka name is the field's name with dots in place of underscores.
 """
 
 import enum
@@ -36,7 +36,7 @@ class ConfigType(enum.IntEnum):
 
 
 class ConfigSource(enum.IntEnum):
-    """Where a value comes from, by the numbers of DescribeConfigs."""
+    """The origins of a value, with their numbers in DescribeConfigs."""
 
     TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -47,7 +47,7 @@ class ConfigSource(enum.IntEnum):
 
 @attrs.frozen
 class ConfigSynonym:
-    """One place that a value could have come from; the first of an entry's is in force."""
+    """One place that sets a value; the first of an entry's synonyms decides its value."""
 
     name: str
     value: str | None
@@ -56,7 +56,7 @@ class ConfigSynonym:
 
 @attrs.frozen
 class ConfigEntry:
-    """One line of DescribeConfigs."""
+    """One key in a DescribeConfigs response."""
 
     name: str
     value: str | None
@@ -69,7 +69,10 @@ class ConfigEntry:
 
 @attrs.frozen
 class Spec:
-    """A key without its name. `parse` raises ValueError; `expectation` finishes "expected ..."."""
+    """A key without its name.
+
+    `parse` raises ValueError; `expectation` completes an error's "expected ...".
+    """
 
     type: ConfigType
     default: Any
@@ -79,11 +82,12 @@ class Spec:
     expectation: str
     doc: str
     topic_key: str | None = None
-    # Other names for it, the strongest first, and what one of their units is worth.
+    # The other names of the key, the one that takes precedence first, and the factor that turns a
+    # value under that name into the unit of the key.
     synonyms: Mapping[str, int] = attrs.field(factory=dict)
 
     def value_of(self, name: str, text: str) -> Any:
-        """The value that `text` says; ConfigError naming `name` where it says none."""
+        """Return the value of `text`; raise ConfigError, which names `name`, if it is not valid."""
         try:
             value = self.parse(text.strip())
         except ValueError as error:
@@ -101,7 +105,7 @@ class Spec:
 
 
 def specs(config: type[attrs.AttrsInstance]) -> dict[str, Spec]:
-    """The keys of a configuration class, by Kafka's names, in the order of declaration."""
+    """Return the keys of a configuration class by their Kafka names, in declaration order."""
     return {
         field.name.replace("_", "."): field.metadata[_SPEC]
         for field in attrs.fields(config)
@@ -124,7 +128,7 @@ def whole(
     topic: str | None = None,
     synonyms: Mapping[str, int] | None = None,
 ) -> int:
-    """A whole number between two bounds, both allowed, or the one that is allowed `also`."""
+    """Declare a whole number between two bounds, inclusive; `also` is one more allowed value."""
     widest = LONG_MAX if kind is ConfigType.LONG else INT_MAX
     low = -widest - 1 if at_least is None else at_least
     high = widest if at_most is None else at_most
@@ -180,7 +184,7 @@ def _as_java_has_it(number: float) -> str:
 
 
 def _number(kind: Callable[[str], T], text: str) -> T:
-    """Python reads `1_000` and `١` as numbers too; Java does not, and neither do we."""
+    """Parse a number as Java does: Python also accepts `1_000` and `١`, which are refused here."""
     if "_" in text or not text.isascii():
         raise ValueError("")
     try:
@@ -230,20 +234,26 @@ def text(
         parse=str,
         render=lambda value: value,
         allows=lambda value: not allowed or value in allowed or value == default,
-        expectation=f"one of {', '.join(sorted(allowed))}" if allowed else "a text",
+        expectation=_one_of(allowed) if allowed else "a text",
         doc=doc,
         topic_key=topic,
     )
     return key(spec)
 
 
+def _one_of(allowed: frozenset[str]) -> str:
+    named = sorted(allowed - {""})
+    among = f"one of {', '.join(named)}" if len(named) > 1 else named[0]
+    return f"{among} or an empty value" if "" in allowed else among
+
+
 def secret(doc: str) -> Any:
-    """A text that is shown to nobody, in DescribeConfigs or anywhere else."""
+    """Declare a text that is never shown, neither in DescribeConfigs nor in a repr."""
     return _hidden(doc, parse=str, default=None)
 
 
 def secrets(doc: str) -> tuple[str, ...]:
-    """Several, parted by semicolons."""
+    """Declare several secret texts, separated by semicolons."""
 
     def parse(text: str) -> tuple[str, ...]:
         return tuple(each.strip() for each in text.split(";") if each.strip())
@@ -275,15 +285,15 @@ def words(
     expectation: str = "words",
     kind: ConfigType = ConfigType.LIST,
 ) -> tuple[str, ...]:
-    """Declare words separated by commas: some out of `choices`, or what `allows` accepts.
+    """Declare words separated by commas: some of `choices`, or words that `allows` accepts.
 
-    Kafka leaves empty words out of the keys that it declares as STRING. In a LIST they stay, and
-    the check sees them (ConfigDef.parseType).
+    Kafka drops empty words from the keys that it declares as STRING. In a LIST they stay, and
+    are checked (ConfigDef.parseType).
     """
     allowed = frozenset(choices)
     if allowed:
         allows = lambda value: (may_be_empty or bool(value)) and allowed.issuperset(value)  # noqa: E731
-        expectation = f"words out of {', '.join(sorted(allowed))}"
+        expectation = f"one or more of {', '.join(sorted(allowed))}"
     spec = Spec(
         type=kind,
         default=tuple(default),
@@ -300,7 +310,7 @@ def words(
 def values(
     doc: str, *, parse: Callable[[str], T], expectation: str, kind: ConfigType = ConfigType.LIST
 ) -> tuple[T, ...]:
-    """Values separated by commas, each with its own form; `parse` raises ValueError."""
+    """Declare values separated by commas; `parse` reads one of them or raises ValueError."""
     spec = Spec(
         type=kind,
         default=(),
@@ -314,10 +324,10 @@ def values(
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Split as Kafka does a LIST (ConfigDef.parseType)."""
+    """Split `text` as Kafka splits a LIST (ConfigDef.parseType)."""
     return tuple(word.strip() for word in text.split(",")) if text.strip() else ()
 
 
 def split_words(text: str) -> tuple[str, ...]:
-    """Split as Kafka does comma separated values in a STRING (Csv.parseCsvList)."""
+    """Split `text` as Kafka splits comma-separated values in a STRING (Csv.parseCsvList)."""
     return tuple(word.strip() for word in text.split(",") if word.strip())

@@ -1,7 +1,7 @@
-"""Kafka's keys that this release does not honour, and the nearest of any for a typing slip.
+"""Kafka's keys that have no effect in this release, and suggestions for misspelled keys.
 
-A file that sets one of these loads, and `BrokerConfig.ignored_keys` says so. What would
-leave a cluster less safe than its file says is refused instead.
+A file that sets one of these keys loads, and `BrokerConfig.ignored_keys` names it. A key without
+which a cluster would be less safe than its file says is refused instead.
 """
 
 import difflib
@@ -48,13 +48,13 @@ IGNORED = frozenset(  # a block of text, because one key a line fills two screen
 )
 IGNORED_PREFIXES = (
     *("ssl.", "sasl.", "zookeeper.ssl.", "metrics."),
-    # Whole parts of Kafka that are not here: no key of theirs could be honoured.
+    # The keys of parts of Kafka that do not exist here.
     *("share.", "group.share.", "group.streams.", "group.consumer.", "group.coordinator."),
     *("remote.", "delegation.token."),
 )
 
-# Of brokers, what may be set while one runs (DynamicBrokerConfig.AllDynamicConfigs), besides
-# what a topic may override and what has no effect here.
+# The broker keys that can be set while a broker runs (DynamicBrokerConfig.AllDynamicConfigs),
+# besides the keys that a topic can override and the keys without effect.
 DYNAMIC = frozenset(
     """
     follower.replication.throttled.rate leader.replication.throttled.rate
@@ -68,7 +68,7 @@ DYNAMIC = frozenset(
 
 OF_LISTENER = "listener.name."
 
-_ALL_CIPHERS = "TLS here speaks what OpenSSL holds to be safe, and no less can be asked of it"
+_ALL_CIPHERS = "not supported: connections use the cipher suites that OpenSSL considers safe"
 
 REFUSED = {
     "ssl.cipher.suites": _ALL_CIPHERS,
@@ -76,12 +76,12 @@ REFUSED = {
 
 
 def is_of_listener(name: str) -> bool:
-    """Return whether the key is set for one listener alone."""
+    """Return whether the key has the prefix of a listener."""
     return name.startswith(OF_LISTENER)
 
 
 def of_listener(name: str) -> tuple[str, str]:
-    """Return the listener that the key is set for, in lower case, and what the key is without it."""
+    """Return the listener in the key's prefix, in lower case, and the key without the prefix."""
     listener, _, key = name.removeprefix(OF_LISTENER).partition(".")
     return listener, key
 
@@ -91,6 +91,6 @@ def is_ignored(name: str) -> bool:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean x?`, or nothing where no known key resembles `name`."""
+    """Return `; did you mean x?`, or an empty text if no known key resembles `name`."""
     close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
     return f"; did you mean {close[0]}?" if close else ""

@@ -1,4 +1,4 @@
-"""Where nodes listen and are found: `NAME://host:port`, `id@host:port`, `host:port`."""
+"""Addresses in configuration keys: `NAME://host:port`, `id@host:port`, `host:port`."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import attrs
 from replication.errors import ConfigError
 
 _HOST_PORT = re.compile(r"(?:\[([^\]]*)\]|([^:\[\]/@]*)):(\d{1,5})")
-_NONROUTABLE = ("0.0.0.0", "::")  # noqa: S104 this is where such an address is found, not used
+_NONROUTABLE = ("0.0.0.0", "::")  # noqa: S104 compared with, not bound to
 
 
 @attrs.frozen
@@ -30,7 +30,7 @@ class HostPort:
 
 @attrs.frozen
 class AddressLimit:
-    """How many connections one IP address may have."""
+    """The largest number of connections from one IP address."""
 
     address: str
     count: int
@@ -91,7 +91,7 @@ class Voter:
 
 
 def check_listeners(listeners: Sequence[Listener], *, advertised: Sequence[Listener]) -> None:
-    """ConfigError where a name is given twice, or an address is of no use."""
+    """Raise ConfigError if a name occurs twice or an advertised address cannot be reached."""
     for key, given in (("listeners", listeners), ("advertised.listeners", advertised)):
         if len({each.name for each in given}) < len(given):
             raise ConfigError(f"{key}={','.join(map(str, given))}: expected each name once")

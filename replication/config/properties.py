@@ -1,12 +1,12 @@
 r"""The text of a Java properties file (java.util.Properties.load), as a dict.
 
     # or ! begin a comment          only at the start of a line
-    key=value  key:value  key value all the same; blanks around the separator do not count
+    key=value  key:value  key value  mean the same; blanks around the separator are ignored
     a backslash at a line's end     goes on with the next line, less its leading blanks
     \t \n \r \f \u00e9 \anything     escapes, in keys and in values
 
-A key given twice counts once, the last time. Blanks at the end of a value are part of it
-in Java; Kafka's parsers trim them, and so do those here.
+If a key occurs twice, the last value is used. Blanks at the end of a value are part of it in
+Java; Kafka's parsers trim them, and so do the parsers here.
 """
 
 import re

@@ -1,14 +1,14 @@
-"""How a listener is guarded, and how we introduce ourselves: security protocols (KIP-103).
+"""The security keys of listeners and of connections to other nodes (KIP-103).
 
-    protocol          over TLS    who the peer is
+    protocol          uses TLS    the peer's user
     PLAINTEXT         no          ANONYMOUS
-    SSL               yes         whoever its certificate names, where it has to show one
-    SASL_PLAINTEXT    no          who it logs in as
-    SASL_SSL          yes         who it logs in as
+    SSL               yes         the subject of its certificate, or ANONYMOUS without one
+    SASL_PLAINTEXT    no          the user that it logs in as
+    SASL_SSL          yes         the user that it logs in as
 
-A key of a listener goes before the same key of all: `listener.name.outside.ssl.client.auth`.
-What a listener's logins need has its mechanism in the key as well:
-`listener.name.outside.plain.sasl.jaas.config`.
+A key with the prefix of a listener takes precedence for that listener:
+`listener.name.outside.ssl.client.auth`. The key of a listener's logins also names the
+mechanism: `listener.name.outside.plain.sasl.jaas.config`.
 """
 
 import ssl
@@ -39,7 +39,7 @@ def uses_sasl(protocol: str) -> bool:
 
 @attrs.frozen
 class Login:
-    """Who we are to a peer that asks."""
+    """The user and password with which this side logs in to a peer."""
 
     mechanism: str
     username: str
@@ -48,18 +48,18 @@ class Login:
 
 @attrs.frozen(kw_only=True)
 class Introduction:
-    """How connections that we make are made: what `replication.net.secure` needs to know."""
+    """The security of connections that this side opens, for `replication.net.secure`."""
 
     protocol: str = PLAINTEXT
     tls: TlsKeys = attrs.field(factory=TlsKeys)
     ssl_context: ssl.SSLContext | None = None
-    """Made by the program; it goes before what `tls` says."""
+    """A context that the program made; it takes precedence over `tls`."""
     login: Login | None = None
 
 
 @attrs.frozen(kw_only=True)
 class ListenerKeys(TlsKeys):
-    """What may be said of all listeners, and again of one."""
+    """The keys that can be set for all listeners and for a single one."""
 
     ssl_client_auth: str = text(
         "none",
@@ -73,7 +73,7 @@ class ListenerKeys(TlsKeys):
         "The SASL mechanisms with which clients may log in, separated by commas. Listeners with"
         " SASL need at least one.",
         allows=lambda value: set(value) <= set(MECHANISMS),
-        expectation=f"words out of {', '.join(MECHANISMS)}",
+        expectation=f"one or more of {', '.join(MECHANISMS)}",
     )
     connections_max_reauth_ms: int = long(
         0,
@@ -86,7 +86,7 @@ class ListenerKeys(TlsKeys):
 
 @attrs.frozen(kw_only=True)
 class SecurityKeys(ListenerKeys):
-    """The keys of a broker or controller about who it lets in."""
+    """The keys of authentication and authorization of a broker or controller."""
 
     ssl_principal_mapping_rules: str = text(
         "DEFAULT",
@@ -136,20 +136,20 @@ class SecurityKeys(ListenerKeys):
 
 @attrs.frozen(kw_only=True)
 class ListenerSecurity:
-    """What one listener asks of those who connect."""
+    """The security of one listener: its protocol, its keys and its logins."""
 
     name: str
     protocol: str
     keys: ListenerKeys
     logins: Mapping[str, Jaas] = attrs.field(factory=dict)
-    """By mechanism: the users of PLAIN, and who we are ourselves."""
+    """The logins by mechanism: the users of PLAIN, and the login that this node uses itself."""
 
     @property
     def plain_users(self) -> Mapping[str, str]:
         return self.logins["PLAIN"].users if "PLAIN" in self.logins else {}
 
     def introduction(self, mechanism: str, *, key: str) -> Introduction:
-        """How we connect to such a listener of another node; `key` is what names `mechanism`."""
+        """Return how to connect to this listener on another node; `key` is the key of `mechanism`."""
         if not uses_sasl(self.protocol):
             return Introduction(protocol=self.protocol, tls=self.keys)
         if mechanism not in MECHANISMS:
@@ -163,7 +163,7 @@ class ListenerSecurity:
 
 
 def protocols_by_name(entries: Iterable[str]) -> dict[str, str]:
-    """`listener.security.protocol.map`."""
+    """Return `listener.security.protocol.map` as a mapping."""
     return {
         name.strip().upper(): protocol.strip().upper()
         for name, _, protocol in (entry.partition(":") for entry in entries)
@@ -171,7 +171,7 @@ def protocols_by_name(entries: Iterable[str]) -> dict[str, str]:
 
 
 def protocol_of(name: str, entries: Iterable[str]) -> str:
-    """A listener that is not mapped speaks the protocol of its own name, as in Kafka."""
+    """Return the protocol of a listener; without an entry it is the listener's name, as in Kafka."""
     protocol = protocols_by_name(entries).get(name, name if name in PROTOCOLS else PLAINTEXT)
     if protocol not in PROTOCOLS:
         raise ConfigError(
@@ -184,7 +184,10 @@ def protocol_of(name: str, entries: Iterable[str]) -> str:
 def listener_security(
     name: str, keys: ListenerKeys, *, protocol: str, overrides: Mapping[str, str]
 ) -> ListenerSecurity:
-    """`overrides` are all the keys of the file that begin with `listener.name.`."""
+    """Return the security of one listener.
+
+    `overrides` are all the keys of the file that begin with `listener.name.`.
+    """
     prefix = f"{_PREFIX}{name.lower()}."
     own = {
         key.removeprefix(prefix): value
@@ -201,12 +204,12 @@ def listener_security(
 
 
 def check_sasl_listener(security: ListenerSecurity) -> None:
-    """ConfigError where nobody could ever log in."""
+    """Raise ConfigError if no user could ever log in."""
     mechanisms = security.keys.sasl_enabled_mechanisms
     if not mechanisms:
         raise ConfigError(
             f"sasl.enabled.mechanisms is missing: {security.name} is {security.protocol}; "
-            f"expected words out of {', '.join(MECHANISMS)}"
+            f"expected one or more of {', '.join(MECHANISMS)}"
         )
     if "PLAIN" in mechanisms and not security.plain_users:
         key = _jaas_key(security.name, "PLAIN")

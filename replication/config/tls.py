@@ -1,11 +1,11 @@
-"""The keys of TLS, which brokers and clients have alike (SslConfigs), and a listener's own.
+"""The TLS keys of brokers and clients (SslConfigs), and their overrides for one listener.
 
-    ssl.keystore.location=/etc/kafka/all.pem                          of every listener
-    listener.name.outside.ssl.keystore.location=/etc/kafka/out.pem    of OUTSIDE alone
+    ssl.keystore.location=/etc/kafka/all.pem                          applies to every listener
+    listener.name.outside.ssl.keystore.location=/etc/kafka/out.pem    applies to OUTSIDE only
 
-Keys and certificates are PEM (KIP-651), in files or in the configuration itself. Java's own
-stores (JKS, which is Kafka's default, and PKCS12) are refused, by their type as by what is in the
-file, in a line that has the command which makes PEM of them.
+Keys and certificates are PEM (KIP-651), in files or in the configuration itself. Java's key
+stores (JKS, which is Kafka's default, and PKCS12) are refused, by the configured type and by the
+content of the file; the error contains the command that converts them to PEM.
 """
 
 import shlex
@@ -25,7 +25,7 @@ RELOADABLE = frozenset(
     ssl.keystore.type ssl.truststore.certificates ssl.truststore.location ssl.truststore.type
     """.split()  # noqa: SIM905
 )
-"""The keys that may be altered for one listener while a broker runs (SslConfigs)."""
+"""The keys that can be changed for one listener while a broker runs (SslConfigs)."""
 
 FORMS = ("PEM", "PKCS12", "JKS")
 VERSIONS = ("TLSv1.2", "TLSv1.3")
@@ -33,7 +33,7 @@ VERSIONS = ("TLSv1.2", "TLSv1.3")
 
 @attrs.frozen(kw_only=True)
 class TlsKeys:
-    """What one side of a connection has to show, and whom it believes."""
+    """The certificate that one side of a connection shows, and the certificates that it trusts."""
 
     ssl_keystore_type: str = text(
         "PEM",
@@ -88,7 +88,7 @@ class TlsKeys:
 
 
 def overridden(config: TlsKeys, kind: type[K], overrides: Mapping[str, str]) -> K:
-    """The keys of `kind` that `config` has, and over them what was said for one listener."""
+    """Return the keys of `kind` from `config`, replaced by `overrides` for one listener."""
     declared = specs(kind)
     found = {name.replace(".", "_"): getattr(config, name.replace(".", "_")) for name in declared}
     for name, value in overrides.items():
@@ -98,7 +98,7 @@ def overridden(config: TlsKeys, kind: type[K], overrides: Mapping[str, str]) -> 
 
 
 def how_to_convert(form: str, path: str, *, trusted: bool) -> str:
-    """The command that makes PEM of a store of Java's; keytool first makes PKCS12 of its older one."""
+    """Return the command that converts a Java key store to PEM; JKS is first made into PKCS12."""
     base = path.rsplit(".", 1)[0]
     store, first = shlex.quote(path), ""
     if form == "JKS":
@@ -113,14 +113,16 @@ def _check_form(form: str, path: str | None, *, what: str, where: str) -> None:
     if form != "PEM":
         command = how_to_convert(form, path or "store.p12", trusted=what == "truststore")
         raise ConfigError(
-            f"{where}ssl.{what}.type={form}: only PEM is read here; make it with `{command}`, and"
-            f" name that file in ssl.{what}.location, with ssl.{what}.type=PEM"
+            f"{where}ssl.{what}.type={form}: only PEM is supported; convert it with `{command}`"
+            f" and set ssl.{what}.location, with ssl.{what}.type=PEM"
         )
 
 
 def check_tls(keys: TlsKeys, *, where: str = "") -> None:
-    """ConfigError where a key comes without its certificates, or both from two places, or where
-    they are in a form that is not read.
+    """Check the keys of TLS.
+
+    Raise ConfigError if a private key has no certificates, if both come from two places, or if
+    their format is not supported.
     """
     _check_form(keys.ssl_keystore_type, keys.ssl_keystore_location, what="keystore", where=where)
     _check_form(

@@ -1,11 +1,11 @@
-"""A topic's settings: its overrides, over its broker's values, over Kafka's defaults.
+"""A topic's settings: its own overrides, then its broker's values, then Kafka's defaults.
 
 topic override      segment.bytes=1048576         wins
 broker's value      log.segment.bytes=1073741824  ServerTopicConfigSynonyms
 Kafka's default     1073741824
 
-Some keys are a topic's alone: which of its replicas are throttled (KIP-73). Others Kafka
-knows and we do not honour: they are checked, kept and described, and have no effect.
+Some keys exist for topics only, such as the throttled replicas (KIP-73). Other keys of Kafka's
+are checked, kept and described here without effect.
 """
 
 import contextlib
@@ -74,7 +74,7 @@ class _OfTopicsAlone:
 
 @attrs.frozen
 class TopicKey:
-    """What a topic's key means, and whose value it takes where the topic has none."""
+    """A topic key, and the broker key whose value it takes if the topic does not set it."""
 
     spec: Spec
     broker_key: str | None = None
@@ -98,7 +98,7 @@ TOPIC_SPECS: Mapping[str, Spec] = {name: key.spec for name, key in TOPIC_KEYS.it
 
 @attrs.frozen(kw_only=True)
 class TopicConfig:
-    """What is in force for one topic on one broker."""
+    """The settings of one topic on one broker."""
 
     log: LogConfig
     min_insync_replicas: int
@@ -109,15 +109,20 @@ class TopicConfig:
 
     @classmethod
     def from_overrides(cls, overrides: Mapping[str, str], broker: BrokerConfig) -> Self:
-        """KafkaError(INVALID_CONFIG), naming the key, where an override is not one."""
+        """Return the settings that `overrides` give.
+
+        Raise KafkaError(INVALID_CONFIG), which names the key, for a wrong key or value.
+        """
         config = cls._of({name: _parse(name, text) for name, text in overrides.items()}, broker)
         _check_together(config.log)
         return config
 
     @classmethod
     def in_force(cls, overrides: Mapping[str, str], broker: BrokerConfig) -> Self:
-        """What holds for a topic that is there. Its overrides were judged when they were set:
-        what cannot be read now gives way to the next in line (`config.dynamic`, Rule 1).
+        """Return the settings of a topic that exists.
+
+        Its overrides were checked when they were set. An override that cannot be read is skipped,
+        and the next value in line is used (`config.dynamic`, Rule 1).
         """
         given = {}
         for name, text in overrides.items():
@@ -146,7 +151,7 @@ class TopicConfig:
 
 
 def _check_together(log: LogConfig) -> None:
-    """LogConfig.validateValues."""
+    """Check the rules that involve several keys (LogConfig.validateValues)."""
     if log.min_compaction_lag_ms > log.max_compaction_lag_ms:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
@@ -167,7 +172,7 @@ def _parse(name: str, text: str) -> Any:
 
 
 def describe_topic(overrides: Mapping[str, str], broker: DynamicBrokerConfig) -> list[ConfigEntry]:
-    """Describe every key of a topic, with where its value comes from (ConfigHelper)."""
+    """Describe every key of a topic, with the origin of its value (ConfigHelper)."""
     return [_described(name, key, overrides, broker) for name, key in TOPIC_KEYS.items()]
 
 

@@ -1,4 +1,4 @@
-"""Kafka's keys that are checked, kept and described here, and that nothing reads."""
+"""Kafka's keys that are checked, kept and described here without any effect."""
 
 from collections.abc import Mapping
 

@@ -156,7 +156,7 @@ def _key_table(keys: Mapping[str, tuple[Spec, str]]) -> Iterator[str]:
 
 def _allowed(spec: Spec) -> str:
     """What `Spec.expectation` says, as short as a table wants it."""
-    said = spec.expectation.removeprefix("a whole number ").replace("one of , ", "none, or ")
+    said = spec.expectation.removeprefix("a whole number ")
     if said in ("a text", "words") or re.match(r"of at least -\d{5,}", said):
         return _TYPES[spec.type]
     return re.sub(r"^of at least (\S+)", r"\1 or more", said).removeprefix("from ")

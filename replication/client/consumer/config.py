@@ -1,7 +1,7 @@
-"""What a consumer is told, by Kafka's names (ConsumerConfig).
+"""The configuration of a consumer, with Kafka's keys (ConsumerConfig).
 
-A consumer without `group.id` reads what is assigned to it and commits nothing; asked to
-commit by itself all the same, it is refused, as Kafka refuses it.
+A consumer without `group.id` reads the partitions it is assigned and commits nothing; together
+with `enable.auto.commit=true` the configuration is refused, as Kafka refuses it.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from replication.config.keys import ConfigType, Spec, flag, key, text, whole, wo
 from replication.errors import ConfigError
 
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
-# As Kafka's configuration has them, so that a stock consumer.properties loads.
+# The names in Kafka's configuration, so that a stock consumer.properties loads.
 _CLASSES = {
     "org.apache.kafka.clients.consumer.RangeAssignor": "range",
     "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
@@ -48,7 +48,7 @@ _AUTO_OFFSET_RESET = Spec(
 
 @attrs.frozen(kw_only=True)
 class ConsumerConfig(ClientConfig):
-    """The keys of a consumer, at Kafka's defaults."""
+    """The keys of a consumer, with Kafka's defaults."""
 
     # Fetching.
     fetch_min_bytes: int = whole(
@@ -183,7 +183,7 @@ class ConsumerConfig(ClientConfig):
         return super()._read(known)
 
     def named(self) -> Self:
-        """With a `client.id`, where it was given none: brokers tell members apart by it."""
+        """Return the configuration with a `client.id`, by which brokers tell members apart."""
         if self.client_id:
             return self
         name = "consumer" if self.group_id is None else f"consumer-{self.group_id}"
@@ -191,10 +191,10 @@ class ConsumerConfig(ClientConfig):
 
     @property
     def reset_strategy(self) -> OffsetResetStrategy | None:
-        """`auto.offset.reset`, as a value; None where an offset that is not there is an error."""
+        """The strategy of `auto.offset.reset`; None if an offset that does not exist is an error."""
         return parse_strategy(self.auto_offset_reset)
 
     @property
     def read_committed(self) -> bool:
-        """Whether aborted and open transactions are left out."""
+        """Whether the consumer skips records of aborted and open transactions."""
         return self.isolation_level == "read_committed"

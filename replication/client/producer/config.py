@@ -1,8 +1,8 @@
-"""What a producer is told, by Kafka's names (ProducerConfig).
+"""The configuration of a producer, with Kafka's keys (ProducerConfig).
 
-Idempotence is the default, and gives way where something is asked for that it cannot have
-(acks other than all, more than five requests in flight, no retries), unless it is asked for
-too: then the two are refused together, as Kafka refuses them.
+Idempotence is on by default. It is switched off if another key excludes it (acks other than all,
+more than five requests in flight, no retries). If `enable.idempotence=true` is also set, the
+configuration is refused, as Kafka refuses it.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 @attrs.frozen(kw_only=True)
 class ProducerConfig(ClientConfig):
-    """The keys of a producer, at Kafka's defaults."""
+    """The keys of a producer, with Kafka's defaults."""
 
     acks: str = text(
         "all",
@@ -130,7 +130,7 @@ class ProducerConfig(ClientConfig):
 
     @property
     def required_acks(self) -> int:
-        """`acks` as requests have it: -1 for all."""
+        """The value of `acks` in requests: -1 for all."""
         return _ACKS[self.acks]
 
     @classmethod
@@ -142,7 +142,7 @@ class ProducerConfig(ClientConfig):
 
 
 def _conflict(config: ProducerConfig) -> str:
-    """What idempotence would need that is not so; nothing where it can be."""
+    """Return the condition of idempotence that `config` breaks; an empty text if there is none."""
     if config.required_acks != -1:
         return "acks=all"
     if config.retries == 0:
