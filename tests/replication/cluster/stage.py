@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import attrs
 
 from replication.cluster.cluster import Cluster, open_cluster
+from replication.partition import PartitionSnapshot
 from scenarios.simulation.world import World
+from storage.types import TopicPartition
 from tests.replication.cluster.clients import Client
 
 QUICK = {
@@ -33,18 +35,32 @@ class Stage:
         return self.cluster.bootstrap_list[broker_id - 1]
 
     async def leader(self, topic: str, *, other_than: int | None = None) -> int:
-        await self.cluster.until(
-            lambda: self.cluster.leader(topic, 0) not in (None, other_than),
-            what=f"{topic} has a leader",
-        )
+        """Return who leads, once that broker knows it."""
+
+        def leads() -> bool:
+            return self.cluster.leader(topic, 0) != other_than and self._leads(topic) is not None
+
+        await self.cluster.until(leads, what=f"{topic} has a leader")
         leader = self.cluster.leader(topic, 0)
         assert leader is not None
         return leader
 
+    def _leads(self, topic: str) -> PartitionSnapshot | None:
+        """Return the leader's own view; None while nobody leads, as far as it knows itself."""
+        broker = self.cluster.brokers.get(self.cluster.leader(topic, 0) or -1)
+        if broker is None:
+            return None
+        seen = broker.replica_manager.snapshot(TopicPartition(topic, 0))
+        return seen if seen is not None and seen.is_leader else None
+
     async def until_in_sync(self, topic: str, count: int) -> None:
+        """Wait until the controller and the leader have so many in the ISR."""
+
         def in_sync() -> bool:
-            partition = self.cluster.partition(topic, 0)
-            return partition is not None and len(partition.isr) == count
+            partition, led = self.cluster.partition(topic, 0), self._leads(topic)
+            return partition is not None and len(partition.isr) == count == len(
+                led.isr if led else ()
+            )
 
         await self.cluster.until(in_sync, what=f"{count} replicas of {topic} in sync")
 
