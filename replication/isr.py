@@ -268,6 +268,11 @@ class FollowerState:
             self._last_fetch_ms = NEVER_MS
             self.broker_epoch = None
 
+    @property
+    def is_known(self) -> bool:
+        """Whether it has fetched from this leader."""
+        return self.log_end_offset >= 0
+
     def lag_ms(self, now_ms: int) -> int:
         """Since when it has lacked anything; -1 where it has never been caught up."""
         return -1 if self.last_caught_up_ms == NEVER_MS else now_ms - self.last_caught_up_ms

@@ -54,7 +54,7 @@ from storage.types import LeaderEpoch, Offset, TopicPartition
 class PartitionObserver(Protocol):
     """Who is told, synchronously, what has changed; it must only take note."""
 
-    def log_end_moved(self, topic_partition: TopicPartition, /) -> None:
+    def log_end_moved(self, leadership: "Leadership", /) -> None:
         """A leader has appended, and its high watermark stands where it stood."""
 
     def high_watermark_moved(self, leadership: "Leadership", /) -> None: ...

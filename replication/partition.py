@@ -256,7 +256,7 @@ class Partition:
         )
         # What is to last when it is answered is not shown by this leader's own log end before.
         if self.log.flush_is_due or not leadership.maybe_advance_high_watermark():
-            self.around.observer.log_end_moved(self.topic_partition)
+            self.around.observer.log_end_moved(leadership)
         return info
 
     def flushed(self) -> None:

@@ -21,7 +21,7 @@ from replication.cli.running import STANDARD_INPUT
 from replication.cli.steering_line import Line, Word, facts_of
 from replication.cluster.faults import Faults
 from replication.cluster.impairments import Impairments
-from replication.events import Event, HighWatermarkAdvanced, MetadataApplied
+from replication.events import Event, FollowersBehind, HighWatermarkAdvanced, MetadataApplied
 from replication.faults import AddedRule, Call, Decision, applied
 from replication.faults.words import rule_of
 from replication.net.seams import Seams
@@ -31,7 +31,7 @@ from storage.types import TopicPartition
 if TYPE_CHECKING:  # a controller has none
     from replication.partition import Partition
 
-FREQUENT = (HighWatermarkAdvanced, MetadataApplied)
+FREQUENT = (FollowersBehind, HighWatermarkAdvanced, MetadataApplied)
 
 
 @attrs.define(eq=False)

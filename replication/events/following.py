@@ -83,6 +83,22 @@ class HighWatermarkAdvanced(Event):
 
 
 @attrs.frozen(kw_only=True)
+class FollowersBehind(Event):
+    """A leader has appended, and followers lack records: while the high watermark stands, or out
+    of the ISR. At most once a tick.
+    """
+
+    name: ClassVar[str] = "followers_behind"
+    partition: TopicPartition
+    leader_epoch: LeaderEpoch
+    log_end_offset: Offset
+    isr: tuple[int, ...]
+    broker: int  # the follower furthest behind
+    lag: int  # records that it lacks, as far as its leader knows
+    lag_ms: int  # and since when it has lacked any; -1 where this leader never saw it caught up
+
+
+@attrs.frozen(kw_only=True)
 class FetchSessionOpened(Event):
     """A leader remembers what somebody follows (KIP-227)."""
 

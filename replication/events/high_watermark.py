@@ -34,8 +34,8 @@ class HighWatermarkReporter:
     def has_news(self) -> bool:
         return bool(self._latest)
 
-    def tick(self) -> None:
-        """Report what has moved since the last tick, and forget it."""
+    def tick(self) -> frozenset[TopicPartition]:
+        """Report what has moved since the last tick, and return the partitions."""
         latest, self._latest = self._latest, {}
         for partition, (high_watermark, log_end_offset, leader_epoch) in latest.items():
             self._sink(
@@ -46,3 +46,4 @@ class HighWatermarkReporter:
                     leader_epoch=leader_epoch,
                 )
             )
+        return frozenset(latest)

@@ -29,6 +29,7 @@ from replication.events import (
     Event,
     FetchRefused,
     FollowerFetching,
+    FollowersBehind,
     HighWatermarkAdvanced,
     IsrChanged,
     IsrChangeProposed,
@@ -157,6 +158,11 @@ def _(event: HighWatermarkAdvanced) -> str:
         f"high watermark of {event.partition} is {event.high_watermark}:"
         f" every member of the maximal in-sync set has what lies below"
     )
+
+
+@sentence.register
+def _(event: FollowersBehind) -> str:
+    return f"{broker_name(event.broker)} lacks {event.lag} records of {event.partition}"
 
 
 @sentence.register

@@ -1,6 +1,6 @@
 """A leader's dealings with the ISR, told as events, with what decided them."""
 
-from replication.events import IsrChanged, IsrChangeProposed, IsrChangeRefused
+from replication.events import FollowersBehind, IsrChanged, IsrChangeProposed, IsrChangeRefused
 from replication.isr import IsrAnswer, Pending, PendingExpand, PendingShrink
 from replication.leadership import Leadership
 
@@ -44,4 +44,29 @@ def changed(leadership: Leadership, previous: frozenset[int]) -> IsrChanged:
         partition_epoch=leadership.partition_epoch,
         isr=tuple(sorted(leadership.isr)),
         previous_isr=tuple(sorted(previous)),
+    )
+
+
+def behind(leadership: Leadership, *, stands: bool) -> FollowersBehind | None:
+    """Return which follower is furthest behind; `stands`: also of those in sync.
+
+    A follower that has not fetched from this leader lacks at least what this leader has appended.
+    """
+    log_end, now_ms = leadership.log.log_end_offset, leadership.around.now_ms()
+    lags = {
+        broker: log_end - (each.log_end_offset if each.is_known else leadership.epoch_start)
+        for broker, each in leadership.followers.items()
+        if stands or broker not in leadership.isr
+    }
+    broker = max(lags, key=lags.__getitem__, default=-1)
+    if broker < 0 or lags[broker] <= 0:
+        return None
+    return FollowersBehind(
+        partition=leadership.topic_partition,
+        leader_epoch=leadership.leader_epoch,
+        log_end_offset=log_end,
+        isr=tuple(sorted(leadership.isr)),
+        broker=broker,
+        lag=lags[broker],
+        lag_ms=leadership.followers[broker].lag_ms(now_ms),
     )

@@ -209,7 +209,7 @@ class ReplicaManager:
             )
             for job in self._jobs():
                 nursery.start_soon(self._every, job)
-            nursery.start_soon(self._report_high_watermarks)
+            nursery.start_soon(self._report_moves)
             nursery.start_soon(self.compaction.run)
             task_status.started()
 
@@ -244,10 +244,10 @@ class ReplicaManager:
             if partition.leadership is not None:
                 partition.leadership.maybe_shrink_isr()
 
-    async def _report_high_watermarks(self) -> None:
+    async def _report_moves(self) -> None:
         while True:
-            await self._observer.high_watermarks_moved()
-            await self._guarded(self._observer.report_high_watermarks)
+            await self._observer.logs_moved()
+            await self._guarded(self._observer.report_moves)
 
     async def checkpoint_high_watermarks(self) -> None:
         """Write where every partition's high watermark is, for the next start."""

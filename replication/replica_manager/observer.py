@@ -3,6 +3,7 @@
     the log end has moved          fetches that wait look
     the log start has moved        deletions of records that wait look
     the high watermark has moved   whoever waits looks; it is reported within a tenth of a second
+    either end of the two          and how far followers are behind, where some are
     an ISR change is proposed      a task asks the controller until that is decided
     the ISR has changed            it is counted and told
 
@@ -15,13 +16,13 @@ import attrs
 import trio
 
 from replication.errors import ErrorCode
-from replication.events import EventSink, HighWatermarkReporter
+from replication.events import EventSink, HighWatermarkReporter, ignore
 from replication.isr import IsrAnswer, IsrProposal, Pending
 from replication.leadership import Leadership
 from replication.net.seams import NodeClock
 from replication.replica_manager.gauges import ReplicaGauges
 from replication.replica_manager.hosted import HostedPartitions
-from replication.replica_manager.isr_events import changed, proposed, refused
+from replication.replica_manager.isr_events import behind, changed, proposed, refused
 from replication.replica_manager.purgatories import Purgatories
 from storage.types import TopicId, TopicPartition
 
@@ -49,14 +50,22 @@ class Observer:
     nursery: trio.Nursery | None = None
     """Where the controller is asked; None until the broker's replicas are looked after."""
     _reporter: HighWatermarkReporter = attrs.field(init=False)
-    _high_watermark_news: trio.Event = attrs.field(init=False, factory=trio.Event)
+    _moved: dict[TopicPartition, Leadership] = attrs.field(init=False, factory=dict)
+    _news: trio.Event = attrs.field(init=False, factory=trio.Event)
 
     @_reporter.default
     def _reports(self) -> HighWatermarkReporter:
         return HighWatermarkReporter(self.sink)
 
-    def log_end_moved(self, topic_partition: TopicPartition) -> None:
-        self.purgatories.fetch.check(topic_partition)
+    def log_end_moved(self, leadership: Leadership) -> None:
+        self.purgatories.fetch.check(leadership.topic_partition)
+        self._note(leadership)
+
+    def _note(self, leadership: Leadership) -> None:
+        """Have the next tick look how far its followers are behind, if anybody listens."""
+        if self.sink is not ignore:
+            self._moved[leadership.topic_partition] = leadership
+            self._news.set()
 
     def log_start_moved(self, topic_partition: TopicPartition) -> None:
         self.purgatories.delete_records.check(topic_partition)
@@ -69,17 +78,24 @@ class Observer:
             log_end_offset=leadership.log.log_end_offset,
             leader_epoch=leadership.leader_epoch,
         )
-        if self._reporter.has_news:
-            self._high_watermark_news.set()
+        self._note(leadership)
 
-    async def high_watermarks_moved(self) -> None:
-        """A while after the first of them has; idle brokers sleep."""
-        await self._high_watermark_news.wait()
-        self._high_watermark_news = trio.Event()
+    async def logs_moved(self) -> None:
+        """Wait until a while after the first of them has moved; idle brokers sleep."""
+        await self._news.wait()
+        self._news = trio.Event()
         await self.clock.sleep(HIGH_WATERMARK_REPORT_SECONDS)
 
-    async def report_high_watermarks(self) -> None:
-        self._reporter.tick()
+    async def report_moves(self) -> None:
+        advanced = self._reporter.tick()
+        moved, self._moved = self._moved, {}
+        for topic_partition, leadership in moved.items():
+            partition = self.hosted.find(topic_partition)
+            if partition is None or partition.leadership is not leadership:
+                continue
+            event = behind(leadership, stands=topic_partition not in advanced)
+            if event is not None:
+                self.sink(event)
 
     def isr_change_proposed(self, leadership: Leadership, pending: Pending) -> None:
         assert self.nursery is not None, "a replica manager leads only while it runs"

@@ -125,7 +125,7 @@ class Broker:
             observer=self,
         )
 
-    def log_end_moved(self, topic_partition: TopicPartition, /) -> None:
+    def log_end_moved(self, leadership: Leadership, /) -> None:
         self.told.append("log end")
 
     def high_watermark_moved(self, leadership: Leadership, /) -> None:

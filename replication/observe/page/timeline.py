@@ -23,6 +23,7 @@ from replication.events import (
     FetchSessionClosed,
     FetchSessionEvicted,
     FetchSessionOpened,
+    FollowersBehind,
     HighWatermarkAdvanced,
     IsrChanged,
     MetadataApplied,
@@ -37,6 +38,7 @@ _CHATTER = (
     FetchSessionOpened,
     FetcherStarted,
     FetcherStopped,
+    FollowersBehind,
     HighWatermarkAdvanced,
     MetadataApplied,
 )

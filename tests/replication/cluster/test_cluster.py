@@ -12,6 +12,7 @@ import trio
 from replication.cluster.cluster import KilledError, NotPossibleError
 from replication.cluster.nodes import CONTROLLER_ID
 from replication.errors import ErrorCode, PeerUnavailableError
+from replication.events import FollowersBehind
 from replication.wire.apis import ApiKey
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from scenarios.simulation.world import World
@@ -90,6 +91,35 @@ def test_what_an_acknowledgement_depends_on_is_shown_with_it(dies: str) -> None:
             assert partition is not None
             assert sorted(partition.isr) == [each for each in (1, 2, 3) if each != follower]
             world.network.heal_all()
+
+    play(story)
+
+
+@pytest.mark.parametrize("is_in_sync", [True, False], ids=["in sync", "out of the ISR"])
+def test_a_follower_that_lacks_records_is_told_of(*, is_in_sync: bool) -> None:
+    async def story(world: World) -> None:
+        patient = {"replica_lag_time_max_ms": "9000" if is_in_sync else "500"}
+        async with staged(world, brokers=3, broker_session_timeout_ms="9000", **patient) as stage:
+            await stage.client.create_topic(stage.address(1), "t")
+            leader = await stage.leader("t")
+            follower = next(each for each in stage.cluster.broker_ids if each != leader)
+            await stage.cluster.kill_broker(follower)
+            if not is_in_sync:
+                await stage.client.produce(stage.address(leader), "t", b"one")
+                await stage.until_in_sync("t", 2)
+            for _ in range(3):
+                await stage.client.produce(stage.address(leader), "t", b"x", acks=1)
+                await stage.cluster.clock.sleep(0.5)
+            told = [
+                each.event
+                for each in world.trace.entries
+                if isinstance(each.event, FollowersBehind)
+            ]
+            assert {each.broker for each in told} == {follower}
+            lags = [each.lag for each in told]
+            assert lags == sorted(lags)
+            assert lags[-1] == (3 if is_in_sync else 4)
+            assert told[-1].lag_ms >= 1000
 
     play(story)
 
