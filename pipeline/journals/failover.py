@@ -1,4 +1,7 @@
-"""The failover job: what each outage of a broker did to the partitions that it led."""
+"""The failover job: what each outage of a broker did to the partitions that it led.
+
+A broker that was shut down in good order is told of too, as planned, and is no outage.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -59,16 +62,12 @@ class OutageReport:
     outage: Outage
     partitions: tuple[PartitionFailover, ...]
 
-    def after(self, moment: str) -> tuple[int, int] | None:
-        """Milliseconds from its beginning to `moment`, of the first partition and of the last.
-
-        None where a partition never came so far, or where it led none.
+    def after(self, moment: str) -> tuple[int, ...]:
+        """Return the milliseconds from its beginning to `moment`, of each partition that came so
+        far, the shortest first. One without traffic never comes to a first write.
         """
         times = [getattr(each.failover, moment) for each in self.partitions]
-        if not times or None in times:
-            return None
-        began = self.outage.began_ms
-        return min(times) - began, max(times) - began
+        return tuple(sorted(at - self.outage.began_ms for at in times if at is not None))
 
     @property
     def lost_committed(self) -> int:
@@ -138,18 +137,23 @@ def _to_row(each: PartitionFailover) -> dict[str, Any]:
 def lines(reports: Sequence[OutageReport]) -> Iterator[str]:
     """For people: each outage, and what led to what in each partition."""
     if not reports:
-        yield "the journals tell of no broker that was fenced"
+        yield "the journals tell of no broker that was fenced or shut down"
     for report in reports:
         outage = report.outage
         began = datetime.fromtimestamp(outage.began_ms / 1000, UTC)
         yield (
-            f"{began:%Y-%m-%d %H:%M:%S} UTC  b{outage.broker}: {outage.cause};"
+            f"{began:%Y-%m-%d %H:%M:%S} UTC  b{outage.broker}: {cause_of(outage)};"
             f" it led {len(report.partitions)} partitions; {report.lost_committed:,} committed"
             f" records lost, {report.truncated:,} uncommitted ones cut off"
         )
         for each in report.partitions:
             yield f"  {each.topic_partition}"
             yield from (f"    {link}" for link in each.failover.chain)
+
+
+def cause_of(outage: Outage) -> str:
+    """Return the cause, and whether it was planned."""
+    return f"{outage.cause} (planned)" if outage.planned else outage.cause
 
 
 def write_parquet(reports: Sequence[OutageReport], path: str) -> None:

@@ -27,6 +27,7 @@ import attrs
 Fact: TypeAlias = dict[str, Any]
 
 NO_LEADER: Final = -1
+PLANNED: Final = "controlled shutdown"  # the cause of a fencing that a broker asked for
 # The names of the events that are folded, and of two rows that the job makes of many.
 FOLDED: Final = (
     "leader_elected",
@@ -42,7 +43,7 @@ REACHED: Final = "reached"  # the highest high watermark of a reign
 
 @attrs.frozen(kw_only=True)
 class Outage:
-    """A broker that was fenced: since when it was silent, and until when."""
+    """A broker that was fenced, or shut down: since when it was silent, and until when."""
 
     broker: int
     began_ms: int
@@ -50,6 +51,8 @@ class Outage:
     silent_ms: int  # how long nothing had been heard of it when it was fenced; -1 if it spoke
     cause: str
     over_ms: int | None
+    planned: bool
+    """The broker asked to be shut down, and left in good order."""
 
 
 @attrs.frozen(kw_only=True)
@@ -98,8 +101,9 @@ def outages(events: Iterable[Fact]) -> list[Outage]:
                     began_ms=at_ms,
                     fenced_ms=None,
                     silent_ms=-1,
-                    cause="controlled shutdown",
+                    cause=PLANNED,
                     over_ms=None,
+                    planned=True,
                 )
             case "broker_fenced":
                 silent_ms = event["since_heartbeat_ms"]
@@ -110,9 +114,16 @@ def outages(events: Iterable[Fact]) -> list[Outage]:
                     silent_ms=-1 if silent_ms is None else silent_ms,
                     cause=event["cause"],
                     over_ms=None,
+                    planned=event["cause"] == PLANNED,
                 )
                 if started.fenced_ms is None:
-                    started = attrs.evolve(started, fenced_ms=at_ms)
+                    # It may have died on its way out.
+                    started = attrs.evolve(
+                        started,
+                        fenced_ms=at_ms,
+                        cause=event["cause"],
+                        planned=event["cause"] == PLANNED,
+                    )
                 going[broker] = started
             case "broker_unfenced" if broker in going:
                 found.append(attrs.evolve(going.pop(broker), over_ms=at_ms))
@@ -269,7 +280,7 @@ def _chain(  # noqa: PLR0917 - one for each link
     links: list[tuple[int, str]] = []
     if outage.silent_ms >= 0 and outage.fenced_ms is not None:
         links.append((outage.fenced_ms - outage.silent_ms, f"b{outage.broker} was last heard of"))
-    elif outage.cause == "controlled shutdown":
+    elif outage.planned:
         links.append((outage.began_ms, f"b{outage.broker} asked to be shut down"))
     if outage.fenced_ms is not None:
         links.append((outage.fenced_ms, f"b{outage.broker} was fenced: {outage.cause}"))

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import plotly.graph_objects as go
 
-from pipeline.journals.failover import OutageReport, PartitionFailover
+from pipeline.journals.failover import OutageReport, PartitionFailover, cause_of
 from pipeline.journals.timeline import Failover
 from pipeline.reports.page import details, heading, page, paragraph, plot, seconds, table, tiles
 
@@ -24,30 +24,44 @@ MOMENTS = ("elected_ms", "leading_ms", "first_write_ms", "isr_whole_ms")
 
 def failover_page(reports: Sequence[OutageReport]) -> str:
     if not reports:
-        return page("Failovers", "The journals tell of no broker that was fenced.", [])
+        return page("Failovers", "The journals tell of no broker that was fenced or shut down.", [])
     first, last = reports[0].outage.began_ms, reports[-1].outage.began_ms
-    told = f"{len(reports)} outages, {_time(first):%Y-%m-%d %H:%M:%S} to {_time(last):%H:%M:%S} UTC"
+    told = f"{_counted(reports)}, {_time(first):%Y-%m-%d %H:%M:%S} to {_time(last):%H:%M:%S} UTC"
     return page("Failovers", told, _parts(reports))
+
+
+def _counted(reports: Sequence[OutageReport]) -> str:
+    planned = sum(report.outage.planned for report in reports)
+    outages = len(reports) - planned
+    return (
+        f"{outages:,} {'outage' if outages == 1 else 'outages'},"
+        f" {planned:,} planned {'shutdown' if planned == 1 else 'shutdowns'}"
+    )
 
 
 def _parts(reports: Sequence[OutageReport]) -> Iterator[str]:
     lost = sum(report.lost_committed for report in reports)
     truncated = sum(report.truncated for report in reports)
-    writes = [span[1] for report in reports if (span := report.after("first_write_ms"))]
+    outages = [report for report in reports if not report.outage.planned]
+    planned = [report for report in reports if report.outage.planned]
+    writes = [each for report in outages for each in report.after("first_write_ms")]
     yield tiles(
         [
-            (f"{len(reports):,}", "outages", ""),
+            (f"{len(outages):,}", "outages", ""),
+            (f"{len(planned):,}", "planned shutdowns", ""),
             (f"{lost:,}", "committed records lost", "bad" if lost else "good"),
             (f"{truncated:,}", "uncommitted records cut off", ""),
             (seconds(max(writes)) if writes else "none", "to the first write, at most", ""),
         ]
     )
-    yield heading("All outages")
-    yield _outages(reports)
+    for title, some in (("All outages", outages), ("Planned shutdowns", planned)):
+        if some:
+            yield heading(title)
+            yield _outages(some)
     plots = 0
     for report in reports:
         outage = report.outage
-        yield heading(f"{_time(outage.began_ms):%H:%M:%S}  b{outage.broker}: {outage.cause}")
+        yield heading(f"{_time(outage.began_ms):%H:%M:%S}  b{outage.broker}: {cause_of(outage)}")
         if not report.partitions:
             yield paragraph("It led nothing.")
             continue
@@ -84,10 +98,13 @@ def _outages(reports: Sequence[OutageReport]) -> str:
 
 
 def _last(report: OutageReport, moment: str) -> str | None:
-    if not report.partitions:
+    """Return how long the last partition took, and how many came so far where not all did."""
+    times, there = report.after(moment), len(report.partitions)
+    if not there:
         return None
-    span = report.after(moment)
-    return "not all" if span is None else seconds(span[1])
+    if not times:
+        return "none"
+    return seconds(times[-1]) + ("" if len(times) == there else f", {len(times)} of {there}")
 
 
 def _phases(report: OutageReport, shown: Sequence[PartitionFailover]) -> go.Figure:

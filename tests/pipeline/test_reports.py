@@ -5,6 +5,7 @@ import json
 import re
 from pathlib import Path
 
+import attrs
 import pytest
 
 pytest.importorskip("plotly", reason="the Spark extra is not installed: understudy[spark]")
@@ -87,6 +88,7 @@ def failover_reports() -> list[OutageReport]:
         silent_ms=2000,
         cause="session expired",
         over_ms=BEGAN + 9000,
+        planned=False,
     )
     failover = Failover(
         broker=1,
@@ -106,9 +108,18 @@ def failover_reports() -> list[OutageReport]:
         lost_committed=0,
         chain=(EVIL,),
     )
+    idle = attrs.evolve(failover, first_write_ms=None, chain=("no traffic",))
+    shutdown = attrs.evolve(
+        outage, broker=2, cause="controlled shutdown", silent_ms=-1, planned=True
+    )
+    slow = attrs.evolve(failover, first_write_ms=BEGAN + 99_000)
     return [
-        OutageReport(outage, (PartitionFailover(TP, failover),)),
+        OutageReport(
+            outage,
+            (PartitionFailover(TP, failover), PartitionFailover(TopicPartition("idle", 0), idle)),
+        ),
         OutageReport(outage, ()),
+        OutageReport(shutdown, (PartitionFailover(TP, slow),)),
     ]
 
 
@@ -161,6 +172,29 @@ def test_there_is_a_page_where_there_is_nothing_to_tell() -> None:
     assert "0</b>" in audit_page([])
 
 
+def headline(page: str) -> dict[str, str]:
+    """Return the tiles of a page, by what they are."""
+    found = re.findall(r'<div class="tile"><b[^>]*>([^<]*)</b><span>([^<]*)</span>', page)
+    return {what: value for value, what in found}
+
+
+def test_the_headline_of_failovers_leaves_out_what_was_planned_and_what_had_no_traffic() -> None:
+    told = headline(PAGES["failover"]())
+    assert (told["outages"], told["planned shutdowns"]) == ("2", "1")
+    assert told["to the first write, at most"] == "800 ms"
+    assert "2 outages, 1 planned shutdown, " in PAGES["failover"]()
+    assert "800 ms, 1 of 2" in PAGES["failover"]()
+    only_planned = failover_page(failover_reports()[2:])
+    assert headline(only_planned)["outages"] == "0"
+    assert headline(only_planned)["to the first write, at most"] == "none"
+    assert "All outages" not in only_planned
+
+
+def test_the_headline_of_lag_is_the_most_of_any_partition() -> None:
+    told = headline(PAGES["lag"]())
+    assert (told["records behind, at most"], told["behind, at most"]) == ("4", "8 ms")
+
+
 REPORTS = {"audit": audits, "lag": lag_report, "failover": failover_reports}
 
 
@@ -185,7 +219,7 @@ def test_an_answer_is_handed_out_in_every_form(
 @pytest.mark.parametrize(
     ("width", "dark"), [(390, True), (1400, False)], ids=["phone, dark", "desktop"]
 )
-@pytest.mark.parametrize(("name", "bars"), [("audit", 0), ("lag", 4), ("failover", 4)])
+@pytest.mark.parametrize(("name", "bars"), [("audit", 0), ("lag", 4), ("failover", 9)])
 def test_a_browser_draws_it_without_a_fault(
     tmp_path: Path, name: str, bars: int, width: int, dark: bool
 ) -> None:

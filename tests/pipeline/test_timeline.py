@@ -171,6 +171,17 @@ def test_an_outage_begins_with_its_first_sign_and_ends_when_the_broker_is_back()
         (1, 95, 97, -1),
     ]
     assert [each.over_ms for each in found] == [90, None]
+    assert [each.planned for each in found] == [False, True]
+
+
+def test_a_broker_that_dies_on_its_way_out_is_an_outage() -> None:
+    (found,) = outages(
+        [
+            broker("controlled_shutdown_started", 95, 1),
+            broker("broker_fenced", 97, 1, cause="session expired", since_heartbeat_ms=2),
+        ]
+    )
+    assert (found.cause, found.planned, found.began_ms) == ("session expired", False, 95)
 
 
 def of_failover(*more: Fact) -> Failover:
