@@ -1,8 +1,11 @@
 """The lag job: for each partition its ISR over time, and by how much replicas lagged.
 
-    lag        at each report of a leader, how many records its log end was ahead of the high
-               watermark: what the slowest member of the ISR still lacked
-    lag in ms  until the high watermark had passed that log end
+    lag        at each report of a leader, how many records the replica furthest behind lacked:
+               of the ISR, its log end is that far ahead of the high watermark; of the others, and
+               while the high watermark stands, the leader says it (`followers_behind`), and when it
+               proposes that one leaves or joins
+    lag in ms  since when that replica had lacked any, as far as its leader knew, until the high
+               watermark had passed that log end; out of the ISR, until it was in it again
 
 Reports come once per tick of a broker that has news, so both are samples: quantiles over them
 say how it mostly was, and nothing is known of what began and ended between two ticks.
@@ -148,7 +151,7 @@ def lag_report(
         rows = isr_intervals(events, last_ms).orderBy(*KEY, "from_ms").collect()
         states = tuple(_state(row.asDict(), min_isr) for row in rows)
         on_step("measuring lag")
-        measured = lag_samples(events).persist()
+        measured = lag_samples(events, last_ms).persist()
         summed = {(row.topic, row.partition): row for row in lag_quantiles(measured).collect()}
         step_ms = max(1, (last_ms - first_ms) // points)
         drawn = tuple(_point(row.asDict()) for row in lag_points(measured, step_ms).collect())
@@ -170,11 +173,15 @@ def isr_intervals(events: DataFrame, end_ms: int) -> DataFrame:
     return fold(gather(events), rule, INTERVAL_DECLARED, INTERVAL_SCHEMA)
 
 
-def lag_samples(events: DataFrame) -> DataFrame:
+def lag_samples(events: DataFrame, end_ms: int) -> DataFrame:
     """One row for each report of a leader: lag in records, and in milliseconds where it ended."""
     told = events.where("name = 'high_watermark_advanced'")
+    lagging = events.where("name in ('followers_behind', 'isr_change_proposed') and lag >= 0")
     reign = [*KEY, "node", "leader_epoch"]
-    wanted = told.withColumn("offset", f.col("log_end_offset")).withColumn("done_ms", f.lit(None))
+    samples = told.unionByName(lagging)
+    wanted = samples.withColumn("offset", f.col("log_end_offset")).withColumn(
+        "done_ms", f.lit(None)
+    )
     passed = told.withColumn("offset", f.col("high_watermark")).withColumn(
         "done_ms", f.col("at_ms")
     )
@@ -186,13 +193,33 @@ def lag_samples(events: DataFrame) -> DataFrame:
         passed.withColumn("is_sample", f.lit(False))
     )
     ended = both.withColumn("ended_ms", f.min("done_ms").over(following)).where("is_sample")
-    return ended.select(
+    is_out = f.expr("name = 'followers_behind' and not array_contains(isr, broker)")
+    found = ended.where(~is_out).unionByName(_until_in_sync(events, ended.where(is_out), end_ms))
+    behind_ms, left_ms = f.col("lag_ms"), f.col("ended_ms") - f.col("at_ms")
+    return found.select(
         *KEY,
         "node",
         "at_ms",
-        (f.col("log_end_offset") - f.col("high_watermark")).alias("lag"),
-        f.greatest(f.lit(0), f.col("ended_ms") - f.col("at_ms")).alias("lag_ms"),
+        f.greatest("lag", f.col("log_end_offset") - f.col("high_watermark")).alias("lag"),
+        (f.greatest(f.lit(0), behind_ms) + f.greatest(f.lit(0), left_ms)).alias("lag_ms"),
     )
+
+
+def _until_in_sync(events: DataFrame, samples: DataFrame, end_ms: int) -> DataFrame:
+    """End each sample of a follower out of the ISR when that is in it again, or at `end_ms`."""
+    changes = events.where("name = 'isr_changed'")
+    joined = changes.select(*KEY, "at_ms", f.explode("isr").alias("broker"))
+    joined = joined.withColumn("joined_ms", f.col("at_ms"))
+    both = samples.withColumn("is_sample", f.lit(True)).unionByName(
+        joined, allowMissingColumns=True
+    )
+    following = (
+        Window.partitionBy(*KEY, "broker")
+        .orderBy("at_ms")
+        .rangeBetween(0, Window.unboundedFollowing)
+    )
+    joins_ms = f.coalesce(f.min("joined_ms").over(following), f.lit(end_ms))
+    return both.withColumn("ended_ms", joins_ms).where("is_sample").drop("joined_ms")
 
 
 def lag_quantiles(samples: DataFrame) -> DataFrame:

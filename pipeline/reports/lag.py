@@ -40,6 +40,7 @@ def _span(states: Sequence[State]) -> str:
 def _parts(report: LagReport) -> Iterator[str]:
     partitions = report.partitions
     worst = max((lag.lag[-1] for lag in partitions if lag.lag), default=0)
+    longest = max((lag.lag_ms[-1] for lag in partitions if lag.lag_ms), default=0)
     under = max((lag.under_replicated_ms for lag in partitions), default=0)
     under_min = max((lag.under_min_isr_ms for lag in partitions), default=0)
     offline = max((lag.offline_ms for lag in partitions), default=0)
@@ -49,7 +50,8 @@ def _parts(report: LagReport) -> Iterator[str]:
             (seconds(under), "under-replicated, at most", "bad" if under else "good"),
             (seconds(under_min), "under min ISR, at most", "bad" if under_min else "good"),
             (seconds(offline), "offline, at most", "bad" if offline else "good"),
-            (f"{worst:,}", "records of lag, at most", ""),
+            (f"{worst:,}", "records behind, at most", ""),
+            (seconds(longest), "behind, at most", ""),
         ]
     )
     for cause, count in report.unreadable.items():
@@ -61,7 +63,7 @@ def _parts(report: LagReport) -> Iterator[str]:
             yield paragraph(f"The {len(shown)} of {len(partitions):,} that were longest not whole.")
         yield plot(_isr(report.states, shown), number=0, height=_height(len(shown)))
     if any(point.lag for point in report.points):
-        yield heading("Lag of the slowest in-sync replica, in records")
+        yield heading("Lag of the replica furthest behind, in records")
         yield plot(_lag(report.points), number=1 if report.states else 0, height=340)
     yield heading("Partitions")
     yield _table(partitions)

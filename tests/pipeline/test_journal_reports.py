@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from replication.cli.demo.run import CONFIG
-from tests.pipeline.failover_run import BROKERS, PARTITIONS, TOPIC, FailoverRun
+from tests.pipeline.failover_run import BROKERS, PARTITIONS, RECORDS, TOPIC, FailoverRun
 
 pytestmark = [pytest.mark.spark, pytest.mark.client]
 
@@ -51,6 +51,7 @@ def test_every_outage_is_told_with_what_it_did(told: Path, failed_over: Failover
         assert times == sorted(times)
         assert any("was elected (clean)" in link for link in each["chain"])
     assert [each["cause"] for each in outages[1:]] == ["controlled shutdown"] * BROKERS
+    assert [each["planned"] for each in outages] == [False, *[True] * BROKERS]
 
 
 def test_the_isr_is_followed_from_creation_to_shutdown(
@@ -71,6 +72,9 @@ def test_the_isr_is_followed_from_creation_to_shutdown(
         assert each["under_min_isr_ms"] == each["under_replicated_ms"] >= each["offline_ms"]
         assert len(each["lag"]) == len(report["quantiles"])
         assert each["lag"] == sorted(each["lag"])
+        # A half of the records was sent while the victim was dead, and half of that here.
+        assert each["lag"][-1] >= RECORDS // 2 // PARTITIONS // 2
+        assert each["lag_ms"][-1] >= int(CONFIG["broker.session.timeout.ms"]) // 2
 
 
 def test_parquet_has_a_row_for_each_state_and_each_failover(told: Path) -> None:
@@ -82,3 +86,44 @@ def test_parquet_has_a_row_for_each_state_and_each_failover(told: Path) -> None:
     outages = json.loads((told / "failover.json").read_text())
     failovers = pyarrow.parquet.read_table(told / "failover.parquet")
     assert failovers.num_rows == sum(len(each["partitions"]) for each in outages)
+
+
+def test_lag_lasts_until_the_replica_has_the_records_or_is_in_sync_again(spark: Any) -> None:
+    from pipeline.journals.lag import lag_samples
+    from pipeline.journals.rows import DECLARED, SCHEMA
+
+    def told(name: str, at_ms: int, **fields: Any) -> tuple[Any, ...]:
+        where = {"node": 2, "number": 0, "topic": "t", "partition": 0, "leader_epoch": 1}
+        row = where | {"name": name, "at_ms": at_ms} | fields
+        return tuple(row.get(column) for column in SCHEMA.names)
+
+    def behind(at_ms: int, end: int, *isr: int, lag: int, lag_ms: int) -> tuple[Any, ...]:
+        return told(
+            "followers_behind",
+            at_ms,
+            log_end_offset=end,
+            isr=list(isr),
+            broker=3,
+            lag=lag,
+            lag_ms=lag_ms,
+        )
+
+    events = [
+        told("high_watermark_advanced", 0, high_watermark=10, log_end_offset=10),
+        behind(100, 168, 1, 2, 3, lag=158, lag_ms=100),
+        told("high_watermark_advanced", 16_000, high_watermark=168, log_end_offset=168),
+        told("isr_changed", 20_000, isr=[1, 2]),
+        behind(21_000, 200, 1, 2, lag=32, lag_ms=500),
+        behind(22_000, 201, 1, 2, lag=33, lag_ms=-1),
+        told("isr_changed", 23_000, isr=[1, 2, 3]),
+        behind(25_000, 300, 1, 2, lag=9, lag_ms=1),
+    ]
+    samples = lag_samples(spark.createDataFrame(events, DECLARED), 30_000).orderBy("at_ms")
+    assert [(row.at_ms, row.lag, row.lag_ms) for row in samples.collect()] == [
+        (0, 0, 0),
+        (100, 158, 16_000),  # in sync: until the high watermark has passed
+        (16_000, 0, 0),
+        (21_000, 32, 2_500),  # out of the ISR: until it is in it again
+        (22_000, 33, 1_000),
+        (25_000, 9, 5_001),  # until the journal ends
+    ]
