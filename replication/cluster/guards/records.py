@@ -9,7 +9,9 @@ from replication.cluster.guards.access import Access, all_refused, sorted_out
 from replication.cluster.server import CloseConnectionError, Handler
 from replication.errors import ErrorCode
 from replication.metadata import SecurityImage
+from replication.net.pace import in_steps
 from replication.security.acls import Operation, ResourceType
+from replication.steps import Steps
 from replication.wire.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -86,7 +88,7 @@ async def produce(access: Access, request: ProduceRequest, handler: Handler) -> 
 
     Without a response (acks=0) a client learns of a refusal by its connection's end.
     """
-    name = _transactional_id(request)
+    name = await in_steps(_transactional_id(request))
     if name is not None and not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
         _close_without_acks(request)
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -104,9 +106,10 @@ async def produce(access: Access, request: ProduceRequest, handler: Handler) -> 
     return response
 
 
-def _transactional_id(request: ProduceRequest) -> str | None:
+def _transactional_id(request: ProduceRequest) -> Steps[str | None]:
     """Return the id that must be writable: "" for transactional records without an id."""
-    return (request.transactional_id or "") if has_transactional_records(request) else None
+    is_transactional = yield from has_transactional_records(request)
+    return (request.transactional_id or "") if is_transactional else None
 
 
 def _close_without_acks(request: ProduceRequest) -> None:
@@ -114,13 +117,15 @@ def _close_without_acks(request: ProduceRequest) -> None:
         raise CloseConnectionError("a produce with acks=0 was not authorized")
 
 
-def has_transactional_records(request: ProduceRequest) -> bool:
+def has_transactional_records(request: ProduceRequest) -> Steps[bool]:
     """Return whether the first batch of some partition is transactional."""
-    return any(
-        _is_transactional(data.records)
-        for topic in request.topic_data
-        for data in topic.partition_data
-    )
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if _is_transactional(data.records):
+                return True
+            yield 1
+        yield 1
+    return False
 
 
 def _is_transactional(records: object) -> bool:

@@ -14,6 +14,7 @@ from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.handlers.view import View
 from replication.cluster.server import CloseConnectionError, RequestContext
 from replication.errors import ErrorCode, KafkaError
+from replication.net.pace import in_steps
 from replication.replica_manager import (
     ProduceResult,
     TransactionalBatches,
@@ -21,6 +22,7 @@ from replication.replica_manager import (
     support_of_produce,
     the_one_producer,
 )
+from replication.steps import Steps
 from replication.wire.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -45,38 +47,27 @@ LENGTH_AT = 8
 LEAST_LENGTH = 14  # of a record of magic 0
 ZSTD_SINCE = 7  # KIP-110
 LEADER_HINTS_SINCE = 10  # KIP-951
+ERRORS_NAMED = 16
+"""The errors of one request that a closed connection's reason names."""
+
+
+def _refused(error: ErrorCode, message: str) -> ProduceResult:
+    return ProduceResult(error=error, error_message=message)
+
+
+_LACKS_ID = _refused(
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    "a transactional batch without a transactional id",
+)
+_NAMED_TWICE = _refused(ErrorCode.INVALID_REQUEST, "partition named twice")
+_UNKNOWN = _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
+_NO_BATCH = _refused(ErrorCode.INVALID_RECORD, "no record batch")
 
 
 async def produce(
     node: BrokerNode, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | None:
-    entries: dict[TopicPartition, memoryview] = {}
-    results: dict[TopicPartition, ProduceResult] = {}
-    lacks_id = request.transactional_id is None and has_transactional_records(request)
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            partition = TopicPartition(topic.name, data.index)
-            assert isinstance(data.records, memoryview | None), (
-                "a request has its records in memory"
-            )
-            if lacks_id:
-                results[partition] = _refused(
-                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                    "a transactional batch without a transactional id",
-                )
-            elif partition in entries or partition in results:
-                results[partition] = _refused(ErrorCode.INVALID_REQUEST, "partition named twice")
-                entries.pop(partition, None)
-            elif _is_unknown(node, partition):
-                results[partition] = _refused(
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition"
-                )
-            elif data.records is None:
-                results[partition] = _refused(ErrorCode.INVALID_RECORD, "no record batch")
-            elif (refusal := _refusal(data.records, context.version)) is not None:
-                results[partition] = refusal
-            else:
-                entries[partition] = data.records
+    entries, results = await in_steps(_sorted_out(node, context, request))
     if entries:
         refused, guards = await _verify(node, context, request, entries)
         results |= refused
@@ -87,9 +78,40 @@ async def produce(
             guards=guards,
         )
     if request.acks == 0:
-        _hang_up_on_error(results)
+        await in_steps(_hang_up_on_error(results))
         return None
-    return _response(node, context, request, results)
+    return await in_steps(_response(node, context, request, results))
+
+
+def _sorted_out(
+    node: BrokerNode, context: RequestContext, request: ProduceRequest
+) -> Steps[tuple[dict[TopicPartition, memoryview], dict[TopicPartition, ProduceResult]]]:
+    """Return the records to append, and the answers to what is refused before that."""
+    entries: dict[TopicPartition, memoryview] = {}
+    results: dict[TopicPartition, ProduceResult] = {}
+    lacks_id = request.transactional_id is None and (yield from has_transactional_records(request))
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            partition = TopicPartition(topic.name, data.index)
+            assert isinstance(data.records, memoryview | None), (
+                "a request has its records in memory"
+            )
+            if lacks_id:
+                results[partition] = _LACKS_ID
+            elif partition in entries or partition in results:
+                results[partition] = _NAMED_TWICE
+                entries.pop(partition, None)
+            elif _is_unknown(node, partition):
+                results[partition] = _UNKNOWN
+            elif data.records is None:
+                results[partition] = _NO_BATCH
+            elif (refusal := _refusal(data.records, context.version)) is not None:
+                results[partition] = refusal
+            else:
+                entries[partition] = data.records
+            yield 1
+        yield 1
+    return entries, results
 
 
 def _is_unknown(node: BrokerNode, partition: TopicPartition) -> bool:
@@ -158,18 +180,19 @@ def _refusal(records: memoryview, version: int) -> ProduceResult | None:
     return None
 
 
-def _refused(error: ErrorCode, message: str) -> ProduceResult:
-    return ProduceResult(error=error, error_message=message)
-
-
-def _hang_up_on_error(results: Mapping[TopicPartition, ProduceResult]) -> None:
-    errors = {
-        f"{partition}: {result.error.name}"
-        for partition, result in results.items()
-        if result.error != ErrorCode.NONE
-    }
+def _hang_up_on_error(results: Mapping[TopicPartition, ProduceResult]) -> Steps[None]:
+    errors = []
+    count = 0
+    for partition, result in results.items():
+        if result.error != ErrorCode.NONE:
+            count += 1
+            if count <= ERRORS_NAMED:
+                errors.append(f"{partition}: {result.error.name}")
+        yield 1
+    if count > ERRORS_NAMED:
+        errors.append(f"{count - ERRORS_NAMED} more")
     if errors:
-        raise CloseConnectionError(f"a produce with acks=0 failed: {', '.join(sorted(errors))}")
+        raise CloseConnectionError(f"a produce with acks=0 failed: {', '.join(errors)}")
 
 
 def _response(
@@ -177,38 +200,32 @@ def _response(
     context: RequestContext,
     request: ProduceRequest,
     results: Mapping[TopicPartition, ProduceResult],
-) -> ProduceResponse:
+) -> Steps[ProduceResponse]:
     view = View(node.metadata.image, context.listener)
-    moved = {
-        partition: view.leader(partition)
-        for partition, result in results.items()
-        if result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    }
+    response = ProduceResponse()
     leaders: set[int] = set()
-    if moved and context.version >= LEADER_HINTS_SINCE:
-        leaders = {leader for leader, _ in moved.values()}
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                partition_responses=[
-                    _partition(
-                        partition := TopicPartition(topic.name, data.index),
-                        results[partition],
-                        moved.get(partition, (-1, -1)),
-                    )
-                    for data in topic.partition_data
-                ],
-            )
-            for topic in request.topic_data
-            if topic.partition_data
-        ],
-        node_endpoints=[
+    for topic in request.topic_data:
+        yield 1
+        if not topic.partition_data:
+            continue
+        answer = TopicProduceResponse(name=topic.name)
+        response.responses.append(answer)
+        for data in topic.partition_data:
+            partition = TopicPartition(topic.name, data.index)
+            result = results[partition]
+            leader = (-1, -1)
+            if result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                leader = view.leader(partition)
+                leaders.add(leader[0])
+            answer.partition_responses.append(_partition(partition, result, leader))
+            yield 1
+    if leaders and context.version >= LEADER_HINTS_SINCE:
+        response.node_endpoints = [
             NodeEndpoint(node_id=broker_id, host=end.host, port=end.port, rack=rack)
-            for broker_id, end, rack in (view.brokers() if leaders else ())
+            for broker_id, end, rack in view.brokers()
             if broker_id in leaders
-        ],
-    )
+        ]
+    return response
 
 
 def _partition(

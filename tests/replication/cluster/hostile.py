@@ -118,6 +118,12 @@ def produce_large_value(size: int) -> ProduceRequest:
     return produce(encode_batch([Record(timestamp=0, value=bytes(size))], codec=Codec.ZSTD))
 
 
+def produce_unknown_partitions(count: int, *, acks: int = 1) -> ProduceRequest:
+    partitions = [PartitionProduceData(index=1 + each, records=None) for each in range(count)]
+    topic = TopicProduceData(name=TOPIC, partition_data=partitions)
+    return ProduceRequest(transactional_id=None, acks=acks, timeout_ms=30_000, topic_data=[topic])
+
+
 def metadata(count: int, *, pattern: str = "topic-%d", creates: bool = False) -> MetadataRequest:
     return MetadataRequest(
         topics=[MetadataRequestTopic(name=name) for name in names(count, pattern)],
@@ -143,6 +149,10 @@ HOSTILE: dict[str, Hostile] = {
     "Produce, headers": Hostile(request=produce_headers, tested=20_000, measured=5_000_000),
     "Produce, a large value": Hostile(
         request=produce_large_value, tested=16_000_000, measured=250_000_000
+    ),
+    "Produce, unknown partitions": Hostile(request=produce_unknown_partitions),
+    "Produce, unknown partitions, no answer": Hostile(
+        request=lambda count: produce_unknown_partitions(count, acks=0)
     ),
     "CreatePartitions": Hostile(
         request=lambda count: create_partitions(count, validate_only=False),
