@@ -2,6 +2,11 @@
 
 from tests.mutants.mutant import Edit, Mutant
 
+STORY = (
+    "tests/scenarios/test_stories.py::test_a_story_is_told_as_it_was_recorded"
+    "[a-coordinator-that-dies-with-a-transaction-prepared]"
+)
+
 MUTANTS = (
     Mutant(
         "what a coordinator finds prepared it completes",
@@ -16,7 +21,20 @@ MUTANTS = (
         ),
         without_it="records of a committed transaction are given to nobody, for ever",
         source="TransactionCoordinator.onElection",
-        caught_by="tests/scenarios/test_stories.py::test_a_story_is_told_as_it_was_recorded"
-        "[a-coordinator-that-dies-with-a-transaction-prepared]",
+        caught_by=STORY,
+    ),
+    Mutant(
+        "what a coordinator finds about to be aborted it completes too",
+        (
+            Edit(
+                "replication.cluster.transactions.coordinator",
+                "        for slot in shard.slots.values():\n"
+                "            if slot.current.state.is_prepared:\n",
+                "        for slot in shard.slots.values():\n            if slot.current.commits:\n",
+            ),
+        ),
+        without_it="the last stable offset stands still, for ever",
+        source="TransactionCoordinator.onElection",
+        caught_by=STORY,
     ),
 )
