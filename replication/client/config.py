@@ -118,7 +118,8 @@ class ClientConfig(TlsKeys):
     connections_max_idle_ms: int = long(
         540_000,
         "The time in milliseconds after which the client closes a connection that it has not"
-        " used. The default is shorter than the brokers', so that the client closes first.",
+        " used; a negative value means no limit. The default is shorter than the brokers', so"
+        " that the client closes first.",
     )
     metadata_max_age_ms: int = long(
         300_000,

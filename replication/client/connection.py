@@ -30,6 +30,7 @@ from replication.client.errors import NO_ANSWER, UnsupportedVersionError
 from replication.client.requests import PendingResponse, ask
 from replication.errors import ErrorCode, PeerUnavailableError, ProtocolError
 from replication.net.framing import FrameReader, send_parts
+from replication.net.idle import idle_limit_seconds
 from replication.net.sasl import VERSION as LOGIN_VERSION, renew_login
 from replication.net.seams import Connection, NodeClock, Transport
 from replication.wire.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -311,7 +312,7 @@ class BrokerConnection:
 
     def _next_deadline(self) -> float:
         deadlines = [each.deadline for each in (*self._in_flight, *self._queue)]
-        idle_from = self._last_used + self.settings.max_idle_ms / 1000
+        idle_from = self._last_used + idle_limit_seconds(self.settings.max_idle_ms)
         # One that waits for long is not idle, and what it waits for has a deadline.
         if idle_from > self._clock.now() or not deadlines:
             deadlines.append(idle_from)
@@ -323,7 +324,7 @@ class BrokerConnection:
             if pending.deadline <= now:
                 raise PeerUnavailableError(f"{self._name} did not answer {pending} in time")
         idle_ms = self.settings.max_idle_ms
-        if not self.load and now >= self._last_used + idle_ms / 1000:
+        if not self.load and now >= self._last_used + idle_limit_seconds(idle_ms):
             raise PeerUnavailableError(f"nothing was asked of {self._name} for {idle_ms} ms")
 
     @property

@@ -67,7 +67,6 @@ from replication.cluster.faults import FaultGate, Faults
 from replication.cluster.guards import for_brokers
 from replication.cluster.limits import (
     LIMITED,
-    MAX_RECORDS,
     TooManyRecordsError,
     limited,
     size_of,
@@ -83,6 +82,7 @@ from replication.election import ElectionRules
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.events import Event, EventSink, LogDirectoryFailed, ignore
 from replication.metadata import (
+    MAX_RECORDS,
     BrokerRegistrationChangeRecord,
     ClusterRecord,
     ControllerRecord,
@@ -91,6 +91,7 @@ from replication.metadata import (
     TopicImage,
 )
 from replication.metrics import MetricsRegistry
+from replication.net.idle import idle_limit_seconds
 from replication.net.pace import in_steps
 from replication.net.seams import Listener, Seams
 from replication.net.turns import Turns
@@ -190,7 +191,7 @@ class Controller:
                 sink=self.sink,
                 on_bug=self.on_bug,
                 max_request_bytes=self.config.socket_request_max_bytes,
-                max_idle_seconds=self.config.connections_max_idle_ms / 1000,
+                max_idle_seconds=idle_limit_seconds(self.config.connections_max_idle_ms),
                 faults=self._fault_gate(),
                 metrics=RequestMetrics(self.metrics),
                 quotas=ConnectionQuotas(

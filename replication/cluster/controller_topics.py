@@ -21,13 +21,14 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cache, partial
 
 from replication.cluster.controller_decisions import Decision, is_current_incarnation
-from replication.cluster.limits import MAX_RECORDS, TOO_LARGE
 from replication.cluster.topic_names import MAX_NAME, NOT_TO_BE_MADE, fault_of
 from replication.config import BrokerConfig, DynamicBrokerConfig, TopicConfig
 from replication.config.topic import describe_topic
 from replication.errors import ErrorCode, KafkaError
 from replication.metadata import (
+    MAX_RECORDS,
     METADATA_TOPIC_ID,
+    TOO_LARGE,
     ConfigRecord,
     MetadataImage,
     MetadataRecord,

@@ -15,7 +15,7 @@ import attrs
 
 from replication.cluster.server import Handler, RequestContext
 from replication.errors import ErrorCode
-from replication.metadata import MetadataImage
+from replication.metadata import MAX_RECORDS, TOO_LARGE, MetadataImage
 from replication.net.pace import in_steps
 from replication.steps import Steps
 from replication.wire.apis import API, ApiKey
@@ -27,11 +27,8 @@ from replication.wire.list_partition_reassignments import ListPartitionReassignm
 from replication.wire.refusals import refused_in_steps
 from replication.wire.schema import Kind, fields_of
 
-MAX_RECORDS = 10_000
 MAX_NUMBERS = 100_000
 """Brokers and partitions that are named by their number alone."""
-
-TOO_LARGE = "Unable to perform excessively large batch operation."
 
 LIMITED = frozenset(
     {

@@ -32,6 +32,7 @@ from replication.fetcher import FetcherConfig
 from replication.fetcher_manager import RemoteFetcherFactory, ReplicaFetcherManager
 from replication.metadata import FEATURES, TRANSACTION_VERSION
 from replication.metrics import MetricsRegistry
+from replication.net.idle import idle_limit_seconds
 from replication.net.seams import Seams
 from replication.replica_manager import LocalReplicas, ReplicaManager, TransactionVerification
 from replication.security.acls import Authorizer
@@ -257,7 +258,7 @@ class Wiring:
             sink=self.sink,
             on_bug=self.on_bug,
             max_request_bytes=config.socket_request_max_bytes,
-            max_idle_seconds=config.connections_max_idle_ms / 1000,
+            max_idle_seconds=idle_limit_seconds(config.connections_max_idle_ms),
             features=partial(_features, metadata),
             metrics=request_metrics,
             faults=self._fault_gate(metadata, sessions),

@@ -137,7 +137,9 @@ class BrokerConfig(SecurityKeys):
         at_least=1,
     )
     connections_max_idle_ms: int = long(
-        600_000, "The time in milliseconds after which a connection without any traffic is closed."
+        600_000,
+        "The time in milliseconds after which a connection without any traffic is closed. A"
+        " negative value means no limit.",
     )
     max_connections: int = whole(
         INT_MAX,

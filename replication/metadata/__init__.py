@@ -31,9 +31,11 @@ from replication.metadata.image import (
     delta_between,
 )
 from replication.metadata.records import (
+    MAX_RECORDS,
     METADATA_PARTITION,
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
+    TOO_LARGE,
     AclRecord,
     BrokerConfigRecord,
     BrokerDirectoriesRecord,
@@ -64,11 +66,13 @@ from replication.metadata.snapshot import decode_snapshot, encode_snapshot, snap
 
 __all__ = [
     "FEATURES",
+    "MAX_RECORDS",
     "METADATA_PARTITION",
     "METADATA_TOPIC",
     "METADATA_TOPIC_ID",
     "MIN_INSYNC_REPLICAS",
     "NO_LEADER",
+    "TOO_LARGE",
     "TRANSACTION_VERSION",
     "AclRecord",
     "BrokerConfigRecord",

@@ -27,6 +27,10 @@ from storage.types import Buffer, LeaderEpoch, Offset, TopicId, TopicPartition
 METADATA_TOPIC = "__understudy_metadata"
 METADATA_TOPIC_ID: TopicId = b"understudy-meta\x01"
 METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
+MAX_RECORDS = 10_000
+"""The records that one request may add (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+TOO_LARGE = "Unable to perform excessively large batch operation."
+"""What is said to a request that would add more, in Kafka's words."""
 
 
 class LeaderRecoveryState(enum.IntEnum):

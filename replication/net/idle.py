@@ -11,9 +11,19 @@ and nothing moves. (IdleExpiryManager of Kafka's Selector, which also closes a c
 request takes that long.)
 """
 
+from typing import Final
+
 import attrs
 
 from replication.net.seams import Alarm, Connection, NodeClock
+
+NEVER_SECONDS: Final = 1e9
+"""Thirty years, for a connection that may be idle as long as it likes."""
+
+
+def idle_limit_seconds(max_idle_ms: int) -> float:
+    """Return the limit in seconds; a negative one means that there is none, as in Kafka."""
+    return NEVER_SECONDS if max_idle_ms < 0 else max_idle_ms / 1000
 
 
 @attrs.define(eq=False)

@@ -9,13 +9,12 @@ from collections.abc import Iterable
 
 from replication.cluster.groups.offsets_topic import offsets_topic
 from replication.cluster.handlers.node import BrokerNode
-from replication.cluster.limits import MAX_RECORDS
 from replication.cluster.server import RequestContext
 from replication.cluster.topic_names import fault_of
 from replication.cluster.transactions.state_topic import state_topic
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.groups import GROUP_METADATA_TOPIC
-from replication.metadata import MetadataImage
+from replication.metadata import MAX_RECORDS, MetadataImage
 from replication.net.pace import in_steps
 from replication.steps import Steps
 from replication.transactions import TRANSACTION_STATE_TOPIC

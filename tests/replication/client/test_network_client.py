@@ -156,6 +156,16 @@ async def test_an_idle_connection_is_closed(autojump_clock: MockClock) -> None:
         assert await ask_host(network, "g") == "g"
 
 
+async def test_a_connection_is_kept_where_the_limit_is_negative(autojump_clock: MockClock) -> None:
+    async with open_peers("b1") as peers:
+        peers["b1"].on(ApiKey.FIND_COORDINATOR, echo)
+        await peers.start()
+        network = peers.network_client(connections_max_idle_ms=-1)
+        await ask_host(network, "g")
+        await CLOCK.sleep(580)  # longer than the default, and shorter than the broker waits
+        assert network.is_ready(1)
+
+
 async def test_a_broker_that_throttles_us_is_left_alone(autojump_clock: MockClock) -> None:
     async with open_peers("b1") as peers:
         peers["b1"].on(

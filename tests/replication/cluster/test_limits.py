@@ -7,8 +7,6 @@ import pytest
 from replication.cluster.limits import (
     LIMITED,
     MAX_NUMBERS,
-    MAX_RECORDS,
-    TOO_LARGE,
     Size,
     limited,
     size_of,
@@ -16,7 +14,7 @@ from replication.cluster.limits import (
 )
 from replication.cluster.server import RequestContext
 from replication.errors import ErrorCode
-from replication.metadata import MetadataImage
+from replication.metadata import MAX_RECORDS, TOO_LARGE, MetadataImage
 from replication.steps import at_once
 from replication.wire.apis import API, ApiKey
 from replication.wire.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic

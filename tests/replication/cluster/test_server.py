@@ -20,6 +20,7 @@ from replication.cluster.server import (
 from replication.errors import ErrorCode
 from replication.events import ConnectionRefused, Event
 from replication.net.clock import TrioClock
+from replication.net.idle import idle_limit_seconds
 from replication.net.tcp import TcpTransport
 from replication.wire.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replication.wire.apis import ApiKey
@@ -304,6 +305,14 @@ async def test_who_asks_nothing_for_too_long_is_closed(autojump_clock: MockClock
         assert await receive(stream) is None
         assert CLOCK.now() == asked_last + 600
         assert (harness.events, harness.bugs) == ([], [])
+
+
+async def test_a_negative_limit_is_none(autojump_clock: MockClock) -> None:
+    limit = idle_limit_seconds(-1)
+    async with serving(max_idle_seconds=limit) as harness, await harness.connect() as stream:
+        await CLOCK.sleep(10_000_000)
+        answer = await ask(stream, MetadataRequest(topics=[]), ApiKey.METADATA, version=9)
+        assert answer.cluster_id == "PLAINTEXT/test"
 
 
 LARGE_ANSWER = 32 << 20
