@@ -25,9 +25,12 @@ from replication.fetch_session import (
 )
 from replication.fetch_session.cache import FetchSessionCache
 from replication.fetch_session.session import CachedPartition, FetchSession, partition_key
+from replication.steps import STEP, Steps, at_once, each_of
 from storage.types import TopicId
 
+MOST_UNKNOWN = 10_000
 _TOPIC_IDS_SINCE = 13
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 @attrs.frozen(kw_only=True)
@@ -101,9 +104,23 @@ class FullContext:
 
     def response(self, answers: Answers) -> SessionResponse:
         """Everything, and a session from here on if there is a slot for one."""
-        infos = {partition_key(partition): info for partition, info in self.requested}
+        return at_once(self.response_in_steps(answers))
+
+    def response_in_steps(self, answers: Answers) -> Steps[SessionResponse]:
+        """Return the same; a request may name many partitions.
+
+        There is no session of more than `MOST_UNKNOWN` that do not exist: each of its requests,
+        however short, would have to look for all of these again.
+        """
+        unknown = sum(answer.error in _UNKNOWN for _, answer in answers)
+        if unknown > MOST_UNKNOWN:
+            return SessionResponse(partitions=answers)
+        keys = yield from each_of(lambda pair: partition_key(pair[0]), self.requested)
+        infos = {key: info for key, (_, info) in zip(keys, self.requested, strict=True)}
         partitions = {}
-        for partition, answer in answers:
+        for number, (partition, answer) in enumerate(answers, start=1):
+            if number % STEP == 0:
+                yield STEP
             key = partition_key(partition)
             partitions[key] = CachedPartition((partition, infos[key]))
             partitions[key].remember(answer)
@@ -118,6 +135,13 @@ class FullContext:
 
     def throttled_response(self) -> SessionResponse:
         return SessionResponse()
+
+
+def response_in_steps(context: FetchContext, answers: Answers) -> Steps[SessionResponse]:
+    """Return what `context.response` does, in steps where a request has named everything."""
+    if isinstance(context, FullContext):
+        return (yield from context.response_in_steps(answers))
+    return context.response(answers)
 
 
 @attrs.frozen(kw_only=True)

@@ -40,7 +40,7 @@ from replication.wire.frames import (
     AT_ONCE_BYTES,
     decode_response,
     decode_response_in_steps,
-    encode_request,
+    encode_request_in_steps,
     total_size,
 )
 from replication.wire.schema import Part
@@ -133,7 +133,7 @@ class RpcClient:
         PeerUnavailableError where the connection is lost or the time is up, ProtocolError
         where what came is not the answer; the client is closed then.
         """
-        call, parts = self._encode(request, version=version)
+        call, parts = await self._encode(request, version=version)
         alarm = self.clock.alarm(
             self.clock.now() + timeout_ms / 1000, partial(self._close_for_want_of, call)
         )
@@ -149,7 +149,7 @@ class RpcClient:
 
     async def tell(self, request: object, *, version: int, timeout_ms: int) -> None:
         """Send a request that has no response: Produce with acks=0."""
-        call, parts = self._encode(request, version=version)
+        call, parts = await self._encode(request, version=version)
         with self.clock.move_on_after(timeout_ms / 1000) as scope:
             await self._send(call, parts, answered=False)
         if scope.cancelled_caught:
@@ -162,15 +162,17 @@ class RpcClient:
         for waiting in self._in_flight:
             waiting.turn.set()
 
-    def _encode(self, request: object, *, version: int) -> tuple[_Call, list[Part]]:
+    async def _encode(self, request: object, *, version: int) -> tuple[_Call, list[Part]]:
         last = self._last_correlation_id
         self._last_correlation_id = 0 if last == _MAX_CORRELATION_ID else last + 1
         call = _Call(api_of(type(request)).key, version, self._last_correlation_id)
-        parts = encode_request(
-            request,
-            version=version,
-            correlation_id=call.correlation_id,
-            client_id=self.client_id,
+        parts = await in_steps(
+            encode_request_in_steps(
+                request,
+                version=version,
+                correlation_id=call.correlation_id,
+                client_id=self.client_id,
+            )
         )
         return call, parts
 
@@ -190,7 +192,7 @@ class RpcClient:
 
     async def _ask_at_once(self, request: object) -> object:
         """Of whoever has the turn to send, in front of what it means to send."""
-        call, parts = self._encode(request, version=LOGIN_VERSION)
+        call, parts = await self._encode(request, version=LOGIN_VERSION)
         self._take_place_in_line(call)
         await send_parts(self.connection, parts)
         return await self._receive(call)

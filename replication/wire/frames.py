@@ -17,7 +17,7 @@ from collections.abc import Iterable
 import attrs
 
 from replication.errors import ErrorCode, ProtocolError
-from replication.steps import Steps
+from replication.steps import Steps, at_once
 from replication.wire import codec
 from replication.wire.api_versions import ApiVersion, ApiVersionsResponse
 from replication.wire.apis import API, Api, ApiKey, api_numbered, api_of
@@ -64,11 +64,22 @@ class UnsupportedVersionError(ProtocolError):
 def encode_request(
     request: object, *, version: int, correlation_id: int, client_id: str | None
 ) -> list[Part]:
-    """The parts of a request frame, its length in front."""
+    """Return the parts of a request frame, its length in front."""
+    return at_once(
+        encode_request_in_steps(
+            request, version=version, correlation_id=correlation_id, client_id=client_id
+        )
+    )
+
+
+def encode_request_in_steps(
+    request: object, *, version: int, correlation_id: int, client_id: str | None
+) -> Steps[list[Part]]:
+    """Return the same; what is long is written in steps."""
     api = api_of(type(request))
     assert api.serves(version), f"{api.key.name} has no version {version} here"
     flexible = api.is_flexible(version)
-    body = codec.encode(request, version=version, flexible=flexible)
+    body = yield from codec.encode_in_steps(request, version=version, flexible=flexible)
     name = b"" if client_id is None else client_id.encode()
     tags = _NO_TAGS if flexible else b""
     header_size = _REQUEST_HEADER.size + len(name) + len(tags)

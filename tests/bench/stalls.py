@@ -1,6 +1,7 @@
 """The longest time for which one hostile request holds the loop of a broker.
 
-Each request of `tests/replication/cluster/hostile.py` goes to a broker and its controller in this
+Each request of `tests/replication/cluster/hostile.py`, and one for each list that a request can
+have (`long_lists.py`), goes to a broker and its controller in this
 process, which answer a neighbour meanwhile. What is measured is the longest turn of the loop, in
 processor time; beside it the longest that the neighbour waited, which other work on the machine
 makes longer.
@@ -13,6 +14,7 @@ import attrs
 import trio
 
 from tests.replication.cluster.hostile import HOSTILE, Cost, Hostile, attacked, frame_of, timed
+from tests.replication.cluster.long_lists import long_lists
 
 MOST_MS = 50.0
 
@@ -34,7 +36,7 @@ class Stall:
 
 
 def run() -> Iterator[Stall]:
-    for name, hostile in HOSTILE.items():
+    for name, hostile in (HOSTILE | dict(long_lists())).items():
         yield Stall(name, trio.run(partial(measure, hostile)))
 
 

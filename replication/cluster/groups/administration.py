@@ -8,6 +8,7 @@ from replication.cluster.groups.coordinator import GroupCoordinator
 from replication.cluster.groups.shard import HostedGroup
 from replication.errors import ErrorCode, KafkaError
 from replication.groups import CommittedOffset, GroupState
+from replication.steps import Steps
 from storage.types import TopicPartition
 
 CLASSIC = "classic"
@@ -28,20 +29,22 @@ def fetch_offsets(
     partitions: Iterable[TopicPartition] | None,
     *,
     require_stable: bool,
-) -> dict[TopicPartition, FetchedOffset]:
-    """Of these, or of all; KafkaError where the group is not ours to answer for."""
+) -> Steps[dict[TopicPartition, FetchedOffset]]:
+    """Return those of `partitions`, or all; raise KafkaError where the group is not ours."""
     hosted = coordinator.serving(group_id).groups.get(group_id)
     if hosted is None:
-        return {each: FetchedOffset() for each in partitions or ()}
+        return dict.fromkeys(partitions or (), FetchedOffset())
     offsets = hosted.offsets
-    return {
-        each: (
+    found: dict[TopicPartition, FetchedOffset] = {}
+    for each in list(offsets.partitions() if partitions is None else partitions):
+        unstable = require_stable and offsets.is_unstable(each)
+        found[each] = (
             FetchedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
-            if require_stable and offsets.is_unstable(each)
+            if unstable
             else FetchedOffset(offsets.get(each))
         )
-        for each in (offsets.partitions() if partitions is None else partitions)
-    }
+        yield 1
+    return found
 
 
 async def delete_offsets(
@@ -55,11 +58,11 @@ async def delete_offsets(
     group = hosted.group
     if group.state is not GroupState.EMPTY and not group.is_consumers:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"{group_id} has members")
-    kept = [
-        each
+    kept = {
+        each: None
         for each in partitions
         if group.state is not GroupState.EMPTY and group.is_subscribed(each.topic)
-    ]
+    }
     free = [each for each in partitions if each not in kept]
     error = await coordinator.forgetting.delete_offsets(shard, hosted, free)
     if error is not ErrorCode.NONE:

@@ -318,8 +318,9 @@ async def add_partitions_to_txn(
     denied = set(denied_names)
     if not denied:
         return await handler(access.context, request)
-    errors = not_attempted(access.image, topics, denied=denied | INTERNAL_TOPICS)
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=by_topic(errors))
+    errors = await in_steps(not_attempted(access.image, topics, denied=denied | INTERNAL_TOPICS))
+    results = await in_steps(by_topic(errors))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
 
 def _configs(operation: Operation, answered: str) -> Guard:

@@ -5,9 +5,11 @@ others OPERATION_NOT_ATTEMPTED (KafkaApis.handleAddPartitionsToTxnRequest).
 """
 
 from collections.abc import Container, Iterable, Mapping
+from functools import partial
 
 from replication.errors import ErrorCode
 from replication.metadata import MetadataImage
+from replication.steps import Steps, each_of
 from replication.wire.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnTopic,
@@ -18,12 +20,14 @@ from storage.types import TopicPartition
 
 def not_attempted(
     image: MetadataImage, topics: Iterable[AddPartitionsToTxnTopic], denied: Container[str] = ()
-) -> dict[TopicPartition, ErrorCode]:
+) -> Steps[dict[TopicPartition, ErrorCode]]:
     """Return the errors of all partitions if some may not be added; nothing if all may be."""
-    errors = {each: _fault_of(image, each, denied) for each in partitions_of(topics)}
-    if set(errors.values()) <= {ErrorCode.NONE}:
+    partitions = yield from partitions_of(topics)
+    faults = yield from each_of(lambda each: _fault_of(image, each, denied), partitions)
+    if set(faults) <= {ErrorCode.NONE}:
         return {}
-    return {each: error or ErrorCode.OPERATION_NOT_ATTEMPTED for each, error in errors.items()}
+    others = ErrorCode.OPERATION_NOT_ATTEMPTED
+    return {each: fault or others for each, fault in zip(partitions, faults, strict=True)}
 
 
 def _fault_of(image: MetadataImage, partition: TopicPartition, denied: Container[str]) -> ErrorCode:
@@ -34,21 +38,24 @@ def _fault_of(image: MetadataImage, partition: TopicPartition, denied: Container
     return ErrorCode.NONE
 
 
-def partitions_of(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
+def partitions_of(topics: Iterable[AddPartitionsToTxnTopic]) -> Steps[list[TopicPartition]]:
+    partitions = []
+    for topic in topics:
+        partitions += yield from each_of(partial(TopicPartition, topic.name), topic.partitions)
+    return partitions
 
 
 def by_topic(
     errors: Mapping[TopicPartition, ErrorCode],
-) -> list[AddPartitionsToTxnTopicResult]:
-    topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
+) -> Steps[list[AddPartitionsToTxnTopicResult]]:
+    topics: dict[str, AddPartitionsToTxnTopicResult] = {}
     for partition, error in errors.items():
-        topics.setdefault(partition.topic, []).append(
+        name = partition.topic
+        answer = topics.setdefault(name, AddPartitionsToTxnTopicResult(name=name))
+        answer.results_by_partition.append(
             AddPartitionsToTxnPartitionResult(
                 partition_index=partition.partition, partition_error_code=error
             )
         )
-    return [
-        AddPartitionsToTxnTopicResult(name=topic, results_by_partition=results)
-        for topic, results in topics.items()
-    ]
+        yield 1
+    return list(topics.values())

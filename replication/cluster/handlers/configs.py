@@ -10,11 +10,12 @@ alone, for the same reason; the rest is the controller's (ConfigAdminManager):
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
+import trio
 
 from replication.cluster.controller_configs import Resource, answer
 from replication.cluster.handlers.node import BrokerNode
@@ -26,7 +27,9 @@ from replication.config.described import DESCRIBED
 from replication.config.known import is_of_listener
 from replication.config.topic import describe_topic
 from replication.errors import ConfigError, ErrorCode, KafkaError, PeerUnavailableError
+from replication.net.pace import in_steps
 from replication.net.secure import read_certificates
+from replication.steps import STEP, Steps, each_of
 from replication.wire.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -53,9 +56,21 @@ async def describe_configs(
     node: BrokerNode, _: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     await node.metadata.catch_up()
-    return DescribeConfigsResponse(
-        results=[_describe(node, request, resource) for resource in request.resources]
-    )
+    return DescribeConfigsResponse(results=await in_steps(_described(node, request)))
+
+
+def _described(
+    node: BrokerNode, request: DescribeConfigsRequest
+) -> Steps[list[DescribeConfigsResult]]:
+    """Describe each resource once, however often it is named: what is told of it is long."""
+    results: dict[tuple[int, str], DescribeConfigsResult] = {}
+    for resource in request.resources:
+        key = (resource.resource_type, resource.resource_name)
+        if key not in results:
+            results[key] = _describe(node, request, resource)
+            yield len(results[key].configs)
+        yield 1
+    return list(results.values())
 
 
 def _describe(
@@ -82,7 +97,7 @@ def _describe(
     else:
         message = f"this is broker {node.broker_id}, and it knows no configuration but its own"
         return _refused(resource, ErrorCode.INVALID_REQUEST, message)
-    keys = resource.configuration_keys or ()  # none named: every one (ConfigHelper)
+    keys = set(resource.configuration_keys or ())  # none named: every one (ConfigHelper)
     return DescribeConfigsResult(
         resource_type=resource.resource_type,
         resource_name=name,
@@ -124,10 +139,12 @@ def _entry(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConfi
 async def incremental_alter_configs(
     node: BrokerNode, _: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    changes = [
-        [ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs]
-        for resource in request.resources
-    ]
+    changes = await in_steps(
+        _changes(
+            request.resources,
+            lambda each: ConfigChange(each.name, each.config_operation, each.value),
+        )
+    )
     responses = await _alter(node, request, changes, keeps_others=True)
     return IncrementalAlterConfigsResponse(responses=responses)
 
@@ -135,11 +152,22 @@ async def incremental_alter_configs(
 async def alter_configs(
     node: BrokerNode, _: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
-    changes = [
-        [ConfigChange(each.name, ConfigOperation.SET, each.value) for each in resource.configs]
-        for resource in request.resources
-    ]
+    changes = await in_steps(
+        _changes(
+            request.resources, lambda each: ConfigChange(each.name, ConfigOperation.SET, each.value)
+        )
+    )
     return AlterConfigsResponse(responses=await _alter(node, request, changes, keeps_others=False))
+
+
+def _changes(
+    resources: Iterable[Any], change_of: Callable[[Any], ConfigChange]
+) -> Steps[list[list[ConfigChange]]]:
+    """Return what is to be changed, resource by resource."""
+    changes = []
+    for resource in resources:
+        changes += [(yield from each_of(change_of, resource.configs))]
+    return changes
 
 
 async def _alter(
@@ -153,6 +181,8 @@ async def _alter(
     times = Counter((each.resource_type, each.resource_name) for each in request.resources)
     answers: list[AlterConfigsResourceResponse | None] = []
     for resource, changed in zip(request.resources, changes, strict=True):
+        if len(answers) % STEP == STEP - 1:
+            await trio.lowlevel.checkpoint()
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise _refusal("Each resource must appear at most once.")

@@ -5,12 +5,16 @@ transactional id by that of `__transaction_state`; these topics are made when so
 asks. An idempotent producer needs nobody: any broker gives it an id of its own (KIP-98).
 """
 
+from functools import partial
+
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.handlers.topics import create_automatically
 from replication.cluster.handlers.view import View
 from replication.cluster.server import RequestContext
 from replication.errors import ErrorCode, KafkaError
 from replication.groups import GROUP_METADATA_TOPIC, partition_for
+from replication.net.pace import in_steps
+from replication.steps import each_of
 from replication.transactions import TRANSACTION_STATE_TOPIC
 from replication.wire.find_coordinator import (
     GROUP,
@@ -38,10 +42,12 @@ async def find_coordinator(
     if topic is not None:
         await create_automatically(node, [topic])
         view = View(node.metadata.image, context.listener)
-        found = [_coordinator(view, topic, key) for key in keys]
+        found = await in_steps(each_of(partial(_coordinator, view, topic), keys))
     else:
         explanation = f"no key is of type {request.key_type}"
-        found = [_nobody(each, explanation, ErrorCode.INVALID_REQUEST) for each in keys]
+        found = await in_steps(
+            each_of(lambda key: _nobody(key, explanation, ErrorCode.INVALID_REQUEST), keys)
+        )
     if many:
         return FindCoordinatorResponse(coordinators=found)
     (one,) = found

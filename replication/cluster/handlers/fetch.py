@@ -10,6 +10,7 @@ read, and stand after those that were. From version 13 on topics go by id; every
 is then asked and answered by id alone (KIP-516).
 """
 
+from functools import partial
 from itertools import groupby
 
 from replication.cluster.handlers.node import BrokerNode
@@ -26,7 +27,10 @@ from replication.fetch_data import (
     TopicIdPartition,
     Wanted,
 )
+from replication.fetch_session.context import response_in_steps
 from replication.metadata import MetadataImage
+from replication.net.pace import in_steps
+from replication.steps import STEP, Steps, each_of
 from replication.wire.fetch import (
     NO_DIVERGENCE,
     AbortedTransaction,
@@ -55,26 +59,28 @@ async def fetch(node: BrokerNode, context: RequestContext, request: FetchRequest
     if params.from_follower:
         await _catch_up_with(node, context, request)
     image = node.metadata.image
+    wanted = await in_steps(_wanted(image, request, version=context.version))
+    forgotten = await in_steps(_forgotten(image, request, version=context.version))
     asked = node.fetch_sessions.new_context(
         session_id=request.session_id,
         session_epoch=request.session_epoch,
         is_follower=params.from_follower,
         version=context.version,
-        wanted=_wanted(image, request, version=context.version),
-        forgotten=_forgotten(image, request, version=context.version),
+        wanted=wanted,
+        forgotten=forgotten,
         topic_names=image.topic_names_by_id,
         now_ms=node.clock.now_ms(),
         terms=node.replica_manager.fetch_terms(params),
     )
-    readable, unreadable = _sort_out(image, asked.wanted())
+    readable, unreadable = await in_steps(_sort_out(image, asked.wanted()))
     answers: Answers = []
     if readable or (asked.session is not None and asked.session.any_settled):
         answers = await node.replica_manager.fetch_records(params, readable, asked.session)
-    told = asked.response(answers + unreadable)
+    told = await in_steps(response_in_steps(asked, answers + unreadable))
     return FetchResponse(
         error_code=told.error,
         session_id=told.session_id,
-        responses=_topics(node, context, told.partitions),
+        responses=await in_steps(_topics(node, context, told.partitions)),
         node_endpoints=_endpoints(node, context, told.partitions),
     )
 
@@ -129,9 +135,10 @@ def _params(node: BrokerNode, context: RequestContext, request: FetchRequest) ->
     )
 
 
-def _wanted(image: MetadataImage, request: FetchRequest, *, version: int) -> Wanted:
+def _wanted(image: MetadataImage, request: FetchRequest, *, version: int) -> Steps[Wanted]:
     wanted = []
     for topic in request.topics:
+        yield 1
         topic_id, name = _identity(image, topic.topic_id, topic.topic, version)
         for asked in topic.partitions:
             info = FetchInfo(
@@ -142,6 +149,8 @@ def _wanted(image: MetadataImage, request: FetchRequest, *, version: int) -> Wan
                 last_fetched_epoch=_optional(asked.last_fetched_epoch),
             )
             wanted.append((TopicIdPartition(topic_id, name, asked.partition), info))
+            if len(wanted) % STEP == 0:
+                yield STEP
     return wanted
 
 
@@ -152,11 +161,11 @@ def _optional(leader_epoch: LeaderEpoch) -> LeaderEpoch:
 
 def _forgotten(
     image: MetadataImage, request: FetchRequest, *, version: int
-) -> list[TopicIdPartition]:
+) -> Steps[list[TopicIdPartition]]:
     forgotten = []
     for topic in request.forgotten_topics_data:
-        topic_id, name = _identity(image, topic.topic_id, topic.topic, version)
-        forgotten += [TopicIdPartition(topic_id, name, index) for index in topic.partitions]
+        identity = _identity(image, topic.topic_id, topic.topic, version)
+        forgotten += yield from each_of(partial(TopicIdPartition, *identity), topic.partitions)
     return forgotten
 
 
@@ -168,11 +177,13 @@ def _identity(
     return NO_TOPIC_ID, name
 
 
-def _sort_out(image: MetadataImage, wanted: Wanted) -> tuple[Wanted, Answers]:
-    """Those to read, and the answers of those that cannot be."""
+def _sort_out(image: MetadataImage, wanted: Wanted) -> Steps[tuple[Wanted, Answers]]:
+    """Return those to read, and the answers of those that cannot be."""
     readable: Wanted = []
     unreadable: Answers = []
-    for pair in wanted:
+    for number, pair in enumerate(wanted, start=1):
+        if number % STEP == 0:
+            yield STEP
         partition = pair[0]
         if partition.topic is None:
             unreadable.append((partition, _unknown(ErrorCode.UNKNOWN_TOPIC_ID)))
@@ -194,24 +205,23 @@ def _unknown(error: ErrorCode) -> FetchPartitionData:
 
 def _topics(
     node: BrokerNode, context: RequestContext, answers: Answers
-) -> list[FetchableTopicResponse]:
+) -> Steps[list[FetchableTopicResponse]]:
     """Neighbours of one topic share an entry; the order of the session is kept."""
     view = View(node.metadata.image, context.listener)
-    return [
-        FetchableTopicResponse(
-            topic=name or "",
-            topic_id=topic_id,
-            partitions=[
-                _partition(view, context.version, partition, answer) for partition, answer in group
-            ],
+    answer = partial(_partition, view, context.version)
+    topics = []
+    for (topic_id, name), group in groupby(answers, key=lambda pair: pair[0][:2]):
+        partitions = yield from each_of(answer, list(group))
+        topics.append(
+            FetchableTopicResponse(topic=name or "", topic_id=topic_id, partitions=partitions)
         )
-        for (topic_id, name), group in groupby(answers, key=lambda pair: pair[0][:2])
-    ]
+    return topics
 
 
 def _partition(
-    view: View, version: int, partition: TopicIdPartition, answer: FetchPartitionData
+    view: View, version: int, answered: tuple[TopicIdPartition, FetchPartitionData]
 ) -> PartitionData:
+    partition, answer = answered
     diverging = answer.diverging_epoch
     aborted = answer.aborted_transactions
     leader_id, leader_epoch = _leader(view, version, partition, answer)

@@ -1,12 +1,18 @@
 """DescribeGroups, ListGroups, DeleteGroups: groups as an administrator sees them."""
 
+from functools import partial
+
+import trio
+
 from replication.cluster.groups.administration import CLASSIC, delete_group, listed
 from replication.cluster.groups.shard import HostedGroup
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.server import RequestContext
 from replication.errors import ErrorCode, KafkaError
 from replication.groups import GroupState, Member
+from replication.net.pace import in_steps
 from replication.security.acls import SUPPORTED, ResourceType, as_bits
+from replication.steps import STEP, each_of
 from replication.wire.delete_groups import (
     DeletedGroup,
     DeleteGroupsRequest,
@@ -19,6 +25,7 @@ from replication.wire.describe_groups import (
     DescribeGroupsResponse,
 )
 from replication.wire.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from replication.wire.metadata import UNKNOWN_OPERATIONS
 
 NOT_FOUND_SINCE = 6  # of DescribeGroups (KIP-1043); before, such a group was dead
 GROUP_OPERATIONS = as_bits(SUPPORTED[ResourceType.GROUP])
@@ -27,22 +34,26 @@ GROUP_OPERATIONS = as_bits(SUPPORTED[ResourceType.GROUP])
 async def describe_groups(
     node: BrokerNode, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    groups = [_described(node, each, context.version) for each in request.groups]
+    operations = UNKNOWN_OPERATIONS
     if request.include_authorized_operations:
-        for group in groups:
-            if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = GROUP_OPERATIONS
-    return DescribeGroupsResponse(groups=groups)
+        operations = GROUP_OPERATIONS
+    described = partial(_described, node, context.version, operations)
+    names = list(dict.fromkeys(request.groups))  # each once: what is told of one may be long
+    return DescribeGroupsResponse(groups=await in_steps(each_of(described, names)))
 
 
-def _described(node: BrokerNode, group_id: str, version: int) -> DescribedGroup:
+def _described(node: BrokerNode, version: int, operations: int, group_id: str) -> DescribedGroup:
     try:
         hosted = node.groups.serving(group_id).groups.get(group_id)
     except KafkaError as error:
         return DescribedGroup(error_code=error.code, group_id=group_id)
     if hosted is not None:
-        return _shown(hosted)
+        shown = _shown(hosted)
+        shown.authorized_operations = operations
+        return shown
     dead = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+    if version < NOT_FOUND_SINCE:
+        dead.authorized_operations = operations
     if version >= NOT_FOUND_SINCE:
         dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND
         dead.error_message = f"Group {group_id} not found."
@@ -94,9 +105,10 @@ async def list_groups(
 async def delete_groups(
     node: BrokerNode, _: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(
-        results=[
-            DeletedGroup(group_id=each, error_code=await delete_group(node.groups, each))
-            for each in dict.fromkeys(request.groups_names)
-        ]
-    )
+    results = []
+    for number, name in enumerate(dict.fromkeys(request.groups_names), start=1):
+        error = await delete_group(node.groups, name)
+        results.append(DeletedGroup(group_id=name, error_code=error))
+        if number % STEP == 0:
+            await trio.lowlevel.checkpoint()
+    return DeleteGroupsResponse(results=results)

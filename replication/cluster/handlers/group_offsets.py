@@ -4,7 +4,8 @@ A partition that there is not is answered for itself, and the others are committ
 metadata that is too long. (KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.)
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 
 from replication.cluster.coordinator_log import is_too_long
 from replication.cluster.groups.administration import FetchedOffset, delete_offsets, fetch_offsets
@@ -13,11 +14,15 @@ from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.server import RequestContext
 from replication.errors import ErrorCode, KafkaError
 from replication.groups import CommittedOffset
+from replication.metadata import MetadataImage
+from replication.net.pace import in_steps
+from replication.steps import Steps, each_of
 from replication.wire.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
+    OffsetCommitTopic,
 )
 from replication.wire.offset_delete import (
     OffsetDeleteRequest,
@@ -35,6 +40,7 @@ from replication.wire.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchTopic,
 )
+from replication.wire.txn_offset_commit import TxnOffsetCommitRequestTopic
 from storage.types import TopicPartition
 
 GROUP_NOT_FOUND_SINCE = 9  # of OffsetCommit (KIP-848)
@@ -46,23 +52,12 @@ OWN_RETENTION = -1
 async def offset_commit(
     node: BrokerNode, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse:
-    errors: dict[TopicPartition, ErrorCode] = {}
-    offsets: dict[TopicPartition, CommittedOffset] = {}
     now = node.clock.wall_ms()
     retention_ms = request.retention_time_ms
     expires = -1 if retention_ms == OWN_RETENTION else now + retention_ms
-    for topic in request.topics:
-        for each in topic.partitions:
-            partition = TopicPartition(topic.name, each.partition_index)
-            errors[partition] = fault_of(node, partition, each.committed_metadata)
-            if errors[partition] is ErrorCode.NONE:
-                offsets[partition] = CommittedOffset(
-                    offset=each.committed_offset,
-                    leader_epoch=each.committed_leader_epoch,
-                    metadata=each.committed_metadata or "",
-                    commit_timestamp=now,
-                    expire_timestamp=expires,
-                )
+    errors, offsets = await in_steps(
+        offsets_to_commit(node, request.topics, now=now, expires=expires)
+    )
     found = context.version >= GROUP_NOT_FOUND_SINCE
     error = await commit_offsets(
         node.groups,
@@ -77,22 +72,54 @@ async def offset_commit(
         # What is unknown is unknown whoever coordinates; all else failed with the group.
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         errors = {each: code if code is unknown else error for each, code in errors.items()}
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
+    return OffsetCommitResponse(topics=await in_steps(_committed(request, errors)))
+
+
+def offsets_to_commit(
+    node: BrokerNode,
+    topics: Iterable[OffsetCommitTopic] | Iterable[TxnOffsetCommitRequestTopic],
+    *,
+    now: int,
+    expires: int = -1,
+) -> Steps[tuple[dict[TopicPartition, ErrorCode], dict[TopicPartition, CommittedOffset]]]:
+    """Return what is wrong with each offset, and those with which nothing is."""
+    errors: dict[TopicPartition, ErrorCode] = {}
+    offsets: dict[TopicPartition, CommittedOffset] = {}
+    for topic in topics:
+        yield 1
+        for each in topic.partitions:
+            yield 1
+            partition = TopicPartition(topic.name, each.partition_index)
+            errors[partition] = fault_of(node, partition, each.committed_metadata)
+            if errors[partition] is ErrorCode.NONE:
+                offsets[partition] = CommittedOffset(
+                    offset=each.committed_offset,
+                    leader_epoch=each.committed_leader_epoch,
+                    metadata=each.committed_metadata or "",
+                    commit_timestamp=now,
+                    expire_timestamp=expires,
+                )
+    return errors, offsets
+
+
+def _committed(
+    request: OffsetCommitRequest, errors: Mapping[TopicPartition, ErrorCode]
+) -> Steps[list[OffsetCommitResponseTopic]]:
+    topics = []
+    for topic in request.topics:
+        yield 1
+        if topic.partitions:
+            answer = OffsetCommitResponseTopic(name=topic.name)
+            topics.append(answer)
+            for each in topic.partitions:
+                error = errors[TopicPartition(topic.name, each.partition_index)]
+                answer.partitions.append(
                     OffsetCommitResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=errors[TopicPartition(topic.name, each.partition_index)],
+                        partition_index=each.partition_index, error_code=error
                     )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-            if topic.partitions
-        ]
-    )
+                )
+                yield 1
+    return topics
 
 
 def fault_of(node: BrokerNode, partition: TopicPartition, metadata: str | None) -> ErrorCode:
@@ -109,31 +136,54 @@ async def offset_fetch(
     node: BrokerNode, context: RequestContext, request: OffsetFetchRequest
 ) -> OffsetFetchResponse:
     if context.version >= MANY_GROUPS_SINCE:
-        stable = request.require_stable
-        return OffsetFetchResponse(groups=[_group(node, each, stable) for each in request.groups])
+        return OffsetFetchResponse(groups=await in_steps(_groups(node, request)))
     asked = OffsetFetchGroup(group_id=request.group_id, topics=request.topics)
-    answer = _group(node, asked, request.require_stable)
+    answer = await in_steps(_group(node, asked, stable=request.require_stable))
     if answer.error_code != ErrorCode.NONE and context.version < GROUP_ERROR_SINCE:
         failed = FetchedOffset(error=ErrorCode.of(answer.error_code))
         topics = request.topics or []
-        return OffsetFetchResponse(topics=_topics(topics, dict.fromkeys(_named(topics), failed)))
+        named = await in_steps(_named(topics))
+        answers = await in_steps(_topics(topics, dict.fromkeys(named, failed)))
+        return OffsetFetchResponse(topics=answers)
     return OffsetFetchResponse(topics=answer.topics, error_code=answer.error_code)
 
 
-def _group(node: BrokerNode, asked: OffsetFetchGroup, stable: bool) -> OffsetFetchResponseGroup:  # noqa: FBT001 a field of the request
-    partitions = None if asked.topics is None else _named(asked.topics)
+def _groups(node: BrokerNode, request: OffsetFetchRequest) -> Steps[list[OffsetFetchResponseGroup]]:
+    """Answer all offsets of a group once, however often these are asked for."""
+    answers = []
+    whole: set[str] = set()
+    for asked in request.groups:
+        yield 1
+        if asked.topics is None and asked.group_id in whole:
+            continue
+        answers.append((yield from _group(node, asked, stable=request.require_stable)))
+        if asked.topics is None:
+            whole.add(asked.group_id)
+    return answers
+
+
+def _group(
+    node: BrokerNode, asked: OffsetFetchGroup, *, stable: bool
+) -> Steps[OffsetFetchResponseGroup]:
+    partitions = None
+    if asked.topics is not None:
+        partitions = yield from _named(asked.topics)
     try:
-        found = fetch_offsets(node.groups, asked.group_id, partitions, require_stable=stable)
+        found = yield from fetch_offsets(
+            node.groups, asked.group_id, partitions, require_stable=stable
+        )
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error.code)
     topics = _topics_of(found) if asked.topics is None else asked.topics
-    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=_topics(topics, found))
+    answers = yield from _topics(topics, found)
+    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=answers)
 
 
-def _named(topics: Iterable[OffsetFetchTopic]) -> list[TopicPartition]:
-    return [
-        TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes
-    ]
+def _named(topics: Iterable[OffsetFetchTopic]) -> Steps[list[TopicPartition]]:
+    named = []
+    for topic in topics:
+        named += yield from each_of(partial(TopicPartition, topic.name), topic.partition_indexes)
+    return named
 
 
 def _topics_of(found: Iterable[TopicPartition]) -> list[OffsetFetchTopic]:
@@ -145,22 +195,20 @@ def _topics_of(found: Iterable[TopicPartition]) -> list[OffsetFetchTopic]:
 
 
 def _topics(
-    asked: Iterable[OffsetFetchTopic], found: dict[TopicPartition, FetchedOffset]
-) -> list[OffsetFetchResponseTopic]:
+    asked: Iterable[OffsetFetchTopic], found: Mapping[TopicPartition, FetchedOffset]
+) -> Steps[list[OffsetFetchResponseTopic]]:
     """Answer each topic that was asked about, also one without partitions."""
-    return [
-        OffsetFetchResponseTopic(
-            name=topic.name,
-            partitions=[
-                _fetched(index, found[TopicPartition(topic.name, index)])
-                for index in topic.partition_indexes
-            ],
-        )
-        for topic in asked
-    ]
+    answers = []
+    for topic in asked:
+        fetched = yield from each_of(partial(_fetched, found, topic.name), topic.partition_indexes)
+        answers.append(OffsetFetchResponseTopic(name=topic.name, partitions=fetched))
+    return answers
 
 
-def _fetched(index: int, fetched: FetchedOffset) -> OffsetFetchResponsePartition:
+def _fetched(
+    found: Mapping[TopicPartition, FetchedOffset], topic: str, index: int
+) -> OffsetFetchResponsePartition:
+    fetched = found[TopicPartition(topic, index)]
     answer = OffsetFetchResponsePartition(
         partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=fetched.error
     )
@@ -174,32 +222,43 @@ def _fetched(index: int, fetched: FetchedOffset) -> OffsetFetchResponsePartition
 async def offset_delete(
     node: BrokerNode, _: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse:
-    asked = [
-        TopicPartition(topic.name, each.partition_index)
-        for topic in request.topics
-        for each in topic.partitions
-    ]
-    known = [each for each in asked if node.metadata.image.partition(each) is not None]
+    known = await in_steps(_known(node.metadata.image, request))
     try:
         errors = dict(await delete_offsets(node.groups, request.group_id, known))
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
+    return OffsetDeleteResponse(topics=await in_steps(_deleted(request, errors)))
+
+
+def _known(image: MetadataImage, request: OffsetDeleteRequest) -> Steps[list[TopicPartition]]:
+    known = []
+    for topic in request.topics:
+        yield 1
+        for each in topic.partitions:
+            partition = TopicPartition(topic.name, each.partition_index)
+            if image.partition(partition) is not None:
+                known.append(partition)
+            yield 1
+    return known
+
+
+def _deleted(
+    request: OffsetDeleteRequest, errors: Mapping[TopicPartition, ErrorCode]
+) -> Steps[list[OffsetDeleteResponseTopic]]:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return OffsetDeleteResponse(
-        topics=[
-            OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
+    topics = []
+    for topic in request.topics:
+        yield 1
+        if topic.partitions:
+            answer = OffsetDeleteResponseTopic(name=topic.name)
+            topics.append(answer)
+            for each in topic.partitions:
+                partition = TopicPartition(topic.name, each.partition_index)
+                answer.partitions.append(
                     OffsetDeleteResponsePartition(
                         partition_index=each.partition_index,
-                        error_code=errors.get(
-                            TopicPartition(topic.name, each.partition_index), unknown
-                        ),
+                        error_code=errors.get(partition, unknown),
                     )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-            if topic.partitions
-        ]
-    )
+                )
+                yield 1
+    return topics

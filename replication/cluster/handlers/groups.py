@@ -4,10 +4,13 @@ A join waits for its group, as long as a rebalance may take, and a sync for the 
 connection is theirs meanwhile, as it is in Kafka: who heartbeats on it is not late.
 """
 
+import trio
+
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.server import RequestContext
 from replication.errors import ErrorCode, KafkaError
 from replication.groups import Protocol
+from replication.steps import STEP
 from replication.wire.heartbeat import HeartbeatRequest, HeartbeatResponse
 from replication.wire.join_group import JoinGroupMember, JoinGroupRequest, JoinGroupResponse
 from replication.wire.leave_group import LeaveGroupRequest, LeaveGroupResponse, LeftMember
@@ -103,15 +106,19 @@ async def leave_group(
     leaving: list[tuple[str, str | None]] = [(request.member_id, None)]
     if many:
         leaving = [(each.member_id, each.group_instance_id) for each in request.members]
+    left: list[LeftMember] = []
     try:
-        errors = node.groups.leave_group(request.group_id, leaving)
+        for start in range(0, max(1, len(leaving)), STEP):
+            if start:
+                await trio.lowlevel.checkpoint()
+            some = leaving[start : start + STEP]
+            errors = node.groups.leave_group(request.group_id, some)
+            left += [
+                LeftMember(member_id=member_id, group_instance_id=instance, error_code=error)
+                for (member_id, instance), error in zip(some, errors, strict=True)
+            ]
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)
     if not many:
-        return LeaveGroupResponse(error_code=errors[0])
-    return LeaveGroupResponse(
-        members=[
-            LeftMember(member_id=member_id, group_instance_id=instance, error_code=error)
-            for (member_id, instance), error in zip(leaving, errors, strict=True)
-        ]
-    )
+        return LeaveGroupResponse(error_code=left[0].error_code)
+    return LeaveGroupResponse(members=left)

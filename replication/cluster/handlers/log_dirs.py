@@ -18,6 +18,8 @@ from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.server import RequestContext
 from replication.errors import ErrorCode, KafkaError
 from replication.metadata import METADATA_PARTITION
+from replication.net.pace import in_steps
+from replication.steps import Steps, each_of
 from replication.wire.describe_log_dirs import (
     NO_OFFSET_LAG,
     DescribeLogDirsPartition,
@@ -37,7 +39,7 @@ async def describe_log_dirs(
 ) -> DescribeLogDirsResponse:
     directories = node.logs.directories
     spaces = await node.offload(partial(_spaces, node.logs.file_system, directories))
-    asked = _asked(request)
+    asked = await in_steps(_asked(request))
     return DescribeLogDirsResponse(
         results=[
             _result(node, directory, space, _logs(node, directory, asked))
@@ -59,13 +61,14 @@ def _space(file_system: FileSystem, directory: LogDirectory) -> Space | None:
         return None
 
 
-def _asked(request: DescribeLogDirsRequest) -> set[TopicPartition] | None:
-    """None: all there are."""
+def _asked(request: DescribeLogDirsRequest) -> Steps[set[TopicPartition] | None]:
+    """Return the partitions that are named; None where all are meant."""
     if request.topics is None:
         return None
-    return {
-        TopicPartition(each.topic, index) for each in request.topics for index in each.partitions
-    }
+    asked: set[TopicPartition] = set()
+    for topic in request.topics:
+        asked.update((yield from each_of(partial(TopicPartition, topic.topic), topic.partitions)))
+    return asked
 
 
 def _logs(

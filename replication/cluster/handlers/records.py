@@ -4,10 +4,16 @@ A partition that is named twice is moved to the offset that is named last, and a
 (KafkaApis.handleDeleteRecordsRequest).
 """
 
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.server import RequestContext
 from replication.errors import ErrorCode
+from replication.metadata import MetadataImage
+from replication.net.pace import in_steps
 from replication.replica_manager import DeleteRecordsResult
+from replication.steps import Steps
 from replication.wire.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -16,22 +22,40 @@ from replication.wire.delete_records import (
 )
 from storage.types import Offset, TopicPartition
 
+Offsets: TypeAlias = dict[TopicPartition, Offset]
+
 _UNKNOWN = DeleteRecordsResult(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 async def delete_records(
     node: BrokerNode, _: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
-    asked: dict[TopicPartition, Offset] = {
-        TopicPartition(topic.name, each.partition_index): each.offset
-        for topic in request.topics
-        for each in topic.partitions
-    }
-    image = node.metadata.image
-    known = {each: offset for each, offset in asked.items() if image.partition(each) is not None}
+    asked, known = await in_steps(_asked(node.metadata.image, request))
     results = await node.replica_manager.delete_records(known, timeout_ms=request.timeout_ms)
+    return DeleteRecordsResponse(topics=await in_steps(_answers(asked, results)))
+
+
+def _asked(image: MetadataImage, request: DeleteRecordsRequest) -> Steps[tuple[Offsets, Offsets]]:
+    """Return the offset for each partition that is named, and for each of these that there is."""
+    asked: Offsets = {}
+    known: Offsets = {}
+    for topic in request.topics:
+        yield 1
+        for each in topic.partitions:
+            partition = TopicPartition(topic.name, each.partition_index)
+            asked[partition] = each.offset
+            if image.partition(partition) is not None:
+                known[partition] = each.offset
+            yield 1
+    return asked, known
+
+
+def _answers(
+    asked: Iterable[TopicPartition], results: Mapping[TopicPartition, DeleteRecordsResult]
+) -> Steps[list[DeleteRecordsTopicResult]]:
     topics: dict[str, DeleteRecordsTopicResult] = {}
     for partition in asked:
+        yield 1
         result = results.get(partition, _UNKNOWN)
         answer = topics.setdefault(partition.topic, DeleteRecordsTopicResult(name=partition.topic))
         answer.partitions.append(
@@ -41,4 +65,4 @@ async def delete_records(
                 error_code=result.error,
             )
         )
-    return DeleteRecordsResponse(topics=list(topics.values()))
+    return list(topics.values())

@@ -6,6 +6,8 @@ from replication.cluster.controller_scram import SCRAM_NUMBERS
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.server import RequestContext
 from replication.errors import ErrorCode, PeerUnavailableError
+from replication.net.pace import in_steps
+from replication.steps import each_of
 from replication.wire.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -32,9 +34,10 @@ async def describe_user_scram_credentials(
         info = CredentialInfo(mechanism=_NUMBER_OF[mechanism], iterations=credential.iterations)
         known.setdefault(name, []).append(info)
     times = Counter(each.name for each in request.users or ())
-    return DescribeUserScramCredentialsResponse(
-        results=[_described(name, known, twice=times[name] > 1) for name in times or known]
+    described = each_of(
+        lambda name: _described(name, known, twice=times[name] > 1), list(times or known)
     )
+    return DescribeUserScramCredentialsResponse(results=await in_steps(described))
 
 
 def _described(

@@ -1,12 +1,15 @@
 """TxnOffsetCommit: how far a group has read, if the transaction commits (KIP-98, KIP-447)."""
 
+from collections.abc import Mapping
+
 from replication.cluster.groups.commits import commit_in_transaction
-from replication.cluster.handlers.group_offsets import fault_of
+from replication.cluster.handlers.group_offsets import offsets_to_commit
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.server import RequestContext
 from replication.errors import ErrorCode, KafkaError
-from replication.groups import CommittedOffset
+from replication.net.pace import in_steps
 from replication.replica_manager import TransactionalBatches, support_of_offset_commit
+from replication.steps import Steps
 from replication.wire.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -22,19 +25,7 @@ async def txn_offset_commit(
     node: BrokerNode, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
     now = node.clock.wall_ms()
-    offsets: dict[TopicPartition, CommittedOffset] = {}
-    errors: dict[TopicPartition, ErrorCode] = {}
-    for topic in request.topics:
-        for each in topic.partitions:
-            partition = TopicPartition(topic.name, each.partition_index)
-            errors[partition] = fault_of(node, partition, each.committed_metadata)
-            if errors[partition] is ErrorCode.NONE:
-                offsets[partition] = CommittedOffset(
-                    offset=each.committed_offset,
-                    leader_epoch=each.committed_leader_epoch,
-                    metadata=each.committed_metadata or "",
-                    commit_timestamp=now,
-                )
+    errors, offsets = await in_steps(offsets_to_commit(node, request.topics, now=now))
 
     async def verify(partition: TopicPartition) -> VerificationGuard | None:
         batches = TransactionalBatches(
@@ -60,19 +51,24 @@ async def txn_offset_commit(
         verify=verify,
     )
     errors |= dict.fromkeys(offsets, error)
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
+    return TxnOffsetCommitResponse(topics=await in_steps(_answers(request, errors)))
+
+
+def _answers(
+    request: TxnOffsetCommitRequest, errors: Mapping[TopicPartition, ErrorCode]
+) -> Steps[list[TxnOffsetCommitResponseTopic]]:
+    topics = []
+    for topic in request.topics:
+        yield 1
+        if topic.partitions:
+            answer = TxnOffsetCommitResponseTopic(name=topic.name)
+            topics.append(answer)
+            for each in topic.partitions:
+                error = errors[TopicPartition(topic.name, each.partition_index)]
+                answer.partitions.append(
                     TxnOffsetCommitResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=errors[TopicPartition(topic.name, each.partition_index)],
+                        partition_index=each.partition_index, error_code=error
                     )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-            if topic.partitions
-        ]
-    )
+                )
+                yield 1
+    return topics

@@ -9,6 +9,9 @@ administrators of both (KIP-98, KIP-664).
 """
 
 from collections.abc import Mapping
+from functools import partial
+
+import trio
 
 from replication.cluster.guards.transactions import by_topic, not_attempted, partitions_of
 from replication.cluster.handlers.node import BrokerNode
@@ -17,6 +20,8 @@ from replication.cluster.server import RequestContext
 from replication.cluster.topic_names import fault_of
 from replication.errors import ErrorCode, KafkaError
 from replication.groups import GROUP_METADATA_TOPIC, partition_for
+from replication.net.pace import in_steps
+from replication.steps import STEP, Steps, each_of
 from replication.transactions import Slot, TransactionState
 from replication.wire.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from replication.wire.add_partitions_to_txn import (
@@ -64,17 +69,19 @@ async def add_partitions_to_txn(
     node: BrokerNode, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     if context.version >= MANY_TRANSACTIONS_SINCE:
-        return AddPartitionsToTxnResponse(
-            results_by_transaction=[
+        results = []
+        for number, each in enumerate(request.transactions, start=1):
+            topics = await in_steps(by_topic(await _add(node, each)))
+            results.append(
                 AddPartitionsToTxnResult(
-                    transactional_id=each.transactional_id,
-                    topic_results=by_topic(await _add(node, each)),
+                    transactional_id=each.transactional_id, topic_results=topics
                 )
-                for each in request.transactions
-            ]
-        )
-    outcome = not_attempted(
-        node.metadata.image, request.v3_and_below_topics, denied=INTERNAL_TOPICS
+            )
+            if number % STEP == 0:
+                await trio.lowlevel.checkpoint()
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
+    outcome = await in_steps(
+        not_attempted(node.metadata.image, request.v3_and_below_topics, denied=INTERNAL_TOPICS)
     ) or await _add(
         node,
         AddPartitionsToTxnTransaction(
@@ -85,20 +92,21 @@ async def add_partitions_to_txn(
         ),
     )
     told = {each: _fenced_then(error, context.version) for each, error in outcome.items()}
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=by_topic(told))
+    results_by_topic = await in_steps(by_topic(told))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results_by_topic)
 
 
 async def _add(
     node: BrokerNode, asked: AddPartitionsToTxnTransaction
 ) -> Mapping[TopicPartition, ErrorCode]:
     """Add all of the partitions, or none."""
-    if refused := not_attempted(node.metadata.image, asked.topics):
+    if refused := await in_steps(not_attempted(node.metadata.image, asked.topics)):
         return refused
     return await node.transactions.add_or_verify(
         asked.transactional_id,
         producer_id=asked.producer_id,
         producer_epoch=asked.producer_epoch,
-        partitions=frozenset(partitions_of(asked.topics)),
+        partitions=frozenset(await in_steps(partitions_of(asked.topics))),
         verify_only=asked.verify_only,
     )
 
@@ -157,37 +165,39 @@ async def end_txn(
 async def write_txn_markers(
     node: BrokerNode, _: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(
-        markers=[await _write(node, marker) for marker in request.markers]
-    )
+    results: list[WritableTxnMarkerResult] = []
+    for marker in request.markers:
+        if results:
+            await trio.lowlevel.checkpoint()
+        errors = await node.transactions.markers.writer.write(marker)
+        topics = await in_steps(_written(marker, errors))
+        results.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
+    return WriteTxnMarkersResponse(markers=results)
 
 
-async def _write(node: BrokerNode, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
-    errors = await node.transactions.markers.writer.write(marker)
-    return WritableTxnMarkerResult(
-        producer_id=marker.producer_id,
-        topics=[
-            WritableTxnMarkerTopicResult(
-                name=topic.name,
-                partitions=[
-                    WritableTxnMarkerPartitionResult(
-                        partition_index=number,
-                        error_code=errors[TopicPartition(topic.name, number)],
-                    )
-                    for number in topic.partition_indexes
-                ],
+def _written(
+    marker: WritableTxnMarker, errors: Mapping[TopicPartition, ErrorCode]
+) -> Steps[list[WritableTxnMarkerTopicResult]]:
+    topics = []
+    for topic in marker.topics:
+        answer = WritableTxnMarkerTopicResult(name=topic.name)
+        topics.append(answer)
+        for number in topic.partition_indexes:
+            error = errors[TopicPartition(topic.name, number)]
+            answer.partitions.append(
+                WritableTxnMarkerPartitionResult(partition_index=number, error_code=error)
             )
-            for topic in marker.topics
-        ],
-    )
+            yield 1
+        yield 1
+    return topics
 
 
 async def describe_transactions(
     node: BrokerNode, _: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        transaction_states=[_described(node, each) for each in request.transactional_ids]
-    )
+    names = list(dict.fromkeys(request.transactional_ids))  # each once: one may have much to tell
+    described = await in_steps(each_of(partial(_described, node), names))
+    return DescribeTransactionsResponse(transaction_states=described)
 
 
 def _described(node: BrokerNode, transactional_id: str) -> DescribedTransaction:
@@ -253,18 +263,27 @@ def _is_wanted(slot: Slot, request: ListTransactionsRequest, now_ms: int) -> boo
 async def describe_producers(
     node: BrokerNode, _: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[
-                    _producers(node, TopicPartition(topic.name, number))
-                    for number in topic.partition_indexes
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    return DescribeProducersResponse(topics=await in_steps(_producers_of(node, request)))
+
+
+def _producers_of(
+    node: BrokerNode, request: DescribeProducersRequest
+) -> Steps[list[TopicResponse]]:
+    """Tell of each partition once, however often it is named: it may have many producers."""
+    topics = []
+    told: set[TopicPartition] = set()
+    for topic in request.topics:
+        answer = TopicResponse(name=topic.name)
+        topics.append(answer)
+        for number in topic.partition_indexes:
+            partition = TopicPartition(topic.name, number)
+            if partition not in told:
+                told.add(partition)
+                answer.partitions.append(_producers(node, partition))
+                yield len(answer.partitions[-1].active_producers)
+            yield 1
+        yield 1
+    return topics
 
 
 def _producers(node: BrokerNode, partition: TopicPartition) -> PartitionResponse:

@@ -25,9 +25,11 @@ import trio
 from replication.cluster.metadata_cache import MetadataCache
 from replication.cluster.transactions.peers import PeerChannels
 from replication.config import BrokerConfig
-from replication.errors import ErrorCode, PeerUnavailableError
+from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
+from replication.net.pace import in_steps
 from replication.net.seams import Seams
 from replication.replica_manager import ReplicaManager
+from replication.steps import Steps
 from replication.transactions import EPOCH_BUMPING_VERSION, Transaction
 from replication.wire.write_txn_markers import (
     WritableTxnMarker,
@@ -72,11 +74,9 @@ class MarkerWriter:
     on_group_offsets: OnGroupOffsets
 
     async def write(self, marker: WritableTxnMarker) -> Mapping[TopicPartition, ErrorCode]:
-        partitions = [
-            TopicPartition(topic.name, partition)
-            for topic in marker.topics
-            for partition in topic.partition_indexes
-        ]
+        partitions, errors = await in_steps(self._sorted_out(marker))
+        if not partitions:
+            return errors
         kind = ControlRecordType.COMMIT if marker.transaction_result else ControlRecordType.ABORT
         batch = encode_control_batch(
             EndTransactionMarker(kind, marker.coordinator_epoch),
@@ -99,7 +99,25 @@ class MarkerWriter:
         ]
         if offsets:
             self.on_group_offsets(marker.producer_id, offsets, marker.transaction_result)
-        return {each: results[each].error for each in partitions}
+        return errors | {each: results[each].error for each in partitions}
+
+    def _sorted_out(
+        self, marker: WritableTxnMarker
+    ) -> Steps[tuple[list[TopicPartition], dict[TopicPartition, ErrorCode]]]:
+        """Return the partitions that are led from here, and the errors of the others."""
+        led: list[TopicPartition] = []
+        errors: dict[TopicPartition, ErrorCode] = {}
+        for topic in marker.topics:
+            for number in topic.partition_indexes:
+                partition = TopicPartition(topic.name, number)
+                try:
+                    self.replica_manager.partition(partition)
+                    led.append(partition)
+                except KafkaError as error:
+                    errors[partition] = error.code
+                yield 1
+            yield 1
+        return led, errors
 
 
 @attrs.define(eq=False, kw_only=True)

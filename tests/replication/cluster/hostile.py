@@ -192,7 +192,7 @@ MOST_STEPS = 50_000
 
 def most_allocated(frame_bytes: int, answer_bytes: int = 0) -> int:
     """Return how many bytes such a request may take: its share, its answer's, what any takes."""
-    return (1 << 20) + 64 * frame_bytes + 8 * answer_bytes
+    return (1 << 20) + 80 * frame_bytes + 8 * answer_bytes
 
 
 @attrs.define(eq=False)

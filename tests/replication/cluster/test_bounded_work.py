@@ -7,6 +7,8 @@ and the most memory that it takes at once. `hostile.py` has the requests.
 import pytest
 import trio
 
+from replication.cluster.limits import LIMITED
+from tests.depth import tried
 from tests.replication.cluster.hostile import (
     HOSTILE,
     MOST_STEPS,
@@ -17,6 +19,7 @@ from tests.replication.cluster.hostile import (
     most_allocated,
     weighed,
 )
+from tests.replication.cluster.long_lists import long_lists
 
 
 @pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
@@ -28,6 +31,30 @@ async def test_a_request_leaves_its_neighbour_room(hostile: Hostile) -> None:
     assert cost.neighbours_answers
     assert cost.steps <= MOST_STEPS
     assert weighed_cost.allocated <= most_allocated(cost.frame_bytes, cost.answer_bytes)
+
+
+LISTS = dict(long_lists())
+ITEMS = 3_000
+
+
+async def test_a_long_list_leaves_its_neighbour_room() -> None:
+    """Done in one go, most take thirty lines an item.
+
+    What the controller is asked to change may take sixteen: there are 10,000 items at most.
+    """
+    names = tried(sorted(LISTS)[::6], deep=sorted(LISTS))
+    steps: dict[str, int] = {}
+    allocated: dict[str, float] = {}
+    async with attacked() as stage:
+        for name in names:
+            frame = frame_of(LISTS[name], ITEMS)
+            cost = await stage.send(frame, weighed())
+            allocated[name] = cost.allocated / most_allocated(len(frame), cost.answer_bytes)
+            steps[name] = (await stage.send(frame, counted())).steps
+    changes = {key.name for key in LIMITED}
+    most = {name: (16 if name.split()[0] in changes else 10) * ITEMS for name in steps}
+    assert {name: each for name, each in steps.items() if each > most[name]} == {}
+    assert {name: each for name, each in allocated.items() if each > 1} == {}
 
 
 async def test_work_without_a_checkpoint_is_seen() -> None:

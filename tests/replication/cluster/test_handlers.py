@@ -598,10 +598,11 @@ def test_naming_no_key_at_all_asks_for_every_one() -> None:
             every_key = DescribeConfigsResource(
                 resource_type=ResourceType.BROKER, resource_name="1", configuration_keys=None
             )
-            resources = [every_key, attrs.evolve(every_key, configuration_keys=[])]
-            request = DescribeConfigsRequest(resources=resources)
-            answer = await stage.client.ask(stage.address(1), request)
-            every, none = answer.results
+            described = []
+            for resource in (every_key, attrs.evolve(every_key, configuration_keys=[])):
+                request = DescribeConfigsRequest(resources=[resource])
+                described.append(await stage.client.ask(stage.address(1), request))
+            (every,), (none,) = (answer.results for answer in described)
             assert every.configs
             assert none.configs == every.configs
 
