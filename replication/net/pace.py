@@ -20,8 +20,8 @@ import trio
 from replication.net.turns import Turns
 from replication.steps import STEP, Steps, T
 
-LONG = 32
-"""The pauses after which the work for a request is long: at about 8,000 items."""
+LONG = 8
+"""The pauses after which the work for a request is long: at about 2,000 items."""
 
 MOST_PAUSES = 10_000
 """The pauses after which garbage is collected again, even if long work never ends."""
