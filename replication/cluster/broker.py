@@ -27,6 +27,7 @@ import trio
 
 from replication.cluster.alter_partition_manager import AlterPartitionManager
 from replication.cluster.assignments import Assignments
+from replication.cluster.certificates import NO_CERTIFICATES, read_certificates
 from replication.cluster.connection_quotas import ConnectionQuotas
 from replication.cluster.controller_channel import ControllerChannel
 from replication.cluster.faults import Faults
@@ -61,12 +62,7 @@ from replication.metadata import (
 )
 from replication.metrics import MetricsRegistry
 from replication.net.seams import Listener, Seams
-from replication.net.secure import (
-    NO_CERTIFICATES,
-    connect_under,
-    introduced,
-    read_certificates,
-)
+from replication.net.secure import connect_under, introduced
 from replication.net.tls import TlsListener
 from replication.partition import Partition
 from replication.replica_manager import ReplicaManager, compaction_metrics

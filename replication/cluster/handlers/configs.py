@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import attrs
 import trio
 
+from replication.cluster.certificates import read_certificates
 from replication.cluster.controller_configs import Resource, answer
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.server import RequestContext
@@ -28,7 +29,6 @@ from replication.config.known import is_of_listener
 from replication.config.topic import describe_topic
 from replication.errors import ConfigError, ErrorCode, KafkaError, PeerUnavailableError
 from replication.net.pace import in_steps
-from replication.net.secure import read_certificates
 from replication.steps import STEP, Steps, each_of
 from replication.wire.alter_configs import (
     AlterConfigsRequest,

@@ -1,0 +1,41 @@
+"""The certificates of a broker, read from the files that its configuration names (KIP-226)."""
+
+import ssl
+from collections.abc import Mapping
+
+import attrs
+
+from replication.config import BrokerConfig
+from replication.config.security import Introduction, uses_tls
+from replication.net.secure import accepting_context
+from replication.net.tls_context import client_context
+
+
+@attrs.frozen
+class Certificates:
+    """What a broker shows and trusts, as it was read at one moment."""
+
+    accepting: Mapping[str, ssl.SSLContext]
+    """The context of each listener with TLS, by its name."""
+    toward_brokers: ssl.SSLContext | None
+    toward_controller: ssl.SSLContext | None
+
+
+NO_CERTIFICATES = Certificates(accepting={}, toward_brokers=None, toward_controller=None)
+
+
+def read_certificates(config: BrokerConfig) -> Certificates:
+    """Read every file that `config` names; raise ConfigError where one is of no use."""
+    contexts = {
+        each.name: accepting_context(config.security_of(each.name))
+        for each in config.broker_listeners
+    }
+    return Certificates(
+        accepting={name: each for name, each in contexts.items() if each is not None},
+        toward_brokers=_connecting_context(config.inter_broker_introduction),
+        toward_controller=_connecting_context(config.controller_introduction),
+    )
+
+
+def _connecting_context(introduction: Introduction) -> ssl.SSLContext | None:
+    return client_context(introduction.tls) if uses_tls(introduction.protocol) else None
