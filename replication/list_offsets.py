@@ -18,6 +18,8 @@ import enum
 from replication.errors import ErrorCode, KafkaError
 from replication.fetch_data import DEBUGGING_REPLICA_ID, Isolation
 from replication.partition import Partition
+from storage.allowance import Allowance
+from storage.time_lookup import LongSearch
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
 NO_TIMESTAMP = -1
@@ -44,8 +46,14 @@ def offset_for_timestamp(
     isolation: Isolation | None,
     current_leader_epoch: LeaderEpoch,
     replica_id: int,
+    allowance: Allowance | None = None,
+    after: LongSearch | None = None,
 ) -> Found:
-    """Timestamp, offset and leader epoch; KafkaError where this is not the broker to ask."""
+    """Return timestamp, offset and leader epoch.
+
+    Raise KafkaError where this is not the broker to ask, and LongLookUpError where a search takes
+    more than `allowance`: `storage.time_lookup`.
+    """
     partition.check_access(current_leader_epoch, leader_only=replica_id != DEBUGGING_REPLICA_ID)
     if replica_id != -1:
         isolation = None
@@ -64,9 +72,9 @@ def offset_for_timestamp(
         case Special.LATEST_TIERED:
             return NOT_FOUND
         case Special.MAX_TIMESTAMP:
-            found = partition.log.offset_of_max_timestamp()
+            found = partition.log.offset_of_max_timestamp(allowance=allowance, after=after)
         case _ if timestamp >= 0:
-            found = partition.log.offset_for_timestamp(timestamp)
+            found = partition.log.offset_for_timestamp(timestamp, allowance=allowance, after=after)
         case _:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"no timestamp is {timestamp}")
     if isolation is not None and (found is None or found[1] >= partition.reader.end_for(isolation)):

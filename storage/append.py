@@ -38,7 +38,6 @@ from storage.errors import (
     ExpansionError,
     InvalidRecordError,
     InvalidTimestampError,
-    LongCheckError,
     OffsetsOutOfOrderError,
     RecordBatchTooLargeError,
     RecordTooLargeError,
@@ -222,20 +221,13 @@ def check_message_size(header: BatchHeader, config: LogConfig) -> None:
 def _unpack(header: BatchHeader, batch: memoryview, allowance: Allowance | None) -> Buffer:
     if header.codec is Codec.NONE:
         return unpack(header, batch)
-    most = within = most_decompressed(header.size)
-    if allowance is not None:
-        within = max(1, min(most, allowance.decompressed_bytes))
+    most = most_decompressed(header.size)
     try:
-        data = unpack(header, batch, max_size=within)
+        return unpack(header, batch, max_size=most, allowance=allowance)
     except ExpansionError as error:
-        if within < most:
-            raise LongCheckError(str(error)) from error
         raise RecordTooLargeError(
             f"a batch of {header.size} bytes that decompresses to more than {most}"
         ) from error
-    if allowance is not None:
-        allowance.spend_bytes(len(data))
-    return data
 
 
 def _validate_timestamps(

@@ -25,13 +25,14 @@ from collections.abc import Sequence
 import attrs
 
 from storage import producer_replay, retention, time_lookup
+from storage.allowance import Allowance
 from storage.config import LogConfig
 from storage.errors import OffsetOutOfRangeError
 from storage.leader_epoch_cache import LeaderEpochCache
 from storage.local_log import FetchDataInfo, LocalLog
 from storage.producer_state import ProducerStateManager
 from storage.segment import Segment
-from storage.time_lookup import TimestampedOffset
+from storage.time_lookup import LongSearch, TimestampedOffset
 from storage.transaction_index import AbortedTransaction, aborted_between
 from storage.types import LeaderEpoch, Offset, OffsetAndEpoch
 
@@ -110,8 +111,17 @@ class MarkedLog(LocalLog):
         """
         return self.leader_epoch_cache.end_offset_for(epoch, self.log_end_offset)
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
-        """The first record of `timestamp` or younger that the log still holds."""
+    def offset_for_timestamp(
+        self,
+        timestamp: int,
+        *,
+        allowance: Allowance | None = None,
+        after: LongSearch | None = None,
+    ) -> TimestampedOffset | None:
+        """The first record of `timestamp` or younger that the log still holds.
+
+        Raise LongLookUpError where that takes more than `allowance`: `storage.time_lookup`.
+        """
         self._check_usable()
         self.open_segments.trim()
         with self._reading():
@@ -119,14 +129,25 @@ class MarkedLog(LocalLog):
                 self.segments.starting_with(self.log_start_offset),
                 timestamp,
                 start_offset=self.log_start_offset,
+                allowance=allowance,
+                after=after,
             )
 
-    def offset_of_max_timestamp(self) -> TimestampedOffset | None:
-        """The first record that carries the largest timestamp; None in an empty log."""
+    def offset_of_max_timestamp(
+        self, *, allowance: Allowance | None = None, after: LongSearch | None = None
+    ) -> TimestampedOffset | None:
+        """The first record that carries the largest timestamp; None in an empty log.
+
+        Raise LongLookUpError where that takes more than `allowance`.
+        """
         self._check_usable()
         self.open_segments.trim()
         with self._reading():
-            return time_lookup.youngest(self.segments.starting_with(self.log_start_offset))
+            return time_lookup.youngest(
+                self.segments.starting_with(self.log_start_offset),
+                allowance=allowance,
+                after=after,
+            )
 
     @property
     def earliest_epoch(self) -> LeaderEpoch | None:

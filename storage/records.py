@@ -27,7 +27,7 @@ import attrs
 from storage.allowance import STEPS_PER_OUTLINE, Allowance
 from storage.checksum import crc32c
 from storage.compression import Codec, compress, decompress
-from storage.errors import CorruptRecordError
+from storage.errors import CorruptRecordError, ExpansionError, LongCheckError
 from storage.plain_records import decode_plain
 from storage.record_batch import (
     CONTROL_BIT,
@@ -325,14 +325,34 @@ def _skip_records(header: BatchHeader, data: Buffer, position: int, count: int) 
     return position
 
 
-def unpack(header: BatchHeader, batch: Batch, *, max_size: int = MAX_DECOMPRESSED_SIZE) -> Buffer:
-    """Return the records of `batch` as bytes, decompressed."""
+def unpack(
+    header: BatchHeader,
+    batch: Batch,
+    *,
+    max_size: int = MAX_DECOMPRESSED_SIZE,
+    allowance: Allowance | None = None,
+) -> Buffer:
+    """Return the records of `batch` as bytes, decompressed.
+
+    Raise LongCheckError where that takes more than `allowance`.
+    """
     view = memoryview(batch)
     if len(view) < header.size:
         raise CorruptRecordError(f"a batch of {header.size} bytes, cut off after {len(view)}")
     if header.record_count < 0:
         raise CorruptRecordError(f"a batch of {header.record_count} records")
-    return decompress(header.codec, view[HEADER_SIZE : header.size], max_size=max_size)
+    records = view[HEADER_SIZE : header.size]
+    if allowance is None or header.codec is Codec.NONE:
+        return decompress(header.codec, records, max_size=max_size)
+    within = max(1, min(max_size, allowance.decompressed_bytes))
+    try:
+        data = decompress(header.codec, records, max_size=within)
+    except ExpansionError as error:
+        if within < max_size:
+            raise LongCheckError(str(error)) from error
+        raise
+    allowance.spend_bytes(len(data))
+    return data
 
 
 def _record_bounds(header: BatchHeader, data: Buffer) -> Iterator[tuple[int, int]]:

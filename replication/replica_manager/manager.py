@@ -40,8 +40,10 @@ from replication.replica_manager.results import (
 from replication.replica_manager.roles import AssignDirectory, FetcherManager, RoleChanges
 from replication.replica_manager.topic_meters import TopicMeters
 from replication.replica_selector import SELECTORS
+from storage.allowance import Allowance
 from storage.errors import KafkaStorageError, StorageError
 from storage.log_manager import LogManager
+from storage.time_lookup import LongLookUpError, LongSearch
 from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
 from storage.verification import VerificationGuard
 
@@ -350,9 +352,13 @@ class ReplicaManager:
         isolation: Isolation | None,
         current_leader_epoch: LeaderEpoch = -1,
         replica_id: int = -1,
+        allowance: Allowance | None = None,
+        after: LongSearch | None = None,
     ) -> ListOffsetsResult:
         """Where `timestamp` is. `isolation` counts only for a consumer (`replica_id` -1);
         OFFSET_NOT_AVAILABLE is LEADER_NOT_AVAILABLE to versions below 5.
+
+        Raise LongLookUpError where that takes more than `allowance`: `finish_look_up`.
         """
         try:
             found, offset, epoch = offset_for_timestamp(
@@ -361,13 +367,38 @@ class ReplicaManager:
                 isolation=isolation,
                 current_leader_epoch=current_leader_epoch,
                 replica_id=replica_id,
+                allowance=allowance,
+                after=after,
             )
+        except LongLookUpError:
+            raise
         except KafkaError as error:
             return ListOffsetsResult(error=error.code)
         except StorageError as error:
-            self.take_failed_offline()
-            return ListOffsetsResult(error=code_of(error))
+            return self._failed_look_up(error)
         return ListOffsetsResult(timestamp=found, offset=offset, leader_epoch=epoch)
+
+    async def finish_look_up(
+        self, look_up: Callable[[LongSearch | None], ListOffsetsResult]
+    ) -> ListOffsetsResult:
+        """Return what `look_up`, which is `list_offsets`, comes to with long searches in threads.
+
+        The log may change meanwhile, so every call asks the replica that is here then.
+        """
+        search = None
+        while True:
+            try:
+                return look_up(search)
+            except LongLookUpError as error:
+                search = error.search
+            try:
+                await self._seams.offload(search.run)
+            except StorageError as error:
+                return self._failed_look_up(error)
+
+    def _failed_look_up(self, error: StorageError) -> ListOffsetsResult:
+        self.take_failed_offline()
+        return ListOffsetsResult(error=code_of(error))
 
     def offset_for_leader_epoch(
         self,

@@ -13,7 +13,7 @@ from functools import partial
 import attrs
 import trio
 
-from tests.replication.cluster.hostile import HOSTILE, Cost, Hostile, attacked, frame_of, timed
+from tests.replication.cluster.hostile import HOSTILE, Cost, Hostile, attacked, timed
 from tests.replication.cluster.long_lists import long_lists
 
 MOST_MS = 50.0
@@ -42,4 +42,5 @@ def run() -> Iterator[Stall]:
 
 async def measure(hostile: Hostile) -> Cost:
     async with attacked(unauthorised=hostile.unauthorised) as stage:
-        return await stage.send(frame_of(hostile, hostile.measured), timed())
+        await stage.prepare(hostile, hostile.measured)
+        return await stage.send(hostile.frame(hostile.measured), timed())

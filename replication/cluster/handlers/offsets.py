@@ -11,6 +11,7 @@ Version 0 asks for segments' bounds instead: legacy_offsets.py.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 
 from replication.cluster.handlers.legacy_offsets import as_a_consumer_sees, legacy_offsets
@@ -40,6 +41,8 @@ from replication.wire.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from storage.allowance import Allowance
+from storage.time_lookup import LongLookUpError, LongSearch
 from storage.types import TopicPartition
 
 SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
@@ -52,13 +55,23 @@ LOOK_UP = 16
 async def list_offsets(
     node: BrokerNode, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
-    return ListOffsetsResponse(topics=await in_steps(_list_topics(node, context, request)))
+    long: list[tuple[str, ListOffsetsPartition, ListOffsetsPartitionResponse]] = []
+    topics = await in_steps(_list_topics(node, context, request, long))
+    for topic, asked, answer in long:
+        look_up = _look_up(node, request, TopicPartition(topic, asked.partition_index), asked)
+        _fill(answer, await node.replica_manager.finish_look_up(look_up), context.version)
+    return ListOffsetsResponse(topics=topics)
 
 
 def _list_topics(
-    node: BrokerNode, context: RequestContext, request: ListOffsetsRequest
+    node: BrokerNode,
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    long: list[tuple[str, ListOffsetsPartition, ListOffsetsPartitionResponse]],
 ) -> Steps[list[ListOffsetsTopicResponse]]:
-    """A partition that is named twice is refused, each time."""
+    """A partition that is named twice is refused, each time. What takes a long search is left
+    without an answer, and added to `long`.
+    """
     named: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:
         for asked in topic.partitions:
@@ -80,7 +93,12 @@ def _list_topics(
                 answer.partitions.append(refusal)
                 yield 1
             else:
-                answer.partitions.append(_list_one(node, context, request, topic.name, asked))
+                one = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+                try:
+                    one = _list_one(node, context, request, topic.name, asked)
+                except LongLookUpError:
+                    long.append((topic.name, asked, one))
+                answer.partitions.append(one)
                 yield LOOK_UP
     return topics
 
@@ -99,21 +117,36 @@ def _list_one(
         )
     if context.version == 0:
         return _list_segments(node, TopicPartition(topic, index), request.replica_id, asked)
+    answer = ListOffsetsPartitionResponse(partition_index=index)
+    result = _look_up(node, request, TopicPartition(topic, index), asked)(None)
+    _fill(answer, result, context.version)
+    return answer
+
+
+def _look_up(
+    node: BrokerNode,
+    request: ListOffsetsRequest,
+    partition: TopicPartition,
+    asked: ListOffsetsPartition,
+) -> Callable[[LongSearch | None], ListOffsetsResult]:
+    """Return the look-up of one partition; called, it raises LongLookUpError where it is long."""
     committed = request.isolation_level == READ_COMMITTED
-    result = node.replica_manager.list_offsets(
-        TopicPartition(topic, index),
+    return lambda after: node.replica_manager.list_offsets(
+        partition,
         timestamp=asked.timestamp,
         isolation=Isolation.LAST_STABLE if committed else Isolation.HIGH_WATERMARK,
         current_leader_epoch=asked.current_leader_epoch,
         replica_id=request.replica_id,
+        allowance=Allowance(),
+        after=after,
     )
-    return ListOffsetsPartitionResponse(
-        partition_index=index,
-        error_code=_error(result, context.version),
-        timestamp=result.timestamp,
-        offset=result.offset,
-        leader_epoch=result.leader_epoch,
-    )
+
+
+def _fill(answer: ListOffsetsPartitionResponse, result: ListOffsetsResult, version: int) -> None:
+    answer.error_code = _error(result, version)
+    answer.timestamp = result.timestamp
+    answer.offset = result.offset
+    answer.leader_epoch = result.leader_epoch
 
 
 def _list_segments(

@@ -13,7 +13,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from types import FrameType
 from typing import Any, cast
 
@@ -30,6 +30,12 @@ from replication.wire.apis import api_of
 from replication.wire.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
 from replication.wire.frames import encode_request
+from replication.wire.list_offsets import (
+    MAX_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from replication.wire.metadata import MetadataRequest, MetadataRequestTopic
 from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from storage.compression import Codec, compress
@@ -70,8 +76,13 @@ class Hostile:
     """The count with which the benchmark measures time."""
     version: int | None = None
     """The newest, if None."""
+    before: Callable[[int], object] | None = None
+    """A request that prepares the broker for it."""
     unauthorised: bool = False
     """Whether Eve sends it to a broker with ACLs."""
+
+    def frame(self, count: int) -> bytes:
+        return frame_of(self.request(count), self.version)
 
 
 def names(count: int, pattern: str = "topic-%d") -> list[str]:
@@ -124,6 +135,19 @@ def produce_unknown_partitions(count: int, *, acks: int = 1) -> ProduceRequest:
     return ProduceRequest(transactional_id=None, acks=acks, timeout_ms=30_000, topic_data=[topic])
 
 
+def produce_young_last(count: int) -> ProduceRequest:
+    """Produce `count` records of which only the last is of time 1 or younger."""
+    records = [Record(timestamp=each // (count - 1), value=b"") for each in range(count)]
+    return produce(encode_batch(records))
+
+
+def list_offsets(timestamp: int) -> ListOffsetsRequest:
+    asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    return ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=[asked])]
+    )
+
+
 def metadata(count: int, *, pattern: str = "topic-%d", creates: bool = False) -> MetadataRequest:
     return MetadataRequest(
         topics=[MetadataRequestTopic(name=name) for name in names(count, pattern)],
@@ -153,6 +177,12 @@ HOSTILE: dict[str, Hostile] = {
     "Produce, unknown partitions": Hostile(request=produce_unknown_partitions),
     "Produce, unknown partitions, no answer": Hostile(
         request=lambda count: produce_unknown_partitions(count, acks=0)
+    ),
+    "ListOffsets, a time": Hostile(
+        request=lambda _: list_offsets(1), before=produce_young_last, tested=10_000
+    ),
+    "ListOffsets, the largest time": Hostile(
+        request=lambda _: list_offsets(MAX_TIMESTAMP), before=produce_young_last, tested=10_000
     ),
     "CreatePartitions": Hostile(
         request=lambda count: create_partitions(count, validate_only=False),
@@ -289,6 +319,12 @@ class Attacked:
             else (production_seams())
         )
 
+    async def prepare(self, hostile: Hostile, count: int) -> None:
+        """Send what `hostile` needs to be sent before it."""
+        if hostile.before is not None:
+            message = hostile.before(count)
+            await self.send(frame_of(message), nullcontext({}))
+
     async def send(self, frame: bytes, watch: AbstractContextManager[dict[str, Any]]) -> Cost:
         """Send it, read its answer, and return what that cost, as `watch` sees it."""
         neighbour = Neighbour(self.address, Client(self.seams(ADMIN)))
@@ -360,10 +396,10 @@ def turns_of(read: Callable[[], float]) -> Iterator[Turns]:
         trio.lowlevel.remove_instrument(turns)
 
 
-def frame_of(hostile: Hostile, count: int) -> bytes:
-    """The whole request, with its length."""
-    request = hostile.request(count)
-    version = api_of(type(request)).max_version if hostile.version is None else hostile.version
+def frame_of(request: object, version: int | None = None) -> bytes:
+    """Return the whole request, with its length; of the newest version, if None."""
+    if version is None:
+        version = api_of(type(request)).max_version
     parts = encode_request(request, version=version, correlation_id=1, client_id="hostile")
     return b"".join(cast("list[bytes]", parts))
 

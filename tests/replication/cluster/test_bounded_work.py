@@ -15,7 +15,6 @@ from tests.replication.cluster.hostile import (
     Hostile,
     attacked,
     counted,
-    frame_of,
     most_allocated,
     weighed,
 )
@@ -24,8 +23,9 @@ from tests.replication.cluster.long_lists import long_lists
 
 @pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
 async def test_a_request_leaves_its_neighbour_room(hostile: Hostile) -> None:
-    frame = frame_of(hostile, hostile.tested)
+    frame = hostile.frame(hostile.tested)
     async with attacked(unauthorised=hostile.unauthorised) as stage:
+        await stage.prepare(hostile, hostile.tested)
         weighed_cost = await stage.send(frame, weighed())  # first: it also compiles the codec
         cost = await stage.send(frame, counted())
     assert cost.neighbours_answers
@@ -47,7 +47,7 @@ async def test_a_long_list_leaves_its_neighbour_room() -> None:
     allocated: dict[str, float] = {}
     async with attacked() as stage:
         for name in names:
-            frame = frame_of(LISTS[name], ITEMS)
+            frame = LISTS[name].frame(ITEMS)
             cost = await stage.send(frame, weighed())
             allocated[name] = cost.allocated / most_allocated(len(frame), cost.answer_bytes)
             steps[name] = (await stage.send(frame, counted())).steps
