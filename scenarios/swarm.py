@@ -12,6 +12,7 @@ without some of them another one that may fail in the same way (`scenarios.shrin
 import multiprocessing
 import random
 import re
+import signal
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -86,13 +87,23 @@ class SwarmRun:
 
 
 def run_seeds(seeds: Iterable[int], *, jobs: int) -> Iterator[SwarmRun]:
-    """Their runs, in that order, in as many processes."""
+    """Yield their runs, in that order, from as many processes.
+
+    Ctrl-C reaches each of them: the runs that have begun are ended quietly, and no other begins.
+    """
     if jobs == 1:
         yield from map(run_seed, seeds)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context) as executor:
+    executor = ProcessPoolExecutor(
+        jobs,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
         yield from executor.map(run_seed, seeds)
+    finally:
+        executor.shutdown(cancel_futures=True)
 
 
 def run_seed(seed: int, recording: Recording | None = None) -> SwarmRun:

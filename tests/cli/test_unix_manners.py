@@ -1,9 +1,11 @@
 """Pipes that close, Ctrl-C, and outputs that cannot be written, as of any Unix tool."""
 
 import os
+import pty
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -113,3 +115,24 @@ def test_ctrl_c_sends_whole_lines_and_aborts_a_transaction(
         assert (b"was aborted" in said) == bool(more)
     committed = ["-o", "earliest", "-e", "--isolation-level", "read_committed"]
     assert understudy.lines("consume", "typed", *committed) == ["whole"]
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_ctrl_c_ends_a_swarm_without_a_word(jobs: str) -> None:
+    """A terminal sends it to every process of the command."""
+    ours, its = pty.openpty()
+    with subprocess.Popen(
+        [*UNDERSTUDY, "scenario", "swarm", "--seeds", "1000", "--jobs", jobs],
+        stdout=subprocess.DEVNULL,
+        stderr=its,
+        start_new_session=True,
+    ) as process:
+        seen = os.read(ours, 1000)  # the first of its progress
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(SECONDS) == -signal.SIGINT
+    os.close(its)
+    with suppress(OSError):  # EIO: nobody has the other end any more
+        while more := os.read(ours, 1000):
+            seen += more
+    os.close(ours)
+    assert b"Traceback" not in seen
