@@ -23,7 +23,7 @@ from replication.steps import STEP, Steps, T
 LONG = 8
 """The pauses after which the work for a request is long: at about 2,000 items."""
 
-MOST_PAUSES = 10_000
+MOST_PAUSES = 100_000
 """The pauses after which garbage is collected again, even if long work never ends."""
 
 

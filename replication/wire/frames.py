@@ -25,11 +25,20 @@ from replication.wire.encoder_source import size_of
 from replication.wire.primitives import skip_tags
 from replication.wire.schema import Part
 
-MAX_ITEMS = 300_000
-"""The items that all arrays of a request decoded in steps may have together.
+MAX_ITEMS = 100_000
+"""The items that all arrays of a request may have together.
 
 Kafka has no such limit. An item of two bytes becomes an object of a hundred, and all of them are
 freed at once when the request is answered.
+"""
+
+MAX_ITEMS_OF = {
+    **dict.fromkeys((ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH), 200_000),
+    **dict.fromkeys((ApiKey.METADATA, ApiKey.OFFSET_FETCH), 300_000),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: 50_000,
+}
+"""The same where it is another: more for what may name all that a broker or a cluster has, less
+for what is sorted.
 """
 
 AT_ONCE_BYTES = 4096
@@ -136,7 +145,7 @@ def decode_request_in_steps(frame: memoryview) -> Steps[tuple[RequestHeader, obj
         position,
         version=header.api_version,
         flexible=flexible,
-        most_items=MAX_ITEMS,
+        most_items=MAX_ITEMS_OF.get(api.key, MAX_ITEMS),
     )
     return header, message
 

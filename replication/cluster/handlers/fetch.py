@@ -13,6 +13,8 @@ is then asked and answered by id alone (KIP-516).
 from functools import partial
 from itertools import groupby
 
+import trio
+
 from replication.cluster.handlers.node import BrokerNode
 from replication.cluster.handlers.view import View
 from replication.cluster.server import RequestContext
@@ -77,12 +79,16 @@ async def fetch(node: BrokerNode, context: RequestContext, request: FetchRequest
     if readable or (asked.session is not None and asked.session.any_settled):
         answers = await node.replica_manager.fetch_records(params, readable, asked.session)
     told = await in_steps(response_in_steps(asked, answers + unreadable))
-    return FetchResponse(
+    response = FetchResponse(
         error_code=told.error,
         session_id=told.session_id,
         responses=await in_steps(_topics(node, context, told.partitions)),
         node_endpoints=_endpoints(node, context, told.partitions),
     )
+    if len(wanted) > STEP:  # so much is not let go of in one turn of the loop
+        del told, answers, unreadable
+        await trio.lowlevel.checkpoint()
+    return response
 
 
 # The request.

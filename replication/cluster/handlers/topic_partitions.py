@@ -36,7 +36,7 @@ async def describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     view = View(node.metadata.image, context.listener)
     begin = request.cursor or _BEGINNING
-    names = {topic.name for topic in request.topics}
+    names = set(await in_steps(each_of(lambda topic: topic.name, request.topics)))
     # A page that begins nowhere is asked for by mistake.
     lost = request.cursor is not None and bool(names) and begin.topic_name not in names
     if lost or begin.partition_index < 0:

@@ -1,5 +1,6 @@
 """The controller on virtual time: sessions, fencing, elections, and what a restart keeps."""
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import attrs
@@ -27,7 +28,10 @@ from replication.metadata import (
     apply_batches,
 )
 from replication.net.rpc import RpcClient
+from replication.net.seams import Offload
+from replication.steps import STEP
 from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
 from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from scenarios.simulation.world import World
 from storage.errors import InconsistentMetadataError, KafkaStorageError, LogDirectoryLockedError
@@ -45,6 +49,7 @@ from tests.replication.cluster.running_controller import (
 ORDERS = TopicPartition("orders", 0)
 
 
+T = TypeVar("T")
 E = TypeVar("E", bound=Event)
 
 
@@ -559,3 +564,47 @@ def test_events_are_told_once_they_are_durable() -> None:
             assert len(events(world, TopicCreated)) == 1
 
     World(seed=16).run(story)
+
+
+@attrs.define(eq=False)
+class Held:
+    """An offload whose work begins when it is let go."""
+
+    inner: Offload
+    waiting: trio.Event = attrs.field(factory=trio.Event)
+    let_go: trio.Event = attrs.field(factory=trio.Event)
+
+    async def __call__(self, fn: Callable[[], T], /) -> T:
+        self.waiting.set()
+        await self.let_go.wait()
+        return await self.inner(fn)
+
+
+def test_while_a_large_decision_is_made_heartbeats_are_answered_and_changes_wait() -> None:
+    async def story(world: World) -> None:
+        async with running(world) as controller:
+            broker, _ = await join(controller, 1, 2)
+            held = Held(controller.seams.offload)
+            controller.seams = attrs.evolve(controller.seams, offload=held)
+            answered: list[int] = []
+
+            async def create(prefix: str, count: int) -> None:
+                topics = [
+                    CreatableTopic(name=f"{prefix}-{each}", num_partitions=1, replication_factor=1)
+                    for each in range(count)
+                ]
+                response = await controller.answer_client(CreateTopicsRequest(topics=topics))
+                answered.append(len(response.topics))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(create, "many", STEP + 1)
+                await held.waiting.wait()
+                nursery.start_soon(create, "few", 1)
+                beat = await broker.heartbeat()
+                assert (beat.error_code, beat.is_fenced) == (ErrorCode.NONE, False)
+                assert not controller.image.topics
+                held.let_go.set()
+            assert answered == [STEP + 1, 1]
+            assert len(controller.image.topics) == STEP + 2
+
+    World(seed=1).run(story)

@@ -8,6 +8,7 @@ from replication.cluster.handlers.legacy_offsets import as_a_consumer_sees
 from replication.cluster.handlers.metadata import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from replication.errors import ErrorCode
 from replication.events import FetchSessionClosed, FetchSessionOpened
+from replication.metadata import MAX_RECORDS
 from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from replication.wire.describe_client_quotas import (
@@ -219,6 +220,43 @@ def test_asking_for_a_topic_makes_it_where_both_sides_allow_that() -> None:
             assert await ask_for(stage, "t") == ErrorCode.NONE
             assert len(stage.cluster.image.topics["t"].partitions) == 4
             assert await ask_for(stage, "not/a name") == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    play(story)
+
+
+def test_asking_for_more_topics_than_a_request_may_make_makes_none() -> None:
+    async def story(world: World) -> None:
+        async with staged(world, brokers=1) as stage:
+            names = [f"t-{number}" for number in range(MAX_RECORDS // 2 + 1)]
+            request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+            answer = await stage.client.ask(stage.address(1), request, version=9)
+            codes = {ErrorCode.of(topic.error_code) for topic in answer.topics}
+            assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+            assert stage.cluster.image.topics == {}
+
+    play(story)
+
+
+def test_a_topic_that_two_ask_for_at_once_is_asked_of_the_controller_once() -> None:
+    async def story(world: World) -> None:
+        async with staged(world, brokers=2) as stage:
+            errors: list[int] = []
+
+            async def ask() -> None:
+                errors.append(await ask_for(stage, "t"))
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(3):
+                    nursery.start_soon(ask)
+            assert errors == [ErrorCode.NONE] * 3
+            node = stage.cluster.controller
+            assert node is not None
+            asked = {
+                dict(name.tags).get("request"): count
+                for name, count in node.controller.metrics.snapshot()
+                if name.name == "RequestsPerSec"
+            }
+            assert asked["CreateTopics"] == 1
 
     play(story)
 

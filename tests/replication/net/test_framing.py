@@ -13,6 +13,7 @@ import trio
 from replication.errors import PeerUnavailableError, ProtocolError
 from replication.net.framing import (
     DEFAULT_MAX_FRAME_BYTES,
+    KEPT_BYTES,
     LAZY_BYTES,
     LENGTH_SIZE,
     READ_AHEAD_BYTES,
@@ -129,6 +130,18 @@ async def test_an_announced_frame_costs_nothing_until_its_bytes_come() -> None:
     assert "after 10 of 104857600 bytes" in str(errors[0])
     assert peak < 1_000_000
     assert resident_bytes() - resident < 20_000_000, "a thousand megabytes were announced"
+
+
+async def test_a_reused_buffer_is_kept_up_to_a_size_and_a_larger_frame_is_not() -> None:
+    size = KEPT_BYTES + 1
+    lengths = [struct.pack(">i", 10) + b"x" * 10, struct.pack(">i", size), bytes(size)]
+    reader = FrameReader(ScriptedConnection(deque(lengths)), reuse_buffer=True)
+    small = await reader.receive_frame()
+    large = await reader.receive_frame()
+    assert small is not None
+    assert large is not None
+    assert bytes(small) == b"x" * 10, "its buffer is still the one that is kept"
+    assert len(large) == size
 
 
 async def test_a_frame_is_the_receivers_to_keep_and_to_write() -> None:

@@ -1,9 +1,11 @@
 """Long work pauses, and all long work together takes one step in a turn of the loop."""
 
+import gc
+
 import pytest
 import trio
 
-from replication.net.pace import in_steps
+from replication.net.pace import LONG, MOST_PAUSES, WORK, Work, in_steps
 from replication.steps import STEP, Steps, each_of
 
 
@@ -83,3 +85,39 @@ async def test_an_error_of_the_work_goes_through() -> None:
 
     with pytest.raises(ValueError, match="no"):
         await in_steps(failing())
+
+
+async def test_while_work_is_long_garbage_is_not_collected() -> None:
+    seen: list[bool] = []
+
+    def long() -> Steps[None]:
+        for _ in range(LONG + 2):
+            seen.append(gc.isenabled())
+            yield STEP
+
+    work, other = Work(), Work()
+    WORK.set(work)
+    assert gc.isenabled()
+    await in_steps(long())
+    # A pause is counted before the step after it.
+    assert seen == [True] * LONG + [False, False]
+    other.pauses = LONG - 1
+    other.paused()
+    work.ended()
+    assert not gc.isenabled(), "another request is being answered"
+    other.ended()
+    assert gc.isenabled()
+    work.ended()
+    assert gc.isenabled(), "a request without long work changes nothing"
+
+
+async def test_long_work_that_never_ends_does_not_put_off_collections_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    collected: list[None] = []
+    monkeypatch.setattr(gc, "collect", lambda: collected.append(None))
+    work = Work()
+    for _ in range(LONG + 2 * MOST_PAUSES):
+        work.paused()
+    work.ended()
+    assert len(collected) == 2
