@@ -7,6 +7,7 @@ processor time; beside it the longest that the neighbour waited, which other wor
 makes longer.
 """
 
+import gc
 from collections.abc import Iterator
 from functools import partial
 
@@ -43,4 +44,6 @@ def run() -> Iterator[Stall]:
 async def measure(hostile: Hostile) -> Cost:
     async with attacked(unauthorised=hostile.unauthorised) as stage:
         await stage.prepare(hostile, hostile.measured)
+        gc.collect()
+        gc.freeze()  # the tests' own modules: collecting them again is no work of a request
         return await stage.send(hostile.frame(hostile.measured), timed())

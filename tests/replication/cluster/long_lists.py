@@ -14,6 +14,7 @@ from typing import Any
 
 from replication.cluster.handlers import broker_handlers
 from replication.wire.apis import API, ApiKey
+from replication.wire.frames import MAX_ITEMS, MAX_ITEMS_OF
 from replication.wire.schema import Field, Kind, fields_of
 from tests.replication.cluster.hostile import TOPIC, Hostile
 
@@ -33,7 +34,9 @@ def long_lists() -> Iterator[tuple[str, Hostile]]:
             for version in (api.max_version, api.min_version):
                 if _is_there(api.request, path, version):
                     request = partial(_request, api.request, path)
-                    yield f"{key.name} {'.'.join(path)}", Hostile(request=request, version=version)
+                    most = min(MAX_ITEMS, MAX_ITEMS_OF.get(key, MAX_ITEMS)) - 1_000
+                    hostile = Hostile(request=request, version=version, measured=most)
+                    yield f"{key.name} {'.'.join(path)}", hostile
                     break
 
 
