@@ -16,7 +16,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scenarios.script import (
+    from scenarios.story.runner import Telling, tell
+    from scenarios.story.script import (
         Script,
         ScriptError,
         StoryChangedError,
@@ -25,9 +26,8 @@ if TYPE_CHECKING:
         read_story,
         stories,
     )
-    from scenarios.shrinking import as_script, shrink
-    from scenarios.swarm import SwarmRun, run_seed, run_seeds
-    from scenarios.telling import Telling, tell
+    from scenarios.swarm.runner import SwarmRun, run_seed, run_seeds
+    from scenarios.swarm.shrinking import as_script, shrink
 
 __all__ = [
     "Script",
@@ -47,20 +47,20 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Script": "script",
-    "ScriptError": "script",
-    "StoryChangedError": "script",
-    "SwarmRun": "swarm",
-    "Telling": "telling",
-    "as_script": "shrinking",
-    "find_story": "script",
-    "parse": "script",
-    "read_story": "script",
-    "run_seed": "swarm",
-    "run_seeds": "swarm",
-    "shrink": "shrinking",
-    "stories": "script",
-    "tell": "telling",
+    "Script": "story.script",
+    "ScriptError": "story.script",
+    "StoryChangedError": "story.script",
+    "SwarmRun": "swarm.runner",
+    "Telling": "story.runner",
+    "as_script": "swarm.shrinking",
+    "find_story": "story.script",
+    "parse": "story.script",
+    "read_story": "story.script",
+    "run_seed": "swarm.runner",
+    "run_seeds": "swarm.runner",
+    "shrink": "swarm.shrinking",
+    "stories": "story.script",
+    "tell": "story.runner",
 }
 
 

@@ -32,14 +32,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from storage.batch.records import Record
     from storage.config import LogConfig
     from storage.errors import StorageError
     from storage.filesystem import OsFileSystem
-    from storage.log import Log
-    from storage.log_manager import LogManager
-    from storage.records import Record
-    from storage.segment_file import SegmentFile, StoredBatch, open_segment
-    from storage.standalone import (
+    from storage.log.log import Log
+    from storage.log.segment_file import SegmentFile, StoredBatch, open_segment
+    from storage.manager.log_manager import LogManager
+    from storage.tools.standalone import (
         append_records,
         check,
         open_log_directory,
@@ -69,23 +69,23 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Log": "log",
+    "Log": "log.log",
     "LogConfig": "config",
-    "LogManager": "log_manager",
+    "LogManager": "manager.log_manager",
     "Offset": "types",
     "OffsetAndEpoch": "types",
     "OsFileSystem": "filesystem",
-    "Record": "records",
-    "SegmentFile": "segment_file",
+    "Record": "batch.records",
+    "SegmentFile": "log.segment_file",
     "StorageError": "errors",
-    "StoredBatch": "segment_file",
+    "StoredBatch": "log.segment_file",
     "TopicPartition": "types",
-    "append_records": "standalone",
-    "check": "standalone",
-    "open_log_directory": "standalone",
-    "open_segment": "segment_file",
-    "read_records": "standalone",
-    "repair": "standalone",
+    "append_records": "tools.standalone",
+    "check": "tools.standalone",
+    "open_log_directory": "tools.standalone",
+    "open_segment": "log.segment_file",
+    "read_records": "tools.standalone",
+    "repair": "tools.standalone",
 }
 
 

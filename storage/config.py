@@ -7,7 +7,7 @@ are only held. A log may be handed another `LogConfig` while it is open.
 
 import attrs
 
-from storage.compression import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL, Codec
+from storage.batch.compression import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL, Codec
 
 LONG_MAX = 2**63 - 1
 DAY_MS = 24 * 60 * 60 * 1000

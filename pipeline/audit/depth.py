@@ -15,9 +15,9 @@ from pipeline.audit.copies import Copy
 from replication.verify import comparing
 from replication.verify.directories import closing
 from replication.verify.results import PartitionResult
-from storage.batch_stream import BatchStream
+from storage.batch.batch_stream import BatchStream
+from storage.batch.record_batch import CRC_COVERS_FROM
 from storage.filesystem import FileSystem
-from storage.record_batch import CRC_COVERS_FROM
 from storage.types import TopicPartition
 
 # Whether the batch of `size` bytes at `position` of a file has the CRC-32C that it says.

@@ -28,8 +28,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.audit.headers import Scanned, Segment, is_in_order, read_quickly, scan_slowly
+from storage.batch.record_batch import LENGTH_OVERHEAD
 from storage.filesystem import FileSystem
-from storage.record_batch import LENGTH_OVERHEAD
 from storage.types import Offset, TopicPartition
 
 # A replica of a partition, by its name.

@@ -1,6 +1,6 @@
 """A copy's batches, from rows of headers that were read elsewhere.
 
-It says what `storage.batch_stream.BatchStream` says over the files themselves: the same
+It says what `storage.batch.batch_stream.BatchStream` says over the files themselves: the same
 heads, ends and damage, so that `replication.verify.lock_step` walks either.
 """
 
@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.audit.headers import OVERLAP
-from storage.batch_stream import DamagedLogError, out_of_order
-from storage.record_batch import LENGTH_OVERHEAD, MAGIC, BatchHeader
+from storage.batch.batch_stream import DamagedLogError, out_of_order
+from storage.batch.record_batch import LENGTH_OVERHEAD, MAGIC, BatchHeader
 from storage.types import Offset
 
 # What must be equal: all that identifies a batch, with the epoch that the CRC leaves out.

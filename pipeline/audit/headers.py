@@ -9,7 +9,7 @@ byte read, and only then does bit rot show.
 Rule 2: a sound segment is read by vectors: its headers are gathered and checked all at once.
 With every CRC, one buffer is filled over and over: what has just been copied into it is still
 in the processor's cache when its CRC is taken.
-Where anything is off, `storage.batch_stream` reads it again, one batch at a time; what it
+Where anything is off, `storage.batch.batch_stream` reads it again, one batch at a time; what it
 calls damage ends the segment's rows with a row that says so, in the same words as
 `understudy verify`.
 """
@@ -24,11 +24,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from storage.batch_stream import BatchStream, DamagedLogError
+from storage.batch.batch_stream import BatchStream, DamagedLogError
+from storage.batch.columns.vectors import HEADER_TYPE
+from storage.batch.record_batch import CRC_COVERS_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC
 from storage.filesystem import File, FileSystem
-from storage.record_batch import CRC_COVERS_FROM, HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC
 from storage.types import Buffer, Offset, TopicPartition
-from storage.vectors import HEADER_TYPE
 
 # One row a batch; a row with `damage` stands where the next batch should.
 SCHEMA: Final = pa.schema(

@@ -40,7 +40,7 @@ from replication.verify.results import (
     PartitionResult,
     Same,
 )
-from storage.record_batch import BatchHeader
+from storage.batch.record_batch import BatchHeader
 from storage.types import Offset, TopicPartition
 
 EVERYTHING: Final = Rules()

@@ -21,9 +21,9 @@ from pipeline.audit.headers import Segment, segment_path
 from replication.errors import UnderstudyError
 from replication.verify.directories import IGNORED_TOPICS, Pasts, topic_id_in
 from replication.verify.lock_step import Past
-from storage.batch_stream import log_start_offsets, partitions_in
+from storage.batch.batch_stream import log_start_offsets, partitions_in
+from storage.batch.spare_room import LOG_FILE
 from storage.filesystem import FileSystem
-from storage.spare_room import LOG_FILE
 from storage.types import Offset, TopicPartition
 
 TASK_BYTES: Final = 64 * 1024 * 1024

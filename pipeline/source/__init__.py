@@ -10,7 +10,7 @@
     sink                   rows into topics
     settings  errors
 
-No jar: Spark's Python Data Source API, and Arrow record batches from `storage.columnar`.
+No jar: Spark's Python Data Source API, and Arrow record batches from `storage.batch.columns.columnar`.
 
 Rule: a session is asked nothing and told nothing here. Readers are made in Spark's planner
 processes, and tasks run on executors; both have this package and the options, no more.

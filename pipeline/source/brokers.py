@@ -41,11 +41,11 @@ from pipeline.source.plan import OffsetRange, split
 from pipeline.source.settings import ReadSettings
 from replication.client.requests import MAX_VERSION, ask
 from replication.errors import ErrorCode, PeerUnavailableError
-from replication.fetch_session.handler import FIRST_VERSION_WITH_TOPIC_IDS
+from replication.follower.rules.fetch_session_handler import FIRST_VERSION_WITH_TOPIC_IDS
 from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from storage import columnar
+from storage.batch.columns import columnar
+from storage.batch.record_batch import walk
 from storage.errors import CorruptRecordError
-from storage.record_batch import walk
 from storage.types import NO_TOPIC_ID, Offset, TopicPartition
 
 if TYPE_CHECKING:

@@ -34,11 +34,7 @@ from replication.errors import (
     PeerUnavailableError,
     ProtocolError,
 )
-from replication.wire.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
+from replication.wire.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from replication.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from storage.checkpoint import uuid_text
 from storage.types import NO_TOPIC_ID, Offset, TopicId, TopicPartition

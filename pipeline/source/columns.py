@@ -54,7 +54,7 @@ KINDS: Final = {
     _REPLICA: "string",
 }
 
-# What `storage.columnar` calls them; the others are the same for a whole slice.
+# What `storage.batch.columns.columnar` calls them; the others are the same for a whole slice.
 _STORED: Final = {
     "key": "key",
     "value": "value",
@@ -110,7 +110,7 @@ class Projection:
 
     @property
     def stored(self) -> list[str]:
-        """Of `storage.columnar`; at least one, for its rows to be counted."""
+        """Of `storage.batch.columns.columnar`; at least one, for its rows to be counted."""
         return [_STORED[name] for name in self.names if name in _STORED] or ["offset"]
 
     def schema(self) -> "pa.Schema":

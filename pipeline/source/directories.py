@@ -31,7 +31,7 @@ from pipeline.source.options import ReadOptions
 from pipeline.source.plan import TASK_BYTES, OffsetRange, group, split
 from pipeline.source.replica import Replica
 from replication.verify.directories import IGNORED_TOPICS
-from storage.batch_stream import log_start_offsets, partitions_in
+from storage.batch.batch_stream import log_start_offsets, partitions_in
 from storage.checkpoint import HIGH_WATERMARK_CHECKPOINT, META_PROPERTIES, OffsetCheckpoint
 from storage.errors import CheckpointError
 from storage.filesystem import FileSystem, OsFileSystem

@@ -28,14 +28,14 @@ from pipeline.source.filters import Narrowing
 from pipeline.source.plan import OffsetRange
 from pipeline.source.replica import Replica, corrupt
 from pipeline.source.settings import ReadSettings
-from storage import columnar
-from storage.batch_stream import DamagedLogError
+from storage.batch.batch_stream import DamagedLogError
+from storage.batch.columns import columnar
+from storage.batch.record_batch import HEADER_SIZE, TRANSACTIONAL_BIT, read_header
+from storage.batch.spare_room import LOG_FILE, is_spare_room
 from storage.errors import CorruptRecordError
 from storage.filesystem import File, FileSystem, OsFileSystem
-from storage.record_batch import HEADER_SIZE, TRANSACTIONAL_BIT, read_header
-from storage.segment_file import find_batch
-from storage.spare_room import LOG_FILE, is_spare_room
-from storage.transaction_index import TransactionIndex
+from storage.log.index.transaction_index import TransactionIndex
+from storage.log.segment_file import find_batch
 from storage.types import NO_OFFSET, Offset, TopicPartition
 
 if TYPE_CHECKING:

@@ -16,18 +16,18 @@ import attrs
 
 from pipeline.source.errors import CorruptBatchesError
 from pipeline.source.segments import SegmentPlace, segments_of
-from storage import columnar
-from storage.batch_stream import DamagedLogError
+from storage.batch.batch_stream import DamagedLogError
+from storage.batch.columns import columnar
+from storage.batch.record_batch import BatchHeader
 from storage.checkpoint import read_file, read_partition_metadata, uuid_text
 from storage.errors import CheckpointError, CorruptRecordError
 from storage.filesystem import FileSystem
-from storage.producer_snapshot import (
+from storage.producers.snapshot import (
     SNAPSHOT_BYTES,
     decode_snapshot,
     list_snapshots,
     snapshot_path,
 )
-from storage.record_batch import BatchHeader
 from storage.types import NO_LEADER_EPOCH, Offset, TopicPartition
 
 

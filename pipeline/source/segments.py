@@ -7,7 +7,7 @@ Rule 1: nothing is written, and an index is a hint. A place that it names is use
 header stands there; otherwise the segment is read from its beginning.
 
 Rule 2: where batches stop, a log that may be written to ends: in the middle of a batch, or in
-spare room (`storage.spare_room`). Anything else is damage.
+spare room (`storage.batch.spare_room`). Anything else is damage.
 """
 
 import os
@@ -16,13 +16,13 @@ from functools import cached_property
 
 import attrs
 
-from storage import offset_index, time_index
-from storage.batch_stream import DamagedLogError
+from storage.batch.batch_stream import DamagedLogError
+from storage.batch.record_batch import HEADER_SIZE, BatchHeader, read_header
+from storage.batch.spare_room import LOG_FILE, is_spare_room
 from storage.errors import CorruptRecordError
 from storage.filesystem import FileSystem
-from storage.record_batch import HEADER_SIZE, BatchHeader, read_header
-from storage.segment_file import find_batch
-from storage.spare_room import LOG_FILE, is_spare_room
+from storage.log.index import offset_index, time_index
+from storage.log.segment_file import find_batch
 from storage.types import Offset
 
 _WINDOW = 256 * 1024

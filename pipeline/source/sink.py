@@ -48,7 +48,7 @@ from replication.client.producer.config import ProducerConfig
 from replication.client.producer.delivery import Deliveries, Delivery
 from replication.errors import ConfigError
 from replication.net import production_seams
-from storage.records import Header
+from storage.batch.records import Header
 from storage.types import TopicPartition
 
 if TYPE_CHECKING:

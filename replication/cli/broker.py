@@ -127,7 +127,7 @@ async def run_node(
     faults = None if steered is None else steered.faults
     nodes: list[Node] = []
     if config.is_controller:
-        from replication.cluster.controller_node import ControllerNode
+        from replication.controller.node import ControllerNode
 
         own = controller_config(config)
         controller = ControllerNode(
@@ -137,7 +137,7 @@ async def run_node(
         if served.metrics is not None:
             served.metrics.controllers = lambda: [controller]
     if config.is_broker:
-        from replication.cluster.broker import Broker
+        from replication.broker.broker import Broker
 
         broker = Broker(config=config, seams=seams, sink=sink, on_bug=on_bug, faults=faults)
         nodes.append(broker)

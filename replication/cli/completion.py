@@ -58,7 +58,7 @@ def groups(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Comp
 
 
 def stories(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from scenarios.script import stories as told
+    from scenarios.story.script import stories as told
 
     return _beginning(told(), incomplete)
 

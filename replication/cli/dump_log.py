@@ -15,11 +15,11 @@ import click
 from replication.cli.output import JSON, output_option, show_line, tell
 from replication.cli.progress import progress
 from replication.extras import extra
-from storage.dump import DumpOptions, dump, files_in, is_damage
-from storage.dump.entries import BatchEntry, Entry, FileStarted
-from storage.dump.json_lines import json_line
-from storage.dump.text import Findings, TextOptions, error_line, line
 from storage.filesystem import OsFileSystem
+from storage.tools.dump import DumpOptions, dump, files_in, is_damage
+from storage.tools.dump.entries import BatchEntry, Entry, FileStarted
+from storage.tools.dump.json_lines import json_line
+from storage.tools.dump.text import Findings, TextOptions, error_line, line
 
 
 @click.command(name="dump-log")
@@ -126,7 +126,7 @@ def print_arrow(paths: list[str], *, deep: bool, max_bytes: int | None) -> bool:
     with extra("arrow", "--output arrow"):
         import pyarrow as pa
 
-        from storage.dump import arrow
+        from storage.tools.dump import arrow
     file_system, damaged = OsFileSystem(), False
     logs = list(_logs(paths))
     rows = arrow.arrow_records if deep else arrow.arrow_batches

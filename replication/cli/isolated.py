@@ -39,8 +39,8 @@ from storage.filesystem import OsFileSystem
 CONTROLLER = 0
 NODE_MODULES = (
     "replication.cli.broker",
-    "replication.cluster.broker",
-    "replication.cluster.controller_node",
+    "replication.broker.broker",
+    "replication.controller.node",
 )
 METRICS_MODULES = ("replication.observe.http.metrics",)
 STEERED_MODULES = ("replication.cli.steered_node",)

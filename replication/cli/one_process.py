@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 import trio
 
+from replication.broker.nodes import node_directory
 from replication.cli.interruptions import STOP_SIGNALS
 from replication.cli.output import tell
 from replication.cli.running import allow_many_files, journal_sink, reporting_bugs
 from replication.cli.served import ControlServer, HttpPort, MetricsServer, PageServer, serve
 from replication.cluster.cluster import Cluster, open_cluster
-from replication.cluster.impairments import Impairments
-from replication.cluster.nodes import node_directory
 from replication.cluster.steering import Steering
 from replication.errors import UnderstudyError
 from replication.events import EventSink, fan_out, ignore
+from replication.faults.impairments import Impairments
 from storage.filesystem import OsFileSystem
 
 if TYPE_CHECKING:

@@ -22,12 +22,12 @@ from replication.events import BugCaught, EventSink
 from replication.net.clock import TrioClock
 from replication.net.raising import raising_only_one
 from replication.observe.journal import JournalWriter
-from storage import open_segments
 from storage.filesystem import OsFileSystem
+from storage.log import open_segments
 
 if TYPE_CHECKING:  # a controller's process needs nothing of a broker's, nor the other way
     from replication.cluster.cluster import Node
-    from replication.cluster.server import OnBug
+    from replication.server.server import OnBug
 
 STANDARD_INPUT = 0
 

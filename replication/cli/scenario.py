@@ -28,10 +28,10 @@ from replication.cli.progress import progress
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scenarios.report import Recording
-    from scenarios.script import Step
-    from scenarios.swarm import SwarmRun
-    from scenarios.telling import Telling
+    from scenarios.story.report import Recording
+    from scenarios.story.runner import Telling
+    from scenarios.story.script import Step
+    from scenarios.swarm.runner import SwarmRun
 
 AT_LEAST_ONE = click.IntRange(min=1)
 DIVIDER = "----"
@@ -56,7 +56,7 @@ def command() -> None:
 @OUTPUT
 def list_stories(output: str) -> None:
     """The stories that come with understudy, and the scenarios they show."""
-    from scenarios.script import read_story, stories
+    from scenarios.story.script import read_story, stories
 
     found = {name: read_story(path) for name, path in stories().items()}
     if output == JSON:
@@ -89,9 +89,9 @@ def run(
     output: str,
 ) -> None:
     """Tell the story NAME: its name, the beginning of it, a scenario, or a file."""
-    from scenarios.report import Recording
-    from scenarios.script import find_story, read_story
-    from scenarios.telling import tell as tell_story
+    from scenarios.story.report import Recording
+    from scenarios.story.runner import tell as tell_story
+    from scenarios.story.script import find_story, read_story
 
     path = find_story(name)
     began = time.monotonic()
@@ -121,7 +121,7 @@ def _write_report(
     report: Path | None,
     shiviz: Path | None,
 ) -> None:
-    from scenarios.report import page, scene_of, to_shiviz
+    from scenarios.story.report import page, scene_of, to_shiviz
 
     scene = scene_of(recording, title=title, passages=passages)
     if report is not None:
@@ -190,8 +190,8 @@ def swarm(
     In how many of them each situation was reached, of those that have names, is shown too.
     The first to break a rule is made as short as it goes, and shown as a story.
     """
-    from scenarios.markers import MARKERS, SELDOM
-    from scenarios.swarm import run_seeds
+    from scenarios.swarm.markers import MARKERS, SELDOM
+    from scenarios.swarm.runner import run_seeds
 
     tally = Tally(first=first, seeds=seeds, reached=dict.fromkeys(MARKERS + SELDOM, 0))
     with progress("seeds") as bar:
@@ -261,7 +261,7 @@ def _note_shortest(
     tally: Tally, run: "SwarmRun", save: Path | None, attempts: int, output: str
 ) -> None:
     """The run made as short as it goes, shown and saved."""
-    from scenarios.shrinking import as_script, shrink
+    from scenarios.swarm.shrinking import as_script, shrink
 
     script = as_script(shrink(run, attempts=attempts))
     tally.failures[-1]["shortest"] = str(script).splitlines()
@@ -285,9 +285,9 @@ def replay(
     seed: int, *, trace: bool, report: Path | None, shiviz: Path | None, output: str
 ) -> None:
     """A run of the swarm again: what befell the cluster, and what came of it."""
-    from scenarios.report import Recording
-    from scenarios.script import Step
-    from scenarios.swarm import run_seed
+    from scenarios.story.report import Recording
+    from scenarios.story.script import Step
+    from scenarios.swarm.runner import run_seed
 
     began = time.monotonic()
     recording = Recording() if report or shiviz else None

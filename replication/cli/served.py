@@ -19,7 +19,6 @@ from replication.events import EventSink
 
 if TYPE_CHECKING:
     from replication.cluster.cluster import Cluster
-    from replication.cluster.server import OnBug
     from replication.cluster.steering import Steering
     from replication.observe.control import Steered
     from replication.observe.http.sites import Site
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from replication.observe.journal import JournalEntry
     from replication.observe.page import LivePage, Looks
     from replication.observe.served_metrics import ServedMetrics
+    from replication.server.server import OnBug
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

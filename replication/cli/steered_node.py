@@ -19,17 +19,17 @@ import trio
 
 from replication.cli.running import STANDARD_INPUT
 from replication.cli.steering_line import Line, Word, facts_of
-from replication.cluster.faults import Faults
-from replication.cluster.impairments import Impairments
 from replication.events import Event, FollowersBehind, HighWatermarkAdvanced, MetadataApplied
 from replication.faults import AddedRule, Call, Decision, applied
-from replication.faults.words import rule_of
+from replication.faults.impairments import Impairments
+from replication.faults.node_faults import Faults
+from replication.faults.rules.words import rule_of
 from replication.net.seams import Seams
 from replication.observe.journal import encode_entry
 from storage.types import TopicPartition
 
 if TYPE_CHECKING:  # a controller has none
-    from replication.partition import Partition
+    from replication.leader.partition import Partition
 
 FREQUENT = (FollowersBehind, HighWatermarkAdvanced, MetadataApplied)
 

@@ -21,6 +21,7 @@ from typing import Any
 import attrs
 import trio
 
+from replication.broker.nodes import node_name
 from replication.cli.interruptions import STOP_SIGNALS
 from replication.cli.isolated import CONTROLLER, HOST, IsolatedCluster, NodeFailedError
 from replication.cli.probe import broker_ids, fetch_metadata
@@ -28,14 +29,13 @@ from replication.cli.running import reporting_bugs
 from replication.cli.served import ControlServer, PageServer, serve
 from replication.cli.steering_line import Line, Word, call_of
 from replication.cluster.cluster import NotInTimeError, NotPossibleError
-from replication.cluster.faults import Faults
-from replication.cluster.nodes import node_name
 from replication.cluster.steering import NodeStatus
 from replication.errors import ProtocolError
 from replication.events import ignore
 from replication.faults import AddedRule, Decision, FaultRule
-from replication.faults.book import KEPT_HITS
-from replication.faults.words import words_of
+from replication.faults.node_faults import Faults
+from replication.faults.rules.book import KEPT_HITS
+from replication.faults.rules.words import words_of
 from replication.net.clock import TrioClock
 from replication.net.raising import raising_only_one
 from replication.observe.control.steered import START_SECONDS, Node, Partition

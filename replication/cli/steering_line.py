@@ -28,7 +28,7 @@ import msgpack
 import trio
 
 from replication.faults import Call
-from replication.faults.parts import Part
+from replication.faults.rules.parts import Part
 from replication.wire.apis import ApiKey
 
 Hear: TypeAlias = Callable[[list[Any]], None]

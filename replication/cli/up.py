@@ -258,8 +258,8 @@ def _run_isolated(
     control: HttpPort | None,
     show: "Show",
 ) -> None:
+    from replication.broker.defaults import default_properties
     from replication.cli.isolated import IsolatedCluster
-    from replication.cluster.defaults import default_properties
 
     # Or it is said now what is missing.
     page, served = PageServer(ui), ControlServer(control)

@@ -21,12 +21,7 @@ which is raised at once.
 
 from collections.abc import Iterable
 
-from replication.errors import (
-    ErrorCode,
-    KafkaError,
-    PeerUnavailableError,
-    ProtocolError,
-)
+from replication.errors import ErrorCode, KafkaError, PeerUnavailableError, ProtocolError
 
 NO_ANSWER = (PeerUnavailableError, ProtocolError)
 """What a request fails with when no answer to it came: the broker may or may not have acted."""

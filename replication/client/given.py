@@ -5,7 +5,7 @@ somewhere else: a text for a list of its letters, a topic that is a number.
 from collections.abc import Iterable
 
 from replication.client.errors import InvalidTopicError
-from storage.records import Header
+from storage.batch.records import Header
 from storage.types import TopicPartition
 
 

@@ -30,20 +30,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 import trio
 
-from replication.cluster.broker import Broker
-from replication.cluster.controller_node import ControllerNode
-from replication.cluster.faults import Faults
-from replication.cluster.nodes import CONTROLLER_ID, HostOf, loopback, node_configs, node_name
-from replication.cluster.server import OnBug
+from replication.broker.broker import Broker
+from replication.broker.nodes import CONTROLLER_ID, HostOf, loopback, node_configs, node_name
 from replication.config import BrokerConfig, Voter
+from replication.controller.node import ControllerNode
 from replication.errors import UnderstudyError
 from replication.events import EventSink, ignore
-from replication.metadata import MetadataImage, PartitionRegistration
+from replication.faults.node_faults import Faults
+from replication.metadata.rules import MetadataImage, PartitionRegistration
 from replication.net import production_seams
 from replication.net.clock import TrioClock
 from replication.net.detach import DetachableFileSystem, DetachableTransport
 from replication.net.raising import raising_only_one, raising_the_first
 from replication.net.seams import NodeClock, Seams
+from replication.server.server import OnBug
 from storage.errors import StorageError
 from storage.types import TopicPartition
 

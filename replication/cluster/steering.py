@@ -19,7 +19,7 @@ import attrs
 import trio
 
 from replication.cluster.cluster import Cluster, NotPossibleError
-from replication.cluster.impairments import Impairments
+from replication.faults.impairments import Impairments
 from replication.net.raising import raising_only_one
 
 

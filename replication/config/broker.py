@@ -39,7 +39,7 @@ from replication.config.security import (
 )
 from replication.config.without_effect import OF_BROKERS
 from replication.errors import ConfigError
-from storage.compression import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL
+from storage.batch.compression import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
@@ -418,7 +418,7 @@ class BrokerConfig(SecurityKeys):
     )
     replication_quota_window_size_seconds: int = whole(
         1,
-        "The length in seconds of one of the samples that `replication.quota.window.num` counts.",
+        "The length in seconds of one of the samples that `replication.leader.rules.quota.window.num` counts.",
         at_least=1,
     )
     max_incremental_fetch_session_cache_slots: int = whole(

@@ -30,13 +30,7 @@ from replication.config.described import (
     value_in_force,
 )
 from replication.config.keys import ConfigEntry, ConfigSource, ConfigSynonym, ConfigType
-from replication.config.known import (
-    DYNAMIC,
-    is_ignored,
-    is_of_listener,
-    nearest,
-    of_listener,
-)
+from replication.config.known import DYNAMIC, is_ignored, is_of_listener, nearest, of_listener
 from replication.config.tls import RELOADABLE
 from replication.config.without_effect import OF_BROKERS
 from replication.errors import ConfigError, ErrorCode, KafkaError

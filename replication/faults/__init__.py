@@ -9,13 +9,13 @@
     book      the rules in force: counts, and what is to be done with one request
     words     a rule as JSON has it
 
-`replication.cluster.faults` does what is decided here, between a broker's frames and its
+`replication.faults.node_faults` does what is decided here, between a broker's frames and its
 handlers; `cluster.faults` and the fixture `kafka_faults` are where rules are added.
 """
 
-from replication.faults.book import AddedRule, Call, Decision, Hit, RuleBook, applied, judged
-from replication.faults.rule import Effect, FaultRule, FaultRuleError, Sender
-from replication.faults.triggers import (
+from replication.faults.rules.book import AddedRule, Call, Decision, Hit, RuleBook, applied, judged
+from replication.faults.rules.rule import Effect, FaultRule, FaultRuleError, Sender
+from replication.faults.rules.triggers import (
     Trigger,
     every_time,
     on_call,

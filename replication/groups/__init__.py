@@ -1,79 +1,12 @@
-"""Consumer groups: who shares the partitions of a topic, and how far each has been read.
+"""The group coordinator of a broker: the tasks around the rules in `replication/groups/rules`.
 
-    records.py       what stands in `__consumer_offsets`, in Kafka's bytes
-    partitioner.py   which partition of it a group lives in
-    group.py         a group at rest: members, leader, generation, protocol
-    classic.py       the group at work: rebalances, timeouts, writes
-    joining.py       JoinGroup
-    presence.py      SyncGroup, Heartbeat, LeaveGroup, and who may commit
-    offsets.py       how far a group has read
-    replay.py        from the log to the groups, for a new coordinator
-    effects.py       what a group wants done
-    member.py, subscription.py
+metadata ─> GroupCoordinator ─ leads __consumer_offsets-7 at epoch 3 ─> Shard(7, 3)
+               │ requests, timers                                        │ groups
+               │                                                         └ LogWriter ─> log
 
-All of it is values: requests and times go in, answers and records come out. The tasks that
-carry them are in replication/cluster/groups.
+coordinator     answers requests with the groups of the partitions that this broker leads
+shard           the groups of one partition
+loading         builds the groups from the log when a leader epoch begins
+offsets_topic   creates `__consumer_offsets` when it is first needed
+commits         offset commits; forgetting expires them
 """
-
-from replication.groups.classic import ClassicGroup, GroupLimits
-from replication.groups.effects import (
-    Answer,
-    JoinedMember,
-    JoinResult,
-    Moment,
-    Purpose,
-    Store,
-    SyncResult,
-    Told,
-)
-from replication.groups.group import Group, GroupState
-from replication.groups.joining import Join, join
-from replication.groups.member import Member, Protocol
-from replication.groups.offsets import CommittedOffset, GroupOffsets
-from replication.groups.partitioner import java_hash, partition_for
-from replication.groups.presence import commit, heartbeat, leave, sync
-from replication.groups.records import (
-    GROUP_METADATA_TOPIC,
-    KeyAndValue,
-    group_record,
-    group_tombstone,
-    offset_record,
-    offset_tombstone,
-)
-from replication.groups.replay import ReadBatch, Replayed, read_batches
-
-__all__ = [
-    "GROUP_METADATA_TOPIC",
-    "Answer",
-    "ClassicGroup",
-    "CommittedOffset",
-    "Group",
-    "GroupLimits",
-    "GroupOffsets",
-    "GroupState",
-    "Join",
-    "JoinResult",
-    "JoinedMember",
-    "KeyAndValue",
-    "Member",
-    "Moment",
-    "Protocol",
-    "Purpose",
-    "ReadBatch",
-    "Replayed",
-    "Store",
-    "SyncResult",
-    "Told",
-    "commit",
-    "group_record",
-    "group_tombstone",
-    "heartbeat",
-    "java_hash",
-    "join",
-    "leave",
-    "offset_record",
-    "offset_tombstone",
-    "partition_for",
-    "read_batches",
-    "sync",
-]

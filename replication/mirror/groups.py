@@ -13,10 +13,10 @@ from typing import Final
 
 import attrs
 
-from replication.groups import GROUP_METADATA_TOPIC
-from replication.groups.replay import Replayed, read_batches
-from storage.log import Log
-from storage.log_manager import LogManager
+from replication.groups.rules import GROUP_METADATA_TOPIC
+from replication.groups.rules.replay import Replayed, read_batches
+from storage.log.log import Log
+from storage.manager.log_manager import LogManager
 from storage.types import Offset, TopicPartition
 
 _READ_BYTES: Final = 1 << 20

@@ -15,7 +15,7 @@ import attrs
 
 from replication.client.cluster_view import ClusterView, PartitionView, TopicView
 from replication.errors import ErrorCode
-from replication.metadata import (
+from replication.metadata.rules import (
     BrokerRegistration,
     Endpoint,
     MetadataImage,

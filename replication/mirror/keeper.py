@@ -6,7 +6,7 @@ from typing import Final
 
 import attrs
 
-from replication.metadata import MetadataImage
+from replication.metadata.rules import MetadataImage
 from replication.mirror.errors import MirrorError
 from replication.mirror.progress import PartitionProgress
 from replication.mirror.source import Source
@@ -21,7 +21,7 @@ from replication.mirror.state import (
 )
 from replication.net.seams import Seams
 from storage.filesystem import make_lasting_directory
-from storage.log_directory import partition_of
+from storage.manager.log_directory import partition_of
 from storage.types import TopicId, TopicPartition
 
 PAUSE_SECONDS: Final = 5.0

@@ -10,15 +10,15 @@ from typing import TypeVar
 import attrs
 
 from replication.errors import PeerUnavailableError, ProtocolError
-from replication.fetch_data import CONSUMER_REPLICA_ID
-from replication.fetch_state import BrokerEndPoint
-from replication.fetcher_manager import RemoteFetcherFactory
-from replication.leader_endpoint import (
+from replication.follower.fetcher_manager import RemoteFetcherFactory
+from replication.follower.leader_endpoint import (
     EpochEnd,
     EpochWanted,
     LeaderEndpoint,
     RemoteLeaderEndpoint,
 )
+from replication.follower.rules.fetch_state import BrokerEndPoint
+from replication.leader.rules.fetch_data import CONSUMER_REPLICA_ID
 from replication.mirror.source import Source
 from replication.wire.apis import ApiKey
 from replication.wire.fetch import FetchRequest, FetchResponse

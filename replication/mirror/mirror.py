@@ -31,11 +31,11 @@ from replication.events import (
     PartitionFailed,
     ignore,
 )
-from replication.fetch_data import DEBUGGING_REPLICA_ID
-from replication.fetcher import FetcherConfig, no_broker_epoch
-from replication.fetcher_manager import ReplicaFetcherManager
-from replication.isr import IsrAnswer, IsrProposal
-from replication.metadata import MetadataImage, delta_between
+from replication.follower.fetcher import FetcherConfig, no_broker_epoch
+from replication.follower.fetcher_manager import ReplicaFetcherManager
+from replication.leader.rules.fetch_data import DEBUGGING_REPLICA_ID
+from replication.leader.rules.isr import IsrAnswer, IsrProposal
+from replication.metadata.rules import MetadataImage, delta_between
 from replication.metrics import MetricsRegistry
 from replication.mirror.errors import MirrorError
 from replication.mirror.image import MIRROR_ID, image_of, without
@@ -53,8 +53,8 @@ from replication.replica_manager import LocalReplicas, ReplicaManager
 from replication.replica_manager.log_loading import load_logs
 from replication.wire.metadata import INTERNAL_TOPICS
 from storage.errors import KafkaStorageError
-from storage.log import Log
-from storage.log_manager import LogManager
+from storage.log.log import Log
+from storage.manager.log_manager import LogManager
 from storage.types import NO_TOPIC_ID, TopicId, TopicPartition
 
 

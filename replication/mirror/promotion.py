@@ -20,9 +20,9 @@ import attrs
 
 from replication.config.topic import TOPIC_KEYS
 from replication.mirror.state import CopyState, TopicState
-from storage.log import Log
-from storage.log_manager import LogManager
-from storage.records import ControlRecordType, EndTransactionMarker, encode_control_batch
+from storage.batch.records import ControlRecordType, EndTransactionMarker, encode_control_batch
+from storage.log.log import Log
+from storage.manager.log_manager import LogManager
 from storage.types import LeaderEpoch, Offset, TopicPartition
 
 EPOCHS_APART: Final = 100

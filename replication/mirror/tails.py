@@ -22,12 +22,12 @@ from replication.client.network_client import NetworkClient
 from replication.client.nodes import Node
 from replication.client.requests import ask
 from replication.errors import ErrorCode
-from replication.fetch_session import FINAL_EPOCH, INVALID_SESSION_ID
+from replication.leader.rules.fetch_session import FINAL_EPOCH, INVALID_SESSION_ID
 from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from storage.batch.record_batch import BatchHeader, walk
+from storage.batch.records import Record, decode_batch
 from storage.errors import StorageError
-from storage.log import Log
-from storage.record_batch import BatchHeader, walk
-from storage.records import Record, decode_batch
+from storage.log.log import Log
 from storage.types import LeaderEpoch, Offset
 
 _ROOM: Final = 1 << 16

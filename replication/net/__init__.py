@@ -9,7 +9,7 @@
     descriptors.py  what connections leave to files
 
 `production_seams()` is what a node in real life is handed. The simulator hands out its
-own: scenarios/simulation/world.py.
+own: scenarios/world/world.py.
 """
 
 import random

@@ -13,7 +13,7 @@ besides. All of them together keep half of what there is, at most.
 import resource
 from typing import Final
 
-from storage.open_segments import FILES_OF_A_SEGMENT, limit_within
+from storage.log.open_segments import FILES_OF_A_SEGMENT, limit_within
 
 # Besides the segments: locks, checkpoints, snapshots, and connections to other nodes.
 _OTHER_FILES: Final = 200

@@ -23,8 +23,8 @@ import attrs
 from replication.errors import PeerUnavailableError
 from replication.net.seams import Connection, Listener, Transport
 from replication.net.wrapped import WrappedListener
-from storage.file_region import FileRegion
 from storage.filesystem import File, FileSystem, Lock, Space
+from storage.log.file_region import FileRegion
 from storage.types import Buffer
 
 P = ParamSpec("P")

@@ -25,7 +25,7 @@ from replication.errors import PeerUnavailableError, ProtocolError
 from replication.net.regions import region_bytes
 from replication.net.seams import Connection
 from replication.wire.schema import Part
-from storage.file_region import FileRegion
+from storage.log.file_region import FileRegion
 from storage.types import Buffer
 
 LENGTH_SIZE = 4

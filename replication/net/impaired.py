@@ -30,7 +30,7 @@ import trio
 from replication.errors import PeerUnavailableError
 from replication.net.seams import Alarm, Connection, Listener, NodeClock, Transport
 from replication.net.wrapped import WrappedListener
-from storage.file_region import FileRegion
+from storage.log.file_region import FileRegion
 from storage.types import Buffer
 
 Direction: TypeAlias = tuple[int, int]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from replication.errors import PeerUnavailableError
 from storage.errors import RegionAbortedError
-from storage.file_region import FileRegion
+from storage.log.file_region import FileRegion
 
 CHUNK_BYTES = 64 * 1024
 _UNREADABLE = (ValueError, OSError, RegionAbortedError)

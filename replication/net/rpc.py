@@ -25,12 +25,7 @@ import attrs
 import trio
 
 from replication.errors import PeerUnavailableError, ProtocolError
-from replication.net.framing import (
-    DEFAULT_MAX_FRAME_BYTES,
-    LENGTH_SIZE,
-    FrameReader,
-    send_parts,
-)
+from replication.net.framing import DEFAULT_MAX_FRAME_BYTES, LENGTH_SIZE, FrameReader, send_parts
 from replication.net.pace import in_steps
 from replication.net.sasl import VERSION as LOGIN_VERSION, renew_login
 from replication.net.seams import Connection, NodeClock, Transport

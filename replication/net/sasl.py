@@ -24,21 +24,16 @@ from typing import TypeAlias
 import attrs
 
 from replication.config.security import Login
-from replication.errors import (
-    AuthenticationError,
-    ErrorCode,
-    PeerUnavailableError,
-    ProtocolError,
-)
+from replication.errors import AuthenticationError, ErrorCode, PeerUnavailableError, ProtocolError
 from replication.net.framing import FrameReader, send_parts
 from replication.net.seams import Connection, Listener, NodeClock, Transport
-from replication.security.sasl import client_mechanism
-from replication.security.scram import LoginFailedError
+from replication.security.rules.sasl import client_mechanism
+from replication.security.rules.scram import LoginFailedError
 from replication.wire.apis import api_of
 from replication.wire.frames import decode_response, encode_request
 from replication.wire.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from replication.wire.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from storage.file_region import FileRegion
+from storage.log.file_region import FileRegion
 from storage.types import Buffer
 
 CLIENT_ID = "login"

@@ -23,8 +23,8 @@ from typing import Protocol, TypeVar
 import attrs
 import trio
 
-from storage.file_region import FileRegion
 from storage.filesystem import FileSystem
+from storage.log.file_region import FileRegion
 from storage.types import Buffer
 
 T = TypeVar("T")

@@ -30,7 +30,7 @@ import trio
 from replication.errors import PeerUnavailableError, TooManyConnectionsError
 from replication.net import descriptors
 from replication.net.regions import region_chunks, region_lost, region_readable
-from storage.file_region import FileRegion
+from storage.log.file_region import FileRegion
 from storage.types import Buffer
 
 IOV_MAX = os.sysconf("SC_IOV_MAX")

@@ -30,7 +30,7 @@ from replication.errors import AuthenticationError, PeerUnavailableError
 from replication.net.regions import region_chunks
 from replication.net.seams import Connection, Transport
 from replication.net.wrapped import WrappedListener
-from storage.file_region import FileRegion
+from storage.log.file_region import FileRegion
 from storage.types import Buffer
 
 RECORD_BYTES = 16 * 1024

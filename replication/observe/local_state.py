@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterator, Mapping
 import attrs
 import trio
 
-from replication.cluster.broker import Broker
+from replication.broker.broker import Broker
+from replication.broker.nodes import CONTROLLER_ID
 from replication.cluster.cluster import Cluster
-from replication.cluster.nodes import CONTROLLER_ID
-from replication.isr import Committed, PendingExpand, PendingShrink
-from replication.leadership import Leadership
-from replication.metadata import NO_LEADER, MetadataImage, PartitionRegistration
+from replication.leader.partition import Partition
+from replication.leader.rules.isr import Committed, PendingExpand, PendingShrink
+from replication.leader.rules.leadership import Leadership
+from replication.metadata.rules import NO_LEADER, MetadataImage, PartitionRegistration
 from replication.observe.cluster_state import (
     INTERNAL_PREFIX,
     BrokerState,
@@ -35,7 +36,6 @@ from replication.observe.cluster_state import (
 from replication.observe.isr_reasons import IsrReasons
 from replication.observe.isr_words import ReplicaFacts, why_in_or_out
 from replication.observe.sentences import broker_name, broker_names
-from replication.partition import Partition
 from storage.types import Offset, TopicPartition
 
 LIMIT = 500

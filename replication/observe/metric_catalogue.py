@@ -9,9 +9,9 @@ from typing import Final
 
 import attrs
 
-from replication.cluster.request_metrics import TIMES
-from replication.groups import GroupState
+from replication.groups.rules import GroupState
 from replication.metrics import MetricName
+from replication.server.request_metrics import TIMES
 
 
 @attrs.frozen

@@ -17,10 +17,10 @@ from typing import Final
 
 import attrs
 
-from replication.cluster.server import OnBug
 from replication.events import Event, LogDeleted, LogTruncated
 from replication.metrics import Histogram, MetricName, MetricsRegistry
 from replication.net.seams import NodeClock
+from replication.server.server import OnBug
 from storage.types import Offset, TopicPartition
 
 PROBE_SECONDS: Final = 0.05

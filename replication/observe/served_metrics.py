@@ -13,9 +13,9 @@ from replication.observe.exposition import Labels, Source
 from replication.observe.node_metrics import NodeEvents, ProcessMetrics
 
 if TYPE_CHECKING:
-    from replication.cluster.broker import Broker
+    from replication.broker.broker import Broker
     from replication.cluster.cluster import Cluster
-    from replication.cluster.controller_node import ControllerNode
+    from replication.controller.node import ControllerNode
 
 
 def broker_label(broker_id: int) -> Labels:

@@ -5,8 +5,8 @@
 
 import attrs
 
+from replication.leader.partition import Partition
 from replication.metrics import Meter, MetricName, MetricsRegistry
-from replication.partition import Partition
 
 REPLICATION, REASSIGNMENT = "ReplicationBytesInPerSec", "ReassignmentBytesInPerSec"
 

@@ -29,6 +29,7 @@ from replication.config import DynamicBrokerConfig
 from replication.events import EventSink, LogCleaned, LogUncleanable
 from replication.net.seams import NodeClock, Offload
 from replication.replica_manager.flushing import flush_log
+from storage.batch.record_batch import HEADER_SIZE
 from storage.cleaner.cleaner import Cleaning
 from storage.cleaner.filter import CleanerStats
 from storage.cleaner.offset_map import OffsetMap
@@ -39,8 +40,7 @@ from storage.errors import (
     KafkaStorageError,
     ShortageError,
 )
-from storage.log_manager import LogManager
-from storage.record_batch import HEADER_SIZE
+from storage.manager.log_manager import LogManager
 
 TURN_BYTES: Final = 4 << 20
 # Kafka refuses less for each of its threads.

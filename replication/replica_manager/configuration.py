@@ -13,10 +13,10 @@ from typing import Protocol
 import attrs
 
 from replication.config import DynamicBrokerConfig, TopicConfig
-from replication.metadata import MetadataDelta, MetadataImage, TopicImage
-from replication.quota import ReplicationQuotas
+from replication.leader.rules.quota import ReplicationQuotas
+from replication.metadata.rules import MetadataDelta, MetadataImage, TopicImage
 from replication.replica_manager.hosted import HostedPartitions
-from storage.log_manager import LogManager
+from storage.manager.log_manager import LogManager
 from storage.types import TopicPartition
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import attrs
 
 from replication.errors import ErrorCode, KafkaError
-from replication.partition import Partition
+from replication.leader.partition import Partition
 from replication.replica_manager.hosted import HostedPartitions
 from storage.types import Offset, TopicPartition
 

@@ -19,8 +19,8 @@ import attrs
 import trio
 
 from replication.errors import ErrorCode, KafkaError
-from replication.partition import Partition
-from replication.purgatory import Purgatory
+from replication.leader.partition import Partition
+from replication.leader.purgatory import Purgatory
 from replication.replica_manager.delayed import DelayedOutcomes
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import DeleteRecordsResult, code_of

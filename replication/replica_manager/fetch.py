@@ -29,7 +29,9 @@ import attrs
 import trio
 
 from replication.errors import ErrorCode, KafkaError
-from replication.fetch_data import (
+from replication.leader.partition import Partition
+from replication.leader.purgatory import Purgatory
+from replication.leader.rules.fetch_data import (
     Answers,
     FetchInfo,
     FetchParams,
@@ -37,11 +39,13 @@ from replication.fetch_data import (
     TopicIdPartition,
     Wanted,
 )
-from replication.fetch_session.session import CachedPartition, FetchSession, partition_key
+from replication.leader.rules.fetch_session.session import (
+    CachedPartition,
+    FetchSession,
+    partition_key,
+)
+from replication.leader.rules.quota import ReplicationQuota
 from replication.net.seams import NodeClock
-from replication.partition import Partition
-from replication.purgatory import Purgatory
-from replication.quota import ReplicationQuota
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import code_of
 from replication.replica_manager.topic_meters import TopicMeters

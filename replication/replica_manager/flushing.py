@@ -4,7 +4,7 @@ from functools import partial
 
 from replication.net.seams import Offload
 from storage.errors import ShortageError
-from storage.log import Log
+from storage.log.log import Log
 
 
 async def flush_log(log: Log, offload: Offload) -> None:

@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
+from replication.leader.partition import Partition
+from replication.leader.purgatory import Purgatory
+from replication.leader.rules.quota import ReplicationQuota
 from replication.net.seams import NodeClock
-from replication.partition import Partition
-from replication.purgatory import Purgatory
-from replication.quota import ReplicationQuota
 from replication.replica_manager.bytes_in import BytesIn
 from replication.replica_manager.hosted import HostedPartitions
 from replication.wire.fetch import PartitionData
-from storage.append import LogAppendInfo
 from storage.errors import KafkaStorageError
+from storage.log.append import LogAppendInfo
 from storage.types import LeaderEpoch, Offset, OffsetAndEpoch, TopicPartition
 
 

@@ -13,9 +13,9 @@ from functools import partial
 
 import attrs
 
+from replication.leader.partition import Partition
+from replication.leader.purgatory import Purgatory
 from replication.metrics import Family, Meter, MetricName, MetricsRegistry
-from replication.partition import Partition
-from replication.purgatory import Purgatory
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.partition_gauges import OF_PARTITION, partition_families
 from replication.replica_manager.purgatories import Purgatories

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from replication.errors import ErrorCode, KafkaError
-from replication.metadata import MetadataImage
-from replication.partition import Partition
+from replication.leader.partition import Partition
+from replication.metadata.rules import MetadataImage
 from storage.types import TopicId, TopicPartition
 
 

@@ -1,8 +1,8 @@
 """A leader's dealings with the ISR, told as events, with what decided them."""
 
 from replication.events import FollowersBehind, IsrChanged, IsrChangeProposed, IsrChangeRefused
-from replication.isr import IsrAnswer, Pending, PendingExpand, PendingShrink
-from replication.leadership import Leadership
+from replication.leader.rules.isr import IsrAnswer, Pending, PendingExpand, PendingShrink
+from replication.leader.rules.leadership import Leadership
 
 
 def proposed(leadership: Leadership, pending: Pending) -> IsrChangeProposed:

@@ -25,15 +25,15 @@ import trio
 from replication.config import BrokerConfig
 from replication.config.keys import LONG_MAX
 from replication.events import EventSink, LogDeleted
+from replication.leader.partition import Partition
 from replication.net.seams import NodeClock, Offload
-from replication.partition import Partition
 from replication.replica_manager.flushing import flush_log
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.retention import delete_old_segments
-from storage.checkpoint_plan import CheckpointPlan
 from storage.errors import KafkaStorageError, ShortageError
-from storage.log import Log
-from storage.log_manager import LogManager
+from storage.log.log import Log
+from storage.manager.checkpoint_plan import CheckpointPlan
+from storage.manager.log_manager import LogManager
 from storage.types import Offset, TopicPartition
 
 EVERY_SECOND_MS = 1000
@@ -152,7 +152,7 @@ class LogJobs:
             )
 
     async def unlink_doomed(self) -> None:
-        """Remove for good what has waited long enough (`storage.doomed`)."""
+        """Remove for good what has waited long enough (`storage.manager.pending_deletes`)."""
         doomed = self.log_manager.doomed
         due = doomed.due_by(self.clock.now_ms())
         if not due:

@@ -14,8 +14,8 @@ import trio
 
 from replication.events import EventSink, LogDirectoryWarned, LogRecovered, LogRepaired
 from replication.net.seams import Offload
-from storage.loading.report import RecoveryReport
-from storage.log_manager import LoadJob, LogManager
+from storage.log.recovery.report import RecoveryReport
+from storage.manager.log_manager import LoadJob, LogManager
 
 
 async def load_logs(

@@ -8,16 +8,17 @@ import trio
 from replication.config import BrokerConfig, DynamicBrokerConfig
 from replication.errors import KafkaError
 from replication.events import EventSink, PartitionFailed, ignore
-from replication.fetch_data import Answers, FetchParams, Isolation, Wanted
-from replication.fetch_session.session import FetchSession
-from replication.leadership import Surroundings
-from replication.list_offsets import offset_for_timestamp
-from replication.metadata import MetadataDelta, MetadataImage
+from replication.leader.list_offsets import offset_for_timestamp
+from replication.leader.partition import Partition, PartitionSnapshot
+from replication.leader.rules.fetch_data import Answers, FetchParams, Isolation, Wanted
+from replication.leader.rules.fetch_session.session import FetchSession
+from replication.leader.rules.leadership import Surroundings
+from replication.leader.rules.quota import ReplicationQuotas
+from replication.leader.rules.replica_selector import SELECTORS
+from replication.metadata.rules import MetadataDelta, MetadataImage
 from replication.metrics import MetricsRegistry
 from replication.net.seams import Seams
 from replication.net.turns import Turns
-from replication.partition import Partition, PartitionSnapshot
-from replication.quota import ReplicationQuotas
 from replication.replica_manager.bytes_in import BytesIn
 from replication.replica_manager.compaction import Compaction
 from replication.replica_manager.configuration import Configuration
@@ -39,13 +40,12 @@ from replication.replica_manager.results import (
 )
 from replication.replica_manager.roles import AssignDirectory, FetcherManager, RoleChanges
 from replication.replica_manager.topic_meters import TopicMeters
-from replication.replica_selector import SELECTORS
-from storage.allowance import Allowance
+from storage.batch.allowance import Allowance
 from storage.errors import KafkaStorageError, StorageError
-from storage.log_manager import LogManager
-from storage.time_lookup import LongLookUpError, LongSearch
+from storage.log.time_lookup import LongLookUpError, LongSearch
+from storage.manager.log_manager import LogManager
+from storage.producers.verification import VerificationGuard
 from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
-from storage.verification import VerificationGuard
 
 SHORTEST_PAUSE_SECONDS = 0.001
 

@@ -17,8 +17,8 @@ import trio
 
 from replication.errors import ErrorCode
 from replication.events import EventSink, HighWatermarkReporter, ignore
-from replication.isr import IsrAnswer, IsrProposal, Pending
-from replication.leadership import Leadership
+from replication.leader.rules.isr import IsrAnswer, IsrProposal, Pending
+from replication.leader.rules.leadership import Leadership
 from replication.net.seams import NodeClock
 from replication.replica_manager.gauges import ReplicaGauges
 from replication.replica_manager.hosted import HostedPartitions

@@ -13,10 +13,10 @@ from typing import TypeAlias
 
 import attrs
 
-from replication.isr import NEVER_MS, FollowerState
-from replication.leadership import Leadership
+from replication.leader.partition import Partition
+from replication.leader.rules.isr import NEVER_MS, FollowerState
+from replication.leader.rules.leadership import Leadership
 from replication.metrics import Family, MetricName
-from replication.partition import Partition
 from replication.replica_manager.hosted import HostedPartitions
 from storage.types import TopicPartition
 

@@ -23,16 +23,15 @@ import trio
 
 from replication.errors import ErrorCode, KafkaError
 from replication.events import DuplicateRecognised, EventSink, ignore
+from replication.leader.partition import Partition
+from replication.leader.purgatory import Purgatory
 from replication.net.seams import NodeClock, Offload
-from replication.partition import Partition
-from replication.purgatory import Purgatory
 from replication.replica_manager.delayed import DelayedOutcomes
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import ProduceResult, code_of
 from replication.replica_manager.topic_meters import TopicMeters
 from replication.wire.metadata import INTERNAL_TOPICS
-from storage.allowance import STEPS_PER_BATCH, Allowance
-from storage.append import LogAppendInfo
+from storage.batch.allowance import STEPS_PER_BATCH, Allowance
 from storage.errors import (
     CorruptRecordError,
     InvalidRecordError,
@@ -43,9 +42,10 @@ from storage.errors import (
     ShortageError,
     StorageError,
 )
-from storage.log import Log, PreparedAppend, prepare_append
+from storage.log.append import LogAppendInfo
+from storage.log.log import Log, PreparedAppend, prepare_append
+from storage.producers.verification import TransactionTerms, VerificationGuard
 from storage.types import NO_OFFSET, Offset, TopicPartition
-from storage.verification import TransactionTerms, VerificationGuard
 
 ACKS_ALL: Final = -1
 _ACKS: Final = frozenset({ACKS_ALL, 0, 1})

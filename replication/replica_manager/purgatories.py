@@ -5,8 +5,8 @@ from typing import Self
 
 import attrs
 
+from replication.leader.purgatory import Purgatory
 from replication.net.seams import NodeClock
-from replication.purgatory import Purgatory
 from storage.types import TopicPartition
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import trio
 
+from replication.leader.partition import Partition
 from replication.net.seams import NodeClock
-from replication.partition import Partition
 from replication.replica_manager.hosted import HostedPartitions
 from storage.errors import KafkaStorageError
 from storage.types import TopicPartition

@@ -24,22 +24,26 @@ import trio
 
 from replication.config import BrokerConfig, TopicConfig
 from replication.events import BecameFollower, BecameLeader, EventSink, PartitionStopped
-from replication.fetch_state import BrokerEndPoint, InitialFetchState, PartitionFetchState
-from replication.leadership import Surroundings
-from replication.metadata import (
+from replication.follower.rules.fetch_state import (
+    BrokerEndPoint,
+    InitialFetchState,
+    PartitionFetchState,
+)
+from replication.leader.partition import Partition
+from replication.leader.rules.leadership import Surroundings
+from replication.metadata.rules import (
     METADATA_PARTITION,
     MetadataDelta,
     MetadataImage,
     PartitionRegistration,
 )
 from replication.net.seams import Offload
-from replication.partition import Partition
 from replication.replica_manager.configuration import Configuration, Fetchers
 from replication.replica_manager.hosted import HostedPartitions
 from storage.errors import KafkaStorageError, ShortageError, StorageError
-from storage.leader_epoch_cache import LeaderEpochCache
-from storage.log import Log
-from storage.log_manager import LogManager
+from storage.log.leader_epoch_cache import LeaderEpochCache
+from storage.log.log import Log
+from storage.manager.log_manager import LogManager
 from storage.types import Offset, TopicId, TopicPartition
 
 # Tells the controller in which log directory the replica of a topic's partition lies.

@@ -5,7 +5,7 @@
 
 Rule 1: as in Kafka, a request is counted once for each partition that it names: a fetch when
 it comes, however long it waits. A partition that a fetch session has settled is not looked at
-(replication/settled.py), and not counted.
+(replication/leader/rules/settled.py), and not counted.
 
 Rule 2: who leads no partition of a topic any more drops what only a leader has (KAFKA-8392);
 who holds none of it drops all. A follower's meters, bytes_in.py, are of all topics together.
@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping
 import attrs
 
 from replication.errors import ErrorCode
-from replication.fetch_data import Answers
+from replication.leader.rules.fetch_data import Answers
 from replication.metrics import Meter, MetricsRegistry
 from replication.replica_manager.bytes_in import metric
 from replication.replica_manager.hosted import HostedPartitions

@@ -12,7 +12,7 @@ coordinator of its partitions itself, and we ask whether that is so; from Produc
 the coordinator, and are its only source.
 
 Rule 1: one guard for each partition, from before the question to the append: an end marker
-that comes between takes it away (`storage.verification`). Where that happens while the
+that comes between takes it away (`storage.producers.verification`). Where that happens while the
 coordinator is asked, it is asked again: it has likely answered for the next transaction. (Kafka
 refuses the append then.)
 
@@ -31,11 +31,11 @@ import trio
 
 from replication.config import DynamicBrokerConfig
 from replication.errors import ErrorCode, KafkaError
+from replication.leader.partition import Partition
 from replication.net.seams import NodeClock
-from replication.partition import Partition
 from replication.replica_manager.results import ProduceResult
+from storage.producers.verification import VerificationGuard
 from storage.types import TopicPartition
-from storage.verification import VerificationGuard
 
 _CANNOT_SAY_NOW: Final = frozenset(
     {

@@ -21,11 +21,11 @@ from typing import Any, Self, TypeVar
 import attrs
 import trio
 
+from replication.broker.nodes import CONTROLLER_ID
 from replication.cluster.cluster import POLL_SECONDS, Cluster, NotInTimeError, open_cluster
-from replication.cluster.impairments import Impairments
-from replication.cluster.nodes import CONTROLLER_ID
 from replication.cluster.steering import Steering
-from replication.metadata import MetadataImage, PartitionRegistration
+from replication.faults.impairments import Impairments
+from replication.metadata.rules import MetadataImage, PartitionRegistration
 from replication.testing.collector import collector_put_off
 from replication.testing.faults import ThreadedFaults
 from replication.testing.portal import ClusterStoppedError, Portal

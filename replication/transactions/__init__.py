@@ -1,56 +1,10 @@
-"""Transactions: records of many partitions that are there together or not at all (KIP-98).
+"""The transaction coordinator of a broker: the tasks around `replication/transactions/rules`.
 
-    transaction     one transactional id, as a value, and what it can turn into
-    rules           what its coordinator answers, and writes down before it does
-    records         what stands in `__transaction_state`, in Kafka's bytes
-
-All of it is values; the tasks that carry them are in replication/cluster.
+coordinator     answers requests, and writes each decision to `__transaction_state`
+writing         what a write that failed means for its request
+markers         writes the end of a transaction into each of its partitions
+asking          a leader asks the coordinator before it opens a transaction (KIP-890)
+peers           connections to the other brokers
+loading         builds the transactions from the log when a leader epoch begins
+state_topic     creates `__transaction_state` when it is first needed
 """
-
-from replication.transactions.records import (
-    TRANSACTION_STATE_TOPIC,
-    TransactionEntry,
-    key_of,
-    parse,
-    value_of,
-)
-from replication.transactions.rules import (
-    Decision,
-    Fence,
-    Slot,
-    abort_fenced,
-    add_partitions,
-    created,
-    end,
-    init_producer_id,
-    is_forgotten,
-    time_out,
-    verify_partitions,
-)
-from replication.transactions.transaction import (
-    EPOCH_BUMPING_VERSION,
-    Transaction,
-    TransactionState,
-)
-
-__all__ = [
-    "EPOCH_BUMPING_VERSION",
-    "TRANSACTION_STATE_TOPIC",
-    "Decision",
-    "Fence",
-    "Slot",
-    "Transaction",
-    "TransactionEntry",
-    "TransactionState",
-    "abort_fenced",
-    "add_partitions",
-    "created",
-    "end",
-    "init_producer_id",
-    "is_forgotten",
-    "key_of",
-    "parse",
-    "time_out",
-    "value_of",
-    "verify_partitions",
-]

@@ -31,15 +31,15 @@ import attrs
 from replication.verify.key_ledger import KeyLedger, Note, digest
 from replication.verify.lock_step import Batches, LockStep, Parting, unsound
 from replication.verify.results import CopyAt, Difference
-from storage.batch_stream import DamagedLogError
+from storage.batch.batch_stream import DamagedLogError
+from storage.batch.record_batch import BatchHeader, check_crc
+from storage.batch.records import ControlRecordType, Record, decode_batch, read_marker
 from storage.errors import StorageError
-from storage.record_batch import BatchHeader, check_crc
-from storage.records import ControlRecordType, Record, decode_batch, read_marker
 from storage.types import Offset
 
 
 class Readable(Batches, Protocol):
-    """Batches whose bytes can be had; `storage.batch_stream.BatchStream` is one."""
+    """Batches whose bytes can be had; `storage.batch.batch_stream.BatchStream` is one."""
 
     @property
     def available(self) -> int: ...

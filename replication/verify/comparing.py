@@ -30,7 +30,7 @@ from replication.verify.results import (
     PartitionResult,
     Same,
 )
-from storage.record_batch import CRC_COVERS_FROM, HEADER_SIZE, BatchHeader
+from storage.batch.record_batch import CRC_COVERS_FROM, HEADER_SIZE, BatchHeader
 from storage.types import Offset, TopicPartition
 
 _ALL: Final = 2**63 - 1

@@ -27,7 +27,12 @@ import attrs
 from replication.verify.comparing import Comparing, Copy, Rules
 from replication.verify.lock_step import Past
 from replication.verify.results import CannotCompareError, Comparison, PartitionResult
-from storage.batch_stream import BatchStream, DamagedLogError, log_start_offsets, partitions_in
+from storage.batch.batch_stream import (
+    BatchStream,
+    DamagedLogError,
+    log_start_offsets,
+    partitions_in,
+)
 from storage.checkpoint import (
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,

@@ -25,13 +25,13 @@ from replication.client.nodes import Node
 from replication.client.requests import MAX_VERSION, PendingResponse, ask
 from replication.client.retries import keep_asking
 from replication.errors import ErrorCode, KafkaError
-from replication.fetch_session.handler import FIRST_VERSION_WITH_TOPIC_IDS
+from replication.follower.rules.fetch_session_handler import FIRST_VERSION_WITH_TOPIC_IDS
 from replication.net.seams import Seams
 from replication.verify.results import CannotCompareError
 from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from storage.batch_stream import DamagedLogError, out_of_order
+from storage.batch.batch_stream import DamagedLogError, out_of_order
+from storage.batch.record_batch import HEADER_SIZE, BatchHeader, read_header, walk
 from storage.errors import CorruptRecordError
-from storage.record_batch import HEADER_SIZE, BatchHeader, read_header, walk
 from storage.types import NO_TOPIC_ID, Offset, TopicId, TopicPartition
 
 # How often a broker may say that it has nothing, until that is believed.

@@ -20,8 +20,8 @@ from typing import Protocol, TypeAlias
 import attrs
 
 from replication.verify.results import Compared, CopyAt, Difference
-from storage.batch_stream import DamagedLogError
-from storage.record_batch import BatchHeader
+from storage.batch.batch_stream import DamagedLogError
+from storage.batch.record_batch import BatchHeader
 from storage.types import Offset
 
 

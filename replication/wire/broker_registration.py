@@ -6,17 +6,7 @@ tell a broker that may have lost its tail from one that cannot have.
 
 import attrs
 
-from replication.wire.schema import (
-    Kind,
-    array,
-    boolean,
-    int16,
-    int32,
-    int64,
-    string,
-    uint16,
-    uuid,
-)
+from replication.wire.schema import Kind, array, boolean, int16, int32, int64, string, uint16, uuid
 
 
 @attrs.define(kw_only=True)

@@ -2,7 +2,7 @@
 
 A broker whose copy ends before the controller's log begins is answered by Fetch with the
 id of a snapshot; it asks for that by id and position until it has `size` bytes. What the
-bytes are is ours (`replication.metadata.snapshot`), not Kafka's.
+bytes are is ours (`replication.metadata.rules.snapshot`), not Kafka's.
 """
 
 import attrs

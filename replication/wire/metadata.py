@@ -6,15 +6,7 @@
 
 import attrs
 
-from replication.wire.schema import (
-    Kind,
-    array,
-    boolean,
-    int16,
-    int32,
-    string,
-    uuid,
-)
+from replication.wire.schema import Kind, array, boolean, int16, int32, string, uuid
 
 UNKNOWN_OPERATIONS = -(2**31)
 """The authorized operations of a request that did not ask for them."""

@@ -12,16 +12,7 @@ version   what it brought
 
 import attrs
 
-from replication.wire.schema import (
-    Part,
-    array,
-    int16,
-    int32,
-    int64,
-    records,
-    string,
-    struct,
-)
+from replication.wire.schema import Part, array, int16, int32, int64, records, string, struct
 
 
 @attrs.define(kw_only=True)

@@ -11,10 +11,10 @@ from typing import Final
 
 import attrs
 
-from storage.flush import sync_path
-from storage.record_batch import BatchHeader, read_header
-from storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment
-from storage.transaction_index import AbortedTransaction
+from storage.batch.record_batch import BatchHeader, read_header
+from storage.log.flush import sync_path
+from storage.log.index.transaction_index import AbortedTransaction
+from storage.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment
 from storage.types import Buffer
 
 _WRITE_BYTES: Final = 1 << 20

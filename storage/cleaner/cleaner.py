@@ -23,8 +23,9 @@ from itertools import pairwise
 
 import attrs
 
-from storage.batch_stream import DamagedLogError
-from storage.cleaner import swap
+from storage.batch.batch_stream import DamagedLogError
+from storage.batch.record_batch import BatchHeader
+from storage.batch.records import read_marker
 from storage.cleaner.candidates import DirtyRange
 from storage.cleaner.cleaned_segment import CleanedSegment
 from storage.cleaner.filter import BatchFilter, CleanerStats, LastRecord, places, records_of
@@ -33,12 +34,11 @@ from storage.cleaner.offset_map import OffsetMap
 from storage.cleaner.transactions import CleanedTransactions
 from storage.config import LogConfig
 from storage.errors import CleaningAbortedError, CorruptRecordError, StorageError
-from storage.log import Log
-from storage.record_batch import BatchHeader
-from storage.records import read_marker
-from storage.segment import CLEANED_SUFFIX, LOG_SUFFIX, Segment
-from storage.segment_file import CHUNK_SIZE, read_batches
-from storage.transaction_index import AbortedTransaction
+from storage.log import swap
+from storage.log.index.transaction_index import AbortedTransaction
+from storage.log.log import Log
+from storage.log.segment import CLEANED_SUFFIX, LOG_SUFFIX, Segment
+from storage.log.segment_file import CHUNK_SIZE, read_batches
 from storage.types import NO_OFFSET, Offset
 
 

@@ -26,11 +26,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 
-from storage.cleaner.offset_map import OffsetMap
-from storage.cleaner.transactions import CleanedTransactions
-from storage.compression import Codec, compress, decompress
-from storage.errors import CorruptRecordError
-from storage.record_batch import (
+from storage.batch.compression import Codec, compress, decompress
+from storage.batch.record_batch import (
     CODEC_MASK,
     DELETE_HORIZON_BIT,
     HEADER,
@@ -42,9 +39,12 @@ from storage.record_batch import (
     check_crc,
     computed_crc,
 )
-from storage.records import MAX_DECOMPRESSED_SIZE, read_marker
+from storage.batch.records import MAX_DECOMPRESSED_SIZE, read_marker
+from storage.batch.varint import read_varint, read_varlong, varint
+from storage.cleaner.offset_map import OffsetMap
+from storage.cleaner.transactions import CleanedTransactions
+from storage.errors import CorruptRecordError
 from storage.types import Buffer, Offset
-from storage.varint import read_varint, read_varlong, varint
 
 # Where a record begins, where it goes on after its timestamp delta (from there on nothing ever
 # changes), and where it ends; its two deltas; its key; whether it has a value.

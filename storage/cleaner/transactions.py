@@ -22,9 +22,9 @@ from collections.abc import Iterable
 
 import attrs
 
-from storage.record_batch import BatchHeader
-from storage.records import ControlRecordType, EndTransactionMarker
-from storage.transaction_index import AbortedTransaction
+from storage.batch.record_batch import BatchHeader
+from storage.batch.records import ControlRecordType, EndTransactionMarker
+from storage.log.index.transaction_index import AbortedTransaction
 from storage.types import Offset
 
 

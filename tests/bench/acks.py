@@ -33,7 +33,7 @@ from replication.wire.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from storage.records import Record, encode_batch
+from storage.batch.records import Record, encode_batch
 from tests.bench.figures import Figure
 
 TURNS = 10

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import crc32c
 
+from storage.batch.record_batch import CRC_COVERS_FROM
+from storage.batch.records import Record, encode_batch
 from storage.filesystem import OsFileSystem
-from storage.log import Log
-from storage.record_batch import CRC_COVERS_FROM
-from storage.records import Record, encode_batch
+from storage.log.log import Log
 from storage.types import TopicPartition
 from tests.bench.figures import Figure, interleaved
 

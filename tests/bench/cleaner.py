@@ -22,15 +22,15 @@ import trio
 
 from replication.net.offload import ThreadOffload
 from replication.replica_manager.compaction import TURN_BYTES
+from storage.batch.record_batch import check_crc
+from storage.batch.records import Record, encode_batch
 from storage.cleaner.candidates import dirty_range
 from storage.cleaner.cleaner import Cleaning, plan
 from storage.cleaner.offset_map import OffsetMap
 from storage.config import LogConfig
 from storage.filesystem import OsFileSystem
-from storage.log import Log
-from storage.record_batch import check_crc
-from storage.records import Record, encode_batch
-from storage.segment_file import read_batches
+from storage.log.log import Log
+from storage.log.segment_file import read_batches
 from storage.types import TopicPartition
 from tests.bench.figures import Figure
 

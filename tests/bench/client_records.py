@@ -14,9 +14,9 @@ from itertools import accumulate, repeat
 from replication.client.consumer.completed_fetch import CompletedFetch, ReadSettings
 from replication.client.consumer.records import ConsumerRecord
 from replication.wire.fetch import PartitionData
-from storage.columnar import COLUMNS
-from storage.record_batch import TimestampType
-from storage.records import Record, encode_batch
+from storage.batch.columns.columnar import COLUMNS
+from storage.batch.record_batch import TimestampType
+from storage.batch.records import Record, encode_batch
 from storage.types import TopicPartition
 from tests.bench.figures import Figure, interleaved
 

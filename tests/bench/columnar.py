@@ -19,10 +19,10 @@ from typing import Any
 import pyarrow as pa
 from aiokafka.record.memory_records import MemoryRecords
 
-from storage import columnar
-from storage.compression import Codec
-from storage.record_batch import stamp
-from storage.records import Record, encode_batch
+from storage.batch.columns import columnar
+from storage.batch.compression import Codec
+from storage.batch.record_batch import stamp
+from storage.batch.records import Record, encode_batch
 from tests.bench.figures import Figure, interleaved
 
 ROUNDS = 5

@@ -26,35 +26,39 @@ from typing import Any, cast
 import attrs
 import trio
 
-from replication.cluster.authentication import Gate
-from replication.cluster.handlers.fetch import fetch
-from replication.cluster.handlers.node import BrokerNode
-from replication.cluster.metadata_cache import MetadataCache
-from replication.cluster.request_metrics import Stopwatch
-from replication.cluster.server import Server
-from replication.cluster.wiring import Wiring
+from replication.broker.handlers.fetch import fetch
+from replication.broker.handlers.node import BrokerNode
+from replication.broker.wiring import Wiring
 from replication.errors import PeerUnavailableError
 from replication.events import ignore
-from replication.fetch_session.cache import FetchSessionCache
-from replication.fetch_session.context import FetchManager
-from replication.fetch_state import BrokerEndPoint, FailedPartitions, InitialFetchState
-from replication.fetcher import FetcherConfig, ReplicaFetcher
-from replication.fetcher_stats import FetcherStats
-from replication.followed_replicas import FollowedReplicas
+from replication.follower.fetcher import FetcherConfig, ReplicaFetcher
+from replication.follower.fetcher_stats import FetcherStats
+from replication.follower.followed_replicas import FollowedReplicas
+from replication.follower.rules.fetch_state import (
+    BrokerEndPoint,
+    FailedPartitions,
+    InitialFetchState,
+)
+from replication.leader.partition import Partition
+from replication.leader.purgatory import Waited
+from replication.leader.rules.fetch_session.cache import FetchSessionCache
+from replication.leader.rules.fetch_session.context import FetchManager
+from replication.metadata.cache import MetadataCache
 from replication.metrics import MetricsRegistry
 from replication.net import production_seams
 from replication.net.seams import Connection
-from replication.partition import Partition
-from replication.purgatory import Waited
+from replication.server.authentication import Gate
+from replication.server.request_metrics import Stopwatch
+from replication.server.server import Server
 from replication.wire.apis import ApiKey
 from replication.wire.fetch import FetchRequest, FetchResponse
 from replication.wire.frames import decode_response, encode_request
-from storage.append import LogAppendInfo
-from storage.file_region import FileRegion
-from storage.log import Log
+from storage.log.append import LogAppendInfo
+from storage.log.file_region import FileRegion
+from storage.log.log import Log
 from storage.types import OffsetAndEpoch, TopicPartition
 from tests.bench.figures import Figure
-from tests.replication.leader_side import (
+from tests.replication.leader.leader_side import (
     LOCAL,
     REMOTE,
     TOPIC_ID,
@@ -62,7 +66,7 @@ from tests.replication.leader_side import (
     epoch_of as broker_epoch_of,
     registration,
 )
-from tests.replication.replica_manager_side import Node
+from tests.replication.replica_manager.replica_manager_side import Node
 
 SIZES = (10, 1_000, 10_000, 100_000)
 MOVING = 100

@@ -17,14 +17,10 @@ import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
-from storage.checkpoint import (
-    LEADER_EPOCH_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    OffsetCheckpoint,
-)
+from storage.batch.records import Record, encode_batch
+from storage.checkpoint import LEADER_EPOCH_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
 from storage.filesystem import OsFileSystem
-from storage.log_manager import LogManager
-from storage.records import Record, encode_batch
+from storage.manager.log_manager import LogManager
 from storage.types import TopicPartition
 from tests.bench.figures import Figure, interleaved
 

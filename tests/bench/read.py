@@ -14,10 +14,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from storage.batch.record_batch import walk
 from storage.config import LogConfig
 from storage.filesystem import OsFileSystem
-from storage.log import Log
-from storage.record_batch import walk
+from storage.log.log import Log
 from storage.types import TopicPartition
 from tests.bench.append import KIB, MIB, WALL_MS, follower_batches
 from tests.bench.figures import Figure, interleaved

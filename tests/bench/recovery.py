@@ -26,11 +26,11 @@ import trio
 from replication.events import ignore
 from replication.net.offload import ThreadOffload
 from replication.replica_manager.log_loading import load_logs
+from storage.batch.records import Record, encode_batch
 from storage.config import LogConfig
 from storage.filesystem import OsFileSystem
-from storage.log import Log
-from storage.log_manager import LogManager
-from storage.records import Record, encode_batch
+from storage.log.log import Log
+from storage.manager.log_manager import LogManager
 from storage.types import TopicPartition
 from tests.bench.figures import Figure, interleaved
 

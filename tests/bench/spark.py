@@ -26,7 +26,7 @@ from pipeline.export.job import export
 from pipeline.export.parquet import ParquetTarget
 from pipeline.export.writing import Format
 from pipeline.session import get_session
-from storage import columnar
+from storage.batch.columns import columnar
 from storage.filesystem import OsFileSystem
 from tests.bench.figures import Figure, in_turn
 from tests.bench.spark_logs import LOG_MIB, SEGMENT_MIB, SIZES, write_log

@@ -23,7 +23,7 @@ import crc32c
 
 from pipeline.audit.job import audit, of_directories
 from pipeline.session import get_session
-from storage.records import Record, encode_batch
+from storage.batch.records import Record, encode_batch
 from tests.bench.figures import Figure, in_turn
 from tests.bench.spark_logs import MIB, SIZES, write_log
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from storage.batch.compression import Codec
+from storage.batch.record_batch import HEADER_SIZE, stamp, with_records
+from storage.batch.records import Record, encode_batch
 from storage.checkpoint import HIGH_WATERMARK_CHECKPOINT
-from storage.compression import Codec
-from storage.record_batch import HEADER_SIZE, stamp, with_records
-from storage.records import Record, encode_batch
 
 MIB = 1024 * 1024
 LOG_MIB = int(os.environ.get("UNDERSTUDY_BENCH_MIB", "2048"))

@@ -7,8 +7,8 @@ from typing import Any
 import attrs
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from storage.record_batch import check_crc, walk
-from storage.records import decode_batch
+from storage.batch.record_batch import check_crc, walk
+from storage.batch.records import decode_batch
 
 
 @attrs.frozen

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.session import get_session
-from storage.records import Record, encode_batch
+from storage.batch.records import Record, encode_batch
 from tests.bench.figures import Figure, in_turn
 
 BATCHES = 10

@@ -1,6 +1,6 @@
 """The longest time for which one hostile request holds the loop of a broker.
 
-Each request of `tests/replication/cluster/hostile.py`, and one for each list that a request can
+Each request of `tests/replication/server/hostile.py`, and one for each list that a request can
 have (`long_lists.py`), goes to a broker and its controller in this
 process, which answer a neighbour meanwhile. What is measured is the longest turn of the loop, in
 processor time; beside it the longest that the neighbour waited, which other work on the machine
@@ -14,8 +14,8 @@ from functools import partial
 import attrs
 import trio
 
-from tests.replication.cluster.hostile import HOSTILE, Cost, Hostile, attacked, timed
-from tests.replication.cluster.long_lists import long_lists
+from tests.replication.server.hostile import HOSTILE, Cost, Hostile, attacked, timed
+from tests.replication.server.long_lists import long_lists
 
 MOST_MS = 50.0
 

@@ -19,10 +19,10 @@ from functools import partial
 
 import trio
 
-from scenarios.script import find_story, read_story
-from scenarios.simulation.virtual_time import VirtualTime, sleep_until
-from scenarios.swarm import SwarmRun, run_seed, run_seeds
-from scenarios.telling import tell
+from scenarios.story.runner import tell
+from scenarios.story.script import find_story, read_story
+from scenarios.swarm.runner import SwarmRun, run_seed, run_seeds
+from scenarios.world.virtual_time import VirtualTime, sleep_until
 from tests.bench.figures import Figure
 
 ALONE = range(1, 13)

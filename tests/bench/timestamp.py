@@ -12,11 +12,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 
+from storage.batch.records import outline_batch
 from storage.config import LogConfig
 from storage.filesystem import OsFileSystem
-from storage.log import Log
-from storage.records import outline_batch
-from storage.segment import LOG_SUFFIX
+from storage.log.log import Log
+from storage.log.segment import LOG_SUFFIX
 from storage.types import TopicPartition
 from tests.bench.append import follower_batches
 from tests.bench.figures import Figure, interleaved

@@ -20,8 +20,8 @@ from replication.cli.probe import broker_ids
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.net import production_seams
 from tests.cli.test_up import TIMEOUT, refused, running, stopped, table_of, until
-from tests.replication.cluster.clients import Client
-from tests.replication.cluster.stage import QUICK
+from tests.replication.broker.clients import Client
+from tests.replication.broker.stage import QUICK
 
 pytestmark = pytest.mark.slow
 

@@ -17,12 +17,12 @@ from replication.errors import ErrorCode
 from replication.net import production_seams
 from replication.net.rpc import RpcClient
 from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from storage.batch.records import Record, encode_batch
 from storage.checkpoint import HIGH_WATERMARK_CHECKPOINT, OffsetCheckpoint
 from storage.filesystem import OsFileSystem
-from storage.records import Record, encode_batch
 from storage.types import TopicPartition
 from tests.cli.test_up import TIMEOUT, running, table_of
-from tests.replication.cluster.clients import Client
+from tests.replication.broker.clients import Client
 
 pytestmark = pytest.mark.slow
 

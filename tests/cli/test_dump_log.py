@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from replication.cli import group
-from storage.records import Record, encode_batch
+from storage.batch.records import Record, encode_batch
 
 LOG = "00000000000000000000.log"
 

@@ -21,7 +21,7 @@ from replication.client.producer import Producer
 from replication.errors import ErrorCode, KafkaError
 from replication.testing import ThreadedCluster
 from replication.wire.consumer_protocol import Assignment, by_topic, encode_assignment
-from scenarios.simulation.world import World
+from scenarios.world.world import World
 from storage.types import TopicPartition
 from tests.cli.commands import Command
 from tests.replication.client.scene import T0, Scene, play, scene

@@ -22,9 +22,9 @@ from replication.mirror.state import (
     read_state,
     write_state,
 )
+from storage.batch.records import Record
 from storage.filesystem import OsFileSystem
-from storage.records import Record
-from storage.standalone import append_records, open_log_directory
+from storage.tools.standalone import append_records, open_log_directory
 from storage.types import TopicPartition
 from tests.cli.test_output import Terminal
 

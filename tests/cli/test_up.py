@@ -20,7 +20,7 @@ from replication.errors import ErrorCode
 from replication.net import production_seams
 from storage.errors import LogDirectoryLockedError
 from storage.filesystem import OsFileSystem
-from tests.replication.cluster.clients import Client
+from tests.replication.broker.clients import Client
 
 pytestmark = pytest.mark.slow
 

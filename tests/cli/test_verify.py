@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from replication.cli import group
-from storage.records import Record, encode_batch
+from storage.batch.records import Record, encode_batch
 
 
 def lay(directory: Path, partition: str, *values: bytes) -> str:

@@ -29,8 +29,8 @@ from replication.events import ConnectionRefused
 from replication.observe.logging import log_sink
 from replication.testing import ThreadedCluster
 from replication.visible import visible, visible_line
-from storage.record_batch import TimestampType
-from storage.records import Record, encode_batch
+from storage.batch.record_batch import TimestampType
+from storage.batch.records import Record, encode_batch
 from tests.cli.commands import Command
 
 EVIL = "\x1b[2J\x1b]0;title\x07\r\x9b31m\u202e\x7f"

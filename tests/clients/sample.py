@@ -12,8 +12,8 @@ import trio
 from replication.cluster.cluster import Cluster, open_cluster
 from replication.events import ConnectionRefused, Event
 from replication.wire.metadata import INTERNAL_TOPICS
-from storage.compression import Codec
-from storage.record_batch import walk
+from storage.batch.compression import Codec
+from storage.batch.record_batch import walk
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import aiokafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from storage.compression import Codec
+from storage.batch.compression import Codec
 from tests.clients.sample import (
     CODECS,
     COUNT,

@@ -14,7 +14,7 @@ from confluent_kafka.admin._config import (
 from confluent_kafka.cimpl import KafkaError, KafkaException, NewPartitions, NewTopic
 
 from replication.cluster.cluster import Cluster
-from storage.compression import Codec
+from storage.batch.compression import Codec
 from storage.types import TopicPartition
 from tests.clients.sample import (
     CODECS,

@@ -6,7 +6,7 @@ import pytest
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 
 from replication.cluster.cluster import Cluster
-from storage.compression import Codec
+from storage.batch.compression import Codec
 from tests.clients.sample import (
     CODECS,
     COUNT,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from storage.compression import Codec
+from storage.batch.compression import Codec
 from tests.clients.sample import CODECS, cluster_for_clients, in_thread, stored_codecs, until
 
 pytestmark = [

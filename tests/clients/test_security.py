@@ -26,7 +26,7 @@ from replication.client.admin import NewTopic
 from replication.cluster.cluster import Cluster, open_cluster
 from replication.config.security import STANDARD_AUTHORIZER
 from tests.clients.sample import PATIENCE_SECONDS, in_thread, until
-from tests.replication.cluster.stage import QUICK
+from tests.replication.broker.stage import QUICK
 from tests.replication.net.certificates import broker_keys, certificates, in_files
 
 pytestmark = pytest.mark.client

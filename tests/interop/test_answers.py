@@ -23,14 +23,14 @@ from replication.wire.list_offsets import ListOffsetsRequest, ListOffsetsTopic
 from replication.wire.offset_commit import OffsetCommitRequest, OffsetCommitTopic
 from replication.wire.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic
 from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from storage.compression import Codec, compress
-from storage.records import Record, encode_batch
+from storage.batch.compression import Codec, compress
+from storage.batch.records import Record, encode_batch
 from tests.interop.kafka import Kafka
 from tests.interop.twins import Side, make_topics, strict_kafka, twins
-from tests.replication.cluster.test_acls import allow
+from tests.replication.server.test_acls import allow
 from tests.replication.wire.full_requests import TOPIC, full_request
+from tests.storage.batch.test_sound_records import SOUND, UNSOUND, record
 from tests.storage.logs import claiming
-from tests.storage.test_sound_records import SOUND, UNSOUND, record
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 

@@ -17,11 +17,7 @@ from replication.config.described import DESCRIBED
 from replication.config.dynamic import is_dynamic
 from replication.config.topic import TOPIC_KEYS
 from replication.errors import ErrorCode
-from replication.wire.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
+from replication.wire.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from replication.wire.describe_configs import (
     ConfigSource,
     DescribeConfigsRequest,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.dump import DumpOptions, dump, is_damage
-from storage.dump.text import Findings, TextOptions, line
 from storage.filesystem import OsFileSystem
+from storage.tools.dump import DumpOptions, dump, is_damage
+from storage.tools.dump.text import Findings, TextOptions, line
 from tests.interop import tools
 from tests.interop.written import Written, topics_of
 

@@ -9,11 +9,7 @@ import pytest
 import trio
 
 from replication.client import Admin, Consumer, Producer
-from replication.client.admin import (
-    NewTopic,
-    ScramCredentialInfo,
-    UserScramCredentialUpsertion,
-)
+from replication.client.admin import NewTopic, ScramCredentialInfo, UserScramCredentialUpsertion
 from replication.client.config import ClientConfig
 from replication.errors import AuthenticationError
 from replication.mirror import Mirror, MirrorOptions

@@ -4,18 +4,13 @@ import pytest
 
 from replication.client.consumer import Consumer
 from replication.client.errors import ProducerFencedError
-from storage.compression import Codec
-from storage.record_batch import BatchHeader, walk
+from storage.batch.compression import Codec
+from storage.batch.record_batch import BatchHeader, walk
 from storage.types import Offset, TopicPartition
 from tests.clients.sample import CODECS, in_thread
 from tests.interop import tools
 from tests.interop.kafka import Kafka
-from tests.interop.own_clients import (
-    consumer_of,
-    make_topic,
-    producer_of,
-    read_all,
-)
+from tests.interop.own_clients import consumer_of, make_topic, producer_of, read_all
 
 pytestmark = pytest.mark.interop
 

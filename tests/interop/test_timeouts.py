@@ -14,8 +14,8 @@ from replication.errors import ErrorCode
 from replication.net import production_seams
 from tests.interop.kafka import Kafka
 from tests.interop.own_clients import admin_of, asked_until, make_topic
-from tests.replication.cluster.clients import Client
-from tests.replication.cluster.controller_requests import CONTROLLER_REQUESTS, TIMEOUTS, Asked
+from tests.replication.broker.clients import Client
+from tests.replication.broker.controller_requests import CONTROLLER_REQUESTS, TIMEOUTS, Asked
 
 pytestmark = pytest.mark.interop
 

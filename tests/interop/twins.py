@@ -15,8 +15,8 @@ from typing import Any, Final
 import attrs
 import trio
 
+from replication.broker.handlers import broker_handlers
 from replication.client.admin import Acl
-from replication.cluster.handlers import broker_handlers
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.net import production_seams
 from replication.wire.api_versions import ApiVersionsRequest
@@ -26,8 +26,8 @@ from replication.wire.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from replication.wire.schema import fields_of
 from tests.interop.kafka import Kafka
-from tests.replication.cluster.clients import Client
-from tests.replication.cluster.test_acls import asking, governed, make
+from tests.replication.broker.clients import Client
+from tests.replication.server.test_acls import asking, governed, make
 
 TOPICS: Final = ("open", "shut")
 CLOSED: Final = "the connection is closed"

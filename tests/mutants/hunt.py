@@ -7,7 +7,7 @@ first with the story as it was and then with a shorter one. The name `none` is t
 
 A mutant that names the test which catches it is hunted by that test, and by no seeds.
 
-A run that has no end counts as one that failed: the swarm gives it up (`scenarios.patience`).
+A run that has no end counts as one that failed: the swarm gives it up (`scenarios.world.patience`).
 """
 
 import argparse
@@ -46,8 +46,8 @@ def hunt(name: str, seeds: range, *, attempts: int) -> Iterator[Verdict]:
         if MUTANTS[name].caught_by:
             yield _asked_of_a_test(MUTANTS[name])
             return
-    from scenarios.shrinking import shrink
-    from scenarios.swarm import run_seed
+    from scenarios.swarm.runner import run_seed
+    from scenarios.swarm.shrinking import shrink
 
     for seed in seeds:
         print(seed, flush=True)

@@ -2,10 +2,10 @@
 
 from tests.mutants.mutant import Edit, Mutant
 
-BROKERS = "replication.cluster.controller_brokers"
-DECISIONS = "replication.cluster.controller_decisions"
-ELECTION = "replication.election"
-ISR = "replication.cluster.controller_isr"
+BROKERS = "replication.controller.rules.brokers"
+DECISIONS = "replication.controller.rules.decisions"
+ELECTION = "replication.controller.rules.election"
+ISR = "replication.controller.rules.isr_changes"
 
 IS_CURRENT = (
     "    if not is_current_incarnation(image, request.broker_id, request.broker_epoch):\n"
@@ -71,7 +71,7 @@ MUTANTS = (
         "what is decided is synced before it is told",
         (
             Edit(
-                "replication.cluster.metadata_log",
+                "replication.metadata.log",
                 "            await self.seams.offload(plan.sync)\n",
                 "            await self.seams.offload(lambda: None)\n",
             ),
@@ -133,12 +133,12 @@ MUTANTS = (
         "a joining broker's process is the registered one, asks anybody",
         (
             Edit(
-                "replication.isr",
+                "replication.leader.rules.isr",
                 "    return fetched_epoch in {NO_BROKER_EPOCH, registered_epoch}",
                 "    return True",
             ),
             Edit(
-                "replication.partition",
+                "replication.leader.partition",
                 "        if registered is not None and NO_BROKER_EPOCH"
                 " != params.replica_epoch < registered:",
                 "        if registered is not None and params.replica_epoch < NO_BROKER_EPOCH:",
@@ -156,7 +156,7 @@ MUTANTS = (
         "a joining broker is neither fenced nor leaving, asks anybody",
         (
             Edit(
-                "replication.isr",
+                "replication.leader.rules.isr",
                 "    if not may_lead or registered_epoch is None or fetched_epoch is None:",
                 "    if registered_epoch is None or fetched_epoch is None:",
             ),

@@ -12,7 +12,7 @@ MUTANTS = (
         "what a coordinator finds prepared it completes",
         (
             Edit(
-                "replication.cluster.transactions.coordinator",
+                "replication.transactions.coordinator",
                 "        for slot in shard.slots.values():\n"
                 "            if slot.current.state.is_prepared:\n"
                 "                self.nursery.start_soon(self._complete, shard, slot)\n",
@@ -27,7 +27,7 @@ MUTANTS = (
         "what a coordinator finds about to be aborted it completes too",
         (
             Edit(
-                "replication.cluster.transactions.coordinator",
+                "replication.transactions.coordinator",
                 "        for slot in shard.slots.values():\n"
                 "            if slot.current.state.is_prepared:\n",
                 "        for slot in shard.slots.values():\n            if slot.current.commits:\n",

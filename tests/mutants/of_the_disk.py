@@ -2,9 +2,9 @@
 
 from tests.mutants.mutant import Edit, Mutant
 
-FLUSH = "storage.flush"
-MARKED_LOG = "storage.marked_log"
-SYNCED = "tests/storage/test_what_is_synced.py::"
+FLUSH = "storage.log.flush"
+MARKED_LOG = "storage.log.marked_log"
+SYNCED = "tests/storage/log/test_what_is_synced.py::"
 
 MUTANTS = (
     Mutant(
@@ -70,7 +70,7 @@ MUTANTS = (
         "segments are deleted up to the high watermark",
         (
             Edit(
-                "storage.retention",
+                "storage.log.retention",
                 "    limit = _first_above(high_watermark, [*ends, log_end_offset])",
                 "    limit = _first_above(log_end_offset, [*ends, log_end_offset])",
             ),
@@ -82,7 +82,7 @@ MUTANTS = (
         "a log is recovered where no shutdown was clean",
         (
             Edit(
-                "storage.log_manager",
+                "storage.manager.log_manager",
                 "            clean=marker is not None,\n",
                 "            clean=True,\n",
             ),
@@ -94,7 +94,7 @@ MUTANTS = (
         "a broker was shut down cleanly if all its logs were",
         (
             Edit(
-                "storage.log_manager",
+                "storage.manager.log_manager",
                 "        if not self.clean or len(epochs) != 1:",
                 "        if len(epochs) != 1:",
             ),
@@ -140,7 +140,7 @@ MUTANTS = (
         "a cut is synced before the next segment begins",
         (
             Edit(
-                "storage.local_log",
+                "storage.log.local_log",
                 "            if self._cut_unsynced:\n                # Or a power",
                 "            if False:\n                # Or a power",
             ),
@@ -160,7 +160,7 @@ MUTANTS = (
         "a cut lowers the recovery point first",
         (
             Edit(
-                "storage.local_log",
+                "storage.log.local_log",
                 "        self._lower_marks(min(offset, kept), offset)\n",
                 "",
             ),
@@ -173,7 +173,7 @@ MUTANTS = (
         "a log that begins anew lowers its recovery point first",
         (
             Edit(
-                "storage.local_log",
+                "storage.log.local_log",
                 "        self._lower_marks("
                 "min(log_end_offset, self.segments[0].base_offset), log_start_offset)\n",
                 "",
@@ -187,7 +187,7 @@ MUTANTS = (
         "a snapshot that a cut deleted stays deleted",
         (
             Edit(
-                "storage.producer_state",
+                "storage.producers.state",
                 "            self.file_system.sync_directory(self.directory)\n"
                 "            self._removal_unsynced = False",
                 "            self._removal_unsynced = False",

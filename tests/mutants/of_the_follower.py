@@ -2,8 +2,8 @@
 
 from tests.mutants.mutant import Edit, Mutant
 
-ANSWERS = "replication.fetch_answers"
-TRUNCATION = "replication.truncation"
+ANSWERS = "replication.follower.fetch_responses"
+TRUNCATION = "replication.follower.rules.truncation"
 
 MUTANTS = (
     # Before it fetches.
@@ -11,7 +11,7 @@ MUTANTS = (
         "a new reign begins the fetching anew",
         (
             Edit(
-                "replication.partition",
+                "replication.leader.partition",
                 "        new_epoch = registration.leader_epoch > self.leader_epoch\n",
                 "        new_epoch = registration.leader != self.leader\n",
             ),
@@ -23,7 +23,7 @@ MUTANTS = (
         "a fetch names the last epoch of the log",
         (
             Edit(
-                "replication.fetcher",
+                "replication.follower.fetcher",
                 "last_fetched if tells_divergence and last_fetched is not None"
                 " else NO_LEADER_EPOCH",
                 "NO_LEADER_EPOCH",
@@ -36,7 +36,7 @@ MUTANTS = (
         "where fetches name no epoch, the log is cut before it is fetched",
         (
             Edit(
-                "replication.fetch_state",
+                "replication.follower.rules.fetch_state",
                 "    fetches_at_once = truncation_on_fetch and known_offset"
                 " and latest_epoch is not None",
                 "    fetches_at_once = known_offset and latest_epoch is not None",
@@ -91,7 +91,7 @@ MUTANTS = (
         "an epoch that is longer here than there diverges",
         (
             Edit(
-                "replication.log_reader",
+                "replication.leader.rules.log_reader",
                 "        if end.leader_epoch < asked or end.offset < info.fetch_offset:",
                 "        if end.leader_epoch < asked:",
             ),
@@ -156,7 +156,7 @@ MUTANTS = (
         "an epoch's end is of the reign that was asked",
         (
             Edit(
-                "replication.truncator",
+                "replication.follower.truncator",
                 "            if state is None or state.current_leader_epoch"
                 " != asked.current_leader_epoch:",
                 "            if state is None:",
@@ -169,21 +169,21 @@ MUTANTS = (
         "no batch of a later epoch than it is followed in is appended",
         (
             Edit(
-                "storage.append",
+                "storage.log.append",
                 "        if leader_epoch is not None and header.leader_epoch > leader_epoch:\n",
                 "        if leader_epoch is not None and header.leader_epoch >= 1 << 31:\n",
             ),
         ),
         without_it="records of a leader that was never followed in that epoch (I2b)",
         source="KAFKA-18723",
-        caught_by="tests/storage/test_log_append.py"
+        caught_by="tests/storage/log/test_log_append.py"
         "::test_a_follower_takes_no_batch_of_a_later_epoch_than_it_follows_in",
     ),
     Mutant(
         "what is appended is what was fetched for the log's end",
         (
             Edit(
-                "replication.partition",
+                "replication.leader.partition",
                 "        if fetch_offset != log.log_end_offset:",
                 "        if fetch_offset < 0:",
             ),
@@ -204,7 +204,7 @@ MUTANTS = (
         ),
         without_it="news of an old topic's end delete the new topic of its name",
         source="KIP-516",
-        caught_by="tests/replication/test_replica_roles.py"
+        caught_by="tests/replication/replica_manager/test_replica_roles.py"
         "::test_news_of_an_old_topics_end_leave_the_new_one_of_its_name_alone",
     ),
 )

@@ -2,9 +2,9 @@
 
 from tests.mutants.mutant import Edit, Mutant
 
-ISR = "replication.isr"
-LEADERSHIP = "replication.leadership"
-PARTITION = "replication.partition"
+ISR = "replication.leader.rules.isr"
+LEADERSHIP = "replication.leader.rules.leadership"
+PARTITION = "replication.leader.partition"
 
 MUTANTS = (
     # Who may join the ISR.
@@ -253,10 +253,10 @@ MUTANTS = (
         "a lost answer is not a refusal",
         (
             Edit(
-                "replication.cluster.controller_queue",
+                "replication.broker.controller_queue",
                 "        except PeerUnavailableError:\n            return False",
                 "        except PeerUnavailableError:\n"
-                "            from replication.isr import IsrAnswer\n"
+                "            from replication.leader.rules.isr import IsrAnswer\n"
                 "            for key, told in queued.items():\n"
                 "                if not isinstance(told, bytes):  # not the place of a replica\n"
                 "                    told.answer = IsrAnswer(error=ErrorCode.OPERATION_NOT_ATTEMPTED)\n"
@@ -323,7 +323,7 @@ MUTANTS = (
         "a consumer sees what is committed",
         (
             Edit(
-                "replication.log_reader",
+                "replication.leader.rules.log_reader",
                 "            case Isolation.HIGH_WATERMARK:\n"
                 "                return self.log.high_watermark",
                 "            case Isolation.HIGH_WATERMARK:\n"
@@ -337,14 +337,14 @@ MUTANTS = (
         "what a session has settled holds on its terms only",
         (
             Edit(
-                "replication.fetch_session.session",
+                "replication.leader.rules.fetch_session.session",
                 "        if terms != self.terms:",
                 "        if False:",
             ),
         ),
         without_it="a follower of another epoch, or another rack, is answered as the one before",
-        source="KIP-227, and replication/fetch_session/session.py",
-        caught_by="tests/replication/test_fetch_session_cache.py"
+        source="KIP-227, and replication/leader/rules/fetch_session/session.py",
+        caught_by="tests/replication/leader/test_fetch_session_cache.py"
         "::test_on_other_terms_everything_that_was_settled_is_looked_at_again",
     ),
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.script import stories
+from scenarios.story.script import stories
 from tests.mutants import hunt
 from tests.mutants.__main__ import in_a_line
 from tests.mutants.catalogue import MUTANTS

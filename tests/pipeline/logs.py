@@ -7,11 +7,9 @@ from typing import Any
 from pipeline.source.columns import names_for
 from pipeline.source.options import parse_read_options
 from pipeline.source.reader import RecordsReader
-from storage.compression import Codec
-from storage.config import LogConfig
-from storage.log import Log
-from storage.record_batch import read_header, walk
-from storage.records import (
+from storage.batch.compression import Codec
+from storage.batch.record_batch import read_header, walk
+from storage.batch.records import (
     ControlRecordType,
     EndTransactionMarker,
     Record,
@@ -19,7 +17,9 @@ from storage.records import (
     encode_batch,
     encode_control_batch,
 )
-from storage.standalone import open_log_directory
+from storage.config import LogConfig
+from storage.log.log import Log
+from storage.tools.standalone import open_log_directory
 from storage.types import TopicId, TopicPartition
 
 TP = TopicPartition("t", 0)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from storage.records import Record, encode_batch
+from storage.batch.records import Record, encode_batch
 
 
 def batch(base_offset: int, *values: bytes, leader_epoch: int = 0) -> bytes:

@@ -12,14 +12,10 @@ import pytest
 
 from replication.verify import Same, verify_directories
 from replication.verify.comparing import Rules
-from storage.checkpoint import (
-    CLEANER_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    OffsetCheckpoint,
-)
+from storage.batch.record_batch import walk
+from storage.batch.records import Record, encode_batch
+from storage.checkpoint import CLEANER_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint
 from storage.filesystem import OsFileSystem
-from storage.record_batch import walk
-from storage.records import Record, encode_batch
 from storage.types import TopicPartition
 from tests.pipeline.failover_run import PARTITIONS, TOPIC, FailoverRun
 from tests.pipeline.replicas import batch, write_replica, write_segment

@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 from pipeline.export.deserialisers import DeserialiseError, Deserialiser
 from pipeline.export.parquet import STATE, ParquetTarget
 from pipeline.export.target import ExportError, Target
+from storage.batch.records import Record, encode_batch
 from storage.checkpoint import HIGH_WATERMARK_CHECKPOINT, OffsetCheckpoint
 from storage.filesystem import OsFileSystem
-from storage.records import Record, encode_batch
-from storage.standalone import open_log_directory
+from storage.tools.standalone import open_log_directory
 from tests.pipeline.exports import exported, made, run
 from tests.pipeline.failover_run import RECORDS, TOPIC, FailoverRun
 from tests.pipeline.logs import FIRST_MS, SMALL, TP, append, every_record, write_log

@@ -14,9 +14,9 @@ from pipeline.audit.headers import rows_of
 from pipeline.audit.replicas import Replica, find_replicas, segments_of
 from pipeline.audit.results import PartitionAudit
 from pipeline.audit.surveying import Survey
+from storage.batch.record_batch import LENGTH_OVERHEAD
 from storage.checkpoint import LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint
 from storage.filesystem import OsFileSystem
-from storage.record_batch import LENGTH_OVERHEAD
 from storage.types import TopicPartition
 from tests.pipeline.replicas import batch, write_segment
 

@@ -29,7 +29,7 @@ from storage.checkpoint import (
 from storage.filesystem import OsFileSystem
 from storage.types import TopicPartition
 from tests.pipeline.replicas import batch, write_segment
-from tests.replication.test_verify_compacted import Pairs, compact, history, steps
+from tests.replication.verify.test_verify_compacted import Pairs, compact, history, steps
 from tests.storage.logs import WALL_MS
 
 DISK = OsFileSystem()

@@ -17,7 +17,9 @@ from replication.cli.pipeline import JOBS
 
 def test_the_zip_can_be_imported_from(tmp_path: Path) -> None:
     archive = write_archive(tmp_path)
-    program = "import storage.columnar, replication.wire.fetch as m; print(m.__file__)"
+    program = (
+        "import storage.batch.columns.columnar, replication.wire.fetch as m; print(m.__file__)"
+    )
     said = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,

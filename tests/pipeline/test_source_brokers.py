@@ -18,8 +18,8 @@ from pipeline.source.errors import (
 from pipeline.source.limited_stream import LimitedStream
 from pipeline.source.options import parse_read_options
 from pipeline.source.reader import RecordsReader
+from replication.broker.broker import Broker
 from replication.client.admin import NewTopic
-from replication.cluster.broker import Broker
 from replication.cluster.cluster import Cluster
 from storage.types import TopicPartition
 from tests.clients.sample import cluster_for_clients, in_thread

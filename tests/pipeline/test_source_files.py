@@ -21,8 +21,8 @@ from pipeline.source.errors import (
     UnknownTopicError,
 )
 from pipeline.source.options import parse_read_options
-from storage.records import ControlRecordType
-from storage.standalone import open_log_directory
+from storage.batch.records import ControlRecordType
+from storage.tools.standalone import open_log_directory
 from storage.types import TopicPartition
 from tests.pipeline.logs import (
     FIRST_MS,

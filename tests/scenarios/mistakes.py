@@ -5,16 +5,16 @@ from typing import Any
 import attrs
 import pytest
 
-from replication import election, leadership
-from replication.cluster import controller_decisions
-from replication.election import Wish
+from replication.controller.rules import decisions as controller_decisions, election
+from replication.controller.rules.election import Wish
 from replication.errors import ErrorCode
-from replication.leadership import Leadership
-from replication.metadata import PartitionRegistration
-from replication.partition import Partition
-from replication.purgatory import Purgatory
+from replication.leader.partition import Partition
+from replication.leader.purgatory import Purgatory
+from replication.leader.rules import leadership
+from replication.leader.rules.leadership import Leadership
+from replication.metadata.rules import PartitionRegistration
 from replication.replica_manager import LocalReplicas
-from scenarios.promises import ACKS_ALL
+from scenarios.story.commands.judge import ACKS_ALL
 from storage.types import Offset
 
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from scenarios.simulation.client import SentBatch
-from scenarios.simulation.clients import accounts
-from scenarios.simulation.clients.accounts import There, of_copy, of_readers, of_transactions
-from scenarios.simulation.clients.witness import (
+from scenarios.checkers import client_accounts as accounts
+from scenarios.checkers.client_accounts import There, of_copy, of_readers, of_transactions
+from scenarios.world.client import SentBatch
+from scenarios.world.clients.witness import (
     Began,
     Committed,
     Ending,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import attrs
 
-from scenarios.script import read_story, stories
+from scenarios.story.script import read_story, stories
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "stories.md"

@@ -6,23 +6,23 @@ from typing import Any
 import attrs
 import pytest
 
-from replication import election, leadership
-from replication.cluster import controller_decisions
-from replication.election import Wish
+from replication.controller.rules import decisions as controller_decisions, election
+from replication.controller.rules.election import Wish
 from replication.events import Event, LeaderElected, LogTruncated
-from replication.leadership import Leadership
-from replication.metadata import PartitionRegistration
+from replication.leader.rules import leadership
+from replication.leader.rules.leadership import Leadership
+from replication.metadata.rules import PartitionRegistration
 from replication.replica_manager import LocalReplicas
-from scenarios.commands import carry_out
-from scenarios.promises import BrokenPromiseError
-from scenarios.script import ScriptError, parse
-from scenarios.simulation.checkers import Checkers, InvariantViolatedError
-from scenarios.simulation.client import Acked, NoAnswer, ReadRecord, SentBatch
-from scenarios.simulation.ledger import loss_ledger
-from scenarios.simulation.trace import DiskReplaced, PowerCut
-from scenarios.simulation.world import World
-from scenarios.stage import Stage
-from scenarios.telling import tell
+from scenarios.checkers import Checkers, InvariantViolatedError
+from scenarios.checkers.loss_ledger import loss_ledger
+from scenarios.story.commands.judge import BrokenPromiseError
+from scenarios.story.commands.table import carry_out
+from scenarios.story.runner import tell
+from scenarios.story.script import ScriptError, parse
+from scenarios.story.stage import Stage
+from scenarios.world.client import Acked, NoAnswer, ReadRecord, SentBatch
+from scenarios.world.trace import DiskReplaced, PowerCut
+from scenarios.world.world import World
 from storage.testing import FaultyFileSystem
 from storage.types import Offset, TopicPartition
 from tests.scenarios import mistakes

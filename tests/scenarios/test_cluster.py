@@ -8,10 +8,11 @@ import trio
 
 from replication.cluster.cluster import NotInTimeError
 from replication.errors import ErrorCode
-from scenarios.drawing import batches_of, draw
-from scenarios.simulation.checkers import Checkers
-from scenarios.simulation.client import Acked, NoAnswer, ReadRecord, Refused, SentBatch, StoryClient
-from scenarios.simulation.cluster import (
+from scenarios.checkers import Checkers
+from scenarios.checkers.loss_ledger import loss_ledger
+from scenarios.story.log_drawing import batches_of, draw
+from scenarios.world.client import Acked, NoAnswer, ReadRecord, Refused, SentBatch, StoryClient
+from scenarios.world.cluster import (
     BROKER_PORT,
     CONTROLLER,
     SimulatedCluster,
@@ -19,9 +20,8 @@ from scenarios.simulation.cluster import (
     open_simulated_cluster,
     partition_directory,
 )
-from scenarios.simulation.ledger import loss_ledger
-from scenarios.simulation.trace import NodeKilled, NodeStopped
-from scenarios.simulation.world import World
+from scenarios.world.trace import NodeKilled, NodeStopped
+from scenarios.world.world import World
 from storage.checkpoint import CLEAN_SHUTDOWN
 from storage.types import TopicPartition
 

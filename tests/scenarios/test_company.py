@@ -12,10 +12,10 @@ from replication.client.consumer.group.coordinator import ConsumerCoordinator
 from replication.client.consumer.position import FetchPosition
 from replication.client.consumer.subscription import SubscriptionState
 from replication.client.producer import Producer
-from scenarios.company import KINDS, TAKE_PART, Company
-from scenarios.simulation.world import World
-from scenarios.stage import Stage
-from scenarios.swarm import SwarmRun, play, run_seed
+from scenarios.story.stage import Stage
+from scenarios.swarm.our_clients import KINDS, TAKE_PART, Company
+from scenarios.swarm.runner import SwarmRun, play, run_seed
+from scenarios.world.world import World
 
 SETTINGS = (
     "offsets.topic.num.partitions=1 transaction.state.log.num.partitions=1"

@@ -6,13 +6,13 @@ from typing import Any
 import attrs
 import pytest
 
-from replication import election
-from replication.metadata import NO_LEADER
-from scenarios.simulation.checkers import leadership
-from scenarios.simulation.checkers.budget import WITHIN, Budget, within
-from scenarios.simulation.checkers.contract import Contract
-from scenarios.sparing import Sparing
-from scenarios.swarm import play
+from replication.controller.rules import election
+from replication.metadata.rules import NO_LEADER
+from scenarios.checkers import leadership
+from scenarios.checkers.budget import WITHIN, Budget, within
+from scenarios.checkers.contract import Contract
+from scenarios.swarm.loss_budget import Sparing
+from scenarios.swarm.runner import play
 from storage.types import TopicPartition
 from tests.scenarios.values import PARTITION, decided, rules
 

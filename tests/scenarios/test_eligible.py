@@ -2,8 +2,8 @@
 
 import pytest
 
-from scenarios.script import parse
-from scenarios.telling import tell
+from scenarios.story.runner import tell
+from scenarios.story.script import parse
 
 # S50: everybody has what was acked, and nobody may have synced it.
 BLACKOUT = """\

@@ -10,12 +10,13 @@ import trio
 from click.testing import CliRunner
 
 from replication.cli.scenario import command
-from scenarios import commands, swarm
-from scenarios.patience import EndlessRunError, at_most
-from scenarios.shrinking import shrink
-from scenarios.simulation.world import StuckError, World
-from scenarios.stage import Stage
-from scenarios.swarm import play
+from scenarios.story.commands import table as commands
+from scenarios.story.stage import Stage
+from scenarios.swarm import runner as swarm
+from scenarios.swarm.runner import play
+from scenarios.swarm.shrinking import shrink
+from scenarios.world.patience import EndlessRunError, at_most
+from scenarios.world.world import StuckError, World
 
 LOOP = "run 1ms"
 
@@ -111,7 +112,7 @@ def test_a_shorter_story_without_an_end_is_the_last_attempt(
         return raise_once
 
     plant(monkeypatch)
-    monkeypatch.setattr("scenarios.shrinking.play", endless)
+    monkeypatch.setattr("scenarios.swarm.shrinking.play", endless)
     assert shrink(run, attempts=50).rule == run.rule
     assert played == [1]
 

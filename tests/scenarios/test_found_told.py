@@ -6,20 +6,20 @@ import attrs
 import pytest
 
 from replication.client.producer import destinations
-from replication.cluster import controller_decisions
-from replication.election import Wish, after
-from replication.followed_partitions import FollowedPartitions
-from replication.leadership import Leadership
-from replication.metadata import MetadataDelta, MetadataImage, PartitionRegistration
+from replication.controller.rules import decisions as controller_decisions
+from replication.controller.rules.election import Wish, after
+from replication.follower.followed_partitions import FollowedPartitions
+from replication.leader.rules.leadership import Leadership
+from replication.metadata.rules import MetadataDelta, MetadataImage, PartitionRegistration
 from replication.replica_manager.roles import RoleChanges
-from scenarios.script import find_story, read_story
-from scenarios.telling import tell
-from storage.append import LogAppendInfo, analyze, check_sizes
+from scenarios.story.runner import tell
+from scenarios.story.script import find_story, read_story
 from storage.errors import OffsetOutOfRangeError
-from storage.loading import tail
-from storage.loading.loader import Loader
-from storage.log import Log
-from storage.marked_log import MarkedLog
+from storage.log.append import LogAppendInfo, analyze, check_sizes
+from storage.log.log import Log
+from storage.log.marked_log import MarkedLog
+from storage.log.recovery import tail
+from storage.log.recovery.loader import Loader
 from tests.scenarios.test_rules_told_of_logs import what_is_not_committed_may_go
 from tests.scenarios.told import Mistake, Told, check_comes_out_otherwise, pairs
 

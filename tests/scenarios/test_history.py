@@ -6,12 +6,12 @@ from typing import Any
 import attrs
 import pytest
 
-from scenarios.promises import BrokenPromiseError
-from scenarios.script import parse
-from scenarios.simulation import history
-from scenarios.simulation.client import StoryClient
-from scenarios.simulation.history import At, History, Polled, Sent, anomalies
-from scenarios.telling import tell
+from scenarios.story.commands.judge import BrokenPromiseError
+from scenarios.story.runner import tell
+from scenarios.story.script import parse
+from scenarios.world import history
+from scenarios.world.client import StoryClient
+from scenarios.world.history import At, History, Polled, Sent, anomalies
 from storage.types import Offset, TopicPartition
 
 Check = Callable[[History], Iterator[str]]

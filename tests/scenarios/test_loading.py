@@ -2,10 +2,10 @@
 
 import pytest
 
-from scenarios.script import parse
-from scenarios.simulation.client import Acked, ReadRecord, SentBatch
-from scenarios.simulation.ledger import MANY, loss_ledger
-from scenarios.telling import tell
+from scenarios.checkers.loss_ledger import MANY, loss_ledger
+from scenarios.story.runner import tell
+from scenarios.story.script import parse
+from scenarios.world.client import Acked, ReadRecord, SentBatch
 from storage.types import TopicPartition
 
 BEGINS = "cluster brokers=1\ntopic t replicas=b1"

@@ -26,9 +26,9 @@ from replication.events import (
     LogTruncated,
     PartitionStopped,
 )
-from scenarios.markers import MARKERS, SELDOM, markers_of
-from scenarios.simulation.client import RottenBatchGiven
-from scenarios.simulation.trace import (
+from scenarios.swarm.markers import MARKERS, SELDOM, markers_of
+from scenarios.world.client import RottenBatchGiven
+from scenarios.world.trace import (
     BitFlipped,
     CutUndone,
     DiskLies,

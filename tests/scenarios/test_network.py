@@ -10,10 +10,10 @@ from trio.testing import wait_all_tasks_blocked
 from replication.errors import PeerUnavailableError
 from replication.net.seams import Connection, Seams
 from replication.wire.apis import ApiKey
-from scenarios.simulation.streams import WINDOW_BYTES
-from scenarios.simulation.trace import LateBytes, MessageTorn
-from scenarios.simulation.world import StuckError, World
-from storage.file_region import FileRegion
+from scenarios.world.streams import WINDOW_BYTES
+from scenarios.world.trace import LateBytes, MessageTorn
+from scenarios.world.world import StuckError, World
+from storage.log.file_region import FileRegion
 from storage.types import Buffer
 
 Story = Callable[[World], Awaitable[None]]

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.drawing import Run
-from scenarios.report import Recording, Scene, page, scene_of, to_shiviz
-from scenarios.report.labels import label
-from scenarios.report.scene import IDLE
-from scenarios.script import find_story, read_story
-from scenarios.swarm import run_seed
-from scenarios.telling import Telling, tell
+from scenarios.story.log_drawing import Run
+from scenarios.story.report import Recording, Scene, page, scene_of, to_shiviz
+from scenarios.story.report.labels import label
+from scenarios.story.report.scene import IDLE
+from scenarios.story.runner import Telling, tell
+from scenarios.story.script import find_story, read_story
+from scenarios.swarm.runner import run_seed
 from tests.browser import needs_browser, root_of
 
 STEPS_THROUGH_ALL = """

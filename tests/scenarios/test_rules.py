@@ -6,8 +6,8 @@ import attrs
 import pytest
 
 from replication.events import LogTruncated, PartitionFailed
-from replication.metadata import NO_LEADER, LeaderRecoveryState
-from scenarios.simulation.checkers import (
+from replication.metadata.rules import NO_LEADER, LeaderRecoveryState
+from scenarios.checkers import (
     acks,
     committed,
     ends,
@@ -17,19 +17,12 @@ from scenarios.simulation.checkers import (
     offsets,
     storage,
 )
-from scenarios.simulation.checkers.committed import CommittedLog
-from scenarios.simulation.checkers.decisions import Decision
-from scenarios.simulation.checkers.excuses import Standing, excuse
-from scenarios.simulation.checkers.leftovers import (
-    FETCHING,
-    LEFT_OVER,
-    SERVING,
-    Burden,
-    Burdens,
-    left_over,
-)
-from scenarios.simulation.checkers.observed import Batch, Held, HeldLog, ReplicaState
-from scenarios.simulation.checkers.storage import FailedLog
+from scenarios.checkers.committed import CommittedLog
+from scenarios.checkers.decisions import Decision
+from scenarios.checkers.excuses import Standing, excuse
+from scenarios.checkers.leftovers import FETCHING, LEFT_OVER, SERVING, Burden, Burdens, left_over
+from scenarios.checkers.observed import Batch, Held, HeldLog, ReplicaState
+from scenarios.checkers.storage import FailedLog
 from storage.checkpoint import EpochEntry
 from storage.errors import (
     KafkaStorageError,

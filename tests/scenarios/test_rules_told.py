@@ -8,19 +8,24 @@ from typing import Any
 import attrs
 import pytest
 
-from replication import isr, leadership, list_offsets
-from replication.cluster import controller, controller_brokers, controller_isr
-from replication.election import ElectionRules
+from replication.controller import controller
+from replication.controller.rules import (
+    brokers as controller_brokers,
+    isr_changes as controller_isr,
+)
+from replication.controller.rules.election import ElectionRules
 from replication.errors import ErrorCode
-from replication.fetch_answers import Aftermath, AnswerProcessor
-from replication.isr import FollowerState, PendingExpand, PendingShrink
-from replication.leadership import Leadership
-from replication.log_reader import LogReader
-from replication.partition import Partition
+from replication.follower.fetch_responses import Aftermath, AnswerProcessor
+from replication.follower.truncator import Truncator
+from replication.leader import list_offsets
+from replication.leader.partition import Partition
+from replication.leader.rules import isr, leadership
+from replication.leader.rules.isr import FollowerState, PendingExpand, PendingShrink
+from replication.leader.rules.leadership import Leadership
+from replication.leader.rules.log_reader import LogReader
 from replication.replica_manager.followed import LocalReplicas
-from replication.truncator import Truncator
-from storage.leader_epoch_cache import UNDEFINED, LeaderEpochCache
-from storage.marked_log import MarkedLog
+from storage.log.leader_epoch_cache import UNDEFINED, LeaderEpochCache
+from storage.log.marked_log import MarkedLog
 from storage.types import LeaderEpoch, Offset, OffsetAndEpoch
 from tests.scenarios.told import Mistake, Told, check_comes_out_otherwise, pairs
 

@@ -9,34 +9,39 @@ import attrs
 import pytest
 import trio
 
-from replication import election, isr, leadership, reassignment
-from replication.cluster import controller_brokers, controller_decisions, controller_isr
-from replication.cluster.metadata_log import MetadataLog
-from replication.election import Election
+from replication.controller.rules import (
+    brokers as controller_brokers,
+    decisions as controller_decisions,
+    election,
+    isr_changes as controller_isr,
+    reassignment,
+)
+from replication.controller.rules.election import Election
 from replication.errors import ErrorCode, KafkaError
-from replication.fetch_answers import Aftermath, AnswerProcessor
-from replication.fetch_session.cache import CacheShard
-from replication.fetch_session.handler import FetchSessionHandler
-from replication.isr import Commit, IsrAnswer, Pending
-from replication.leadership import Leadership
-from replication.log_reader import LogReader
-from replication.metadata import MetadataImage, PartitionRegistration
+from replication.follower.fetch_responses import Aftermath, AnswerProcessor
+from replication.follower.rules.fetch_session_handler import FetchSessionHandler
+from replication.leader.rules import isr, leadership
+from replication.leader.rules.fetch_session.cache import CacheShard
+from replication.leader.rules.isr import Commit, IsrAnswer, Pending
+from replication.leader.rules.leadership import Leadership
+from replication.leader.rules.log_reader import LogReader
+from replication.leader.rules.replica_selector import PartitionView
+from replication.metadata.log import MetadataLog
+from replication.metadata.rules import MetadataImage, PartitionRegistration
 from replication.replica_manager.delayed import DelayedOutcomes
 from replication.replica_manager.followed import LocalReplicas
-from replication.replica_selector import PartitionView
-from scenarios.simulation.clock import SimulatedClock
-from storage import append, retention
-from storage.cleaner import swap
+from scenarios.world.clock import SimulatedClock
+from storage.batch.record_batch import BatchHeader, read_header
 from storage.errors import InvalidRecordError
-from storage.loading import epochs, loader
-from storage.local_log import LocalLog
-from storage.log import Log
-from storage.log_directory import LogDirectory
-from storage.marked_log import MarkedLog
-from storage.producer_snapshot import BatchMetadata, ProducerState
-from storage.producer_state import ProducerStateManager
-from storage.record_batch import BatchHeader, read_header
-from storage.segment import Segment
+from storage.log import append, retention, swap
+from storage.log.local_log import LocalLog
+from storage.log.log import Log
+from storage.log.marked_log import MarkedLog
+from storage.log.recovery import epochs, loader
+from storage.log.segment import Segment
+from storage.manager.log_directory import LogDirectory
+from storage.producers.snapshot import BatchMetadata, ProducerState
+from storage.producers.state import ProducerStateManager
 from storage.types import Offset, TopicPartition
 from tests.scenarios import mistakes
 from tests.scenarios.test_rules_told import (

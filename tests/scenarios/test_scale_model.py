@@ -12,10 +12,10 @@ import pytest
 
 from replication.events import BecameLeader, Event, IsrChanged, LeaderElected
 from replication.wire.apis import ApiKey
-from scenarios.simulation.client import Acked, SentBatch, StoryClient
-from scenarios.simulation.cluster import BROKER_PORT, SimulatedCluster, open_simulated_cluster
-from scenarios.simulation.streams import Pipe
-from scenarios.simulation.world import World
+from scenarios.world.client import Acked, SentBatch, StoryClient
+from scenarios.world.cluster import BROKER_PORT, SimulatedCluster, open_simulated_cluster
+from scenarios.world.streams import Pipe
+from scenarios.world.world import World
 from storage.types import TopicPartition
 
 Story = Callable[[World, SimulatedCluster, StoryClient], Awaitable[None]]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.script import (
+from scenarios.story.script import (
     Comment,
     ScriptError,
     Step,

@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from replication.cli.scenario import command
-from scenarios.script import parse
-from scenarios.shrinking import as_script, shrink, simpler
-from scenarios.swarm import play, rule_of, run_seed
-from scenarios.telling import tell
+from scenarios.story.runner import tell
+from scenarios.story.script import parse
+from scenarios.swarm.runner import play, rule_of, run_seed
+from scenarios.swarm.shrinking import as_script, shrink, simpler
 from tests.scenarios import mistakes
 
 # A leader dies with a record that only it has, and much befalls others meanwhile.

@@ -10,8 +10,15 @@ import pytest
 from click.testing import CliRunner
 
 from replication.cli.scenario import command
-from scenarios.script import ScriptError, StoryChangedError, find_story, parse, read_story, stories
-from scenarios.telling import tell
+from scenarios.story.runner import tell
+from scenarios.story.script import (
+    ScriptError,
+    StoryChangedError,
+    find_story,
+    parse,
+    read_story,
+    stories,
+)
 from tests.depth import tried
 
 STORIES = list(stories().values())

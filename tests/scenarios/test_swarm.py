@@ -14,17 +14,17 @@ from click.testing import CliRunner
 
 from replication.cli.scenario import command
 from replication.errors import ErrorCode
-from scenarios.frailty import OF_CONTESTS, Frailty
-from scenarios.harm import KINDS, Harm
-from scenarios.misfortune import Misfortune
-from scenarios.promises import ACKS_ALL, broken_promises, risen
-from scenarios.script import parse
-from scenarios.simulation.client import Acked, NoAnswer, ReadRecord, Refused, SentBatch
-from scenarios.simulation.history import Polled
-from scenarios.simulation.world import World
-from scenarios.stage import Stage
-from scenarios.swarm import play, run_seed
-from scenarios.telling import tell
+from scenarios.story.commands.judge import ACKS_ALL, broken_promises, risen
+from scenarios.story.runner import tell
+from scenarios.story.script import parse
+from scenarios.story.stage import Stage
+from scenarios.swarm.disk_failures import OF_CONTESTS, Frailty
+from scenarios.swarm.faults import Misfortune
+from scenarios.swarm.rare_faults import KINDS, Harm
+from scenarios.swarm.runner import play, run_seed
+from scenarios.world.client import Acked, NoAnswer, ReadRecord, Refused, SentBatch
+from scenarios.world.history import Polled
+from scenarios.world.world import World
 from storage.types import Offset, TopicPartition
 from tests.depth import tried
 from tests.scenarios import mistakes

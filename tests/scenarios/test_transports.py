@@ -14,9 +14,9 @@ from replication.net.tcp import TcpTransport
 from replication.net.tls import TlsConnection, TlsTransport
 from replication.net.tls_context import client_context, server_context
 from replication.wire.schema import Part
-from scenarios.simulation.world import World
-from storage.file_region import FileRegion
+from scenarios.world.world import World
 from storage.filesystem import File, OsFileSystem
+from storage.log.file_region import FileRegion
 from tests.replication.net.certificates import broker_keys
 
 CONTENT = random.Random(5).randbytes(2_000_000)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from scenarios.promises import broken_promises, differences
-from scenarios.settings import SETTINGS, cast
-from scenarios.simulation.client import Acked, ReadRecord, SentBatch
-from scenarios.simulation.history import History, Sent, anomalies
-from scenarios.simulation.world import World
-from scenarios.swarm import SwarmRun, play
-from scenarios.workload import Workload
+from scenarios.story.commands.judge import broken_promises, differences
+from scenarios.swarm.runner import SwarmRun, play
+from scenarios.swarm.settings import SETTINGS, cast
+from scenarios.swarm.workload import Workload
+from scenarios.world.client import Acked, ReadRecord, SentBatch
+from scenarios.world.history import History, Sent, anomalies
+from scenarios.world.world import World
 from storage.types import TopicPartition
 
 T0 = TopicPartition("t", 0)

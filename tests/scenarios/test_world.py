@@ -9,9 +9,9 @@ import pytest
 import trio
 
 from replication.errors import PeerUnavailableError
-from scenarios.simulation.determinism import deterministic_scheduling
-from scenarios.simulation.trace import NodeKilled, NodeStarted, PowerCut
-from scenarios.simulation.world import World
+from scenarios.world.determinism import deterministic_scheduling
+from scenarios.world.trace import NodeKilled, NodeStarted, PowerCut
+from scenarios.world.world import World
 from storage.testing import DetachedError, DiskCosts
 from tests.scenarios.toy import Heard, Unheard, trace_of
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from scenarios.script import ScriptError, StoryChangedError, find_story, read_story
-from scenarios.telling import tell
+from scenarios.story.runner import tell
+from scenarios.story.script import ScriptError, StoryChangedError, find_story, read_story
 from storage.errors import StorageError
 
 Mistake = Callable[[pytest.MonkeyPatch], None]

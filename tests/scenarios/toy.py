@@ -19,7 +19,7 @@ from replication.net.rpc import RpcClient
 from replication.net.seams import Connection, Seams
 from replication.wire.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from replication.wire.frames import decode_request, encode_response
-from scenarios.simulation.world import World
+from scenarios.world.world import World
 
 PORT = 9092
 

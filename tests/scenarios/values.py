@@ -5,9 +5,9 @@ from typing import Any
 
 import attrs
 
-from replication.metadata import PartitionRegistration
-from scenarios.simulation.checkers.leadership import Decided
-from scenarios.simulation.checkers.violation import Wrong
+from replication.metadata.rules import PartitionRegistration
+from scenarios.checkers.leadership import Decided
+from scenarios.checkers.violation import Wrong
 from storage.types import TopicPartition
 
 PARTITION = TopicPartition("t", 0)

@@ -3,14 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from storage.cleaner.candidates import dirty_range
-from storage.cleaner.cleaner import Cleaning, plan
-from storage.cleaner.offset_map import OffsetMap
-from storage.compression import Codec
-from storage.config import LogConfig
-from storage.log import Log
-from storage.record_batch import walk
-from storage.records import (
+from storage.batch.compression import Codec
+from storage.batch.record_batch import walk
+from storage.batch.records import (
     ControlRecordType,
     EndTransactionMarker,
     Record,
@@ -18,6 +13,11 @@ from storage.records import (
     encode_batch,
     encode_control_batch,
 )
+from storage.cleaner.candidates import dirty_range
+from storage.cleaner.cleaner import Cleaning, plan
+from storage.cleaner.offset_map import OffsetMap
+from storage.config import LogConfig
+from storage.log.log import Log
 from storage.types import Offset
 from tests.storage.logs import WALL_MS, contents, small_config
 

@@ -10,16 +10,16 @@ form, whatever the log went through before:
 
 from typing import TYPE_CHECKING
 
+from storage.batch.record_batch import read_header, walk
+from storage.batch.records import decode_batch
 from storage.cleaner.cleaner import Cleaning
-from storage.record_batch import read_header, walk
-from storage.records import decode_batch
-from storage.segment import CLEANED_SUFFIX, LOG_SUFFIX, file_name
+from storage.log.segment import CLEANED_SUFFIX, LOG_SUFFIX, file_name
 from storage.types import Offset
 from tests.storage.cleaning import begin
-from tests.storage.naive_log import NaiveLog
+from tests.storage.log.naive_log import NaiveLog
 
 if TYPE_CHECKING:
-    from tests.storage.log_changes import LogChanges
+    from tests.storage.log.log_changes import LogChanges
 
 
 def compact(machine: "LogChanges") -> None:

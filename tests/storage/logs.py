@@ -4,14 +4,14 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from storage.compression import Codec
+from storage.batch.compression import Codec
+from storage.batch.record_batch import HEADER, HEADER_SIZE, BatchHeader, walk, with_records
+from storage.batch.records import Record, decode_batch, encode_batch
 from storage.config import LogConfig
 from storage.filesystem import FileSystem
-from storage.log import Log
-from storage.log_manager import LogManager
-from storage.open_segments import OpenSegments
-from storage.record_batch import HEADER, HEADER_SIZE, BatchHeader, walk, with_records
-from storage.records import Record, decode_batch, encode_batch
+from storage.log.log import Log
+from storage.log.open_segments import OpenSegments
+from storage.manager.log_manager import LogManager
 from storage.testing import FaultyFileSystem
 from storage.types import Buffer, TopicPartition
 

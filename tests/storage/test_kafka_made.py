@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from storage.compression import Codec
+from storage.batch.compression import Codec
+from storage.batch.record_batch import read_header
+from storage.batch.records import Record, decode_batch
 from storage.config import LogConfig
-from storage.file_region import FileRegion
 from storage.filesystem import OsFileSystem
-from storage.log import Log
-from storage.log_manager import LogManager
-from storage.record_batch import read_header
-from storage.records import Record, decode_batch
+from storage.log.file_region import FileRegion
+from storage.log.log import Log
+from storage.manager.log_manager import LogManager
 from storage.types import TopicPartition
 from tests.storage.logs import headers
 

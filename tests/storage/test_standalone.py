@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import storage
+from storage.batch.records import Record
 from storage.errors import CorruptRecordError, LogDirectoryError, LogDirectoryLockedError
 from storage.filesystem import OsFileSystem
-from storage.log_manager import LogManager
-from storage.records import Record
+from storage.manager.log_manager import LogManager
 from storage.types import TopicPartition
 from tests.storage.test_kafka_made import KAFKA_MADE
 

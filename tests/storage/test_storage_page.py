@@ -4,8 +4,8 @@ import re
 import struct
 from pathlib import Path
 
-from storage.record_batch import check_crc, read_header
-from storage.records import decode_batch
+from storage.batch.record_batch import check_crc, read_header
+from storage.batch.records import decode_batch
 
 PAGE = (Path(__file__).parents[2] / "docs" / "storage.md").read_text()
 

@@ -8,9 +8,9 @@ import trio
 
 from replication.client import Producer
 from replication.cluster.cluster import NotInTimeError, NotPossibleError
-from replication.cluster.faults import NotHitError
 from replication.errors import ConfigError, KafkaError
 from replication.faults import FaultRule, FaultRuleError, times
+from replication.faults.node_faults import NotHitError
 from replication.testing import KafkaContainer, ThreadedCluster
 from replication.testing.portal import ClusterStoppedError
 

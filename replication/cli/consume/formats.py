@@ -22,8 +22,8 @@ from replication.cli.output import json_line
 from replication.client.consumer.records import ConsumerRecord
 from replication.config.known import nearest
 from replication.visible import visible
-from storage.dump.json_lines import bytes_field
-from storage.dump.text import TIMESTAMP_NAMES
+from storage.tools.dump.json_lines import bytes_field
+from storage.tools.dump.text import TIMESTAMP_NAMES
 
 Format: TypeAlias = Callable[[ConsumerRecord], bytes]
 

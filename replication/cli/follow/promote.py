@@ -10,6 +10,7 @@ import attrs
 import click
 import trio
 
+from replication.broker.adoption import AdoptedTopic, adopt
 from replication.cli.follow.command import source_properties
 from replication.cli.follow.served import state_of
 from replication.cli.output import (
@@ -23,7 +24,6 @@ from replication.cli.output import (
     tell_unless_executed,
 )
 from replication.cli.progress import Bar, progress
-from replication.cluster.adoption import AdoptedTopic, adopt
 from replication.errors import UnderstudyError
 from replication.mirror.groups import GroupAhead, groups_ahead
 from replication.mirror.options import NODE_ID
@@ -38,8 +38,8 @@ from replication.mirror.state import CONTROLLER_DIRECTORY, LOG_DIRECTORY, CopySt
 from replication.net import production_seams
 from replication.net.raising import raising_only_one
 from storage.filesystem import OsFileSystem
-from storage.log_manager import LogManager
-from storage.standalone import open_log_directory
+from storage.manager.log_manager import LogManager
+from storage.tools.standalone import open_log_directory
 from storage.types import Offset, TopicPartition
 
 SOURCE_TIMEOUT_MS = 5000

@@ -2,7 +2,7 @@
 
 import trio
 
-from replication.cluster.adoption import AdoptedTopic, adopt
+from replication.broker.adoption import AdoptedTopic, adopt
 from replication.mirror.errors import MirrorError
 from replication.mirror.options import NODE_ID
 from replication.mirror.promotion import KEPT

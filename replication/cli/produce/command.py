@@ -24,7 +24,7 @@ from replication.cli.streams import Sink, Source
 from replication.client.admin import Admin
 from replication.client.producer import Producer
 from replication.errors import UnderstudyError
-from storage.records import Header
+from storage.batch.records import Header
 
 HEAR_SECONDS = 2.0
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]

@@ -17,7 +17,7 @@ import attrs
 
 from replication.cli.output import CommandError
 from replication.config.known import nearest
-from storage.records import Header
+from storage.batch.records import Header
 
 DEFAULTS = {
     "parse.key": "false",

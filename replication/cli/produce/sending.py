@@ -21,7 +21,7 @@ from replication.client.errors import RecordTooLargeError
 from replication.client.producer import Producer
 from replication.client.producer.delivery import Delivery, RecordMetadata
 from replication.errors import UnderstudyError
-from storage.records import Header
+from storage.batch.records import Header
 
 MOST_ON_THEIR_WAY = 10_000
 

@@ -16,7 +16,7 @@ from replication.client.admin.scram import (
 )
 from replication.client.admin.values import NewTopic
 from replication.client.offsets import OffsetAndMetadata
-from replication.security.acls import (
+from replication.security.rules.acls import (
     Acl,
     AclFilter,
     Operation,

@@ -8,7 +8,7 @@ import attrs
 from replication.client.admin.calls import Calls, some_failed
 from replication.client.errors import raise_for
 from replication.errors import ErrorCode, KafkaError
-from replication.security.acls import Acl, AclFilter
+from replication.security.rules.acls import Acl, AclFilter
 from replication.wire.create_acls import AclCreation, CreateAclsRequest
 from replication.wire.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from replication.wire.describe_acls import DescribeAclsRequest

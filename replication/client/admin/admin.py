@@ -46,7 +46,7 @@ from replication.client.network_client import NetworkClient
 from replication.client.offsets import OffsetAndMetadata
 from replication.net import production_seams
 from replication.net.seams import Seams
-from replication.security.acls import Acl, AclFilter
+from replication.security.rules.acls import Acl, AclFilter
 from replication.wire.describe_configs import ResourceType
 from storage.types import LeaderEpoch, Offset, OffsetAndEpoch, TopicId, TopicPartition
 

@@ -9,11 +9,7 @@ from replication.wire.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from replication.wire.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
+from replication.wire.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from storage.types import Offset, TopicPartition
 
 

@@ -22,11 +22,7 @@ from replication.client.errors import NO_ANSWER, UnsupportedVersionError
 from replication.client.requests import ask
 from replication.errors import ErrorCode
 from replication.wire.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from replication.wire.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
+from replication.wire.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from replication.wire.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,

@@ -8,12 +8,7 @@ import attrs
 from replication.client.admin.calls import Calls, Outcome, some_failed
 from replication.client.errors import raise_for
 from replication.errors import ConfigError, ErrorCode, KafkaError
-from replication.security.scram import (
-    MINIMUM_ITERATIONS,
-    SHA_256,
-    SHA_512,
-    salted_password,
-)
+from replication.security.rules.scram import MINIMUM_ITERATIONS, SHA_256, SHA_512, salted_password
 from replication.wire.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,

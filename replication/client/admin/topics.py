@@ -29,12 +29,7 @@ from replication.wire.create_topics import (
     CreateTopicsRequest,
 )
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from replication.wire.elect_leaders import (
-    PREFERRED,
-    UNCLEAN,
-    ElectLeadersRequest,
-    TopicPartitions,
-)
+from replication.wire.elect_leaders import PREFERRED, UNCLEAN, ElectLeadersRequest, TopicPartitions
 from replication.wire.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,

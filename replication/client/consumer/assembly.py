@@ -12,16 +12,13 @@ from replication.client.consumer.fetch_collector import FetchCollector
 from replication.client.consumer.fetch_requests import FetchRequests
 from replication.client.consumer.fetcher import Fetcher
 from replication.client.consumer.metrics import FetchMetrics
-from replication.client.consumer.offset_fetcher import (
-    FIRST_OFFSET_FOR_LEADER_EPOCH,
-    OffsetFetcher,
-)
+from replication.client.consumer.offset_fetcher import FIRST_OFFSET_FOR_LEADER_EPOCH, OffsetFetcher
 from replication.client.consumer.records import AnyDeserializer, deserialize_function
 from replication.client.consumer.subscription import SubscriptionState
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
 from replication.client.nodes import Node
-from replication.fetch_session.handler import FetchRequestParams
+from replication.follower.rules.fetch_session_handler import FetchRequestParams
 from replication.metrics import MetricsRegistry
 from replication.net.seams import Seams
 from replication.wire.apis import ApiKey

@@ -30,9 +30,9 @@ from replication.client.consumer.errors import CorruptRecordsError, RecordDeseri
 from replication.client.consumer.records import ConsumerRecord, Deserialize
 from replication.errors import KafkaError
 from replication.wire.fetch import AbortedTransaction, PartitionData
+from storage.batch.record_batch import BatchHeader, check_crc, walk
+from storage.batch.records import ControlRecordType, decode_columns, read_marker
 from storage.errors import CorruptRecordError, StorageError
-from storage.record_batch import BatchHeader, check_crc, walk
-from storage.records import ControlRecordType, decode_columns, read_marker
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
 
 Drained = Callable[["CompletedFetch"], None]
@@ -117,7 +117,7 @@ class CompletedFetch:
         Raises as `take` does. Deserialisers are not asked: columns are of bytes.
         """
         # numpy and pyarrow, which are an extra.
-        from storage.columnar import CorruptBatchError, all_but, decode  # noqa: PLC0415
+        from storage.batch.columns.columnar import CorruptBatchError, all_but, decode  # noqa: PLC0415
 
         if self._corrupt is not None:
             raise CorruptRecordsError(self.partition, self.next_fetch_offset, self._corrupt)

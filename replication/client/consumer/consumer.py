@@ -267,13 +267,13 @@ class Consumer(GroupCalls, LogLookups):
         """All that has been fetched, or comes within `timeout_ms`, as a `pyarrow.Table` of each
         partition: for who reads more records than Python makes objects of.
 
-        `storage.columnar` says which columns there are. Keys and values are bytes, which no
+        `storage.batch.columns.columnar` says which columns there are. Keys and values are bytes, which no
         deserialiser has seen, nor an interceptor; they point into what was received. Raises as
         `poll` does, KeyError where there is no such column, and MissingExtraError without the
         `arrow` extra; positions and commits are the same.
         """
         with extra("arrow", "poll_arrow"):
-            from storage.columnar import COLUMNS, schema_of, table  # noqa: PLC0415 - numpy, pyarrow
+            from storage.batch.columns.columnar import COLUMNS, schema_of, table  # noqa: PLC0415 - numpy, pyarrow
 
         wanted = COLUMNS if columns is None else columns
         schema_of(wanted)  # before anything is taken

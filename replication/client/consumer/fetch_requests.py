@@ -33,7 +33,7 @@ from replication.client.consumer.subscription import SubscriptionState
 from replication.client.nodes import Node
 from replication.client.requests import MAX_VERSION, ClientRequest
 from replication.errors import ErrorCode
-from replication.fetch_session.handler import (
+from replication.follower.rules.fetch_session_handler import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     FetchRequestData,
     FetchRequestParams,

@@ -17,7 +17,7 @@ from replication.client.network_client import NetworkClient
 from replication.client.nodes import Node
 from replication.client.requests import PendingResponse
 from replication.errors import KafkaError
-from replication.fetch_session.handler import FetchRequestData
+from replication.follower.rules.fetch_session_handler import FetchRequestData
 from replication.net.seams import NodeClock
 
 

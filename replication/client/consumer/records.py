@@ -10,11 +10,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import attrs
 
-from replication.client.offsets import (
-    OffsetAndMetadata as OffsetAndMetadata,  # noqa: PLC0414 - found here too
-)
-from storage.record_batch import TimestampType
-from storage.records import Header
+from replication.client.offsets import OffsetAndMetadata as OffsetAndMetadata  # noqa: PLC0414 - found here too
+from storage.batch.record_batch import TimestampType
+from storage.batch.records import Header
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
 
 

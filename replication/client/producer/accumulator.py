@@ -43,9 +43,9 @@ from replication.client.producer.partition_queue import PartitionQueue
 from replication.client.producer.run import Run
 from replication.client.producer.verdict import Verdict, judge
 from replication.errors import ErrorCode, KafkaError
-from storage.compression import Codec
-from storage.record_batch import HEADER_SIZE
-from storage.records import RecordFields
+from storage.batch.compression import Codec
+from storage.batch.record_batch import HEADER_SIZE
+from storage.batch.records import RecordFields
 from storage.types import NO_OFFSET, Offset, TopicPartition
 
 MAX_PRODUCER_EPOCH = 2**15 - 1

@@ -22,15 +22,15 @@ import attrs
 from replication.errors import ErrorCode, KafkaError
 from replication.wire.end_txn import EndTxnResponse
 from replication.wire.init_producer_id import InitProducerIdResponse
-from storage.compression import Codec
-from storage.record_batch import (
+from storage.batch.compression import Codec
+from storage.batch.record_batch import (
     HEADER_SIZE,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     next_sequence,
 )
-from storage.records import Header, RecordFields, encode_batch
+from storage.batch.records import Header, RecordFields, encode_batch
 from storage.types import Offset, TopicPartition
 
 # Length, attributes, deltas and the lengths of key, value and headers, at their longest; and

@@ -7,8 +7,8 @@ import attrs
 import trio
 
 from replication.client.producer.batch import Acked, Failed, InParts, Outcome, ProducerBatch
-from storage.record_batch import TimestampType
-from storage.records import Record
+from storage.batch.record_batch import TimestampType
+from storage.batch.records import Record
 from storage.types import Offset, TopicPartition
 
 _CREATE_TIME: Final = TimestampType.CREATE_TIME

@@ -15,7 +15,7 @@ from replication.client.producer.accumulator import RecordAccumulator
 from replication.client.producer.batch import ProducerBatch, record_size
 from replication.client.producer.delivery import Delivery
 from replication.client.producer.destinations import Destination
-from storage.record_batch import NO_SEQUENCE
+from storage.batch.record_batch import NO_SEQUENCE
 from storage.types import NO_OFFSET
 
 

@@ -28,7 +28,7 @@ from typing import Final
 import attrs
 
 from replication.client.producer.batch import NOBODY, ProducerBatch, ProducerIdentity, Stamp
-from storage.record_batch import MAX_SEQUENCE, next_sequence
+from storage.batch.record_batch import MAX_SEQUENCE, next_sequence
 from storage.types import NO_OFFSET, Offset, TopicPartition
 
 NO_LAST_SEQUENCE: Final = -1

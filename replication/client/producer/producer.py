@@ -29,10 +29,7 @@ import attrs
 import trio
 
 from replication.client.backoff import ExponentialBackoff
-from replication.client.errors import (
-    IllegalStateError,
-    RecordTooLargeError,
-)
+from replication.client.errors import IllegalStateError, RecordTooLargeError
 from replication.client.given import as_headers, as_timestamp
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
@@ -56,9 +53,9 @@ from replication.client.producer.transactions import Transactions
 from replication.errors import PeerUnavailableError
 from replication.net import production_seams
 from replication.net.seams import Seams
-from storage.compression import Codec
-from storage.record_batch import NO_SEQUENCE
-from storage.records import Header, RecordFields
+from storage.batch.compression import Codec
+from storage.batch.record_batch import NO_SEQUENCE
+from storage.batch.records import Header, RecordFields
 from storage.types import NO_OFFSET
 
 K = TypeVar("K")

@@ -7,7 +7,7 @@ from itertools import accumulate
 import attrs
 
 from replication.client.producer.batch import record_size
-from storage.records import RecordFields
+from storage.batch.records import RecordFields
 
 
 @attrs.define(eq=False)

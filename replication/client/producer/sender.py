@@ -50,7 +50,7 @@ from replication.wire.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from storage.compression import Codec
+from storage.batch.compression import Codec
 from storage.types import TopicPartition
 
 _LAST_WITHOUT_V2: Final = 11  # from 12 on a partition is in the transaction by being written to

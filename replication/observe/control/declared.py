@@ -19,9 +19,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from replication.cluster.cluster import NotInTimeError
-from replication.cluster.faults import NotHitError
 from replication.errors import UnderstudyError
 from replication.faults import FaultRuleError
+from replication.faults.node_faults import NotHitError
 from replication.observe.control.schemas import Schema, resolved
 from replication.observe.control.steered import NotThereError, Steered
 from storage.errors import StorageError

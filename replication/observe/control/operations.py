@@ -6,9 +6,9 @@ from typing import Any, TypeAlias
 
 from starlette.routing import BaseRoute
 
-from replication.cluster.nodes import CONTROLLER_ID
+from replication.broker.nodes import CONTROLLER_ID
 from replication.faults import AddedRule
-from replication.faults.words import hit_words, rule_of, words_of
+from replication.faults.rules.words import hit_words, rule_of, words_of
 from replication.observe.control.declared import Asked, FieldError, Operation, Parameter
 from replication.observe.control.description import described
 from replication.observe.control.schemas import listed, record, reference

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from replication.cluster.steering import NodeStatus
-from replication.faults.words import HIT_SCHEMA, RULE_SCHEMA
+from replication.faults.rules.words import HIT_SCHEMA, RULE_SCHEMA
 
 Schema: TypeAlias = Mapping[str, Any]
 

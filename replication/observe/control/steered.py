@@ -6,10 +6,10 @@ from typing import Protocol
 import attrs
 
 from replication.cluster.cluster import NotPossibleError
-from replication.cluster.faults import Faults
 from replication.cluster.steering import NodeStatus, Steering
 from replication.errors import UnderstudyError
 from replication.faults import AddedRule, FaultRule
+from replication.faults.node_faults import Faults
 from replication.net.clock import TrioClock
 
 START_SECONDS = 30.0

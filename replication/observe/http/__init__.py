@@ -36,11 +36,7 @@ Nothing imports it where no port is asked for.
 from replication.extras import extra
 
 with extra("http", "serving HTTP"):
-    from replication.observe.http.event_stream import (
-        KEEP_ALIVE_SECONDS,
-        EventSender,
-        EventStream,
-    )
+    from replication.observe.http.event_stream import KEEP_ALIVE_SECONDS, EventSender, EventStream
     from replication.observe.http.server import GRACE_SECONDS, HttpAddress, serve_http
     from replication.observe.http.sites import LOOPBACK, Site, http_app, serve_sites
 

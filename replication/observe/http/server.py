@@ -21,10 +21,10 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from replication.cluster.cluster import raise_bug
-from replication.cluster.node_scope import ListenError
-from replication.cluster.server import OnBug
 from replication.net.clock import TrioClock
 from replication.net.tcp import listening_socket
+from replication.server.node_scope import ListenError
+from replication.server.server import OnBug
 
 GRACE_SECONDS = 1.0
 IDLE_SECONDS = 75.0  # longer than between two scrapes

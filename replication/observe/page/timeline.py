@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import attrs
 
-from replication.cluster.nodes import CONTROLLER_ID
+from replication.broker.nodes import CONTROLLER_ID
 from replication.events import (
     Event,
     EventSink,

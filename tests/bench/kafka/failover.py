@@ -7,13 +7,7 @@ metadata and no patience: it sends the record to either survivor in turn, every 
 import time
 from collections.abc import Iterator, Mapping
 
-from tests.bench.kafka.asking import (
-    addresses,
-    create_topic,
-    leader_of,
-    wait_until_in_sync,
-    write,
-)
+from tests.bench.kafka.asking import addresses, create_topic, leader_of, wait_until_in_sync, write
 from tests.bench.kafka.comparison import Comparison, in_turn
 from tests.bench.kafka.sides import BROKERS, RivalCluster
 from tests.bench.kafka.sizes import Sizes

@@ -20,7 +20,7 @@ from replication.cli.isolated import CONTROLLER, HOST, IsolatedCluster, free_por
 from replication.client import Admin
 from replication.config.security import STANDARD_AUTHORIZER
 from replication.config.tls import TlsKeys
-from replication.security.acls import (
+from replication.security.rules.acls import (
     WILDCARD,
     Acl,
     Operation,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scenarios.simulation.virtual_time import VirtualTime
+from scenarios.world.virtual_time import VirtualTime
 
 
 @pytest.fixture

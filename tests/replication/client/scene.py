@@ -6,9 +6,9 @@ from typing import Any
 
 from replication.client.consumer import Consumer
 from replication.client.producer import Producer
-from scenarios.simulation.client import StoryClient
-from scenarios.simulation.cluster import SimulatedCluster, open_simulated_cluster
-from scenarios.simulation.world import World
+from scenarios.world.client import StoryClient
+from scenarios.world.cluster import SimulatedCluster, open_simulated_cluster
+from scenarios.world.world import World
 from storage.types import TopicPartition
 
 T0 = TopicPartition("t", 0)

@@ -4,7 +4,7 @@
         peers["b1"].handlers[ApiKey.METADATA] = answer      # async (context, request) -> response
         network = peers.network_client(bootstrap_servers="b1:9092")
 
-Each is `replication.cluster.server.Server`, so what travels is encoded, framed, delayed and
+Each is `replication.server.server.Server`, so what travels is encoded, framed, delayed and
 decoded; only what it says is the test's.
 """
 
@@ -18,16 +18,16 @@ import trio
 
 from replication.client.config import ClientConfig
 from replication.client.network_client import NetworkClient
-from replication.cluster.server import Handler, RequestContext, Server
 from replication.errors import PeerUnavailableError
 from replication.events import ignore
 from replication.net.clock import TrioClock
 from replication.net.seams import Listener
+from replication.server.server import Handler, RequestContext, Server
 from replication.wire.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replication.wire.apis import ApiKey
-from scenarios.simulation.clock import SimulatedClock
-from scenarios.simulation.network import SimulatedNetwork
-from scenarios.simulation.virtual_time import VirtualTime
+from scenarios.world.clock import SimulatedClock
+from scenarios.world.network import SimulatedNetwork
+from scenarios.world.virtual_time import VirtualTime
 
 PORT = 9092
 CLOCK = TrioClock()

@@ -20,7 +20,7 @@ import trio
 from replication.net.seams import Connection, Listener, Seams, Transport
 from replication.wire.apis import ApiKey
 from replication.wire.frames import decode_response, encode_response
-from storage.file_region import FileRegion
+from storage.log.file_region import FileRegion
 from storage.types import Buffer
 
 LENGTH: Final = 4

@@ -10,13 +10,9 @@ from replication.client import Admin, Consumer, Producer
 from replication.client.admin import NewTopic, SomeFailedError
 from replication.client.errors import InvalidTopicError
 from replication.errors import ErrorCode, KafkaError
-from replication.wire.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
+from replication.wire.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from replication.wire.misfits import misfit
-from scenarios.simulation.world import World
+from scenarios.world.world import World
 from tests.replication.client.scene import play, scene
 
 Call = Callable[[Any], Awaitable[object]]

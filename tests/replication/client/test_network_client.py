@@ -11,8 +11,8 @@ from replication.client.errors import UnsupportedVersionError
 from replication.client.network_client import NetworkClient
 from replication.client.nodes import Node
 from replication.client.requests import ask
-from replication.cluster.server import RequestContext
 from replication.errors import PeerUnavailableError, ProtocolError
+from replication.server.server import RequestContext
 from replication.wire.apis import ApiKey
 from replication.wire.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.replication.client.hostile import HOSTILE

@@ -20,7 +20,7 @@ from replication.client.producer.transactions import worst
 from replication.errors import ErrorCode, KafkaError
 from replication.wire.apis import ApiKey
 from replication.wire.list_offsets import LATEST
-from scenarios.simulation.world import World
+from scenarios.world.world import World
 from storage.types import TopicPartition
 from tests.replication.client.scene import T0, Scene, now, play, scene
 from tests.replication.client.tampering import (

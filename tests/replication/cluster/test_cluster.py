@@ -9,16 +9,16 @@ import random
 import pytest
 import trio
 
+from replication.broker.nodes import CONTROLLER_ID
 from replication.cluster.cluster import KilledError, NotPossibleError
-from replication.cluster.nodes import CONTROLLER_ID
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.events import FollowersBehind
 from replication.wire.apis import ApiKey
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from scenarios.simulation.world import World
+from scenarios.world.world import World
 from storage.errors import KafkaStorageError
 from storage.testing import DiskCosts, Fault, FaultyFileSystem
-from tests.replication.cluster.stage import name_of, play, staged
+from tests.replication.broker.stage import name_of, play, staged
 
 
 def contents(world: World, name: str) -> dict[str, bytes]:

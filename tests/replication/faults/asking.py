@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 
 from replication.faults import Call, FaultRule, RuleBook
-from replication.faults.refusing import Refusing, refusing
+from replication.faults.rules.refusing import Refusing, refusing
 from replication.wire.apis import Api, ApiKey
 from replication.wire.frames import decode_request, encode_request
 from storage.types import TopicId

@@ -8,8 +8,8 @@ import pytest
 
 from replication.errors import ErrorCode
 from replication.faults import FaultRule, Sender
-from replication.faults.answers import errors_in
-from replication.faults.parts import (
+from replication.faults.rules.answers import errors_in
+from replication.faults.rules.parts import (
     ANSWERED_AS_A_WHOLE,
     NAMES,
     Part,

@@ -16,8 +16,8 @@ from replication.faults import (
     once,
     with_probability,
 )
-from replication.faults.book import KEPT_HITS
-from replication.faults.parts import Part
+from replication.faults.rules.book import KEPT_HITS
+from replication.faults.rules.parts import Part
 from replication.wire.apis import ApiKey
 from replication.wire.heartbeat import HeartbeatRequest
 from replication.wire.metadata import MetadataRequest

@@ -7,7 +7,14 @@ import attrs
 from hypothesis import given, strategies as st
 
 from replication.faults import every_time, on_call, once, times, with_probability
-from replication.faults.triggers import EveryTime, OnCall, Times, Trigger, WithProbability, fires
+from replication.faults.rules.triggers import (
+    EveryTime,
+    OnCall,
+    Times,
+    Trigger,
+    WithProbability,
+    fires,
+)
 
 
 @attrs.define

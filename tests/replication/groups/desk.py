@@ -6,7 +6,7 @@ import attrs
 
 from replication.errors import ErrorCode
 from replication.events import Event
-from replication.groups import (
+from replication.groups.rules import (
     Answer,
     ClassicGroup,
     Group,

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from replication.errors import ErrorCode
-from replication.groups import GroupState, JoinResult, Protocol, SyncResult, heartbeat, leave
+from replication.groups.rules import GroupState, JoinResult, Protocol, SyncResult, heartbeat, leave
 from tests.replication.groups.desk import LIMITS, Desk
 
 CLIENTS = 4

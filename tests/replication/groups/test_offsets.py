@@ -4,15 +4,21 @@ from typing import Any
 
 from hypothesis import given, settings, strategies as st
 
-from replication.groups import CommittedOffset, GroupOffsets, Replayed, offset_record, read_batches
-from replication.groups.records import (
+from replication.coordinator.rules.records import KeyAndValue
+from replication.groups.rules import (
+    CommittedOffset,
+    GroupOffsets,
+    Replayed,
+    offset_record,
+    read_batches,
+)
+from replication.groups.rules.records import (
     GroupMetadataValue,
-    KeyAndValue,
     group_record,
     group_tombstone,
     offset_tombstone,
 )
-from storage.records import (
+from storage.batch.records import (
     ControlRecordType,
     EndTransactionMarker,
     Record,

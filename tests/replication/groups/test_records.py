@@ -4,10 +4,10 @@ import struct
 
 import pytest
 
+from replication.coordinator.rules.partitioner import java_hash, partition_for
 from replication.errors import ProtocolError
-from replication.groups.offsets import CommittedOffset
-from replication.groups.partitioner import java_hash, partition_for
-from replication.groups.records import (
+from replication.groups.rules.offsets import CommittedOffset
+from replication.groups.rules.records import (
     GroupEntry,
     GroupMetadataMember,
     GroupMetadataValue,
@@ -19,7 +19,7 @@ from replication.groups.records import (
     offset_tombstone,
     parse,
 )
-from replication.groups.subscription import subscribed_topics
+from replication.groups.rules.subscription import subscribed_topics
 from storage.types import TopicPartition
 
 TP = TopicPartition("orders", 7)

@@ -14,8 +14,8 @@ from replication.mirror import Mirror, MirrorOptions, PartitionProgress
 from replication.mirror.state import LOG_DIRECTORY
 from replication.net.raising import raising_only_one
 from replication.verify import verify_directories
-from scenarios.simulation.cluster import log_directory
-from scenarios.simulation.world import World
+from scenarios.world.cluster import log_directory
+from scenarios.world.world import World
 from storage.testing import FaultyFileSystem, SimulatedDisk
 from storage.testing.disk import DirectoryNode
 from storage.types import Offset, TopicPartition

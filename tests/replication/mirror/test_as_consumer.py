@@ -5,8 +5,8 @@ from trio.testing import MockClock
 from replication.errors import ErrorCode, KafkaError
 from replication.wire.fetch import PartitionData
 from storage.types import TopicPartition
-from tests.replication.following import LEGACY, T0, Following, committed, following
-from tests.replication.model_log import drawn
+from tests.replication.follower.following import LEGACY, T0, Following, committed, following
+from tests.replication.follower.model_log import drawn
 
 CONSUMER = -1
 

@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from replication.errors import UnderstudyError
-from scenarios.simulation.world import World
-from storage.log import Log
+from scenarios.world.world import World
+from storage.log.log import Log
 from tests.replication.client.scene import T0, play
 from tests.replication.mirror.scene import Following, following
 

@@ -7,7 +7,7 @@ from replication.client.admin import NewTopic
 from replication.client.offsets import OffsetAndMetadata
 from replication.mirror import UpTo
 from replication.mirror.state import read_state, write_state
-from scenarios.simulation.world import World
+from scenarios.world.world import World
 from storage.testing import FaultyFileSystem
 from storage.types import TopicPartition
 from tests.replication.client.scene import T0, play

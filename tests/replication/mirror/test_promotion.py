@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 import attrs
 import pytest
 
+from replication.broker.adoption import AdoptedTopic, AdoptionError, adopt
 from replication.client.admin import Admin
 from replication.client.consumer import Consumer
 from replication.client.offsets import OffsetAndMetadata
 from replication.client.producer import Producer
-from replication.cluster.adoption import AdoptedTopic, AdoptionError, adopt
 from replication.errors import ErrorCode, KafkaError
 from replication.mirror import UpTo
 from replication.mirror.groups import groups_ahead
@@ -21,12 +21,12 @@ from replication.mirror.promotion import (
     promoted_partitions,
 )
 from replication.mirror.state import CopyState, TopicState, read_state
-from scenarios.simulation.cluster import SimulatedCluster, open_simulated_cluster
-from scenarios.simulation.world import World
+from scenarios.world.cluster import SimulatedCluster, open_simulated_cluster
+from scenarios.world.world import World
 from storage.checkpoint import EpochEntry
-from storage.standalone import open_log_directory
 from storage.testing import FaultyFileSystem
 from storage.testing.disk import DirectoryNode
+from storage.tools.standalone import open_log_directory
 from storage.types import TopicPartition
 from tests.replication.client.scene import T0, play
 from tests.replication.mirror.scene import COPY, MACHINE, admin_of, compared, following

@@ -13,22 +13,15 @@ from replication.client.admin import NewTopic
 from replication.mirror import MirrorError
 from replication.mirror.state import LOG_DIRECTORY, STATE_FILE, read_state, write_state
 from replication.net.raising import raising_only_one
-from scenarios.simulation.world import World
+from scenarios.world.world import World
+from storage.batch.records import Record
 from storage.errors import KafkaStorageError
-from storage.records import Record
-from storage.standalone import append_records, open_log_directory
 from storage.testing import Fault, FaultyFileSystem
 from storage.testing.disk import DirectoryNode
+from storage.tools.standalone import append_records, open_log_directory
 from storage.types import TopicPartition
 from tests.replication.client.scene import T0, Scene, play
-from tests.replication.mirror.scene import (
-    COPY,
-    MACHINE,
-    Following,
-    admin_of,
-    all_files,
-    following,
-)
+from tests.replication.mirror.scene import COPY, MACHINE, Following, admin_of, all_files, following
 
 
 def disk_of(world: World) -> FaultyFileSystem:

@@ -18,8 +18,8 @@ from replication.errors import AuthenticationError
 from replication.mirror import Mirror, MirrorOptions
 from replication.net import production_seams
 from replication.net.raising import raising_only_one
-from tests.replication.cluster.test_logins import guarded_cluster, outside
 from tests.replication.net.certificates import expired_keys
+from tests.replication.server.test_logins import guarded_cluster, outside
 
 
 def files_in(directory: Path) -> dict[str, bytes]:

@@ -1,7 +1,7 @@
 """What becomes of a copy when its source loses leaders, records, topics."""
 
 from replication.client.admin import NewTopic
-from scenarios.simulation.world import World
+from scenarios.world.world import World
 from storage.types import TopicPartition
 from tests.replication.client.scene import T0, play
 from tests.replication.mirror.scene import COPY, MACHINE, admin_of, cuts, following

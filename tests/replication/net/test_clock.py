@@ -9,7 +9,7 @@ from trio.testing import MockClock
 from replication.net.clock import TrioClock
 from replication.net.impaired import Gates, ImpairedClock
 from replication.net.seams import NodeClock
-from scenarios.simulation.world import World
+from scenarios.world.world import World
 
 
 async def test_it_sleeps_on_the_runs_clock(autojump_clock: MockClock) -> None:

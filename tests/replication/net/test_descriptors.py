@@ -11,7 +11,7 @@ import trio
 from replication.errors import PeerUnavailableError, TooManyConnectionsError
 from replication.net.descriptors import left_for_connections
 from replication.net.tcp import TcpConnection, TcpTransport
-from storage.open_segments import DEFAULT_LIMIT, limit_within
+from storage.log.open_segments import DEFAULT_LIMIT, limit_within
 
 LIMIT = 256
 

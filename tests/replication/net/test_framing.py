@@ -21,8 +21,8 @@ from replication.net.framing import (
     FrameTooLargeError,
     send_parts,
 )
-from storage.file_region import FileRegion
 from storage.filesystem import OsFileSystem
+from storage.log.file_region import FileRegion
 from storage.types import Buffer
 
 

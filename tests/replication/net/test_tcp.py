@@ -12,8 +12,8 @@ import trio
 from replication.errors import PeerUnavailableError
 from replication.net.seams import Connection
 from replication.net.tcp import IOV_MAX, TcpTransport
-from storage.file_region import FileRegion
 from storage.filesystem import OsFileSystem
+from storage.log.file_region import FileRegion
 from storage.types import Buffer
 
 TINY = TcpTransport(send_buffer_bytes=4096)

@@ -10,8 +10,8 @@ import trio
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from replication.fetch_state import BrokerEndPoint
-from replication.fetcher_stats import FetcherStats
+from replication.follower.fetcher_stats import FetcherStats
+from replication.follower.rules.fetch_state import BrokerEndPoint
 from replication.metrics import KEPT, Family, Histogram, MetricName, MetricsRegistry, quantiles
 from replication.observe.exposition import (
     QUANTILES,

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from replication.client.admin import Admin, NewTopic
 from replication.observe.cluster_state import PartitionState, Role, Status
 from replication.observe.foreign_state import ForeignState
-from scenarios.simulation.world import World
+from scenarios.world.world import World
 from storage.checkpoint import EpochEntry
 from tests.replication.client.scene import Scene, play, scene
 

@@ -8,7 +8,7 @@ import attrs
 
 from replication.cluster.cluster import open_cluster
 from replication.events import fan_out
-from replication.isr import NEVER_MS
+from replication.leader.rules.isr import NEVER_MS
 from replication.observe.cluster_state import (
     PartitionState,
     ReplicaState,
@@ -20,11 +20,11 @@ from replication.observe.cluster_state import (
 from replication.observe.isr_reasons import IsrReasons
 from replication.observe.isr_words import ReplicaFacts, why_in_or_out
 from replication.observe.local_state import LocalState
-from scenarios.simulation.world import World
+from scenarios.world.world import World
 from storage.checkpoint import EpochEntry
 from storage.types import TopicPartition
-from tests.replication.cluster.clients import Client
-from tests.replication.cluster.stage import QUICK, Stage, name_of, play
+from tests.replication.broker.clients import Client
+from tests.replication.broker.stage import QUICK, Stage, name_of, play
 
 
 @asynccontextmanager

@@ -3,8 +3,8 @@
 from replication.observe.isr_reasons import IsrReasons
 from replication.observe.local_state import LocalState
 from replication.observe.page import Board, Timeline, Watch
-from scenarios.simulation.world import World
-from tests.replication.cluster.stage import play, staged
+from scenarios.world.world import World
+from tests.replication.broker.stage import play, staged
 
 
 def test_a_kill_a_freeze_and_a_cut_are_told_when_they_are_seen() -> None:

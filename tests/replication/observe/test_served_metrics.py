@@ -21,11 +21,11 @@ from replication.observe.metric_catalogue import CATALOGUE, Described
 from replication.observe.node_metrics import PROBE_SECONDS, NodeEvents, ProcessMetrics
 from replication.observe.served_metrics import ServedMetrics
 from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from scenarios.simulation.world import World
-from storage.records import Record, encode_batch
+from scenarios.world.world import World
+from storage.batch.records import Record, encode_batch
 from storage.types import TopicPartition
-from tests.replication.cluster.clients import Client
-from tests.replication.cluster.stage import QUICK, Stage, name_of, play
+from tests.replication.broker.clients import Client
+from tests.replication.broker.stage import QUICK, Stage, name_of, play
 from tests.replication.observe.http.http_client import asking
 from tests.replication.observe.test_exposition import parsed
 

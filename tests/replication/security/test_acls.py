@@ -4,7 +4,7 @@ import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from replication.security.acls import (
+from replication.security.rules.acls import (
     Acl,
     AclFilter,
     AclIndex,

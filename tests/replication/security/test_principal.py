@@ -4,7 +4,7 @@ import pytest
 
 from replication.config.jaas import Jaas
 from replication.errors import ConfigError
-from replication.security.principal import (
+from replication.security.rules.principal import (
     distinguished_name,
     mapping_rules,
     principal_of_subject,

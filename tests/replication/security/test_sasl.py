@@ -2,7 +2,7 @@
 
 import pytest
 
-from replication.security.sasl import (
+from replication.security.rules.sasl import (
     PLAIN,
     PlainClient,
     PlainServer,
@@ -11,7 +11,7 @@ from replication.security.sasl import (
     client_mechanism,
     server_mechanisms,
 )
-from replication.security.scram import SHA_256, LoginFailedError, ScramCredential
+from replication.security.rules.scram import SHA_256, LoginFailedError, ScramCredential
 
 CREDENTIAL = ScramCredential.of(SHA_256, password="sesame", salt=b"salt")
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from kafka.net.sasl.scram import ScramClient as KafkaPythonClient
 
-from replication.security.scram import (
+from replication.security.rules.scram import (
     SHA_256,
     SHA_512,
     LoginFailedError,

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 )
 
 from replication.errors import ErrorCode
-from replication.transactions import (
+from replication.transactions.rules import (
     Fence,
     Slot,
     Transaction,
@@ -39,19 +39,19 @@ from replication.transactions import (
     time_out,
     verify_partitions,
 )
-from replication.transactions.transaction import MAX_PRODUCER_EPOCH
-from storage.errors import ProducerStateError
-from storage.producer_state import ProducerStateManager
-from storage.record_batch import read_header
-from storage.records import (
+from replication.transactions.rules.transaction import MAX_PRODUCER_EPOCH
+from storage.batch.record_batch import read_header
+from storage.batch.records import (
     ControlRecordType,
     EndTransactionMarker,
     Record,
     encode_batch,
     encode_control_batch,
 )
+from storage.errors import ProducerStateError
+from storage.producers.state import ProducerStateManager
+from storage.producers.verification import TransactionTerms, VerificationGuard
 from storage.types import TopicPartition
-from storage.verification import TransactionTerms, VerificationGuard
 from tests.storage.logs import new_disk
 
 T0 = TopicPartition("t", 0)

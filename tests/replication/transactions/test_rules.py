@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from replication.errors import ErrorCode
-from replication.transactions import (
+from replication.transactions.rules import (
     Fence,
     Slot,
     Transaction,
@@ -24,8 +24,8 @@ from replication.transactions import (
     value_of,
     verify_partitions,
 )
-from replication.transactions.records import key_of
-from replication.transactions.transaction import MAX_PRODUCER_EPOCH
+from replication.transactions.rules.records import key_of
+from replication.transactions.rules.transaction import MAX_PRODUCER_EPOCH
 from storage.types import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from replication.wire.apis import API, ApiKey
 from replication.wire.schema import Kind, fields_of
-from storage.records import Record, encode_batch
+from storage.batch.records import Record, encode_batch
 from storage.types import NO_TOPIC_ID, TopicId
 
 TOPIC: Final = "shut"

@@ -10,12 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from replication.wire.apis import API, Api, ApiKey
 from replication.wire.codec import decode, encode
-from replication.wire.frames import (
-    decode_request,
-    decode_response,
-    encode_request,
-    encode_response,
-)
+from replication.wire.frames import decode_request, decode_response, encode_request, encode_response
 from replication.wire.schema import Part
 from tests.depth import tried
 from tests.replication.wire.kio_oracle import (

@@ -2,12 +2,12 @@
 
 import pytest
 
-from storage.compression import Codec
+from storage.batch.compression import Codec
+from storage.batch.record_batch import DELETE_HORIZON_BIT, NO_TIMESTAMP, check_crc, walk
+from storage.batch.records import decode_batch
 from storage.errors import CleaningAbortedError, CorruptRecordError
 from storage.filesystem import FileSystem
-from storage.log import Log
-from storage.record_batch import DELETE_HORIZON_BIT, NO_TIMESTAMP, check_crc, walk
-from storage.records import decode_batch
+from storage.log.log import Log
 from storage.testing import Fault, FaultyFile, FaultyFileSystem
 from tests.storage.cleaning import (
     begin,

@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given, strategies as st
 
+from storage.batch.record_batch import HEADER_SIZE
+from storage.batch.records import Record, decode_batch, encode_batch
+from storage.batch.varint import varint
 from storage.cleaner.filter import places
 from storage.errors import CorruptRecordError
-from storage.record_batch import HEADER_SIZE
-from storage.records import Record, decode_batch, encode_batch
-from storage.varint import varint
 
 # Both sides of numbers of one byte and of two.
 sizes = st.sampled_from([0, 1, 63, 64, 200, 8191, 8192])

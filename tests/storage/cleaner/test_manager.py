@@ -11,8 +11,8 @@ from storage.cleaner.cleaner import Cleaning
 from storage.cleaner.offset_map import OffsetMap
 from storage.errors import CleaningAbortedError, CorruptRecordError, KafkaStorageError, StorageError
 from storage.filesystem import FileSystem
-from storage.log import Log
-from storage.log_manager import LogManager
+from storage.log.log import Log
+from storage.manager.log_manager import LogManager
 from storage.testing import Fault, FaultyFileSystem
 from storage.types import Offset, TopicPartition
 from tests.storage.cleaning import compacted, finish, pairs, put, roll

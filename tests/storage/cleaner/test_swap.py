@@ -9,7 +9,7 @@ import pytest
 
 from storage.cleaner.cleaner import Cleaning
 from storage.errors import StorageError
-from storage.log import Log
+from storage.log.log import Log
 from storage.testing import FaultyFileSystem
 from storage.types import TopicPartition
 from tests.storage.cleaning import (

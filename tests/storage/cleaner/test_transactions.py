@@ -1,9 +1,9 @@
 """What a cleaner remembers of transactions while it goes over their batches."""
 
+from storage.batch.record_batch import BatchHeader, read_header
+from storage.batch.records import ControlRecordType, EndTransactionMarker, encode_batch
 from storage.cleaner.transactions import CleanedTransactions
-from storage.record_batch import BatchHeader, read_header
-from storage.records import ControlRecordType, EndTransactionMarker, encode_batch
-from storage.transaction_index import AbortedTransaction
+from storage.log.index.transaction_index import AbortedTransaction
 from tests.storage.logs import batch
 
 ABORTED = AbortedTransaction(producer_id=7, first_offset=10, last_offset=15, last_stable_offset=16)

@@ -5,10 +5,10 @@ from typing import Any
 import attrs
 from hypothesis import given, settings, strategies as st
 
-from storage.compression import Codec
-from storage.log import Log
-from storage.record_batch import check_crc, walk
-from storage.records import decode_batch
+from storage.batch.compression import Codec
+from storage.batch.record_batch import check_crc, walk
+from storage.batch.records import decode_batch
+from storage.log.log import Log
 from storage.types import Offset
 from tests.depth import tried
 from tests.storage.cleaning import Pair, clean, compacted, end_transaction, pairs, put, roll

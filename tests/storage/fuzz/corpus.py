@@ -7,17 +7,17 @@ from pathlib import Path
 
 import attrs
 
-from storage.compression import Codec
-from storage.filesystem import FileSystem
-from storage.log import Log
-from storage.log_manager import LogManager
-from storage.records import (
+from storage.batch.compression import Codec
+from storage.batch.records import (
     ControlRecordType,
     EndTransactionMarker,
     Record,
     encode_batch,
     encode_control_batch,
 )
+from storage.filesystem import FileSystem
+from storage.log.log import Log
+from storage.manager.log_manager import LogManager
 from storage.types import TopicPartition
 from tests.storage.logs import WALL_MS, new_disk, small_config
 

@@ -17,8 +17,8 @@ import attrs
 import crc32c
 from hypothesis import strategies as st
 
-from storage.compression import compress
-from storage.varint import varint
+from storage.batch.compression import compress
+from storage.batch.varint import varint
 from tests.storage.fuzz.corpus import RealFile
 from tests.storage.fuzz.twins import Refused, batches_in, inflate
 

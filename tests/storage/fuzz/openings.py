@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from hypothesis import strategies as st
 
 from storage.errors import CorruptRecordError, StorageError, UnsupportedFormatError
-from storage.log import Log
-from storage.log_manager import LogManager
+from storage.log.log import Log
+from storage.manager.log_manager import LogManager
 from storage.testing import FaultyFileSystem
 from storage.types import TopicPartition
 from tests.storage.fuzz import twins

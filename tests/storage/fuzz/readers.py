@@ -14,8 +14,12 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from storage import columnar
-from storage.batch_stream import BatchStream, DamagedLogError
+from storage.batch.batch_stream import BatchStream, DamagedLogError
+from storage.batch.columns import columnar
+from storage.batch.compression import decompress
+from storage.batch.record_batch import read_header, walk
+from storage.batch.records import Record, decode_batch, outline_batch, read_marker, unpack
+from storage.batch.sound_records import check_records
 from storage.checkpoint import (
     LeaderEpochCheckpoint,
     OffsetCheckpoint,
@@ -25,34 +29,24 @@ from storage.checkpoint import (
     write_clean_shutdown,
 )
 from storage.cleaner.filter import places
-from storage.compression import decompress
-from storage.dump import DumpOptions, dump, is_damage
-from storage.dump.arrow import arrow_batches, arrow_records
-from storage.dump.entries import BatchEntry, Damage, RecordEntry
-from storage.dump.json_lines import json_line
-from storage.dump.text import TextOptions, line
 from storage.errors import (
     CheckpointError,
     CorruptIndexError,
     CorruptRecordError,
     InvalidRecordError,
 )
-from storage.leader_epoch_cache import LeaderEpochCache
-from storage.offset_index import OffsetIndex
-from storage.producer_snapshot import decode_snapshot
-from storage.record_batch import read_header, walk
-from storage.records import (
-    Record,
-    decode_batch,
-    outline_batch,
-    read_marker,
-    unpack,
-)
-from storage.segment_file import open_segment
-from storage.sound_records import check_records
+from storage.log.index.offset_index import OffsetIndex
+from storage.log.index.time_index import TimeIndex
+from storage.log.index.transaction_index import TransactionIndex, aborted_between
+from storage.log.leader_epoch_cache import LeaderEpochCache
+from storage.log.segment_file import open_segment
+from storage.producers.snapshot import decode_snapshot
 from storage.testing import FaultyFileSystem
-from storage.time_index import TimeIndex
-from storage.transaction_index import TransactionIndex, aborted_between
+from storage.tools.dump import DumpOptions, dump, is_damage
+from storage.tools.dump.arrow import arrow_batches, arrow_records
+from storage.tools.dump.entries import BatchEntry, Damage, RecordEntry
+from storage.tools.dump.json_lines import json_line
+from storage.tools.dump.text import TextOptions, line
 from tests.storage.fuzz import twins
 from tests.storage.fuzz.corpus import log_directory, put, real_files
 from tests.storage.fuzz.mutations import Mutated, mutated

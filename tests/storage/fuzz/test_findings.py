@@ -6,15 +6,11 @@ import crc32c
 import pyarrow as pa
 import pytest
 
-from storage import columnar
-from storage.batch_stream import DamagedLogError
-from storage.checkpoint import OffsetCheckpoint, read_clean_shutdown, read_meta_properties
-from storage.compression import Codec, compress, decompress
-from storage.dump.arrow import arrow_batches, arrow_records
-from storage.dump.entries import Damage
-from storage.errors import CheckpointError, CorruptRecordError
-from storage.record_batch import HEADER_SIZE
-from storage.records import (
+from storage.batch.batch_stream import DamagedLogError
+from storage.batch.columns import columnar
+from storage.batch.compression import Codec, compress, decompress
+from storage.batch.record_batch import HEADER_SIZE
+from storage.batch.records import (
     ControlRecordType,
     EndTransactionMarker,
     Record,
@@ -23,20 +19,15 @@ from storage.records import (
     encode_control_batch,
     outline_batch,
 )
-from storage.segment_file import open_segment
+from storage.checkpoint import OffsetCheckpoint, read_clean_shutdown, read_meta_properties
+from storage.errors import CheckpointError, CorruptRecordError
+from storage.log.segment_file import open_segment
 from storage.testing import FaultyFileSystem
+from storage.tools.dump.arrow import arrow_batches, arrow_records
+from storage.tools.dump.entries import Damage
 from tests.storage.fuzz.bounds import bounded
 from tests.storage.fuzz.corpus import put
-from tests.storage.logs import (
-    WALL_MS,
-    batch,
-    contents,
-    joined,
-    lead,
-    new_disk,
-    offsets,
-    open_log,
-)
+from tests.storage.logs import WALL_MS, batch, contents, joined, lead, new_disk, offsets, open_log
 
 LOG = "/d/t-0/00000000000000000000.log"
 LARGEST = 2**63 - 1

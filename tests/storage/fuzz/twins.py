@@ -13,8 +13,8 @@ import crc32c
 import lz4.frame
 import zstandard
 
-from storage.compression import Codec
-from storage.records import Record
+from storage.batch.compression import Codec
+from storage.batch.records import Record
 
 HEADER_SIZE = 61
 INT32, INT64 = 2**31, 2**63

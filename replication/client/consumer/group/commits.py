@@ -34,11 +34,7 @@ from replication.client.consumer.group.membership import (
     judge,
 )
 from replication.client.consumer.records import OffsetAndMetadata
-from replication.client.errors import (
-    NO_ANSWER,
-    KafkaTimeoutError,
-    TopicAuthorizationFailedError,
-)
+from replication.client.errors import NO_ANSWER, KafkaTimeoutError, TopicAuthorizationFailedError
 from replication.client.requests import ask
 from replication.errors import ErrorCode, KafkaError
 from replication.net.seams import NodeClock

@@ -30,11 +30,7 @@ from replication.client.consumer.errors import (
     NoOffsetForPartitionError,
     RetriableCommitFailedError,
 )
-from replication.client.consumer.group.assignors import (
-    ASSIGNORS,
-    RebalanceProtocol,
-    protocol_of,
-)
+from replication.client.consumer.group.assignors import ASSIGNORS, RebalanceProtocol, protocol_of
 from replication.client.consumer.group.commits import Commits, Offsets
 from replication.client.consumer.group.heartbeat import Heartbeats
 from replication.client.consumer.group.joining import Joined, Joining

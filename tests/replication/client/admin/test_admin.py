@@ -13,8 +13,8 @@ from replication.client.errors import IllegalStateError, KafkaTimeoutError
 from replication.client.producer import Producer
 from replication.errors import ErrorCode
 from replication.wire.list_offsets import EARLIEST, LATEST
-from scenarios.simulation.cluster import SimulatedCluster, open_simulated_cluster
-from scenarios.simulation.world import World
+from scenarios.world.cluster import SimulatedCluster, open_simulated_cluster
+from scenarios.world.world import World
 from storage.types import NO_TOPIC_ID, TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -26,7 +26,7 @@ from replication.client.consumer.records import ConsumerRecord, deserialize_func
 from replication.client.consumer.subscription import SubscriptionState
 from replication.client.nodes import Node
 from replication.errors import ErrorCode
-from replication.fetch_session.handler import FetchRequestData, FetchRequestParams
+from replication.follower.rules.fetch_session_handler import FetchRequestData, FetchRequestParams
 from replication.metrics import MetricsRegistry
 from replication.wire.apis import ApiKey
 from replication.wire.fetch import (
@@ -43,7 +43,7 @@ from replication.wire.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from storage.records import Record, encode_batch
+from storage.batch.records import Record, encode_batch
 from storage.types import NO_TOPIC_ID, TopicPartition
 
 T0, T1, T2, U0 = (TopicPartition(*each) for each in [("t", 0), ("t", 1), ("t", 2), ("u", 0)])

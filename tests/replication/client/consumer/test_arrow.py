@@ -8,10 +8,10 @@ import pytest
 from replication.client.consumer.completed_fetch import CompletedFetch
 from replication.client.consumer.errors import CorruptRecordsError
 from replication.client.consumer.fetch_collector import Collected
-from storage.columnar import COLUMNS
-from storage.compression import Codec
-from storage.record_batch import HEADER_SIZE
-from storage.records import Record
+from storage.batch.columns.columnar import COLUMNS
+from storage.batch.compression import Codec
+from storage.batch.record_batch import HEADER_SIZE
+from storage.batch.records import Record
 from tests.replication.client.consumer.fetching import T0, Rig, aborted, batch_of, data, values
 from tests.replication.client.consumer.test_reading_transactions import abort, commit, written
 

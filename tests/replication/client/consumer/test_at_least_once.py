@@ -8,7 +8,7 @@ import trio
 
 from replication.client.consumer import Consumer
 from replication.errors import KafkaError
-from scenarios.simulation.world import World
+from scenarios.world.world import World
 from storage.types import TopicPartition
 from tests.replication.client.scene import Scene, play, scene
 

@@ -4,14 +4,7 @@ import pytest
 
 from replication.client.errors import IllegalStateError
 from replication.errors import ErrorCode
-from tests.replication.client.consumer.fetching import (
-    T0,
-    T1,
-    T2,
-    Rig,
-    data,
-    values,
-)
+from tests.replication.client.consumer.fetching import T0, T1, T2, Rig, data, values
 
 
 @pytest.mark.conformance("CF-26")

@@ -16,7 +16,7 @@ from replication.client.consumer import (
 )
 from replication.client.errors import IllegalStateError, KafkaTimeoutError, WakeupError
 from replication.errors import ConfigError
-from scenarios.simulation.world import World
+from scenarios.world.world import World
 from storage.types import TopicPartition
 from tests.replication.client.scene import T0, now, play, scene
 

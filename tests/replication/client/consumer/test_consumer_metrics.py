@@ -3,7 +3,7 @@
 import pytest
 
 from replication.errors import ErrorCode
-from storage.compression import Codec
+from storage.batch.compression import Codec
 from tests.replication.client.consumer.fetching import T0, T1, Rig, data, values
 
 

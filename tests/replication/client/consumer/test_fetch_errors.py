@@ -12,12 +12,9 @@ from replication.client.consumer.errors import (
 from replication.client.consumer.offset_reset import LATEST
 from replication.client.errors import TopicAuthorizationFailedError
 from replication.errors import ErrorCode, KafkaError
-from storage.compression import Codec
-from storage.record_batch import HEADER_SIZE
-from storage.records import (
-    Record,
-    encode_batch,
-)
+from storage.batch.compression import Codec
+from storage.batch.record_batch import HEADER_SIZE
+from storage.batch.records import Record, encode_batch
 from tests.replication.client.consumer.fetching import T0, T1, Rig, batch_of, data, values
 
 # -- errors

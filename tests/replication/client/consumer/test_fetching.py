@@ -6,8 +6,8 @@ import pytest
 
 from replication.errors import ErrorCode
 from replication.wire.fetch import FetchRequest
-from storage.record_batch import TimestampType
-from storage.records import Record
+from storage.batch.record_batch import TimestampType
+from storage.batch.records import Record
 from storage.types import TopicPartition
 from tests.replication.client.consumer.fetching import (
     SESSION,

@@ -15,7 +15,7 @@ from replication.client.consumer import (
     OffsetAndMetadata,
 )
 from replication.client.errors import IllegalStateError
-from scenarios.simulation.world import World
+from scenarios.world.world import World
 from storage.types import TopicPartition
 from tests.replication.client.scene import T0, Scene, now, play, scene
 

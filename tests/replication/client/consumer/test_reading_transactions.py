@@ -3,7 +3,7 @@
 import pytest
 
 from replication.client.consumer.errors import CorruptRecordsError
-from storage.records import (
+from storage.batch.records import (
     ControlRecordType,
     EndTransactionMarker,
     Record,

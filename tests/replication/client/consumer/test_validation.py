@@ -2,10 +2,7 @@
 
 import pytest
 
-from replication.client.consumer.errors import (
-    LogTruncationError,
-    NoOffsetForPartitionError,
-)
+from replication.client.consumer.errors import LogTruncationError, NoOffsetForPartitionError
 from replication.client.consumer.offset_reset import EARLIEST, LATEST
 from replication.client.consumer.position import FetchPosition, FetchState
 from storage.types import OffsetAndEpoch

@@ -5,13 +5,7 @@ import pytest
 from replication.errors import ErrorCode
 from replication.wire.fetch import LeaderIdAndEpoch, NodeEndpoint
 from storage.types import TopicPartition
-from tests.replication.client.consumer.fetching import (
-    T0,
-    T1,
-    Rig,
-    data,
-    values,
-)
+from tests.replication.client.consumer.fetching import T0, T1, Rig, data, values
 
 
 @pytest.mark.conformance("CF-69")

@@ -18,8 +18,8 @@ from replication.client.producer.batch import (
 )
 from replication.client.producer.verdict import Verdict
 from replication.errors import ErrorCode, KafkaError
-from storage.record_batch import HEADER_SIZE
-from storage.records import Record, decode_batch
+from storage.batch.record_batch import HEADER_SIZE
+from storage.batch.records import Record, decode_batch
 from storage.types import TopicPartition
 from tests.replication.client.producer.naive_broker import NaiveBroker
 

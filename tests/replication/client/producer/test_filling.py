@@ -10,8 +10,8 @@ from replication.client.producer.batch import Failed, ProducerBatch, record_size
 from replication.client.producer.destinations import Destination
 from replication.client.producer.filling import Filling
 from replication.client.producer.partitioner import StickyPartitioner
-from storage.record_batch import NO_SEQUENCE
-from storage.records import Record, RecordFields
+from storage.batch.record_batch import NO_SEQUENCE
+from storage.batch.records import Record, RecordFields
 from storage.types import NO_OFFSET, TopicPartition
 from tests.replication.client.producer.test_accumulator import SIZE, T0, accumulator
 

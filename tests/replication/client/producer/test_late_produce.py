@@ -11,10 +11,10 @@ import pytest
 from replication.client.errors import TransactionAbortedError
 from replication.client.producer.batch import ProducerIdentity
 from replication.errors import KafkaError
-from replication.transactions import Slot
-from replication.transactions.transaction import MAX_PRODUCER_EPOCH
+from replication.transactions.rules import Slot
+from replication.transactions.rules.transaction import MAX_PRODUCER_EPOCH
 from replication.wire.apis import ApiKey
-from scenarios.simulation.world import World
+from scenarios.world.world import World
 from tests.replication.client.producer.test_transactions import T0, T1, Scene, play, scene
 
 AS_BEFORE = {"understudy_transaction_version": "1"}

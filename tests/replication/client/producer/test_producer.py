@@ -17,8 +17,8 @@ from replication.client.errors import (
 from replication.client.producer import Producer
 from replication.client.producer.config import ProducerConfig
 from replication.errors import ConfigError, ErrorCode, KafkaError, PeerUnavailableError
-from scenarios.simulation.world import World
-from storage.record_batch import TimestampType
+from scenarios.world.world import World
+from storage.batch.record_batch import TimestampType
 from tests.replication.client.scene import T0, Scene, now, play, scene
 
 SENT = 120

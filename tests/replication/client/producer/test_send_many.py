@@ -8,8 +8,8 @@ from replication.client.errors import RecordTooLargeError
 from replication.client.producer.batch import record_size
 from replication.client.producer.run import Run
 from replication.errors import ErrorCode, KafkaError
-from scenarios.simulation.world import World
-from storage.records import Record, RecordFields
+from scenarios.world.world import World
+from storage.batch.records import Record, RecordFields
 from tests.replication.client.scene import now, play, scene
 
 

@@ -18,9 +18,9 @@ from replication.client.errors import (
 )
 from replication.client.producer import Producer
 from replication.errors import ConfigError, KafkaError
-from replication.transactions import TRANSACTION_STATE_TOPIC
-from scenarios.simulation.cluster import SimulatedCluster, open_simulated_cluster
-from scenarios.simulation.world import World
+from replication.transactions.rules import TRANSACTION_STATE_TOPIC
+from scenarios.world.cluster import SimulatedCluster, open_simulated_cluster
+from scenarios.world.world import World
 from storage.types import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -13,18 +13,18 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from replication.cluster.cluster import open_cluster
-from replication.cluster.impairments import Impairments
 from replication.cluster.steering import Steering
 from replication.faults import FaultRule, on_call, with_probability
-from replication.faults.words import rule_of, words_of
+from replication.faults.impairments import Impairments
+from replication.faults.rules.words import rule_of, words_of
 from replication.net import production_seams
 from replication.observe.control import SteeredHere, control_routes
 from replication.observe.control.declared import MOST_BYTES, Operation
 from replication.observe.control.description import described
 from replication.observe.control.operations import OPERATIONS
 from replication.observe.http import LOOPBACK, http_app, serve_http
-from tests.replication.cluster.clients import Client
-from tests.replication.cluster.stage import QUICK
+from tests.replication.broker.clients import Client
+from tests.replication.broker.stage import QUICK
 from tests.replication.observe.http.http_client import asking
 
 DESCRIPTION = json.loads(json.dumps(described(OPERATIONS)))

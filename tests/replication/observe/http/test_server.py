@@ -13,7 +13,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from replication.cluster.node_scope import ListenError
 from replication.net.raising import raising_only_one
 from replication.observe.http import (
     LOOPBACK,
@@ -25,6 +24,7 @@ from replication.observe.http import (
     serve_http,
     serve_sites,
 )
+from replication.server.node_scope import ListenError
 from tests.replication.observe.http.http_client import asking, get
 
 FOR_EVER = 1000.0  # whoever waits for that is a test that hangs

@@ -1,0 +1,114 @@
+"""Logs that are there already become topics of a cluster: what its metadata has to say of them.
+
+    copy/controller/log    a controller's, made here where there is none yet
+    copy/broker-1/log      orders-0, orders-1, ...: they keep their topic ids
+
+Rule 1: it is done before the cluster starts, in the controller's own log, and synced. What is
+there already is left as it is; what is told again is not told twice.
+
+Rule 2: a partition has one replica, on the broker that has the log, and no leader: the controller
+elects it as soon as that broker is up, and so begins a reign of its own, after all that were.
+
+Rule 3: a topic that was adopted under another id goes: it is not the one that is there now.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+
+from replication.broker.nodes import CONTROLLER_ID
+from replication.errors import UnderstudyError
+from replication.metadata.log import MetadataLog
+from replication.metadata.rules import (
+    ClusterRecord,
+    ConfigRecord,
+    ControllerRecord,
+    MetadataImage,
+    MetadataRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicImage,
+    TopicRecord,
+)
+from replication.net.seams import Seams
+from storage.checkpoint import MetaProperties
+from storage.types import LeaderEpoch, TopicId
+
+_NOBODY = -1
+
+
+class AdoptionError(UnderstudyError):
+    """The controller's log is of another cluster."""
+
+
+@attrs.frozen(kw_only=True)
+class AdoptedTopic:
+    name: str
+    topic_id: TopicId
+    configs: Mapping[str, str]
+    """All that is set for it; what was set before and is not among these goes."""
+    leader_epochs: Mapping[int, LeaderEpoch]
+    """By partition, an epoch that no reign to come may have."""
+
+
+async def adopt(
+    seams: Seams,
+    directory: str,
+    *,
+    cluster_id: str,
+    broker_id: int,
+    topics: Sequence[AdoptedTopic],
+    next_producer_id: int = 0,
+) -> None:
+    """Have the controller whose log is in `directory`, and which must not run, know these topics."""
+    log = await MetadataLog.open(seams, directory, node_id=CONTROLLER_ID)
+    try:
+        image = log.image
+        if image.cluster_id not in (None, cluster_id):
+            raise AdoptionError(f"{directory} belongs to cluster {image.cluster_id}")
+        news = list(_news(image, broker_id, topics))
+        if image.next_producer_id < next_producer_id:
+            news.append(ProducerIdsRecord(broker_id, _NOBODY, next_producer_id))
+        if not news:
+            return
+        begin: list[MetadataRecord] = [] if image.cluster_id else [ClusterRecord(cluster_id)]
+        log.append([*begin, ControllerRecord(CONTROLLER_ID, log.leader_epoch), *news])
+        await log.sync()
+        await log.sign_directory(MetaProperties(cluster_id=cluster_id, node_id=CONTROLLER_ID))
+    finally:
+        log.close()
+
+
+def _news(
+    image: MetadataImage, broker_id: int, topics: Sequence[AdoptedTopic]
+) -> Iterator[MetadataRecord]:
+    for topic in topics:
+        known = image.topics.get(topic.name)
+        if known is not None and known.topic_id != topic.topic_id:
+            yield RemoveTopicRecord(known.topic_id)
+            known = None
+        if known is None:
+            known = TopicImage(topic.name, topic.topic_id)
+            yield TopicRecord(topic.name, topic.topic_id)
+        yield from _partitions(known, broker_id, topic)
+        for key in sorted(topic.configs.keys() | known.configs.keys()):
+            value = topic.configs.get(key)
+            if known.configs.get(key) != value:
+                yield ConfigRecord(topic.topic_id, key, value)
+
+
+def _partitions(known: TopicImage, broker_id: int, topic: AdoptedTopic) -> Iterator[MetadataRecord]:
+    for number, epoch in sorted(topic.leader_epochs.items()):
+        before = known.partitions.get(number)
+        if before is not None and before.leader_epoch >= epoch:
+            continue
+        yield PartitionRecord(
+            topic_id=topic.topic_id,
+            partition=number,
+            replicas=(broker_id,),
+            isr=(broker_id,),
+            leader=_NOBODY,
+            leader_epoch=epoch,
+            partition_epoch=0 if before is None else before.partition_epoch + 1,
+        )

@@ -1,0 +1,78 @@
+"""What a broker has to tell the controller until the controller has answered for it.
+
+    put ──> queue, one place for each key ──> one request in flight ──> answers
+              ^                                       │
+              └── no answer, or not for all of them: again after 50 ms
+
+Rule 1: one request in flight, carrying everything that is queued when it is sent.
+
+Rule 2: an answer about the broker as a whole (stale epoch, not the controller, no
+connection) is no answer for any key: all are sent again, for ever.
+
+Rule 3: a key that the answer leaves out stays queued.
+
+(DefaultAlterPartitionManager and AssignmentsManager in Kafka.)
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
+from typing import Any, Final, Generic, TypeVar
+
+import attrs
+import trio
+
+from replication.errors import ErrorCode, PeerUnavailableError
+from replication.net.controller_channel import ControllerCalls
+from replication.net.seams import NodeClock
+
+RETRY_BACKOFF_SECONDS: Final = 0.05
+
+Key = TypeVar("Key", bound=Hashable)
+Told = TypeVar("Told")
+
+
+@attrs.define(eq=False, kw_only=True)
+class ControllerQueue(ABC, Generic[Key, Told]):
+    """One for each kind of request; `run` sends what is queued."""
+
+    broker_id: int
+    broker_epoch: Callable[[], int]
+    channel: ControllerCalls
+    clock: NodeClock
+    timeout_ms: int
+    _queued: dict[Key, Told] = attrs.field(factory=dict, init=False)
+    _work: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    @abstractmethod
+    def _request(self, queued: dict[Key, Told]) -> Any:
+        """The request that carries all of `queued`."""
+
+    @abstractmethod
+    def _settle(self, queued: dict[Key, Told], response: Any) -> bool:
+        """Take what `response` answers off the queue; whether it answers all of `queued`."""
+
+    def _put(self, key: Key, told: Told) -> None:
+        self._queued[key] = told
+        self._work.set()
+
+    def _remove(self, key: Key, told: Told) -> None:
+        """Unless something newer has taken the place."""
+        if self._queued.get(key) == told:
+            del self._queued[key]
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        while True:
+            await self._work.wait()
+            if not self._queued:
+                self._work = trio.Event()
+            elif not await self._send(dict(self._queued)):
+                await self.clock.sleep(RETRY_BACKOFF_SECONDS)
+
+    async def _send(self, queued: dict[Key, Told]) -> bool:
+        """Whether the controller has answered for every key."""
+        try:
+            response = await self.channel.call(self._request(queued), timeout_ms=self.timeout_ms)
+        except PeerUnavailableError:
+            return False
+        return response.error_code == ErrorCode.NONE and self._settle(queued, response)

@@ -1,0 +1,129 @@
+"""What a broker answers: one module for each group of APIs.
+
+    metadata.py      Metadata, DescribeCluster
+    produce.py       Produce
+    fetch.py         Fetch
+    offsets.py       ListOffsets, OffsetForLeaderEpoch
+    topics.py        CreateTopics, DeleteTopics
+    partitions.py    CreatePartitions, ElectLeaders, Alter- and ListPartitionReassignments
+    topic_partitions.py  DescribeTopicPartitions
+    records.py       DeleteRecords
+    configs.py       DescribeConfigs, AlterConfigs, IncrementalAlterConfigs
+    client_quotas.py  DescribeClientQuotas
+    log_dirs.py      DescribeLogDirs
+    coordinators.py  FindCoordinator, InitProducerId
+    groups.py        JoinGroup, SyncGroup, Heartbeat, LeaveGroup
+    group_offsets.py OffsetCommit, OffsetFetch, OffsetDelete
+    group_administration.py  DescribeGroups, ListGroups, DeleteGroups
+    transactions.py  AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers,
+                     DescribeTransactions, ListTransactions, DescribeProducers
+    transactional_offsets.py  TxnOffsetCommit
+
+Every handler is a function of the node, the request's context and the request. It answers
+from what this broker knows, or carries the question to the controller; it never blocks
+the node, and what is wrong with one partition or topic is told beside the others' answers.
+"""
+
+from functools import partial
+
+from replication.broker.handlers.acls import create_acls, delete_acls, describe_acls
+from replication.broker.handlers.client_quotas import describe_client_quotas
+from replication.broker.handlers.configs import (
+    alter_configs,
+    describe_configs,
+    incremental_alter_configs,
+)
+from replication.broker.handlers.coordinators import find_coordinator, init_producer_id
+from replication.broker.handlers.fetch import fetch
+from replication.broker.handlers.group_administration import (
+    delete_groups,
+    describe_groups,
+    list_groups,
+)
+from replication.broker.handlers.group_offsets import offset_commit, offset_delete, offset_fetch
+from replication.broker.handlers.groups import heartbeat, join_group, leave_group, sync_group
+from replication.broker.handlers.log_dirs import describe_log_dirs
+from replication.broker.handlers.metadata import describe_cluster, metadata
+from replication.broker.handlers.node import BrokerNode
+from replication.broker.handlers.offsets import list_offsets, offset_for_leader_epoch
+from replication.broker.handlers.partitions import (
+    alter_partition_reassignments,
+    create_partitions,
+    elect_leaders,
+    list_partition_reassignments,
+)
+from replication.broker.handlers.produce import produce
+from replication.broker.handlers.records import delete_records
+from replication.broker.handlers.scram import (
+    alter_user_scram_credentials,
+    describe_user_scram_credentials,
+)
+from replication.broker.handlers.topic_partitions import describe_topic_partitions
+from replication.broker.handlers.topics import create_topics, delete_topics
+from replication.broker.handlers.transactional_offsets import txn_offset_commit
+from replication.broker.handlers.transactions import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    describe_producers,
+    describe_transactions,
+    end_txn,
+    list_transactions,
+    write_txn_markers,
+)
+from replication.server.limits import limited
+from replication.server.server import Handler
+from replication.wire.apis import ApiKey
+
+
+def broker_handlers(node: BrokerNode) -> dict[ApiKey, Handler]:
+    """Return what `node` serves."""
+    handlers: dict[ApiKey, Handler] = {
+        ApiKey.PRODUCE: partial(produce, node),
+        ApiKey.FETCH: partial(fetch, node),
+        ApiKey.LIST_OFFSETS: partial(list_offsets, node),
+        ApiKey.METADATA: partial(metadata, node),
+        ApiKey.FIND_COORDINATOR: partial(find_coordinator, node),
+        ApiKey.JOIN_GROUP: partial(join_group, node),
+        ApiKey.SYNC_GROUP: partial(sync_group, node),
+        ApiKey.HEARTBEAT: partial(heartbeat, node),
+        ApiKey.LEAVE_GROUP: partial(leave_group, node),
+        ApiKey.OFFSET_COMMIT: partial(offset_commit, node),
+        ApiKey.OFFSET_FETCH: partial(offset_fetch, node),
+        ApiKey.OFFSET_DELETE: partial(offset_delete, node),
+        ApiKey.DESCRIBE_GROUPS: partial(describe_groups, node),
+        ApiKey.LIST_GROUPS: partial(list_groups, node),
+        ApiKey.DELETE_GROUPS: partial(delete_groups, node),
+        ApiKey.CREATE_TOPICS: partial(create_topics, node),
+        ApiKey.DELETE_TOPICS: partial(delete_topics, node),
+        ApiKey.CREATE_PARTITIONS: partial(create_partitions, node),
+        ApiKey.ELECT_LEADERS: partial(elect_leaders, node),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: partial(alter_partition_reassignments, node),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(list_partition_reassignments, node),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: partial(describe_topic_partitions, node),
+        ApiKey.DELETE_RECORDS: partial(delete_records, node),
+        ApiKey.INIT_PRODUCER_ID: partial(init_producer_id, node),
+        ApiKey.ADD_PARTITIONS_TO_TXN: partial(add_partitions_to_txn, node),
+        ApiKey.ADD_OFFSETS_TO_TXN: partial(add_offsets_to_txn, node),
+        ApiKey.END_TXN: partial(end_txn, node),
+        ApiKey.WRITE_TXN_MARKERS: partial(write_txn_markers, node),
+        ApiKey.TXN_OFFSET_COMMIT: partial(txn_offset_commit, node),
+        ApiKey.DESCRIBE_TRANSACTIONS: partial(describe_transactions, node),
+        ApiKey.LIST_TRANSACTIONS: partial(list_transactions, node),
+        ApiKey.DESCRIBE_PRODUCERS: partial(describe_producers, node),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: partial(offset_for_leader_epoch, node),
+        ApiKey.DESCRIBE_CONFIGS: partial(describe_configs, node),
+        ApiKey.ALTER_CONFIGS: partial(alter_configs, node),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(incremental_alter_configs, node),
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: partial(describe_client_quotas, node),
+        ApiKey.DESCRIBE_LOG_DIRS: partial(describe_log_dirs, node),
+        ApiKey.DESCRIBE_CLUSTER: partial(describe_cluster, node),
+        ApiKey.DESCRIBE_ACLS: partial(describe_acls, node),
+        ApiKey.CREATE_ACLS: partial(create_acls, node),
+        ApiKey.DELETE_ACLS: partial(delete_acls, node),
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(describe_user_scram_credentials, node),
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(alter_user_scram_credentials, node),
+    }
+    return {key: limited(key, handler) for key, handler in handlers.items()}
+
+
+__all__ = ["BrokerNode", "broker_handlers"]

@@ -1,0 +1,84 @@
+"""DescribeAcls from the metadata; CreateAcls and DeleteAcls by the controller."""
+
+from replication.broker.handlers.node import BrokerNode
+from replication.controller.rules.acls import filter_of
+from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
+from replication.server.server import RequestContext
+from replication.wire.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from replication.wire.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from replication.wire.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+
+_DISABLED = "No Authorizer is configured."
+
+
+async def describe_acls(
+    node: BrokerNode, _: RequestContext, request: DescribeAclsRequest
+) -> DescribeAclsResponse:
+    if node.config.authorizer is None:
+        return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_DISABLED)
+    await node.metadata.catch_up()
+    wanted = filter_of(request)
+    found: dict[tuple[int, str, int], list[AclDescription]] = {}
+    for acl in node.metadata.image.security.acls.values():
+        if wanted.matches(acl):
+            told = AclDescription(
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission_type=acl.permission,
+            )
+            key = (acl.resource_type, acl.resource_name, acl.pattern_type)
+            found.setdefault(key, []).append(told)
+    return DescribeAclsResponse(
+        resources=[
+            DescribeAclsResource(
+                resource_type=kind, resource_name=name, pattern_type=pattern, acls=acls
+            )
+            for (kind, name, pattern), acls in found.items()
+        ]
+    )
+
+
+async def create_acls(
+    node: BrokerNode, _: RequestContext, request: CreateAclsRequest
+) -> CreateAclsResponse:
+    try:
+        response = await _ask_controller(node, request)
+    except KafkaError as error:
+        result = AclCreationResult(error_code=error.code, error_message=error.detail)
+        return CreateAclsResponse(results=[result] * len(request.creations))
+    assert isinstance(response, CreateAclsResponse), "an answer decodes as asked"
+    return response
+
+
+async def delete_acls(
+    node: BrokerNode, _: RequestContext, request: DeleteAclsRequest
+) -> DeleteAclsResponse:
+    try:
+        response = await _ask_controller(node, request)
+    except KafkaError as error:
+        result = DeleteAclsFilterResult(error_code=error.code, error_message=error.detail)
+        return DeleteAclsResponse(filter_results=[result] * len(request.filters))
+    assert isinstance(response, DeleteAclsResponse), "an answer decodes as asked"
+    return response
+
+
+async def _ask_controller(
+    node: BrokerNode, request: CreateAclsRequest | DeleteAclsRequest
+) -> object:
+    """KafkaError where nobody keeps ACLs, or the controller is away."""
+    if node.config.authorizer is None:
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, _DISABLED)
+    try:
+        return await node.forward(request, timeout_ms=node.config.request_timeout_ms)
+    except PeerUnavailableError as error:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error

@@ -1,0 +1,279 @@
+"""Fetch: followers replicate with it, consumers read with it.
+
+    request ── session ── replicas ── session ── answer
+                  │           │           └ only what has changed since it last answered
+                  │           └ reads, or waits until min.bytes are there
+                  └ every partition wanted, named now or in an earlier request (KIP-227)
+
+Partitions that cannot be named, or that nobody has heard of, are answered without being
+read, and stand after those that were. From version 13 on topics go by id; every partition
+is then asked and answered by id alone (KIP-516).
+"""
+
+from functools import partial
+from itertools import groupby
+
+import trio
+
+from replication.broker.handlers.node import BrokerNode
+from replication.broker.handlers.view import View
+from replication.errors import ErrorCode
+from replication.leader.rules.fetch_data import (
+    Answers,
+    ClientMetadata,
+    FetchInfo,
+    FetchParams,
+    FetchPartitionData,
+    Isolation,
+    TopicIdPartition,
+    Wanted,
+)
+from replication.leader.rules.fetch_session.context import response_in_steps
+from replication.metadata.rules import MetadataImage
+from replication.net.pace import in_steps
+from replication.server.server import RequestContext
+from replication.steps import STEP, Steps, each_of
+from replication.wire.fetch import (
+    NO_DIVERGENCE,
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from storage.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, TopicId
+
+HARD_LIMIT_UNTIL = 2
+STORAGE_ERROR_SINCE = 6
+CLIENT_METADATA_SINCE = 11  # KIP-392
+TOPIC_IDS_SINCE = 13  # KIP-516
+LEADER_HINTS_SINCE = 16  # KIP-951
+READ_COMMITTED = 1
+CATCH_UP_MS = 200
+MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+async def fetch(node: BrokerNode, context: RequestContext, request: FetchRequest) -> FetchResponse:
+    params = _params(node, context, request)
+    if params.from_follower:
+        await _catch_up_with(node, context, request)
+    image = node.metadata.image
+    wanted = await in_steps(_wanted(image, request, version=context.version))
+    forgotten = await in_steps(_forgotten(image, request, version=context.version))
+    asked = node.fetch_sessions.new_context(
+        session_id=request.session_id,
+        session_epoch=request.session_epoch,
+        is_follower=params.from_follower,
+        version=context.version,
+        wanted=wanted,
+        forgotten=forgotten,
+        topic_names=image.topic_names_by_id,
+        now_ms=node.clock.now_ms(),
+        terms=node.replica_manager.fetch_terms(params),
+    )
+    readable, unreadable = await in_steps(_sort_out(image, asked.wanted()))
+    answers: Answers = []
+    if readable or (asked.session is not None and asked.session.any_settled):
+        answers = await node.replica_manager.fetch_records(params, readable, asked.session)
+    told = await in_steps(response_in_steps(asked, answers + unreadable))
+    response = FetchResponse(
+        error_code=told.error,
+        session_id=told.session_id,
+        responses=await in_steps(_topics(node, context, told.partitions)),
+        node_endpoints=_endpoints(node, context, told.partitions),
+    )
+    if len(wanted) > STEP:  # so much is not let go of in one turn of the loop
+        del told, answers, unreadable
+        await trio.lowlevel.checkpoint()
+    return response
+
+
+# The request.
+
+
+async def _catch_up_with(node: BrokerNode, context: RequestContext, request: FetchRequest) -> None:
+    """A follower may hear of a topic, or of our reign, before we do. Told that we do not
+    know it, it would stay away for `replica.fetch.backoff.ms`; our own news is on its way.
+    """
+    await node.metadata.wait_at_most(
+        lambda image: not _is_ahead(image, request, version=context.version),
+        timeout_ms=min(request.max_wait_ms, CATCH_UP_MS),
+    )
+
+
+def _is_ahead(image: MetadataImage, request: FetchRequest, *, version: int) -> bool:
+    for topic in request.topics:
+        _, name = _identity(image, topic.topic_id, topic.topic, version)
+        known = None if name is None else image.topics.get(name)
+        if known is None:
+            return True
+        for asked in topic.partitions:
+            partition = known.partitions.get(asked.partition)
+            if partition is None or asked.current_leader_epoch > partition.leader_epoch:
+                return True
+    return False
+
+
+def _params(node: BrokerNode, context: RequestContext, request: FetchRequest) -> FetchParams:
+    replica = request.replica
+    if replica.replica_id >= 0:
+        isolation = Isolation.LOG_END
+    elif request.isolation_level == READ_COMMITTED:
+        isolation = Isolation.LAST_STABLE
+    else:
+        isolation = Isolation.HIGH_WATERMARK
+    client_metadata = None
+    if context.version >= CLIENT_METADATA_SINCE:
+        client_metadata = ClientMetadata(request.rack_id, context.client_id or "")
+    max_bytes = min(request.max_bytes, node.config.fetch_max_bytes)
+    return FetchParams(
+        replica_id=replica.replica_id,
+        replica_epoch=replica.replica_epoch,
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=min(request.min_bytes, max_bytes),
+        max_bytes=max_bytes,
+        isolation=isolation,
+        hard_max_bytes=context.version <= HARD_LIMIT_UNTIL,
+        client_metadata=client_metadata,
+    )
+
+
+def _wanted(image: MetadataImage, request: FetchRequest, *, version: int) -> Steps[Wanted]:
+    wanted = []
+    for topic in request.topics:
+        yield 1
+        topic_id, name = _identity(image, topic.topic_id, topic.topic, version)
+        for asked in topic.partitions:
+            info = FetchInfo(
+                fetch_offset=asked.fetch_offset,
+                log_start_offset=asked.log_start_offset,
+                max_bytes=asked.partition_max_bytes,
+                current_leader_epoch=_optional(asked.current_leader_epoch),
+                last_fetched_epoch=_optional(asked.last_fetched_epoch),
+            )
+            wanted.append((TopicIdPartition(topic_id, name, asked.partition), info))
+            if len(wanted) % STEP == 0:
+                yield STEP
+    return wanted
+
+
+def _optional(leader_epoch: LeaderEpoch) -> LeaderEpoch:
+    """Return `leader_epoch`, or none for any negative one (FetchRequest.optionalEpoch)."""
+    return leader_epoch if leader_epoch >= 0 else NO_LEADER_EPOCH
+
+
+def _forgotten(
+    image: MetadataImage, request: FetchRequest, *, version: int
+) -> Steps[list[TopicIdPartition]]:
+    forgotten = []
+    for topic in request.forgotten_topics_data:
+        identity = _identity(image, topic.topic_id, topic.topic, version)
+        forgotten += yield from each_of(partial(TopicIdPartition, *identity), topic.partitions)
+    return forgotten
+
+
+def _identity(
+    image: MetadataImage, topic_id: TopicId, name: str, version: int
+) -> tuple[TopicId, str | None]:
+    if version >= TOPIC_IDS_SINCE:
+        return topic_id, image.topic_names_by_id.get(topic_id)
+    return NO_TOPIC_ID, name
+
+
+def _sort_out(image: MetadataImage, wanted: Wanted) -> Steps[tuple[Wanted, Answers]]:
+    """Return those to read, and the answers of those that cannot be."""
+    readable: Wanted = []
+    unreadable: Answers = []
+    for number, pair in enumerate(wanted, start=1):
+        if number % STEP == 0:
+            yield STEP
+        partition = pair[0]
+        if partition.topic is None:
+            unreadable.append((partition, _unknown(ErrorCode.UNKNOWN_TOPIC_ID)))
+        elif image.partition(partition.topic_partition) is None:
+            unreadable.append((partition, _unknown(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
+        else:
+            readable.append(pair)
+    return readable, unreadable
+
+
+def _unknown(error: ErrorCode) -> FetchPartitionData:
+    # Kafka's own answer without a read (FetchResponse.partitionResponse) has an empty list of
+    # transactions here, and no list after a read.
+    return FetchPartitionData(error=error, aborted_transactions=())
+
+
+# The answer.
+
+
+def _topics(
+    node: BrokerNode, context: RequestContext, answers: Answers
+) -> Steps[list[FetchableTopicResponse]]:
+    """Neighbours of one topic share an entry; the order of the session is kept."""
+    view = View(node.metadata.image, context.listener)
+    answer = partial(_partition, view, context.version)
+    topics = []
+    for (topic_id, name), group in groupby(answers, key=lambda pair: pair[0][:2]):
+        partitions = yield from each_of(answer, list(group))
+        topics.append(
+            FetchableTopicResponse(topic=name or "", topic_id=topic_id, partitions=partitions)
+        )
+    return topics
+
+
+def _partition(
+    view: View, version: int, answered: tuple[TopicIdPartition, FetchPartitionData]
+) -> PartitionData:
+    partition, answer = answered
+    diverging = answer.diverging_epoch
+    aborted = answer.aborted_transactions
+    leader_id, leader_epoch = _leader(view, version, partition, answer)
+    return PartitionData(
+        partition_index=partition.partition,
+        error_code=_error(answer.error, version),
+        high_watermark=answer.high_watermark,
+        last_stable_offset=answer.last_stable_offset,
+        log_start_offset=answer.log_start_offset,
+        diverging_epoch=NO_DIVERGENCE
+        if diverging is None
+        else EpochEndOffset(epoch=diverging.leader_epoch, end_offset=diverging.offset),
+        current_leader=LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch),
+        aborted_transactions=None
+        if aborted is None
+        else [
+            AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+            for each in aborted
+        ],
+        preferred_read_replica=answer.preferred_read_replica,
+        records=b"" if answer.records is None else answer.records,
+    )
+
+
+def _error(error: ErrorCode, version: int) -> ErrorCode:
+    if error is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_SINCE:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # an old client asks elsewhere, as it should
+    return error
+
+
+def _leader(
+    view: View, version: int, partition: TopicIdPartition, answer: FetchPartitionData
+) -> tuple[int, int]:
+    """Where to ask instead, for a client that came to the wrong broker (KIP-951)."""
+    if version < LEADER_HINTS_SINCE or answer.error not in MOVED or partition.topic is None:
+        return -1, -1
+    return view.leader(partition.topic_partition)
+
+
+def _endpoints(node: BrokerNode, context: RequestContext, answers: Answers) -> list[NodeEndpoint]:
+    if not any(answer.error in MOVED for _, answer in answers):
+        return []
+    view = View(node.metadata.image, context.listener)
+    leaders = {_leader(view, context.version, *pair)[0] for pair in answers} - {-1}
+    return [
+        NodeEndpoint(node_id=broker_id, host=end.host, port=end.port, rack=rack)
+        for broker_id, end, rack in view.brokers()
+        if broker_id in leaders
+    ]

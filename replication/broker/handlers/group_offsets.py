@@ -1,0 +1,264 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete: how far groups have read.
+
+A partition that there is not is answered for itself, and the others are committed; so is
+metadata that is too long. (KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.)
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from replication.broker.handlers.node import BrokerNode
+from replication.coordinator.log import is_too_long
+from replication.errors import ErrorCode, KafkaError
+from replication.groups.administration import FetchedOffset, delete_offsets, fetch_offsets
+from replication.groups.commits import commit_offsets
+from replication.groups.rules import CommittedOffset
+from replication.metadata.rules import MetadataImage
+from replication.net.pace import in_steps
+from replication.server.server import RequestContext
+from replication.steps import Steps, each_of
+from replication.wire.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetCommitTopic,
+)
+from replication.wire.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from replication.wire.offset_fetch import (
+    NO_OFFSET,
+    OffsetFetchGroup,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+    OffsetFetchTopic,
+)
+from replication.wire.txn_offset_commit import TxnOffsetCommitRequestTopic
+from storage.types import TopicPartition
+
+GROUP_NOT_FOUND_SINCE = 9  # of OffsetCommit (KIP-848)
+GROUP_ERROR_SINCE = 2  # of OffsetFetch; before, each partition had it
+MANY_GROUPS_SINCE = 8  # KIP-709
+OWN_RETENTION = -1
+
+
+async def offset_commit(
+    node: BrokerNode, context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse:
+    now = node.clock.wall_ms()
+    retention_ms = request.retention_time_ms
+    expires = -1 if retention_ms == OWN_RETENTION else now + retention_ms
+    errors, offsets = await in_steps(
+        offsets_to_commit(node, request.topics, now=now, expires=expires)
+    )
+    found = context.version >= GROUP_NOT_FOUND_SINCE
+    error = await commit_offsets(
+        node.groups,
+        request.group_id,
+        offsets,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        generation=request.generation_id_or_member_epoch,
+        unknown_group=ErrorCode.GROUP_ID_NOT_FOUND if found else ErrorCode.ILLEGAL_GENERATION,
+    )
+    if error is not ErrorCode.NONE:
+        # What is unknown is unknown whoever coordinates; all else failed with the group.
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        errors = {each: code if code is unknown else error for each, code in errors.items()}
+    return OffsetCommitResponse(topics=await in_steps(_committed(request, errors)))
+
+
+def offsets_to_commit(
+    node: BrokerNode,
+    topics: Iterable[OffsetCommitTopic] | Iterable[TxnOffsetCommitRequestTopic],
+    *,
+    now: int,
+    expires: int = -1,
+) -> Steps[tuple[dict[TopicPartition, ErrorCode], dict[TopicPartition, CommittedOffset]]]:
+    """Return what is wrong with each offset, and those with which nothing is."""
+    errors: dict[TopicPartition, ErrorCode] = {}
+    offsets: dict[TopicPartition, CommittedOffset] = {}
+    for topic in topics:
+        yield 1
+        for each in topic.partitions:
+            yield 1
+            partition = TopicPartition(topic.name, each.partition_index)
+            errors[partition] = fault_of(node, partition, each.committed_metadata)
+            if errors[partition] is ErrorCode.NONE:
+                offsets[partition] = CommittedOffset(
+                    offset=each.committed_offset,
+                    leader_epoch=each.committed_leader_epoch,
+                    metadata=each.committed_metadata or "",
+                    commit_timestamp=now,
+                    expire_timestamp=expires,
+                )
+    return errors, offsets
+
+
+def _committed(
+    request: OffsetCommitRequest, errors: Mapping[TopicPartition, ErrorCode]
+) -> Steps[list[OffsetCommitResponseTopic]]:
+    topics = []
+    for topic in request.topics:
+        yield 1
+        if topic.partitions:
+            answer = OffsetCommitResponseTopic(name=topic.name)
+            topics.append(answer)
+            for each in topic.partitions:
+                error = errors[TopicPartition(topic.name, each.partition_index)]
+                answer.partitions.append(
+                    OffsetCommitResponsePartition(
+                        partition_index=each.partition_index, error_code=error
+                    )
+                )
+                yield 1
+    return topics
+
+
+def fault_of(node: BrokerNode, partition: TopicPartition, metadata: str | None) -> ErrorCode:
+    """What is wrong with one offset, whoever commits it."""
+    if node.metadata.image.partition(partition) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    size = len(metadata or "")
+    if size > node.config.offset_metadata_max_bytes or is_too_long(metadata):
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return ErrorCode.NONE
+
+
+async def offset_fetch(
+    node: BrokerNode, context: RequestContext, request: OffsetFetchRequest
+) -> OffsetFetchResponse:
+    if context.version >= MANY_GROUPS_SINCE:
+        return OffsetFetchResponse(groups=await in_steps(_groups(node, request)))
+    asked = OffsetFetchGroup(group_id=request.group_id, topics=request.topics)
+    answer = await in_steps(_group(node, asked, stable=request.require_stable))
+    if answer.error_code != ErrorCode.NONE and context.version < GROUP_ERROR_SINCE:
+        failed = FetchedOffset(error=ErrorCode.of(answer.error_code))
+        topics = request.topics or []
+        named = await in_steps(_named(topics))
+        answers = await in_steps(_topics(topics, dict.fromkeys(named, failed)))
+        return OffsetFetchResponse(topics=answers)
+    return OffsetFetchResponse(topics=answer.topics, error_code=answer.error_code)
+
+
+def _groups(node: BrokerNode, request: OffsetFetchRequest) -> Steps[list[OffsetFetchResponseGroup]]:
+    """Answer all offsets of a group once, however often these are asked for."""
+    answers = []
+    whole: set[str] = set()
+    for asked in request.groups:
+        yield 1
+        if asked.topics is None and asked.group_id in whole:
+            continue
+        answers.append((yield from _group(node, asked, stable=request.require_stable)))
+        if asked.topics is None:
+            whole.add(asked.group_id)
+    return answers
+
+
+def _group(
+    node: BrokerNode, asked: OffsetFetchGroup, *, stable: bool
+) -> Steps[OffsetFetchResponseGroup]:
+    partitions = None
+    if asked.topics is not None:
+        partitions = yield from _named(asked.topics)
+    try:
+        found = yield from fetch_offsets(
+            node.groups, asked.group_id, partitions, require_stable=stable
+        )
+    except KafkaError as error:
+        return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error.code)
+    topics = _topics_of(found) if asked.topics is None else asked.topics
+    answers = yield from _topics(topics, found)
+    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=answers)
+
+
+def _named(topics: Iterable[OffsetFetchTopic]) -> Steps[list[TopicPartition]]:
+    named = []
+    for topic in topics:
+        named += yield from each_of(partial(TopicPartition, topic.name), topic.partition_indexes)
+    return named
+
+
+def _topics_of(found: Iterable[TopicPartition]) -> list[OffsetFetchTopic]:
+    topics: dict[str, OffsetFetchTopic] = {}
+    for partition in found:
+        topic = topics.setdefault(partition.topic, OffsetFetchTopic(name=partition.topic))
+        topic.partition_indexes.append(partition.partition)
+    return list(topics.values())
+
+
+def _topics(
+    asked: Iterable[OffsetFetchTopic], found: Mapping[TopicPartition, FetchedOffset]
+) -> Steps[list[OffsetFetchResponseTopic]]:
+    """Answer each topic that was asked about, also one without partitions."""
+    answers = []
+    for topic in asked:
+        fetched = yield from each_of(partial(_fetched, found, topic.name), topic.partition_indexes)
+        answers.append(OffsetFetchResponseTopic(name=topic.name, partitions=fetched))
+    return answers
+
+
+def _fetched(
+    found: Mapping[TopicPartition, FetchedOffset], topic: str, index: int
+) -> OffsetFetchResponsePartition:
+    fetched = found[TopicPartition(topic, index)]
+    answer = OffsetFetchResponsePartition(
+        partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=fetched.error
+    )
+    if (committed := fetched.committed) is not None:
+        answer.committed_offset = committed.offset
+        answer.committed_leader_epoch = committed.leader_epoch
+        answer.metadata = committed.metadata
+    return answer
+
+
+async def offset_delete(
+    node: BrokerNode, _: RequestContext, request: OffsetDeleteRequest
+) -> OffsetDeleteResponse:
+    known = await in_steps(_known(node.metadata.image, request))
+    try:
+        errors = dict(await delete_offsets(node.groups, request.group_id, known))
+    except KafkaError as error:
+        return OffsetDeleteResponse(error_code=error.code)
+    return OffsetDeleteResponse(topics=await in_steps(_deleted(request, errors)))
+
+
+def _known(image: MetadataImage, request: OffsetDeleteRequest) -> Steps[list[TopicPartition]]:
+    known = []
+    for topic in request.topics:
+        yield 1
+        for each in topic.partitions:
+            partition = TopicPartition(topic.name, each.partition_index)
+            if image.partition(partition) is not None:
+                known.append(partition)
+            yield 1
+    return known
+
+
+def _deleted(
+    request: OffsetDeleteRequest, errors: Mapping[TopicPartition, ErrorCode]
+) -> Steps[list[OffsetDeleteResponseTopic]]:
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topics = []
+    for topic in request.topics:
+        yield 1
+        if topic.partitions:
+            answer = OffsetDeleteResponseTopic(name=topic.name)
+            topics.append(answer)
+            for each in topic.partitions:
+                partition = TopicPartition(topic.name, each.partition_index)
+                answer.partitions.append(
+                    OffsetDeleteResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=errors.get(partition, unknown),
+                    )
+                )
+                yield 1
+    return topics

@@ -1,0 +1,49 @@
+"""ListOffsets 0, which knew of segments only (UnifiedLog.legacyFetchOffsetsBefore).
+
+    segments   [0 ── 99][100 ── 199][200 ── 250|
+    written         9:00        10:00      now
+    asked for 10:30, two of them:  200? no, 10:00 is the last not after it: [100, 0]
+
+What can be answered is where segments begin, and the log's end; each counts as old as its
+segment's file, the end as of now. The answer is descending. A consumer is shown no offset
+above the high watermark: it stands in for those that are.
+"""
+
+from storage.log.log import Log
+from storage.log.segment import LOG_SUFFIX, Segment
+from storage.types import Offset
+
+LATEST, EARLIEST = -1, -2
+
+
+def legacy_offsets(log: Log, *, timestamp: int, count: int, wall_ms: int) -> list[Offset]:
+    """Up to `count` offsets from `timestamp` backwards, the newest first."""
+    segments, end = list(log.segments), log.log_end_offset
+    known = [
+        (max(segment.base_offset, log.log_start_offset), written)
+        for segment in segments
+        if (written := _written_ms(log, segment)) is not None
+    ]
+    if segments[-1].size > 0:
+        known.append((end, wall_ms))
+    if timestamp == EARLIEST:
+        found = known[:1]
+    elif timestamp == LATEST:
+        found = known
+    else:
+        found = [each for each in known if each[1] <= timestamp]
+    last = max(0, len(found) - max(0, count))
+    return sorted((offset for offset, _ in found[last:]), reverse=True)
+
+
+def _written_ms(log: Log, segment: Segment) -> int | None:
+    """None where retention has taken it since the segments were listed."""
+    try:
+        return log.file_system.modified_ms(segment.path(LOG_SUFFIX))
+    except FileNotFoundError:
+        return None
+
+
+def as_a_consumer_sees(offsets: list[Offset], high_watermark: Offset) -> list[Offset]:
+    visible = [offset for offset in offsets if offset <= high_watermark]
+    return visible if len(visible) == len(offsets) else [high_watermark, *visible]

@@ -1,0 +1,119 @@
+"""DescribeLogDirs: what lies in each log directory here, how large it is, how much more fits.
+
+    directory     online: its volume's size and room, and what is asked for of what lies there
+                  offline: KAFKA_STORAGE_ERROR, and nothing else
+    partition     the bytes of its segments; how far its end is behind its high watermark,
+                  -1 where no replica runs on it
+
+The metadata log lies beside the others, and is nobody's topic: it is left out, as Kafka's is.
+(KafkaApis.handleDescribeLogDirsRequest, ReplicaManager.describeLogDirs.)
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+
+from replication.broker.handlers.node import BrokerNode
+from replication.errors import ErrorCode, KafkaError
+from replication.metadata.rules import METADATA_PARTITION
+from replication.net.pace import in_steps
+from replication.server.server import RequestContext
+from replication.steps import Steps, each_of
+from replication.wire.describe_log_dirs import (
+    NO_OFFSET_LAG,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from storage.filesystem import FileSystem, Space
+from storage.log.log import Log
+from storage.manager.log_directory import LogDirectory
+from storage.types import TopicPartition
+
+
+async def describe_log_dirs(
+    node: BrokerNode, _: RequestContext, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
+    directories = node.logs.directories
+    spaces = await node.offload(partial(_spaces, node.logs.file_system, directories))
+    asked = await in_steps(_asked(request))
+    return DescribeLogDirsResponse(
+        results=[
+            _result(node, directory, space, _logs(node, directory, asked))
+            for directory, space in zip(directories, spaces, strict=True)
+        ]
+    )
+
+
+def _spaces(file_system: FileSystem, directories: Iterable[LogDirectory]) -> list[Space | None]:
+    return [_space(file_system, each) for each in directories]
+
+
+def _space(file_system: FileSystem, directory: LogDirectory) -> Space | None:
+    if directory.failure is not None:
+        return None
+    try:
+        return file_system.space(directory.path)
+    except OSError:
+        return None
+
+
+def _asked(request: DescribeLogDirsRequest) -> Steps[set[TopicPartition] | None]:
+    """Return the partitions that are named; None where all are meant."""
+    if request.topics is None:
+        return None
+    asked: set[TopicPartition] = set()
+    for topic in request.topics:
+        asked.update((yield from each_of(partial(TopicPartition, topic.topic), topic.partitions)))
+    return asked
+
+
+def _logs(
+    node: BrokerNode, directory: LogDirectory, asked: set[TopicPartition] | None
+) -> list[Log]:
+    """In order of topic and partition."""
+    logs = (
+        log
+        for log in node.logs.logs_in(directory)
+        if log.topic_partition != METADATA_PARTITION
+        and (asked is None or log.topic_partition in asked)
+    )
+    return sorted(logs, key=lambda log: log.topic_partition)
+
+
+def _result(
+    node: BrokerNode, directory: LogDirectory, space: Space | None, logs: list[Log]
+) -> DescribeLogDirsResult:
+    path = str(Path(directory.path).absolute())
+    if directory.failure is not None:
+        return DescribeLogDirsResult(log_dir=path, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+    if space is None:
+        return DescribeLogDirsResult(log_dir=path, error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    return DescribeLogDirsResult(
+        log_dir=path,
+        topics=[
+            DescribeLogDirsTopic(name=topic, partitions=[_partition(node, log) for log in group])
+            for topic, group in groupby(logs, key=lambda log: log.topic_partition.topic)
+        ],
+        total_bytes=space.total_bytes,
+        usable_bytes=space.usable_bytes,
+    )
+
+
+def _partition(node: BrokerNode, log: Log) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=log.topic_partition.partition,
+        partition_size=log.size,
+        offset_lag=_offset_lag(node, log),
+    )
+
+
+def _offset_lag(node: BrokerNode, log: Log) -> int:
+    try:
+        node.replica_manager.partition(log.topic_partition)
+    except KafkaError:
+        return NO_OFFSET_LAG
+    return max(0, log.high_watermark - log.log_end_offset)

@@ -1,0 +1,65 @@
+"""What the handlers of a broker are given of it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from replication.config import BrokerConfig
+from replication.errors import PeerUnavailableError
+from replication.groups.coordinator import GroupCoordinator
+from replication.leader.rules.fetch_session.context import FetchManager
+from replication.metadata.cache import MetadataCache
+from replication.net.controller_channel import ControllerCalls
+from replication.net.seams import NodeClock, Offload
+from replication.replica_manager import ReplicaManager, TransactionVerification
+from replication.transactions.coordinator import TransactionCoordinator
+from replication.transactions.producer_ids import ProducerIds
+from storage.manager.log_manager import LogManager
+
+# A forwarded request takes at least this long before it is given up: a client may say 1.
+MINIMUM_FORWARD_TIMEOUT_MS = 1_000
+RECONNECT_BACKOFF_MS = 50  # reconnect.backoff.ms of NodeToControllerChannelManager's client
+
+
+@attrs.define(eq=False, repr=False, kw_only=True)
+class BrokerNode:
+    """One broker, as far as an answer to a client needs it."""
+
+    broker_id: int
+    cluster_id: str
+    config: BrokerConfig
+    clock: NodeClock
+    offload: Offload
+    metadata: MetadataCache
+    logs: LogManager
+    replica_manager: ReplicaManager
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    verification: TransactionVerification
+    fetch_sessions: FetchManager
+    controller: ControllerCalls
+    producer_ids: ProducerIds
+    broker_epoch: Callable[[], int]
+    creating: set[str] = attrs.field(factory=set, init=False)
+    """The topics that requests of clients are creating on the way."""
+
+    async def forward(self, request: Any, *, timeout_ms: int) -> Any:
+        """The controller's answer; PeerUnavailableError where it gives none.
+
+        A controller that is away is waited for as long as the client waits for us. A request
+        that it may have carried out before it died is sent again, as Kafka does: creating a
+        topic twice is then answered with TOPIC_ALREADY_EXISTS. A request whose time is up as it
+        comes is not carried out at all (the deadlines of KafkaEventQueue).
+        """
+        if timeout_ms <= 0:
+            raise PeerUnavailableError(f"the request's timeout is {timeout_ms} ms")
+        deadline_ms = self.clock.now_ms() + max(timeout_ms, MINIMUM_FORWARD_TIMEOUT_MS)
+        while True:
+            left_ms = deadline_ms - self.clock.now_ms()
+            try:
+                return await self.controller.call(request, timeout_ms=max(1, left_ms))
+            except PeerUnavailableError:
+                if left_ms <= RECONNECT_BACKOFF_MS:
+                    raise
+            await self.clock.sleep(RECONNECT_BACKOFF_MS / 1000)

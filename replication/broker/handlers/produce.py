@@ -1,0 +1,242 @@
+"""Produce: records in, where they came to lie out.
+
+What is wrong with a whole partition's bytes (not one batch of version 2) is refused here,
+as ProduceRequest.validateRecords does; what is wrong with the batch is the log's to say.
+acks=0 has no answer, so an error in it can only be told by hanging up (KafkaApis).
+
+What would open a transaction is asked about first (KIP-890): `TransactionVerification`.
+"""
+
+from collections.abc import Mapping
+
+from replication.broker.handlers.node import BrokerNode
+from replication.broker.handlers.view import View
+from replication.errors import ErrorCode, KafkaError
+from replication.net.pace import in_steps
+from replication.replica_manager import (
+    ProduceResult,
+    TransactionalBatches,
+    refusals,
+    support_of_produce,
+    the_one_producer,
+)
+from replication.server.guards.records import MAGIC_AT, has_transactional_records
+from replication.server.server import CloseConnectionError, RequestContext
+from replication.steps import Steps
+from replication.wire.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from storage.batch.compression import Codec
+from storage.batch.record_batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, read_header
+from storage.errors import StorageError, UnsupportedCompressionTypeError
+from storage.producers.verification import VerificationGuard
+from storage.types import TopicPartition
+
+LENGTH_AT = 8
+LEAST_LENGTH = 14  # of a record of magic 0
+ZSTD_SINCE = 7  # KIP-110
+LEADER_HINTS_SINCE = 10  # KIP-951
+ERRORS_NAMED = 16
+"""The errors of one request that a closed connection's reason names."""
+
+
+def _refused(error: ErrorCode, message: str) -> ProduceResult:
+    return ProduceResult(error=error, error_message=message)
+
+
+_LACKS_ID = _refused(
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    "a transactional batch without a transactional id",
+)
+_NAMED_TWICE = _refused(ErrorCode.INVALID_REQUEST, "partition named twice")
+_UNKNOWN = _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition")
+_NO_BATCH = _refused(ErrorCode.INVALID_RECORD, "no record batch")
+
+
+async def produce(
+    node: BrokerNode, context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | None:
+    entries, results = await in_steps(_sorted_out(node, context, request))
+    if entries:
+        refused, guards = await _verify(node, context, request, entries)
+        results |= refused
+        results |= await node.replica_manager.append_records(
+            timeout_ms=request.timeout_ms,
+            required_acks=request.acks,
+            entries={each: entries[each] for each in entries.keys() - refused.keys()},
+            guards=guards,
+        )
+    if request.acks == 0:
+        await in_steps(_hang_up_on_error(results))
+        return None
+    return await in_steps(_response(node, context, request, results))
+
+
+def _sorted_out(
+    node: BrokerNode, context: RequestContext, request: ProduceRequest
+) -> Steps[tuple[dict[TopicPartition, memoryview], dict[TopicPartition, ProduceResult]]]:
+    """Return the records to append, and the answers to what is refused before that."""
+    entries: dict[TopicPartition, memoryview] = {}
+    results: dict[TopicPartition, ProduceResult] = {}
+    lacks_id = request.transactional_id is None and (yield from has_transactional_records(request))
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            partition = TopicPartition(topic.name, data.index)
+            assert isinstance(data.records, memoryview | None), (
+                "a request has its records in memory"
+            )
+            if lacks_id:
+                results[partition] = _LACKS_ID
+            elif partition in entries or partition in results:
+                results[partition] = _NAMED_TWICE
+                entries.pop(partition, None)
+            elif _is_unknown(node, partition):
+                results[partition] = _UNKNOWN
+            elif data.records is None:
+                results[partition] = _NO_BATCH
+            elif (refusal := _refusal(data.records, context.version)) is not None:
+                results[partition] = refusal
+            else:
+                entries[partition] = data.records
+            yield 1
+        yield 1
+    return entries, results
+
+
+def _is_unknown(node: BrokerNode, partition: TopicPartition) -> bool:
+    """Return whether neither the metadata has `partition` nor, a moment before, our replicas."""
+    if node.metadata.image.partition(partition) is not None:
+        return False
+    try:
+        node.replica_manager.partition(partition)
+    except KafkaError:
+        return True
+    return False
+
+
+async def _verify(
+    node: BrokerNode,
+    context: RequestContext,
+    request: ProduceRequest,
+    entries: Mapping[TopicPartition, memoryview],
+) -> tuple[Mapping[TopicPartition, ProduceResult], Mapping[TopicPartition, VerificationGuard]]:
+    """What may not be appended, and the guards of what may."""
+    if request.transactional_id is None:
+        return {}, {}
+    headers = {each: read_header(records) for each, records in entries.items()}
+    opening = {each: header for each, header in headers.items() if header.is_transactional}
+    try:
+        producer = the_one_producer(
+            (header.producer_id, header.producer_epoch) for header in opening.values()
+        )
+    except KafkaError as error:
+        return dict.fromkeys(entries, _refused(error.code, str(error))), {}
+    if producer is None:
+        return {}, {}
+    batches = TransactionalBatches(
+        transactional_id=request.transactional_id,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        sequences={each: header.base_sequence for each, header in opening.items()},
+    )
+    support = support_of_produce(context.version)
+    verified = await node.verification.verify(batches, support)
+    return refusals(verified.errors, support), verified.guards
+
+
+def _refusal(records: memoryview, version: int) -> ProduceResult | None:
+    """Return what is wrong with a partition's bytes, as far as their header tells."""
+    length = int.from_bytes(records[LENGTH_AT:LENGTH_OVERHEAD], "big", signed=True)
+    if len(records) >= LENGTH_OVERHEAD and length < LEAST_LENGTH:
+        message = f"a batch length of {length}, less than any format has"
+        return _refused(ErrorCode.CORRUPT_MESSAGE, message)
+    if len(records) < HEADER_SIZE:
+        return _refused(ErrorCode.INVALID_RECORD, "no whole record batch")
+    if records[MAGIC_AT] < MAGIC:
+        message = f"a batch of magic {records[MAGIC_AT]}; since Produce 3 it is {MAGIC}"
+        return _refused(ErrorCode.INVALID_RECORD, message)
+    try:
+        header = read_header(records)
+        codec = header.codec
+    except UnsupportedCompressionTypeError as error:
+        return _refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, str(error))
+    except StorageError as error:
+        return _refused(ErrorCode.CORRUPT_MESSAGE, str(error))
+    if header.size != len(records):
+        return _refused(ErrorCode.INVALID_RECORD, "not exactly one record batch")
+    if codec is Codec.ZSTD and version < ZSTD_SINCE:
+        return _refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce 7")
+    return None
+
+
+def _hang_up_on_error(results: Mapping[TopicPartition, ProduceResult]) -> Steps[None]:
+    errors = []
+    count = 0
+    for partition, result in results.items():
+        if result.error != ErrorCode.NONE:
+            count += 1
+            if count <= ERRORS_NAMED:
+                errors.append(f"{partition}: {result.error.name}")
+        yield 1
+    if count > ERRORS_NAMED:
+        errors.append(f"{count - ERRORS_NAMED} more")
+    if errors:
+        raise CloseConnectionError(f"a produce with acks=0 failed: {', '.join(errors)}")
+
+
+def _response(
+    node: BrokerNode,
+    context: RequestContext,
+    request: ProduceRequest,
+    results: Mapping[TopicPartition, ProduceResult],
+) -> Steps[ProduceResponse]:
+    view = View(node.metadata.image, context.listener)
+    response = ProduceResponse()
+    leaders: set[int] = set()
+    for topic in request.topic_data:
+        yield 1
+        if not topic.partition_data:
+            continue
+        answer = TopicProduceResponse(name=topic.name)
+        response.responses.append(answer)
+        for data in topic.partition_data:
+            partition = TopicPartition(topic.name, data.index)
+            result = results[partition]
+            leader = (-1, -1)
+            if result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                leader = view.leader(partition)
+                leaders.add(leader[0])
+            answer.partition_responses.append(_partition(partition, result, leader))
+            yield 1
+    if leaders and context.version >= LEADER_HINTS_SINCE:
+        response.node_endpoints = [
+            NodeEndpoint(node_id=broker_id, host=end.host, port=end.port, rack=rack)
+            for broker_id, end, rack in view.brokers()
+            if broker_id in leaders
+        ]
+    return response
+
+
+def _partition(
+    partition: TopicPartition, result: ProduceResult, leader: tuple[int, int]
+) -> PartitionProduceResponse:
+    leader_id, leader_epoch = leader
+    return PartitionProduceResponse(
+        index=partition.partition,
+        error_code=result.error,
+        base_offset=result.base_offset,
+        log_append_time_ms=result.log_append_time_ms,
+        log_start_offset=result.log_start_offset,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in sorted(result.record_errors.items())
+        ],
+        error_message=result.error_message,
+        current_leader=LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch),
+    )

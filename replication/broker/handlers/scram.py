@@ -1,0 +1,72 @@
+"""Who may log in by SCRAM (KIP-554): told from the metadata, altered by the controller."""
+
+from collections import Counter
+
+from replication.broker.handlers.node import BrokerNode
+from replication.controller.rules.scram import SCRAM_NUMBERS
+from replication.errors import ErrorCode, PeerUnavailableError
+from replication.net.pace import in_steps
+from replication.server.server import RequestContext
+from replication.steps import each_of
+from replication.wire.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+from replication.wire.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+_NUMBER_OF = {name: number for number, name in SCRAM_NUMBERS.items()}
+
+
+async def describe_user_scram_credentials(
+    node: BrokerNode, _: RequestContext, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    await node.metadata.catch_up()
+    known: dict[str, list[CredentialInfo]] = {}
+    for (name, mechanism), credential in sorted(
+        node.metadata.image.security.credentials.items(), key=lambda each: each[0]
+    ):
+        info = CredentialInfo(mechanism=_NUMBER_OF[mechanism], iterations=credential.iterations)
+        known.setdefault(name, []).append(info)
+    times = Counter(each.name for each in request.users or ())
+    described = each_of(
+        lambda name: _described(name, known, twice=times[name] > 1), list(times or known)
+    )
+    return DescribeUserScramCredentialsResponse(results=await in_steps(described))
+
+
+def _described(
+    name: str, known: dict[str, list[CredentialInfo]], *, twice: bool
+) -> DescribeUserScramCredentialsResult:
+    if not twice and name in known:
+        return DescribeUserScramCredentialsResult(user=name, credential_infos=known[name])
+    error = ErrorCode.DUPLICATE_RESOURCE if twice else ErrorCode.RESOURCE_NOT_FOUND
+    why = "is named twice" if twice else "has no credential"
+    return DescribeUserScramCredentialsResult(
+        user=name, error_code=error, error_message=f"{name} {why}"
+    )
+
+
+async def alter_user_scram_credentials(
+    node: BrokerNode, _: RequestContext, request: AlterUserScramCredentialsRequest
+) -> AlterUserScramCredentialsResponse:
+    try:
+        response = await node.forward(request, timeout_ms=node.config.request_timeout_ms)
+    except PeerUnavailableError as error:
+        asked = [each.name for each in request.deletions]
+        asked += [each.name for each in request.upsertions]
+        return AlterUserScramCredentialsResponse(
+            results=[
+                AlterUserScramCredentialsResult(
+                    user=name, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=str(error)
+                )
+                for name in dict.fromkeys(asked)
+            ]
+        )
+    assert isinstance(response, AlterUserScramCredentialsResponse), "an answer decodes as asked"
+    return response

@@ -1,0 +1,314 @@
+"""Transactions: what producers ask of their coordinator, coordinators of leaders, and
+administrators of both (KIP-98, KIP-664).
+
+    AddPartitionsToTxn   AddOffsetsToTxn   EndTxn      the coordinator of the transactional id
+    TxnOffsetCommit                                    the coordinator of the group
+    WriteTxnMarkers                                    leaders of partitions
+    DescribeTransactions   ListTransactions            coordinators
+    DescribeProducers                                  leaders of partitions
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+import trio
+
+from replication.broker.handlers.node import BrokerNode
+from replication.broker.handlers.topics import create_automatically
+from replication.controller.rules.topic_names import fault_of
+from replication.coordinator.rules.partitioner import partition_for
+from replication.errors import ErrorCode, KafkaError
+from replication.groups.rules import GROUP_METADATA_TOPIC
+from replication.net.pace import in_steps
+from replication.server.guards.transactions import by_topic, not_attempted, partitions_of
+from replication.server.server import RequestContext
+from replication.steps import STEP, Steps, each_of
+from replication.transactions.rules import Slot, TransactionState
+from replication.wire.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from replication.wire.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTransaction,
+)
+from replication.wire.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from replication.wire.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState as DescribedTransaction,
+)
+from replication.wire.end_txn import EndTxnRequest, EndTxnResponse
+from replication.wire.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState as ListedTransaction,
+)
+from replication.wire.metadata import INTERNAL_TOPICS
+from replication.wire.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from storage.types import TopicPartition
+
+MANY_TRANSACTIONS_SINCE = 4  # KIP-890
+EPOCH_BUMPING_SINCE = 5
+FENCING_HAS_A_NAME_SINCE = 2  # KIP-588
+
+
+async def add_partitions_to_txn(
+    node: BrokerNode, context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    if context.version >= MANY_TRANSACTIONS_SINCE:
+        results = []
+        for number, each in enumerate(request.transactions, start=1):
+            topics = await in_steps(by_topic(await _add(node, each)))
+            results.append(
+                AddPartitionsToTxnResult(
+                    transactional_id=each.transactional_id, topic_results=topics
+                )
+            )
+            if number % STEP == 0:
+                await trio.lowlevel.checkpoint()
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
+    outcome = await in_steps(
+        not_attempted(node.metadata.image, request.v3_and_below_topics, denied=INTERNAL_TOPICS)
+    ) or await _add(
+        node,
+        AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        ),
+    )
+    told = {each: _fenced_then(error, context.version) for each, error in outcome.items()}
+    results_by_topic = await in_steps(by_topic(told))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results_by_topic)
+
+
+async def _add(
+    node: BrokerNode, asked: AddPartitionsToTxnTransaction
+) -> Mapping[TopicPartition, ErrorCode]:
+    """Add all of the partitions, or none."""
+    if refused := await in_steps(not_attempted(node.metadata.image, asked.topics)):
+        return refused
+    return await node.transactions.add_or_verify(
+        asked.transactional_id,
+        producer_id=asked.producer_id,
+        producer_epoch=asked.producer_epoch,
+        partitions=frozenset(await in_steps(partitions_of(asked.topics))),
+        verify_only=asked.verify_only,
+    )
+
+
+def _fenced_then(error: ErrorCode, version: int) -> ErrorCode:
+    """Older clients know fencing as INVALID_PRODUCER_EPOCH."""
+    if error is ErrorCode.PRODUCER_FENCED and version < FENCING_HAS_A_NAME_SINCE:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error
+
+
+async def add_offsets_to_txn(
+    node: BrokerNode, context: RequestContext, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse:
+    """The partition where the group's offsets are is one of the transaction's."""
+    await create_automatically(node, [GROUP_METADATA_TOPIC])
+    topic = node.metadata.image.topics.get(GROUP_METADATA_TOPIC)
+    if topic is None:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    number = partition_for(request.group_id, len(topic.partitions))
+    try:
+        await node.transactions.add_partitions(
+            request.transactional_id,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            partitions=frozenset({TopicPartition(GROUP_METADATA_TOPIC, number)}),
+        )
+    except KafkaError as error:
+        return AddOffsetsToTxnResponse(error_code=_fenced_then(error.code, context.version))
+    return AddOffsetsToTxnResponse(error_code=ErrorCode.NONE)
+
+
+async def end_txn(
+    node: BrokerNode, context: RequestContext, request: EndTxnRequest
+) -> EndTxnResponse:
+    bumps_epoch = context.version >= EPOCH_BUMPING_SINCE
+    try:
+        identity = await node.transactions.end(
+            request.transactional_id,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            commit=request.committed,
+            bumps_epoch=bumps_epoch,
+        )
+    except KafkaError as error:
+        return EndTxnResponse(error_code=_fenced_then(error.code, context.version))
+    if not bumps_epoch:
+        return EndTxnResponse(error_code=ErrorCode.NONE)
+    return EndTxnResponse(
+        error_code=ErrorCode.NONE,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.producer_epoch,
+    )
+
+
+async def write_txn_markers(
+    node: BrokerNode, _: RequestContext, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse:
+    results: list[WritableTxnMarkerResult] = []
+    for marker in request.markers:
+        if results:
+            await trio.lowlevel.checkpoint()
+        errors = await node.transactions.markers.writer.write(marker)
+        topics = await in_steps(_written(marker, errors))
+        results.append(WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics))
+    return WriteTxnMarkersResponse(markers=results)
+
+
+def _written(
+    marker: WritableTxnMarker, errors: Mapping[TopicPartition, ErrorCode]
+) -> Steps[list[WritableTxnMarkerTopicResult]]:
+    topics = []
+    for topic in marker.topics:
+        answer = WritableTxnMarkerTopicResult(name=topic.name)
+        topics.append(answer)
+        for number in topic.partition_indexes:
+            error = errors[TopicPartition(topic.name, number)]
+            answer.partitions.append(
+                WritableTxnMarkerPartitionResult(partition_index=number, error_code=error)
+            )
+            yield 1
+        yield 1
+    return topics
+
+
+async def describe_transactions(
+    node: BrokerNode, _: RequestContext, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    names = list(dict.fromkeys(request.transactional_ids))  # each once: one may have much to tell
+    described = await in_steps(each_of(partial(_described, node), names))
+    return DescribeTransactionsResponse(transaction_states=described)
+
+
+def _described(node: BrokerNode, transactional_id: str) -> DescribedTransaction:
+    try:
+        slot = node.transactions.serving(transactional_id).slots.get(transactional_id)
+    except KafkaError as error:
+        return DescribedTransaction(error_code=error.code, transactional_id=transactional_id)
+    if slot is None:
+        return DescribedTransaction(
+            error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=transactional_id
+        )
+    current = slot.current
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(current.partitions):
+        topics.setdefault(topic, []).append(partition)
+    return DescribedTransaction(
+        error_code=ErrorCode.NONE,
+        transactional_id=transactional_id,
+        transaction_state=current.state.label,
+        transaction_timeout_ms=current.timeout_ms,
+        transaction_start_time_ms=current.started_ms,
+        producer_id=current.producer_id,
+        producer_epoch=current.producer_epoch,
+        topics=[TopicData(topic=topic, partitions=numbers) for topic, numbers in topics.items()],
+    )
+
+
+async def list_transactions(
+    node: BrokerNode, _: RequestContext, request: ListTransactionsRequest
+) -> ListTransactionsResponse:
+    labels = {state.label for state in TransactionState}
+    shards = [shard for _, shard in sorted(node.transactions.shards.items())]
+    now_ms = node.clock.wall_ms()
+    return ListTransactionsResponse(
+        error_code=ErrorCode.NONE
+        if all(shard.ready for shard in shards)
+        else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        unknown_state_filters=[each for each in request.state_filters if each not in labels],
+        transaction_states=[
+            ListedTransaction(
+                transactional_id=name,
+                producer_id=slot.current.producer_id,
+                transaction_state=slot.current.state.label,
+            )
+            for shard in shards
+            for name, slot in sorted(shard.slots.items())
+            if _is_wanted(slot, request, now_ms)
+        ],
+    )
+
+
+def _is_wanted(slot: Slot, request: ListTransactionsRequest, now_ms: int) -> bool:
+    current = slot.current
+    if request.state_filters and current.state.label not in request.state_filters:
+        return False
+    if request.producer_id_filters and current.producer_id not in request.producer_id_filters:
+        return False
+    if request.duration_filter < 0:
+        return True
+    return current.started_ms >= 0 and now_ms - current.started_ms > request.duration_filter
+
+
+async def describe_producers(
+    node: BrokerNode, _: RequestContext, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(topics=await in_steps(_producers_of(node, request)))
+
+
+def _producers_of(
+    node: BrokerNode, request: DescribeProducersRequest
+) -> Steps[list[TopicResponse]]:
+    """Tell of each partition once, however often it is named: it may have many producers."""
+    topics = []
+    told: set[TopicPartition] = set()
+    for topic in request.topics:
+        answer = TopicResponse(name=topic.name)
+        topics.append(answer)
+        for number in topic.partition_indexes:
+            partition = TopicPartition(topic.name, number)
+            if partition not in told:
+                told.add(partition)
+                answer.partitions.append(_producers(node, partition))
+                yield len(answer.partitions[-1].active_producers)
+            yield 1
+        yield 1
+    return topics
+
+
+def _producers(node: BrokerNode, partition: TopicPartition) -> PartitionResponse:
+    if fault_of(partition.topic) is not None:
+        error = ErrorCode.INVALID_TOPIC_EXCEPTION
+        return PartitionResponse(partition_index=partition.partition, error_code=error)
+    try:
+        log = node.replica_manager.partition(partition).log
+    except KafkaError as error:
+        return PartitionResponse(partition_index=partition.partition, error_code=error.code)
+    return PartitionResponse(
+        partition_index=partition.partition,
+        error_code=ErrorCode.NONE,
+        active_producers=[
+            ProducerState(
+                producer_id=each.producer_id,
+                producer_epoch=each.producer_epoch,
+                last_sequence=each.last_sequence,
+                last_timestamp=each.last_timestamp,
+                coordinator_epoch=each.coordinator_epoch,
+                current_txn_start_offset=-1
+                if each.transaction_first_offset is None
+                else each.transaction_first_offset,
+            )
+            for _, each in sorted(log.producers.producers.items())
+        ],
+    )

@@ -1,0 +1,266 @@
+"""A broker's life as the controller sees it (KIP-631, KIP-841).
+
+    STARTING ── registered ──> RECOVERY ── unfenced ──> RUNNING
+                                                           │ shut_down
+               NOT_RUNNING <── granted, or out of time ── PENDING_CONTROLLED_SHUTDOWN
+
+Rule 1: a registration is one incarnation. Its broker epoch is the offset of the record
+that registered it, so every restart has a larger one, and an older self can be refused.
+
+Rule 2: heartbeats go on whatever the controller answers. A fenced broker that catches up
+is unfenced by the next one; a controller that was away finds us still here.
+
+Rule 3: nothing waits for an interval that need not: the first heartbeat follows the
+catching up, and a shutdown's heartbeats follow each other for two intervals, within which every
+broker that is well has told the controller what it knows. What takes longer is somebody who is
+not well, or a partition that nobody else can lead: then it is asked for at each interval. None
+follows the grant: it would ask to be unfenced, and whoever leaves next would wait for one that
+is gone.
+
+Rule 4: a log directory that is lost is told in the next heartbeat. A controller that has not
+heard of it would leave us the leader of what lay there: after `log.dir.failure.timeout.ms`
+the broker stops instead (KIP-858).
+"""
+
+import enum
+from collections.abc import Callable, Sequence
+
+import attrs
+import trio
+
+from replication.errors import ErrorCode, PeerUnavailableError, UnderstudyError
+from replication.metadata.rules import Endpoint
+from replication.net.controller_channel import ControllerCalls
+from replication.net.seams import NodeClock
+from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from replication.wire.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Listener,
+)
+from storage.types import Offset
+
+NO_BROKER_EPOCH = -1
+PLAINTEXT = 0  # SecurityProtocol's id
+RETRY_SECONDS = 0.1
+SHUTDOWN_RETRY_SECONDS = 0.05
+HURRIED_INTERVALS = 2  # of heartbeats, at the beginning of a shutdown
+CONTROLLER_PATIENCE_SECONDS = 2.0  # of a broker that wants to leave
+
+
+class BrokerState(enum.Enum):
+    """org.apache.kafka.metadata.BrokerState, as far as it applies."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+
+
+class UntoldDirectoryError(UnderstudyError):
+    """The controller could not be told in time that a log directory is lost."""
+
+
+class RegistrationRefusedError(UnderstudyError):
+    """The controller will not have this broker, and asking again will not change that."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class BrokerLifecycle:
+    """Registers one incarnation of a broker and keeps its session alive."""
+
+    broker_id: int
+    cluster_id: str
+    incarnation_id: bytes
+    endpoints: Sequence[Endpoint]
+    rack: str | None
+    channel: ControllerCalls
+    clock: NodeClock
+    heartbeat_interval_ms: int
+    session_timeout_ms: int
+    registration_timeout_ms: int
+    metadata_offset: Callable[[], Offset]
+    """The offset of the last metadata record applied here."""
+
+    directory_failure_timeout_ms: int
+    on_untold_directory: Callable[[UntoldDirectoryError], None]
+    log_dirs: Sequence[bytes] = ()
+    """The ids of those online at the start, of a broker with several (KIP-858)."""
+    offline_log_dirs: dict[bytes, float] = attrs.field(factory=dict, init=False)
+    """Those that have failed since, and when; told in every heartbeat."""
+    _told: set[bytes] = attrs.field(factory=set, init=False)
+    """Those of them that the controller has answered to."""
+    _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
+    broker_epoch: int = attrs.field(default=NO_BROKER_EPOCH, init=False)
+    state: BrokerState = attrs.field(default=BrokerState.STARTING, init=False)
+    _answered_at: float = attrs.field(default=0.0, init=False)
+    _leaving_since: float = attrs.field(default=0.0, init=False)
+    _granted: bool = attrs.field(default=False, init=False)
+    _may_stop: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _hurry: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    async def register(self, *, previous_broker_epoch: int) -> None:
+        """Ask until the controller agrees; RegistrationRefusedError where it never will, or
+        has not within initial.broker.registration.timeout.ms, PeerUnavailableError where no
+        controller has answered at all.
+        """
+        request = self._registration(previous_broker_epoch)
+        refusal: ErrorCode | None = None
+        deadline = self.clock.now() + self.registration_timeout_ms / 1000
+        while True:
+            answer = await self._call(request)
+            if answer is not None:
+                assert isinstance(answer, BrokerRegistrationResponse), "answers decode as asked"
+                if answer.error_code == ErrorCode.NONE:
+                    self.broker_epoch = answer.broker_epoch
+                    self.state = BrokerState.RECOVERY
+                    return
+                refusal = ErrorCode.of(answer.error_code)
+                self._give_up_where_hopeless(refusal)
+            if self.clock.now() + RETRY_SECONDS > deadline:
+                raise self._not_registered(refusal)
+            await self.clock.sleep(RETRY_SECONDS)
+
+    def _give_up_where_hopeless(self, refusal: ErrorCode) -> None:
+        # A broker that was killed is registered until its session expires, so a duplicate
+        # is waited out; that another cluster's controller answers is never going to change.
+        if refusal == ErrorCode.INCONSISTENT_CLUSTER_ID:
+            raise RegistrationRefusedError(
+                f"broker {self.broker_id} is of cluster {self.cluster_id}, its controller of another"
+            )
+
+    def _not_registered(self, refusal: ErrorCode | None) -> UnderstudyError:
+        patience = (
+            f"{self.registration_timeout_ms / 1000:g} s (initial.broker.registration.timeout.ms)"
+        )
+        if refusal is None:
+            return PeerUnavailableError(
+                f"broker {self.broker_id} has found no controller for {patience}"
+            )
+        return RegistrationRefusedError(
+            f"broker {self.broker_id} was refused for {patience}: {refusal.name}"
+        )
+
+    async def run(self) -> None:
+        """Send heartbeats until cancelled or shut down; start it once the registration is
+        applied here.
+        """
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            for directory_id in self.offline_log_dirs:
+                nursery.start_soon(self._expect_to_be_told, directory_id)
+            await self._send_heartbeats()
+
+    async def _send_heartbeats(self) -> None:
+        while not self._may_stop.is_set():
+            sent_at = self.clock.now()
+            # Before the call: who is in a hurry during it must not be forgotten after it.
+            self._hurry = trio.Event()
+            heartbeat = self._heartbeat()
+            answer = await self._call(heartbeat)
+            if answer is not None and answer.error_code == ErrorCode.NONE:
+                self._told.update(heartbeat.offline_log_dirs)
+            pause = self._learn(answer)
+            with self.clock.move_on_after(sent_at + pause - self.clock.now()):
+                await self._hurry.wait()
+
+    def _learn(self, answer: BrokerRegistrationResponse | BrokerHeartbeatResponse | None) -> float:
+        """Take in what the controller says; seconds from heartbeat to heartbeat."""
+        leaving = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        if answer is None:
+            if leaving and self.clock.now() - self._answered_at > CONTROLLER_PATIENCE_SECONDS:
+                self._may_stop.set()
+            return RETRY_SECONDS
+        assert isinstance(answer, BrokerHeartbeatResponse), "an answer decodes as what was asked"
+        self._answered_at = self.clock.now()
+        if answer.error_code != ErrorCode.NONE:
+            return RETRY_SECONDS
+        if leaving:
+            if answer.should_shut_down:
+                self._granted = True
+                self._may_stop.set()
+            return self._pause_while_leaving()
+        if answer.is_fenced:
+            # It knows of metadata that we have yet to apply: tell it as soon as we have.
+            self.state = BrokerState.RECOVERY
+            return RETRY_SECONDS
+        self.state = BrokerState.RUNNING
+        return self.heartbeat_interval_ms / 1000
+
+    def _pause_while_leaving(self) -> float:
+        interval = self.heartbeat_interval_ms / 1000
+        hurried = self.clock.now() - self._leaving_since < HURRIED_INTERVALS * interval
+        return SHUTDOWN_RETRY_SECONDS if hurried else interval
+
+    def lose_directory(self, directory_id: bytes) -> None:
+        """Tell the controller at once that what lies there is offline."""
+        if directory_id in self.offline_log_dirs:
+            return
+        self.offline_log_dirs[directory_id] = self.clock.now()
+        self._hurry.set()
+        if self._nursery is not None:
+            self._nursery.start_soon(self._expect_to_be_told, directory_id)
+
+    async def _expect_to_be_told(self, directory_id: bytes) -> None:
+        """BrokerLifecycleManager.OfflineDirBrokerFailureEvent."""
+        deadline = self.offline_log_dirs[directory_id] + self.directory_failure_timeout_ms / 1000
+        await self.clock.sleep_until(deadline)
+        if directory_id not in self._told:
+            self.on_untold_directory(
+                UntoldDirectoryError(
+                    f"broker {self.broker_id} could not tell its controller of a lost log directory"
+                    f" for {self.directory_failure_timeout_ms / 1000:g} s"
+                    " (log.dir.failure.timeout.ms)"
+                )
+            )
+
+    async def shut_down(self, *, timeout_seconds: float) -> bool:
+        """Give away what this broker leads; whether the controller granted it.
+
+        A controller that is away cannot take anything over: it is not waited for long.
+        """
+        self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        self._answered_at = self._leaving_since = self.clock.now()
+        self._hurry.set()
+        with self.clock.move_on_after(timeout_seconds):
+            await self._may_stop.wait()
+        self._may_stop.set()
+        self.state = BrokerState.NOT_RUNNING
+        return self._granted
+
+    async def _call(
+        self, request: BrokerRegistrationRequest | BrokerHeartbeatRequest
+    ) -> BrokerRegistrationResponse | BrokerHeartbeatResponse | None:
+        """The answer, or None from a controller that is away."""
+        try:
+            answer: BrokerRegistrationResponse | BrokerHeartbeatResponse = await self.channel.call(
+                request, timeout_ms=self.session_timeout_ms
+            )
+        except PeerUnavailableError:
+            return None
+        return answer
+
+    def _registration(self, previous_broker_epoch: int) -> BrokerRegistrationRequest:
+        return BrokerRegistrationRequest(
+            broker_id=self.broker_id,
+            cluster_id=self.cluster_id,
+            incarnation_id=self.incarnation_id,
+            listeners=[
+                Listener(name=end.name, host=end.host, port=end.port, security_protocol=PLAINTEXT)
+                for end in self.endpoints
+            ],
+            rack=self.rack,
+            log_dirs=list(self.log_dirs),
+            previous_broker_epoch=previous_broker_epoch,
+        )
+
+    def _heartbeat(self) -> BrokerHeartbeatRequest:
+        leaving = self.state == BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        return BrokerHeartbeatRequest(
+            broker_id=self.broker_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=self.metadata_offset(),
+            want_shut_down=leaving,
+            offline_log_dirs=list(self.offline_log_dirs),
+        )

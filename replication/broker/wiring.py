@@ -1,0 +1,298 @@
+"""How a broker's configuration becomes its parts: logs, fetchers, what it serves."""
+
+from collections.abc import Callable
+from functools import partial
+
+import attrs
+import trio
+
+from replication.broker.handlers import BrokerNode, broker_handlers
+from replication.config import BrokerConfig, TopicConfig
+from replication.events import EventSink, SegmentsDeleted
+from replication.faults.node_faults import FaultGate, Faults
+from replication.follower.fetcher import FetcherConfig
+from replication.follower.fetcher_manager import RemoteFetcherFactory, ReplicaFetcherManager
+from replication.groups import gauges
+from replication.groups.coordinator import GroupCoordinator
+from replication.leader.rules.fetch_session.cache import FetchSessionCache
+from replication.leader.rules.fetch_session.context import FetchManager
+from replication.metadata.cache import MetadataCache
+from replication.metadata.rules import FEATURES, TRANSACTION_VERSION
+from replication.metrics import MetricsRegistry
+from replication.net.controller_channel import ControllerCalls
+from replication.net.idle import idle_limit_seconds
+from replication.net.seams import Seams
+from replication.replica_manager import LocalReplicas, ReplicaManager, TransactionVerification
+from replication.security.rules.acls import Authorizer
+from replication.security.rules.scram import ScramCredential
+from replication.server.authentication import Gate, gate
+from replication.server.connection_quotas import ConnectionLimits, ConnectionQuotas
+from replication.server.guards import guarded
+from replication.server.request_metrics import RequestMetrics
+from replication.server.server import Features, Handler, OnBug, Server
+from replication.transactions.asking import CoordinatorQuestions
+from replication.transactions.coordinator import TransactionCoordinator
+from replication.transactions.markers import MarkerSender, MarkerWriter
+from replication.transactions.peers import PeerChannels
+from replication.transactions.producer_ids import ProducerIds
+from replication.transactions.rules import EPOCH_BUMPING_VERSION
+from replication.wire.apis import ApiKey
+from storage.log.open_segments import OpenSegments, limit_within
+from storage.log.retention import DeletedSegments
+from storage.manager.log_manager import LogManager
+from storage.types import TopicId, TopicPartition
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Wiring:
+    """What every part of one broker is given."""
+
+    config: BrokerConfig
+    seams: Seams
+    toward_brokers: Seams
+    """The same, with connections as brokers make them to each other."""
+    metrics: MetricsRegistry
+    sink: EventSink
+    on_bug: OnBug
+    broker_epoch: Callable[[], int]
+    faults: Faults | None = None
+
+    def log_manager(self, on_directory_failed: Callable[[str, OSError], None]) -> LogManager:
+        return LogManager(
+            file_system=self.seams.file_system,
+            log_dirs=list(self.config.log_dirs),
+            node_id=self.config.node_id,
+            cluster_id=self.config.cluster_id,
+            config=TopicConfig.in_force({}, self.config).log,
+            new_directory_id=partial(self.seams.chance.randbytes, 16),
+            on_directory_failed=on_directory_failed,
+            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+            on_segments_deleted=self._segments_deleted,
+            open_segments=OpenSegments(limit=limit_within(self.seams.file_system.descriptors())),
+        )
+
+    def _segments_deleted(self, partition: TopicPartition, deleted: DeletedSegments) -> None:
+        self.sink(
+            SegmentsDeleted(
+                partition=partition,
+                segments=deleted.count,
+                bytes=deleted.size,
+                first_offset=deleted.first_offset,
+                end_offset=deleted.end_offset,
+                cause=deleted.cause.value,
+            )
+        )
+
+    def fetcher_manager(
+        self, replicas: LocalReplicas, nursery: trio.Nursery
+    ) -> ReplicaFetcherManager:
+        config = self.config
+        factory = RemoteFetcherFactory(
+            replicas=replicas,
+            config=FetcherConfig(
+                replica_id=config.node_id,
+                max_wait_ms=config.replica_fetch_wait_max_ms,
+                min_bytes=config.replica_fetch_min_bytes,
+                max_bytes=config.replica_fetch_response_max_bytes,
+                partition_max_bytes=config.replica_fetch_max_bytes,
+                backoff_ms=config.replica_fetch_backoff_ms,
+            ),
+            transport=self.toward_brokers.transport,
+            clock=self.seams.clock,
+            metrics=self.metrics,
+            on_bug=self.on_bug,
+            sink=self.sink,
+            broker_epoch=self.broker_epoch,
+            is_throttled=replicas.is_throttled,
+            fetch_version=config.understudy_inter_broker_fetch_version,
+            connect_timeout_ms=config.replica_socket_timeout_ms,
+            request_timeout_ms=config.request_timeout_ms,
+        )
+        return ReplicaFetcherManager(
+            make_fetcher=factory,
+            num_fetchers_per_broker=config.num_replica_fetchers,
+            metrics=self.metrics,
+            sink=self.sink,
+            nursery=nursery,
+        )
+
+    def groups(self, replica_manager: ReplicaManager) -> GroupCoordinator:
+        coordinator = GroupCoordinator(
+            broker_id=self.config.node_id,
+            config=self.config,
+            seams=self.seams,
+            replica_manager=replica_manager,
+            sink=self.sink,
+            on_bug=self.on_bug,
+        )
+        gauges.register(self.metrics, coordinator)
+        return coordinator
+
+    def _handlers(self, node: BrokerNode, metadata: MetadataCache) -> dict[ApiKey, Handler]:
+        handlers = broker_handlers(node)
+        if (authorizer := self.config.authorizer) is None:
+            return handlers
+        return guarded(handlers, Authorizer(*authorizer), lambda: metadata.image)
+
+    def gate(self, listener: str, metadata: MetadataCache) -> Gate:
+        def credential_of(name: str, mechanism: str) -> ScramCredential | None:
+            return metadata.image.security.credentials.get((name, mechanism))
+
+        security = self.config.security_of(listener)
+        return gate(security, self.config, seams=self.seams, credential_of=credential_of)
+
+    def producer_ids(self, controller: ControllerCalls) -> ProducerIds:
+        return ProducerIds(
+            broker_id=self.config.node_id,
+            channel=controller,
+            timeout_ms=self.config.request_timeout_ms,
+        )
+
+    def marker_writer(
+        self, replica_manager: ReplicaManager, groups: GroupCoordinator
+    ) -> MarkerWriter:
+        return MarkerWriter(
+            replica_manager=replica_manager,
+            seams=self.seams,
+            timeout_ms=self.config.request_timeout_ms,
+            on_group_offsets=groups.transaction_ended,
+        )
+
+    def transactions(
+        self, metadata: MetadataCache, marker_writer: MarkerWriter, producer_ids: ProducerIds
+    ) -> TransactionCoordinator:
+        return TransactionCoordinator(
+            broker_id=self.config.node_id,
+            config=self.config,
+            seams=self.seams,
+            replica_manager=marker_writer.replica_manager,
+            producer_ids=producer_ids,
+            broker_epoch=self.broker_epoch,
+            bumps_epoch=lambda: (
+                metadata.image.feature(TRANSACTION_VERSION) >= EPOCH_BUMPING_VERSION
+            ),
+            markers=MarkerSender(
+                broker_id=self.config.node_id,
+                config=self.config,
+                seams=self.seams,
+                metadata=metadata,
+                writer=marker_writer,
+                channels=self._peers(metadata, "txn-markers"),
+            ),
+            sink=self.sink,
+            on_bug=self.on_bug,
+        )
+
+    def questions(
+        self, metadata: MetadataCache, transactions: TransactionCoordinator
+    ) -> CoordinatorQuestions:
+        return CoordinatorQuestions(
+            broker_id=self.config.node_id,
+            metadata=metadata,
+            here=transactions,
+            channels=self._peers(metadata, "txn-verification"),
+            timeout_ms=self.config.request_timeout_ms,
+        )
+
+    def verification(
+        self, replica_manager: ReplicaManager, questions: CoordinatorQuestions
+    ) -> TransactionVerification:
+        return TransactionVerification(
+            replicas=replica_manager,
+            config=replica_manager.config,
+            clock=self.seams.clock,
+            coordinators=questions,
+        )
+
+    def _peers(self, metadata: MetadataCache, purpose: str) -> PeerChannels:
+        return PeerChannels(
+            client_id=f"broker-{self.config.node_id}-{purpose}",
+            listener=self.config.inter_broker_listener,
+            seams=self.toward_brokers,
+            metadata=metadata,
+        )
+
+    def server(
+        self,
+        *,
+        metadata: MetadataCache,
+        logs: LogManager,
+        replica_manager: ReplicaManager,
+        groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+        questions: CoordinatorQuestions,
+        controller: ControllerCalls,
+        request_metrics: RequestMetrics,
+        quotas: ConnectionQuotas,
+    ) -> Server:
+        config = self.config
+        sessions = FetchSessionCache(
+            chance=self.seams.chance,
+            slots=config.max_incremental_fetch_session_cache_slots,
+            eviction_ms=config.understudy_incremental_fetch_session_eviction_ms,
+            sink=self.sink,
+        )
+        sessions.register(self.metrics)
+        node = BrokerNode(
+            broker_id=config.node_id,
+            cluster_id=metadata.image.cluster_id or "",
+            config=config,
+            clock=self.seams.clock,
+            offload=self.seams.offload,
+            metadata=metadata,
+            logs=logs,
+            replica_manager=replica_manager,
+            groups=groups,
+            transactions=transactions,
+            verification=self.verification(replica_manager, questions),
+            fetch_sessions=FetchManager(sessions),
+            controller=controller,
+            producer_ids=transactions.producer_ids,
+            broker_epoch=self.broker_epoch,
+        )
+        return Server(
+            handlers=self._handlers(node, metadata),
+            clock=self.seams.clock,
+            sink=self.sink,
+            on_bug=self.on_bug,
+            max_request_bytes=config.socket_request_max_bytes,
+            max_idle_seconds=idle_limit_seconds(config.connections_max_idle_ms),
+            features=partial(_features, metadata),
+            metrics=request_metrics,
+            faults=self._fault_gate(metadata, sessions),
+            quotas=quotas,
+        )
+
+    def quotas(self, replica_manager: ReplicaManager) -> ConnectionQuotas:
+        dynamic = replica_manager.config
+        several = len(self.config.broker_listeners) > 1
+        return ConnectionQuotas(
+            clock=self.seams.clock,
+            sink=self.sink,
+            limits=lambda: ConnectionLimits.of(dynamic.current),
+            protected_listener=self.config.inter_broker_listener if several else None,
+        )
+
+    def _fault_gate(self, metadata: MetadataCache, sessions: FetchSessionCache) -> FaultGate | None:
+        if self.faults is None:
+            return None
+
+        def topic_name(topic_id: TopicId) -> str | None:
+            return metadata.image.topic_names_by_id.get(topic_id)
+
+        return self.faults.gate(
+            self.config.node_id,
+            self.seams,
+            self.sink,
+            name_of=topic_name,
+            session_of=sessions.get,
+        )
+
+
+def _features(metadata: MetadataCache) -> Features:
+    image = metadata.image
+    return Features(
+        supported=FEATURES,
+        levels={name: image.feature(name) for name in FEATURES},
+        epoch=image.offset,
+    )

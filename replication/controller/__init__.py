@@ -1,0 +1,6 @@
+"""The controller: it decides, writes each decision to its log, and brokers follow that log.
+
+controller     the task that takes requests one after the other
+rules/         the decisions, each a function of the metadata image and a request
+log_service    brokers fetch the metadata log from here
+"""

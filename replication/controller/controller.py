@@ -1,0 +1,543 @@
+"""The controller: the one node that decides who leads, and writes it down first.
+
+    request ──> decision ──> append, apply to the image ──> synced ──> answer, events
+                   ^                  │
+                   └── the next one ──┘   decides from what this one has made
+
+Rule 1: decisions are pure (`replication/controller/rules`) and made one at a time:
+between reading the image and appending what changes it there is no other. One about many items
+is made away from the loop, and the others wait for it, but for heartbeats that change nothing.
+
+Rule 2: nobody is answered, and nothing is served or told, before it is synced, be it only
+that nothing changes: what an answer has seen must not be undone.
+
+Rule 3: while the controller is away nothing is decided. When it comes back it has its log,
+a new leader epoch, and a session for everyone who was alive; who stays silent is fenced.
+
+Rule 4: an administrator's change is answered when every unfenced broker has fetched it, but after
+`TELL_SECONDS` at the latest: whichever broker is asked next shows it. A broker that is silent and
+not fenced yet costs that much. Kafka's controller answers without waiting for brokers.
+
+A log that cannot be written ends the controller: `run` raises KafkaStorageError.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+import attrs
+import trio
+
+from replication.config import BrokerConfig, Listener as ListenerConfig
+from replication.controller import log_service
+from replication.controller.metrics import ControllerMetrics
+from replication.controller.rules.acls import create_acls, delete_acls
+from replication.controller.rules.brokers import fence_expired, heartbeat, register
+from replication.controller.rules.configs import (
+    alter_configs,
+    election_rules,
+    feature_levels,
+    incremental_alter_configs,
+    one_minimum,
+)
+from replication.controller.rules.decisions import Decision, elections_of_leaderless
+from replication.controller.rules.directories import assign_replicas
+from replication.controller.rules.election import ElectionRules
+from replication.controller.rules.events import events_of
+from replication.controller.rules.isr_changes import alter_partition
+from replication.controller.rules.partitions import balanced, create_partitions, elect_leaders
+from replication.controller.rules.reassignments import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+)
+from replication.controller.rules.scram import alter_user_scram_credentials, first_credentials
+from replication.controller.rules.sessions import BrokerSessions
+from replication.controller.rules.topics import allocate_producer_ids, create_topics, delete_topics
+from replication.errors import ErrorCode, PeerUnavailableError
+from replication.events import Event, EventSink, LogDirectoryFailed, ignore
+from replication.faults.node_faults import FaultGate, Faults
+from replication.metadata.log import MetadataLog
+from replication.metadata.rules import (
+    MAX_RECORDS,
+    BrokerRegistrationChangeRecord,
+    ClusterRecord,
+    ControllerRecord,
+    MetadataImage,
+    MetadataRecord,
+    TopicImage,
+)
+from replication.metrics import MetricsRegistry
+from replication.net.idle import idle_limit_seconds
+from replication.net.pace import in_steps
+from replication.net.seams import Listener, Seams
+from replication.net.turns import Turns
+from replication.security.rules.acls import Authorizer
+from replication.server.authentication import Gate, gate
+from replication.server.connection_quotas import ConnectionLimits, ConnectionQuotas
+from replication.server.guards import for_brokers
+from replication.server.limits import (
+    LIMITED,
+    TooManyRecordsError,
+    limited,
+    size_of,
+    too_large,
+    work_of,
+)
+from replication.server.node_scope import listen
+from replication.server.request_metrics import RequestMetrics
+from replication.server.server import Handler, OnBug, RequestContext, Server
+from replication.steps import STEP, Steps
+from replication.wire.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from replication.wire.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from replication.wire.apis import ApiKey, api_of
+from replication.wire.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+from replication.wire.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from replication.wire.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from replication.wire.fetch import FetchRequest, FetchResponse
+from replication.wire.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from replication.wire.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from replication.wire.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from storage.checkpoint import MetaProperties, uuid_text
+from storage.errors import InconsistentMetadataError, KafkaStorageError, ShortageError
+from storage.types import Offset, TopicId
+
+A = TypeVar("A")
+Decide: TypeAlias = Callable[[MetadataImage, Any], Decision[Any]]
+_SALT_BYTES = 20
+SHORTAGE_PAUSE_SECONDS = 0.1
+TELL_SECONDS = 0.5
+
+
+@attrs.define(eq=False, kw_only=True)
+class Controller:
+    """One incarnation of the controller: made, run once, and thrown away."""
+
+    config: BrokerConfig
+    seams: Seams
+    on_bug: OnBug
+    sink: EventSink = ignore
+    faults: Faults | None = None
+    metrics: MetricsRegistry = attrs.field(init=False)
+    sessions: BrokerSessions = attrs.field(init=False)
+    _counted: ControllerMetrics = attrs.field(init=False)
+    listener: Listener | None = attrs.field(default=None, init=False)
+    """Where brokers reach it; known once `run` has started."""
+    _log: MetadataLog | None = attrs.field(default=None, init=False)
+    _events: deque[tuple[Offset, Event]] = attrs.field(factory=deque, init=False)
+    _fetched: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _deciding: Turns = attrs.field(factory=Turns, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        now = self.seams.clock.now
+        self.metrics = MetricsRegistry(now)
+        self._counted = ControllerMetrics(self.metrics, lambda: self.image, now)
+        self.sessions = BrokerSessions(self.config.broker_session_timeout_ms)
+
+    @property
+    def log(self) -> MetadataLog:
+        assert self._log is not None, "a controller that runs has its log"
+        return self._log
+
+    @property
+    def image(self) -> MetadataImage:
+        """Everything decided, be it synced or not."""
+        return self.log.image
+
+    @property
+    def cluster_id(self) -> str:
+        assert self.image.cluster_id is not None, "the first record of a log names its cluster"
+        return self.image.cluster_id
+
+    async def run(
+        self, *, task_status: trio.TaskStatus["Controller"] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Recover, listen, decide until cancelled. Started once brokers can be answered."""
+        self._log = await MetadataLog.open(
+            self.seams,
+            self.config.metadata_directory,
+            node_id=self.config.node_id,
+            snapshot_bytes=self.config.metadata_log_max_record_bytes_between_snapshots,
+            index_bytes=self.config.log_index_size_max_bytes,
+        )
+        try:
+            await self._begin_epoch()
+            where = self._listener_config()
+            self.listener = await listen(self.seams.transport, where, self.config)
+            server = Server(
+                handlers=self._for_brokers_alone(self.handlers()),
+                clock=self.seams.clock,
+                sink=self.sink,
+                on_bug=self.on_bug,
+                max_request_bytes=self.config.socket_request_max_bytes,
+                max_idle_seconds=idle_limit_seconds(self.config.connections_max_idle_ms),
+                faults=self._fault_gate(),
+                metrics=RequestMetrics(self.metrics),
+                quotas=ConnectionQuotas(
+                    clock=self.seams.clock,
+                    sink=self.sink,
+                    limits=partial(ConnectionLimits.of, self.config),
+                ),
+            )
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._sync)
+                nursery.start_soon(self.log.take_snapshots)
+                nursery.start_soon(self._fence_silent_brokers)
+                if self.config.auto_leader_rebalance_enable:
+                    nursery.start_soon(self._balance_leaders)
+                serve = partial(server.serve, self._listening, name=where.name, gate=self._gate())
+                nursery.start_soon(serve)
+                task_status.started(self)
+        finally:
+            if self.listener is not None:
+                self.listener.close()
+            self._log.close()
+
+    def _fault_gate(self) -> FaultGate | None:
+        if self.faults is None:
+            return None
+        return self.faults.gate(
+            self.config.node_id,
+            self.seams,
+            self.sink,
+            name_of=self._topic_name,
+        )
+
+    def _topic_name(self, topic_id: TopicId) -> str | None:
+        return self.image.topic_names_by_id.get(topic_id)
+
+    @property
+    def _listening(self) -> Listener:
+        assert self.listener is not None, "it listens before it serves"
+        return self.listener
+
+    def _for_brokers_alone(self, handlers: dict[ApiKey, Handler]) -> dict[ApiKey, Handler]:
+        if (authorizer := self.config.authorizer) is None:
+            return handlers
+        return for_brokers(handlers, Authorizer(*authorizer), lambda: self.image)
+
+    def _gate(self) -> Gate:
+        security = self.config.security_of(self._listener_config().name)
+        return gate(
+            security,
+            self.config,
+            seams=self.seams,
+            credential_of=lambda name, kind: self.image.security.credentials.get((name, kind)),
+        )
+
+    def _listener_config(self) -> ListenerConfig:
+        if self.config.controller_listeners:
+            return self.config.controller_listeners[0]
+        address = self.config.controller_address
+        return ListenerConfig("CONTROLLER", address.host, address.port)
+
+    def handlers(self) -> dict[ApiKey, Handler]:
+        """What it serves, for a `Server`."""
+
+        def of(method: Callable[[Any], Awaitable[Any]]) -> Handler:
+            async def handle(_: RequestContext, request: Any) -> Any:
+                return await method(request)
+
+            return handle
+
+        handlers = {
+            ApiKey.BROKER_REGISTRATION: of(self.broker_registration),
+            ApiKey.BROKER_HEARTBEAT: of(self.broker_heartbeat),
+            ApiKey.ALTER_PARTITION: of(self.alter_partition),
+            ApiKey.ALLOCATE_PRODUCER_IDS: of(self.allocate_producer_ids),
+            ApiKey.ASSIGN_REPLICAS_TO_DIRS: of(self.assign_replicas),
+            ApiKey.FETCH: of(self.fetch),
+            ApiKey.FETCH_SNAPSHOT: of(self.fetch_snapshot),
+            ApiKey.LIST_OFFSETS: of(self.list_offsets),
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: of(self.offset_for_leader_epoch),
+        }
+        return handlers | {key: limited(key, of(self.answer_client)) for key in LIMITED}
+
+    def _client_decisions(self) -> dict[ApiKey, Decide]:
+        """Return how each request that brokers forward for their clients is decided."""
+        config, chance, rules_of = self.config, self.seams.chance, self._election_rules
+        new_id = partial(chance.randbytes, 16)
+        return {
+            ApiKey.CREATE_TOPICS: partial(create_topics, config=config, chance=chance),
+            ApiKey.DELETE_TOPICS: partial(delete_topics, config=config),
+            ApiKey.ALTER_CONFIGS: partial(alter_configs, config=config),
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(incremental_alter_configs, config=config),
+            ApiKey.CREATE_PARTITIONS: partial(create_partitions, chance=chance),
+            ApiKey.ELECT_LEADERS: partial(elect_leaders, rules_of=rules_of),
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: partial(
+                alter_partition_reassignments, rules_of=rules_of
+            ),
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: list_partition_reassignments,
+            ApiKey.CREATE_ACLS: partial(create_acls, new_id=new_id),
+            ApiKey.DELETE_ACLS: delete_acls,
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS: alter_user_scram_credentials,
+        }
+
+    # Requests.
+
+    async def broker_registration(
+        self, request: BrokerRegistrationRequest
+    ) -> BrokerRegistrationResponse:
+        def decide(image: MetadataImage) -> Decision[BrokerRegistrationResponse]:
+            known = image.broker(request.broker_id)
+            decision = register(
+                image,
+                request,
+                sessions=self.sessions,
+                rules_of=self._election_rules,
+                now_ms=self.seams.clock.now_ms(),
+            )
+            same = known is not None and known.incarnation_id == request.incarnation_id
+            if decision.answer.error_code == ErrorCode.NONE and not same:
+                self.sessions.begin(request.broker_id)
+            return decision
+
+        return await self._carry_out(decide)
+
+    async def broker_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+        decision = self._heartbeat(self.image, request)
+        if decision.answer.error_code == ErrorCode.NONE:
+            self.sessions.touch(
+                request.broker_id,
+                now_ms=self.seams.clock.now_ms(),
+                metadata_offset=request.current_metadata_offset,
+            )
+        if not decision.records:  # a broker stays alive however long a decision takes
+            await self.log.wait_until_synced(self.log.log_end_offset)
+            return decision.answer
+
+        def decide(image: MetadataImage) -> Decision[BrokerHeartbeatResponse]:
+            decision = self._heartbeat(image, request)
+            if any(
+                isinstance(record, BrokerRegistrationChangeRecord) and record.in_controlled_shutdown
+                for record in decision.records
+            ):
+                last = image.offset + len(decision.records)
+                self.sessions.shutdown_began(request.broker_id, last)
+            return decision
+
+        return await self._carry_out(decide)
+
+    def _heartbeat(
+        self, image: MetadataImage, request: BrokerHeartbeatRequest
+    ) -> Decision[BrokerHeartbeatResponse]:
+        return heartbeat(image, request, sessions=self.sessions, rules_of=self._election_rules)
+
+    async def assign_replicas(
+        self, request: AssignReplicasToDirsRequest
+    ) -> AssignReplicasToDirsResponse:
+        return await self._carry_out(
+            lambda image: assign_replicas(image, request, self._election_rules)
+        )
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        return await self._carry_out(
+            lambda image: alter_partition(image, request, rules_of=self._election_rules)
+        )
+
+    async def allocate_producer_ids(
+        self, request: AllocateProducerIdsRequest
+    ) -> AllocateProducerIdsResponse:
+        return await self._carry_out(lambda image: allocate_producer_ids(image, request))
+
+    async def answer_client(self, request: Any) -> Any:
+        """Answer what a broker forwards for one of its clients (`limits.LIMITED`)."""
+        key = api_of(type(request)).key
+        decide = self._client_decisions()[key]
+        size = await in_steps(size_of(request))
+        try:
+            return await self._carry_out(
+                lambda image: decide(image, request), work=work_of(request, size, self.image)
+            )
+        except TooManyRecordsError:
+            return await too_large(key, request)
+
+    async def fetch(self, request: FetchRequest) -> FetchResponse:
+        self._note_fetch(request)
+        return await log_service.fetch(self.log, request, self.seams.clock)
+
+    async def fetch_snapshot(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+        await trio.lowlevel.checkpoint()
+        return log_service.fetch_snapshot(self.log, request)
+
+    async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        await trio.lowlevel.checkpoint()
+        return log_service.list_offsets(self.log, request)
+
+    async def offset_for_leader_epoch(
+        self, request: OffsetForLeaderEpochRequest
+    ) -> OffsetForLeaderEpochResponse:
+        await trio.lowlevel.checkpoint()
+        return log_service.offset_for_leader_epoch(self.log, request)
+
+    # Decisions into the log, and out of it.
+
+    async def _carry_out(self, decide: Callable[[MetadataImage], Decision[A]], work: int = 0) -> A:
+        """Decide, append, and return the answer once that is synced.
+
+        `work` is how many items a client's request is about, 0 for a broker's own: a decision
+        about many is made away from the loop.
+        """
+        async with self._deciding:
+            image = self.image
+            if work <= STEP:
+                decision = decide(image)
+            else:
+                decision = await self.seams.offload(lambda: decide(image))
+            if work and len(decision.records) > MAX_RECORDS:
+                raise TooManyRecordsError
+            try:
+                await self._append_decided(decision)
+            except KafkaStorageError as error:
+                # `_sync` ends the controller; whoever asked sees its connection close.
+                raise PeerUnavailableError("this controller cannot write its log") from error
+            except ShortageError as error:
+                raise PeerUnavailableError(f"this controller cannot write now: {error}") from error
+            end = self.log.log_end_offset
+        await self.log.wait_until_synced(end)
+        if work and decision.records:
+            await self._tell_brokers(end)
+        return decision.answer
+
+    async def _tell_brokers(self, end: Offset) -> None:
+        """Wait until every broker can show what an administrator has changed (rule 4)."""
+        with self.seams.clock.move_on_after(TELL_SECONDS):
+            while not self.sessions.all_have(end, self.image):
+                await self._fetched.wait()
+
+    def _note_fetch(self, request: FetchRequest) -> None:
+        broker_id = request.replica.replica_id
+        if self.image.broker(broker_id) is None:
+            return
+        for topic in request.topics:
+            for asked in topic.partitions:
+                self.sessions.fetches_from(broker_id, asked.fetch_offset)
+        self._fetched.set()
+        self._fetched = trio.Event()
+
+    async def _append_decided(self, decision: Decision[A]) -> None:
+        records = decision.records
+        if 0 < len(records) <= STEP:
+            self._append(records, cause=decision.cause)
+        elif records:
+            before = self.image
+            prepared = await self.seams.offload(lambda: self.log.prepare(records))
+            events: list[Event] = []
+            if self.sink is not ignore:
+                tell = partial(events_of, records, before, prepared.image, cause=decision.cause)
+                events = await self.seams.offload(lambda: list(tell()))
+            self.log.append_prepared(prepared)
+            self._counted.appended(records, end=self.log.log_end_offset)
+            self._events.extend((prepared.image.offset, event) for event in events)
+
+    def _append(
+        self, records: Sequence[MetadataRecord], *, cause: str, silent_ms: int = -1
+    ) -> None:
+        before = self.image
+        after = self.log.append(records)
+        self._counted.appended(records, end=self.log.log_end_offset)
+        if self.sink is not ignore:
+            events = events_of(records, before, after, cause=cause, silent_ms=silent_ms)
+            self._events.extend((after.offset, event) for event in events)
+
+    async def _begin_epoch(self) -> None:
+        """The first records of this reign, and what it can already put right."""
+        records: list[MetadataRecord] = []
+        known, wanted = self.image.cluster_id, self.config.cluster_id
+        if known is None:
+            records.append(ClusterRecord(wanted or uuid_text(self.seams.chance.randbytes(16))))
+            salts = iter(partial(self.seams.chance.randbytes, _SALT_BYTES), b"")
+            records += first_credentials(self.config.understudy_add_scram, salts)
+        elif wanted not in (None, known):
+            raise InconsistentMetadataError(
+                f"{self.config.metadata_directory} belongs to cluster {known}, not to {wanted}"
+            )
+        records.append(ControllerRecord(self.config.node_id, self.log.leader_epoch))
+        records += one_minimum(self.image, self.config)
+        records += feature_levels(self.image, self.config)
+        records += elections_of_leaderless(self.image, self._election_rules)
+        self._append(records, cause="controller started")
+        await self._sync_once()
+        self.sessions.restart(self.image, self.seams.clock.now_ms())
+        if known is None:
+            owner = MetaProperties(cluster_id=self.cluster_id, node_id=self.config.node_id)
+            await self.log.sign_directory(owner)
+
+    async def _sync(self) -> None:
+        while True:
+            await self.log.wait_for_appends()
+            try:
+                await self._sync_once()
+            except ShortageError:
+                await self.seams.clock.sleep(SHORTAGE_PAUSE_SECONDS)
+
+    async def _sync_once(self) -> None:
+        try:
+            await self.log.sync()
+        except KafkaStorageError as error:
+            self.sink(
+                LogDirectoryFailed(directory=self.config.metadata_directory, cause=str(error))
+            )
+            raise
+        self._counted.synced(self.log.high_watermark)
+        await in_steps(self._tell_synced())
+
+    def _tell_synced(self) -> Steps[None]:
+        while self._events and self._events[0][0] < self.log.high_watermark:
+            self.sink(self._events.popleft()[1])
+            yield 1
+
+    async def _fence_silent_brokers(self) -> None:
+        clock, timeout_ms = self.seams.clock, self.config.broker_session_timeout_ms
+        while True:
+            try:
+                async with self._deciding:
+                    self._fence_expired(clock.now_ms())
+            except ShortageError:
+                await clock.sleep(SHORTAGE_PAUSE_SECONDS)
+                continue
+            expiry_ms = self.sessions.next_expiry_ms(self.image)
+            wait_ms = timeout_ms
+            if expiry_ms is not None:
+                # A session that is yet to begin ends no earlier than a full one from now.
+                wait_ms = min(timeout_ms, max(1, expiry_ms + 1 - clock.now_ms()))
+            await clock.sleep(wait_ms / 1000)
+
+    def _fence_expired(self, now_ms: int) -> None:
+        while True:
+            fencing = fence_expired(
+                self.image, sessions=self.sessions, rules_of=self._election_rules, now_ms=now_ms
+            )
+            if fencing is None:
+                return
+            silent_ms = self.sessions.silent_ms(fencing.broker.broker_id, now_ms)
+            self._append(fencing.records, cause="session expired", silent_ms=silent_ms)
+
+    async def _balance_leaders(self) -> None:
+        while True:
+            await self.seams.clock.sleep(self.config.leader_imbalance_check_interval_seconds)
+            async with self._deciding:
+                elections = balanced(
+                    self.image,
+                    rules_of=self._election_rules,
+                    imbalance_percentage=self.config.leader_imbalance_per_broker_percentage,
+                )
+                if elections:
+                    with suppress(ShortageError):
+                        self._append(elections, cause="leaders balanced")
+
+    def _election_rules(self, topic: TopicImage) -> ElectionRules:
+        return election_rules(self.image, self.config)(topic)

@@ -1,0 +1,89 @@
+"""ACLs made and taken away (AclControlManager, KIP-801)."""
+
+from collections.abc import Callable
+
+from replication.controller.rules.decisions import Decision
+from replication.errors import ErrorCode
+from replication.metadata.rules import AclRecord, MetadataImage, MetadataRecord, RemoveAclRecord
+from replication.security.rules.acls import Acl, AclFilter, fault_of
+from replication.wire.create_acls import (
+    AclCreation,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from replication.wire.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from replication.wire.describe_acls import AclBindingFilter
+
+
+def create_acls(
+    image: MetadataImage, request: CreateAclsRequest, new_id: Callable[[], bytes]
+) -> Decision[CreateAclsResponse]:
+    """Those that are there already are not made twice."""
+    known = set(image.security.acls.values())
+    records: list[MetadataRecord] = []
+    results: list[AclCreationResult] = []
+    for creation in request.creations:
+        acl = _acl_of(creation)
+        if (fault := fault_of(acl)) is not None:
+            error = ErrorCode.INVALID_REQUEST
+            results.append(AclCreationResult(error_code=error, error_message=fault))
+            continue
+        results.append(AclCreationResult())
+        if acl not in known:
+            known.add(acl)
+            records.append(AclRecord.of(new_id(), acl))
+    return Decision(CreateAclsResponse(results=results), tuple(records))
+
+
+def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> Decision[DeleteAclsResponse]:
+    gone: dict[bytes, None] = {}
+    results: list[DeleteAclsFilterResult] = []
+    for each in request.filters:
+        wanted = filter_of(each)
+        found = {key: acl for key, acl in image.security.acls.items() if wanted.matches(acl)}
+        gone |= dict.fromkeys(found)
+        results.append(DeleteAclsFilterResult(matching_acls=[_told(a) for a in found.values()]))
+    records = tuple(RemoveAclRecord(key) for key in gone)
+    return Decision(DeleteAclsResponse(filter_results=results), records)
+
+
+def filter_of(asked: AclBindingFilter) -> AclFilter:
+    return AclFilter(
+        resource_type=asked.resource_type_filter,
+        resource_name=asked.resource_name_filter,
+        pattern_type=asked.pattern_type_filter,
+        principal=asked.principal_filter,
+        host=asked.host_filter,
+        operation=asked.operation,
+        permission=asked.permission_type,
+    )
+
+
+def _acl_of(asked: AclCreation) -> Acl:
+    return Acl(
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+        pattern_type=asked.resource_pattern_type,
+        principal=asked.principal,
+        host=asked.host,
+        operation=asked.operation,
+        permission=asked.permission_type,
+    )
+
+
+def _told(acl: Acl) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        resource_type=acl.resource_type,
+        resource_name=acl.resource_name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )

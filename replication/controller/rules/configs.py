@@ -1,0 +1,232 @@
+"""Configuration at run time, decided (ConfigurationControlManager).
+
+    broker     is what is asked well formed, and may a broker be set to that?  (handlers.configs)
+    here       does the topic or the broker exist, may a topic be set to that?  -> records
+
+What is set may let a partition without a leader have one (unclean.leader.election.enable):
+such elections are part of the same decision.
+
+IncrementalAlterConfigs names what changes; the older AlterConfigs names all that is set from
+then on, so that what it leaves out is gone.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from replication.config import BrokerConfig, ConfigChange, DynamicBrokerConfig, TopicConfig
+from replication.config.alter import altered
+from replication.config.described import DESCRIBED
+from replication.config.known import is_of_listener
+from replication.config.topic import TOPIC_SPECS
+from replication.controller.rules.decisions import Decision, RulesOf, elections_of_leaderless
+from replication.controller.rules.election import ElectionRules
+from replication.controller.rules.topic_names import fault_of
+from replication.errors import ErrorCode, KafkaError
+from replication.metadata.rules import (
+    MIN_INSYNC_REPLICAS,
+    TRANSACTION_VERSION,
+    BrokerConfigRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataImage,
+    MetadataRecord,
+    TopicImage,
+)
+from replication.wire.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from replication.wire.describe_configs import ResourceType
+from replication.wire.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+_MAX_VALUE_LENGTH = 2**15 - 1  # what is appended to again and again must end somewhere
+
+
+class Resource(Protocol):
+    """What the requests and the answers of both APIs name."""
+
+    resource_type: int
+    resource_name: str
+
+
+Wanted = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""What is to be set, from what is set now."""
+
+
+def incremental_alter_configs(
+    image: MetadataImage, request: IncrementalAlterConfigsRequest, *, config: BrokerConfig
+) -> Decision[IncrementalAlterConfigsResponse]:
+    def wanted(resource: Resource, changes: Sequence[ConfigChange]) -> Wanted:
+        of_topic = resource.resource_type == ResourceType.TOPIC
+        known = TOPIC_SPECS if of_topic else DESCRIBED
+        return lambda current: altered(current, changes, known)
+
+    asked: list[tuple[Resource, Wanted]] = [
+        (
+            each,
+            wanted(each, [ConfigChange(c.name, c.config_operation, c.value) for c in each.configs]),
+        )
+        for each in request.resources
+    ]
+    results, records = _decide(image, asked, config)
+    if request.validate_only:
+        records = []
+    return Decision(
+        IncrementalAlterConfigsResponse(responses=results), tuple(records), "configuration changed"
+    )
+
+
+def alter_configs(
+    image: MetadataImage, request: AlterConfigsRequest, *, config: BrokerConfig
+) -> Decision[AlterConfigsResponse]:
+    def wanted(configs: Mapping[str, str]) -> Wanted:
+        return lambda _: configs
+
+    asked: list[tuple[Resource, Wanted]] = [
+        (each, wanted({c.name: c.value or "" for c in each.configs})) for each in request.resources
+    ]
+    results, records = _decide(image, asked, config)
+    if request.validate_only:
+        records = []
+    return Decision(
+        AlterConfigsResponse(responses=results), tuple(records), "configuration changed"
+    )
+
+
+def election_rules(image: MetadataImage, config: BrokerConfig) -> RulesOf:
+    """What a topic's configuration says about elections, as things are set in `image`."""
+    current = DynamicBrokerConfig.of(config, image.broker_configs).current
+
+    def rules_of(topic: TopicImage) -> ElectionRules:
+        topic_config = TopicConfig.in_force(topic.configs, current)
+        return ElectionRules(
+            min_insync_replicas=topic_config.min_insync_replicas,
+            unclean=topic_config.unclean_leader_election_enable,
+            eligible=config.understudy_eligible_leader_replicas_version > 0,
+        )
+
+    return rules_of
+
+
+def one_minimum(image: MetadataImage, config: BrokerConfig) -> Iterable[MetadataRecord]:
+    """Who is eligible is reckoned by the minimum that leaders keep to. So that it is the same
+    for all of them it is written down, once, and no broker may have one of its own (KIP-966).
+    """
+    set_already = MIN_INSYNC_REPLICAS in image.broker_configs.get(None, {})
+    if config.understudy_eligible_leader_replicas_version > 0 and not set_already:
+        yield BrokerConfigRecord(None, MIN_INSYNC_REPLICAS, str(config.min_insync_replicas))
+
+
+def feature_levels(image: MetadataImage, config: BrokerConfig) -> Iterable[MetadataRecord]:
+    """Those that the configuration wants otherwise than they are, as `kafka-features` would."""
+    if image.feature(TRANSACTION_VERSION) != config.understudy_transaction_version:
+        yield FeatureLevelRecord(TRANSACTION_VERSION, config.understudy_transaction_version)
+
+
+def _decide(
+    image: MetadataImage, asked: Iterable[tuple[Resource, Wanted]], config: BrokerConfig
+) -> tuple[list[AlterConfigsResourceResponse], list[MetadataRecord]]:
+    results = []
+    records: list[MetadataRecord] = []
+    for resource, wanted in asked:
+        try:
+            records += _changes(image, resource, wanted, config)
+        except KafkaError as error:
+            results.append(answer(resource, error))
+        else:
+            results.append(answer(resource))
+    if records:
+        after = image.apply_all(records, offset=image.offset, leader_epoch=image.leader_epoch)
+        records += elections_of_leaderless(after, election_rules(after, config))
+    return results, records
+
+
+def answer(resource: Resource, error: KafkaError | None = None) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=ErrorCode.NONE if error is None else error.code,
+        error_message=None if error is None else error.detail,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _changes(
+    image: MetadataImage, resource: Resource, wanted: Wanted, config: BrokerConfig
+) -> Iterable[MetadataRecord]:
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            return _topic_changes(image, resource.resource_name, wanted, config)
+        case ResourceType.BROKER:
+            return _broker_changes(image, resource.resource_name, wanted, config)
+        case other:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {other}")
+
+
+def _topic_changes(
+    image: MetadataImage, name: str, wanted: Wanted, config: BrokerConfig
+) -> list[MetadataRecord]:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    if (fault := fault_of(name)) is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic {name!r} {fault}")
+    topic = image.topics.get(name)
+    current = {} if topic is None else topic.configs
+    configs = wanted(current)
+    changes = list(_difference(current, configs))
+    TopicConfig.from_overrides(
+        configs, DynamicBrokerConfig.of(config, image.broker_configs).current
+    )
+    if topic is None:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        raise KafkaError(error, f"The topic '{name}' does not exist.")
+    return [ConfigRecord(topic.topic_id, key, value) for key, value in changes]
+
+
+def _broker_changes(
+    image: MetadataImage, name: str, wanted: Wanted, config: BrokerConfig
+) -> list[MetadataRecord]:
+    broker_id = _broker_id(name)
+    if broker_id is not None and image.broker(broker_id) is None:
+        error = ErrorCode.BROKER_ID_NOT_REGISTERED
+        raise KafkaError(error, f"No broker with id {broker_id} found.")
+    current = image.broker_configs.get(broker_id, {})
+    configs = wanted(current)
+    changes = dict(_difference(current, configs))
+    # A file may be another under the same name: the broker reads it again (KAFKA-14136).
+    changes |= {key: value for key, value in configs.items() if is_of_listener(key)}
+    if MIN_INSYNC_REPLICAS in changes and config.understudy_eligible_leader_replicas_version > 0:
+        minimum = changes[MIN_INSYNC_REPLICAS]
+        if broker_id is not None and minimum is not None:
+            reason = "may be set for a topic or for the cluster, not for one broker"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{MIN_INSYNC_REPLICAS} {reason}")
+        if broker_id is None and minimum is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{MIN_INSYNC_REPLICAS} must be set")
+    return [BrokerConfigRecord(broker_id, key, value) for key, value in changes.items()]
+
+
+def _broker_id(name: str) -> int | None:
+    """None, which is every broker, for no name at all."""
+    if not name:
+        return None
+    if not (name.isascii() and name.isdigit()):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a number.")
+    return int(name)
+
+
+def _difference(
+    current: Mapping[str, str], wanted: Mapping[str, str]
+) -> Iterable[tuple[str, str | None]]:
+    """Yield the keys that change and their values; None stands for a key that is removed."""
+    for key in sorted({*current, *wanted}):
+        if current.get(key) != (value := wanted.get(key)):
+            if value is not None and len(value) > _MAX_VALUE_LENGTH:
+                raise KafkaError(
+                    ErrorCode.INVALID_CONFIG,
+                    "The configuration value cannot be added because it exceeds the maximum value"
+                    f" size of {_MAX_VALUE_LENGTH} bytes.",
+                )
+            yield key, value

@@ -1,0 +1,104 @@
+"""Which log directories are online, and which replica lies in which (KIP-858).
+
+    broker                                          controller
+    registration: its directories ────────────────> known as online
+    AssignReplicasToDirs: replica -> directory ───> known, where a broker has several
+    heartbeat: a directory is offline ────────────> its replicas drop out of every ISR, and
+                                                    their leaderships move
+
+Rule 1: a replica in a directory that is not online neither leads nor is in sync. One whose
+directory nobody has named is taken to be well (DirectoryId.isOnline).
+
+Rule 2: a broker with one directory names none: where that one is lost, so is the broker.
+"""
+
+from collections.abc import Iterator
+
+from replication.controller.rules.decisions import (
+    Decision,
+    RulesOf,
+    elections_without_directories,
+    is_current_incarnation,
+)
+from replication.errors import ErrorCode
+from replication.metadata.rules import (
+    BrokerDirectoriesRecord,
+    BrokerRegistration,
+    MetadataImage,
+    MetadataRecord,
+    ReplicaDirectoryRecord,
+)
+from replication.wire.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryResult,
+    PartitionResult,
+    TopicResult,
+)
+from storage.types import TopicId
+
+
+def lose_directories(
+    image: MetadataImage, broker: BrokerRegistration, offline: list[bytes], rules_of: RulesOf
+) -> tuple[MetadataRecord, ...]:
+    """What follows from the directories in `offline`, if that is news."""
+    lost = frozenset(offline) & frozenset(broker.directories)
+    if not lost:
+        return ()
+    online = tuple(each for each in broker.directories if each not in lost)
+    return (
+        BrokerDirectoriesRecord(broker.broker_id, broker.broker_epoch, online),
+        *elections_without_directories(image, broker.broker_id, lost, rules_of),
+    )
+
+
+def assign_replicas(
+    image: MetadataImage, request: AssignReplicasToDirsRequest, rules_of: RulesOf
+) -> Decision[AssignReplicasToDirsResponse]:
+    """Write down where the replicas lie; one that lies in a lost directory is lost with it."""
+    broker_id = request.broker_id
+    if not is_current_incarnation(image, broker_id, request.broker_epoch):
+        return Decision(AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    answer = AssignReplicasToDirsResponse()
+    records: list[MetadataRecord] = []
+    for directory in request.directories:
+        result = DirectoryResult(id_=directory.id_)
+        answer.directories.append(result)
+        for topic in directory.topics:
+            partitions = []
+            for each in topic.partitions:
+                error = _refusal(image, topic.topic_id, each.partition_index, broker_id)
+                partitions.append(
+                    PartitionResult(partition_index=each.partition_index, error_code=error)
+                )
+                if error is ErrorCode.NONE:
+                    records.append(
+                        ReplicaDirectoryRecord(
+                            topic.topic_id, each.partition_index, broker_id, directory.id_
+                        )
+                    )
+            result.topics.append(TopicResult(topic_id=topic.topic_id, partitions=partitions))
+    records += _elections_after(image, broker_id, records, rules_of)
+    return Decision(answer, tuple(records), cause="replica in an offline log directory")
+
+
+def _refusal(image: MetadataImage, topic_id: TopicId, index: int, broker_id: int) -> ErrorCode:
+    topic = image.topic_by_id(topic_id)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if index not in topic.partitions:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if broker_id not in topic.partitions[index].replicas:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.NONE
+
+
+def _elections_after(
+    image: MetadataImage, broker_id: int, records: list[MetadataRecord], rules_of: RulesOf
+) -> Iterator[MetadataRecord]:
+    """A directory may have been lost before it was known what lies in it."""
+    named = {each.directory for each in records if isinstance(each, ReplicaDirectoryRecord)}
+    lost = named - set(image.brokers[broker_id].directories)
+    if lost:
+        then = image.apply_all(records, offset=image.offset, leader_epoch=image.leader_epoch)
+        yield from elections_without_directories(then, broker_id, frozenset(lost), rules_of)

@@ -1,0 +1,231 @@
+"""Who may lead next, who else could, and what the ISR is then (PartitionChangeBuilder).
+
+Whatever happens to a partition is told as a `Wish`, and passes through four steps:
+
+    complete    a reassignment whose wanted replicas are all in sync is done
+    eligible    who leaves an ISR that becomes too small joins the ELR (KIP-966)
+    elect       the present leader if it still may; else the first in assignment order
+    remember    who led last, where nobody leads
+
+Electable is, in this order:
+
+    clean       whoever is in the ISR and active
+    eligible    only where the ISR is empty: whoever is in the ELR and active
+    last known  only where ISR and ELR are empty: whoever led last, if active. Nobody is known
+                to hold more, but it may have lost what it had not synced
+    unclean     only where the topic says so, or an operator: the first active replica
+
+After each of the last two the ISR is the leader alone, because nobody knows what the
+others hold, and the leader counts as recovering until it says otherwise (KIP-704).
+
+Rule 1: the high watermark stands still while the ISR is smaller than min.insync.replicas.
+So whoever left the ISR since it became so small still holds all that is committed: that is
+the ELR. A broker that has not been shut down cleanly may have lost its unsynced tail: it
+leaves the ISR and the ELR when it registers again.
+
+Rule 2: a leader is named in a change only where it differs from the present one, or where a
+replica goes, for naming one bumps the leader epoch. An ISR that only shrinks keeps its leader
+and its leader epoch.
+
+    min.insync.replicas 2
+    isr {1,2,3} leader 1         1 is fenced   ->  isr {2,3} leader 2            leader epoch + 1
+    isr {2,3}   leader 2         3 is fenced   ->  isr {2}   elr {3}             as it was
+    isr {2}     leader 2 elr {3} 2 is fenced   ->  isr {}    elr {2,3} nobody    leader epoch + 1
+    isr {}      elr {2,3}        2 was killed  ->  isr {}    elr {3}             as it was
+    isr {}      elr {3}          3 comes back  ->  isr {3}   leader 3            leader epoch + 1
+
+Without eligible leader replicas (eligible.leader.replicas.version 0) there is no ELR, and
+the ISR never becomes empty: its last member stays in it, fenced or not.
+"""
+
+import enum
+from collections.abc import Callable, Collection, Iterator
+
+import attrs
+
+from replication.controller.rules.reassignment import completed
+from replication.leader.rules.isr import effective_min_isr
+from replication.metadata.rules import (
+    NO_LEADER,
+    LeaderRecoveryState,
+    PartitionChangeRecord,
+    PartitionRegistration,
+)
+from storage.types import TopicId
+
+
+class Election(enum.Enum):
+    """How to look for a leader (PartitionChangeBuilder.Election)."""
+
+    ONLINE = enum.auto()
+    """Keep the present leader if possible."""
+    PREFERRED = enum.auto()
+    """Rather the first replica."""
+    UNCLEAN = enum.auto()
+    """As ONLINE; and take anybody rather than nobody."""
+
+
+@attrs.frozen(kw_only=True)
+class ElectionRules:
+    """What a topic's configuration, and the cluster's, say about elections."""
+
+    min_insync_replicas: int = 1
+    unclean: bool = False
+    eligible: bool = True
+    """eligible.leader.replicas.version is 1."""
+
+
+@attrs.frozen(kw_only=True)
+class Wish:
+    """What shall be true of a partition; None, or nobody, where that is left as it is."""
+
+    isr: tuple[int, ...] | None = None
+    replicas: tuple[int, ...] | None = None
+    adding: tuple[int, ...] | None = None
+    removing: tuple[int, ...] | None = None
+    leader_recovery_state: LeaderRecoveryState | None = None
+    lost_its_tail: int | None = None
+    """A broker that was not shut down cleanly."""
+
+    def made(self, partition: PartitionRegistration) -> PartitionRegistration:
+        wishes = attrs.asdict(self, filter=lambda _, value: value is not None)
+        wishes.pop("lost_its_tail", None)
+        return attrs.evolve(partition, **wishes)
+
+
+def after(
+    partition: PartitionRegistration,
+    wish: Wish,
+    *,
+    rules: ElectionRules,
+    is_active: Callable[[int], bool],
+    election: Election | None = None,
+) -> PartitionRegistration:
+    """The partition with `wish` fulfilled and all that follows from it; its epochs are not
+    counted. `is_active` says who may lead: registered, not fenced, not shutting down. The
+    election is what the topic's `rules` make of it where it is not given.
+    """
+    if election is None:
+        election = Election.UNCLEAN if rules.unclean else Election.ONLINE
+    wanted = completed(wish.made(partition))
+    if rules.eligible:
+        wanted = _with_eligible(wanted, partition, rules, wish.lost_its_tail)
+    elif not wanted.isr:
+        wanted = attrs.evolve(wanted, isr=partition.isr)
+    wanted = _elected(wanted, election, is_active, eligible=rules.eligible)
+    # A smaller minimum may have come while nobody led: then whoever leads now commits alone.
+    if len(wanted.isr) >= _min_isr(wanted, rules):
+        wanted = attrs.evolve(wanted, elr=())
+    return _with_last_known(wanted, partition, eligible=rules.eligible)
+
+
+def _with_eligible(
+    wanted: PartitionRegistration,
+    before: PartitionRegistration,
+    rules: ElectionRules,
+    lost_its_tail: int | None,
+) -> PartitionRegistration:
+    if len(wanted.isr) >= _min_isr(wanted, rules):
+        return attrs.evolve(wanted, elr=())
+    eligible = {*before.isr, *wanted.elr} - {*wanted.isr, lost_its_tail}
+    return attrs.evolve(wanted, elr=_in_order(wanted, eligible))
+
+
+def _min_isr(wanted: PartitionRegistration, rules: ElectionRules) -> int:
+    """The leader reckons with the replicas of its own partition too. Kafka's controller takes
+    those of partition 0, which is another number only after a reassignment.
+    """
+    return effective_min_isr(
+        min_insync_replicas=rules.min_insync_replicas, remote_replicas=len(wanted.replicas) - 1
+    )
+
+
+def _in_order(partition: PartitionRegistration, members: Collection[int]) -> tuple[int, ...]:
+    """In assignment order, so that equal sets are equal; who is no replica is left out."""
+    return tuple(replica for replica in partition.replicas if replica in members)
+
+
+def _elected(
+    wanted: PartitionRegistration,
+    election: Election,
+    is_active: Callable[[int], bool],
+    *,
+    eligible: bool,
+) -> PartitionRegistration:
+    electorate = wanted.isr or wanted.elr
+    for replica in _candidates(wanted, election):
+        if replica in electorate and is_active(replica):
+            if wanted.isr:
+                return attrs.evolve(wanted, leader=replica)
+            others = tuple(each for each in wanted.elr if each != replica)
+            return attrs.evolve(wanted, leader=replica, isr=(replica,), elr=others)
+    risked = _at_risk(wanted, election, eligible=eligible)
+    replica = next(filter(is_active, risked), NO_LEADER)
+    if replica == NO_LEADER:
+        return attrs.evolve(wanted, leader=NO_LEADER)
+    return attrs.evolve(
+        wanted,
+        leader=replica,
+        isr=(replica,),
+        elr=(),
+        leader_recovery_state=LeaderRecoveryState.RECOVERING,
+    )
+
+
+def _candidates(wanted: PartitionRegistration, election: Election) -> Iterator[int]:
+    if election is Election.PREFERRED:
+        yield wanted.replicas[0]
+    yield wanted.leader
+    yield from wanted.replicas
+
+
+def _at_risk(wanted: PartitionRegistration, election: Election, *, eligible: bool) -> Iterator[int]:
+    """Who may be made leader though it may lack what was committed."""
+    if eligible and not (wanted.isr or wanted.elr):
+        yield from _in_order(wanted, wanted.last_known_elr)
+    if election is Election.UNCLEAN:
+        yield from wanted.replicas
+
+
+def _with_last_known(
+    wanted: PartitionRegistration, before: PartitionRegistration, *, eligible: bool
+) -> PartitionRegistration:
+    """Whoever led when the ISR became empty is remembered until somebody leads again."""
+    if wanted.leader != NO_LEADER:
+        return attrs.evolve(wanted, last_known_elr=())
+    if not (eligible and before.isr and not wanted.isr):
+        return wanted
+    # Without a leader but with an ISR: eligible leader replicas have just been turned on,
+    # and that ISR is whoever was the last in sync.
+    last = before.isr[0] if before.leader == NO_LEADER else before.leader
+    return attrs.evolve(wanted, last_known_elr=(last,))
+
+
+def change_record(
+    before: PartitionRegistration,
+    wanted: PartitionRegistration,
+    *,
+    topic_id: TopicId,
+    number: int,
+) -> PartitionChangeRecord | None:
+    """What the log must say for `wanted` to hold; None where nothing changes."""
+    changed = {
+        field: value
+        for field in _TOLD
+        if (value := getattr(wanted, field)) != getattr(before, field)
+    }
+    if not set(before.replicas) <= set(wanted.replicas):
+        changed["leader"] = wanted.leader  # whoever stays hears of a new reign (Rule 2)
+    return PartitionChangeRecord(topic_id, number, **changed) if changed else None
+
+
+_TOLD = (
+    "replicas",
+    "adding",
+    "removing",
+    "isr",
+    "elr",
+    "last_known_elr",
+    "leader",
+    "leader_recovery_state",
+)

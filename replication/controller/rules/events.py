@@ -1,0 +1,146 @@
+"""What the records of one decision mean to those who watch.
+
+Events say what is durable: they are told when the high watermark has passed the records.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from replication.events import (
+    BrokerFenced,
+    BrokerRegistered,
+    BrokerUnfenced,
+    ControlledShutdownStarted,
+    Event,
+    IsrChanged,
+    LeaderElected,
+    PartitionOffline,
+    TopicCreated,
+    TopicDeleted,
+)
+from replication.metadata.rules import (
+    NO_LEADER,
+    BrokerRegistrationChangeRecord,
+    LeaderRecoveryState,
+    MetadataImage,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    PartitionRegistration,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from storage.types import TopicPartition
+
+
+def events_of(
+    records: Iterable[MetadataRecord],
+    before: MetadataImage,
+    after: MetadataImage,
+    *,
+    cause: str,
+    silent_ms: int = -1,
+) -> Iterator[Event]:
+    """`cause` says why a broker was fenced, `silent_ms` since when it was not heard of."""
+    for record in records:
+        match record:
+            case RegisterBrokerRecord():
+                known = before.broker(record.broker_id)
+                yield BrokerRegistered(
+                    broker=record.broker_id,
+                    broker_epoch=record.broker_epoch,
+                    incarnation_id=record.incarnation_id,
+                    previous_broker_epoch=-1 if known is None else known.broker_epoch,
+                )
+                if known is not None and not known.fenced and record.fenced:
+                    yield _fenced(record.broker_id, record.broker_epoch, cause, silent_ms)
+            case BrokerRegistrationChangeRecord():
+                yield from _broker_changed(record, before, cause, silent_ms)
+            case TopicRecord():
+                partitions = after.topics[record.name].partitions
+                yield TopicCreated(
+                    topic=record.name,
+                    topic_id=record.topic_id,
+                    partitions=len(partitions),
+                    replication_factor=max(len(each.replicas) for each in partitions.values()),
+                )
+            case RemoveTopicRecord():
+                name = before.topic_names_by_id[record.topic_id]
+                yield TopicDeleted(topic=name, topic_id=record.topic_id)
+            case PartitionRecord():
+                name = after.topic_names_by_id[record.topic_id]
+                yield LeaderElected(
+                    partition=TopicPartition(name, record.partition),
+                    leader=record.leader,
+                    leader_epoch=record.leader_epoch,
+                    isr=record.isr,
+                    cause="created",
+                )
+            case PartitionChangeRecord():
+                yield from _partition_changed(record, before, after, cause)
+            case _:
+                pass  # the others are not news
+
+
+def _fenced(broker_id: int, broker_epoch: int, cause: str, silent_ms: int) -> BrokerFenced:
+    return BrokerFenced(
+        broker=broker_id, broker_epoch=broker_epoch, cause=cause, since_heartbeat_ms=silent_ms
+    )
+
+
+def _broker_changed(
+    record: BrokerRegistrationChangeRecord, before: MetadataImage, cause: str, silent_ms: int
+) -> Iterator[Event]:
+    if record.fenced is True:
+        yield _fenced(record.broker_id, record.broker_epoch, cause, silent_ms)
+    elif record.fenced is False:
+        yield BrokerUnfenced(broker=record.broker_id, broker_epoch=record.broker_epoch)
+    if record.in_controlled_shutdown:
+        leading = sum(
+            partition.leader == record.broker_id for _, _, partition in before.partitions()
+        )
+        yield ControlledShutdownStarted(
+            broker=record.broker_id, broker_epoch=record.broker_epoch, leading=leading
+        )
+
+
+def _partition_changed(
+    record: PartitionChangeRecord, before: MetadataImage, after: MetadataImage, cause: str
+) -> Iterator[Event]:
+    name = after.topic_names_by_id[record.topic_id]
+    topic_partition = TopicPartition(name, record.partition)
+    was, now = before.partition(topic_partition), after.partition(topic_partition)
+    assert was is not None, "a change is of a partition that is there"
+    assert now is not None, "and stays there"
+    if record.leader == NO_LEADER:
+        yield PartitionOffline(
+            partition=topic_partition, leader_epoch=now.leader_epoch, isr=now.isr, cause=cause
+        )
+    elif record.leader is not None:
+        yield LeaderElected(
+            partition=topic_partition,
+            leader=now.leader,
+            leader_epoch=now.leader_epoch,
+            isr=now.isr,
+            cause=_cause(was, now),
+            previous_leader=was.leader,
+        )
+    if record.isr is not None:
+        yield IsrChanged(
+            partition=topic_partition,
+            leader_epoch=now.leader_epoch,
+            partition_epoch=now.partition_epoch,
+            isr=now.isr,
+            previous_isr=was.isr,
+        )
+
+
+def _cause(was: PartitionRegistration, now: PartitionRegistration) -> str:
+    """Why this leader could be elected, in the words of `replication.controller.rules.election`."""
+    if now.leader in was.isr:
+        return "clean"
+    if now.leader in was.elr:
+        return "eligible"
+    if now.leader_recovery_state is LeaderRecoveryState.RECOVERED:
+        return "clean"  # it joined the ISR by the same change, which completed a reassignment
+    return "last known" if now.leader in was.last_known_elr else "unclean"

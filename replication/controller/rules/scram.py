@@ -1,0 +1,154 @@
+"""Who may log in by SCRAM: AlterUserScramCredentials, and the first users of a cluster.
+
+(ScramControlManager, KIP-554, KIP-900.) A request that names a user twice is refused for that
+user, whichever the mechanisms are; the other users of the request are altered.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from replication.controller.rules.decisions import Decision
+from replication.errors import ConfigError, ErrorCode, KafkaError
+from replication.metadata.rules import (
+    MetadataImage,
+    MetadataRecord,
+    RemoveScramCredentialRecord,
+    ScramCredentialRecord,
+)
+from replication.security.rules.scram import (
+    MAXIMUM_ITERATIONS,
+    MINIMUM_ITERATIONS,
+    SHA_256,
+    SHA_512,
+    ScramCredential,
+)
+from replication.wire.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+
+SCRAM_NUMBERS = {1: SHA_256, 2: SHA_512}
+"""Of a mechanism, in messages (org.apache.kafka.clients.admin.ScramMechanism)."""
+_ADD_SCRAM = re.compile(r"(SCRAM-SHA-(?:256|512))=\[(.*)\]")
+
+Alteration: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
+
+
+def alter_user_scram_credentials(
+    image: MetadataImage, request: AlterUserScramCredentialsRequest
+) -> Decision[AlterUserScramCredentialsResponse]:
+    asked: list[Alteration] = [*request.deletions, *request.upsertions]
+    seen: set[str] = set()
+    failed: dict[str, KafkaError] = {}
+    for each in asked:
+        if each.name in failed:
+            continue
+        try:
+            _check(image, each, twice=each.name in seen)
+        except KafkaError as error:
+            failed[each.name] = error
+        seen.add(each.name)
+    records = tuple(_record(each) for each in asked if each.name not in failed)
+    names = dict.fromkeys(each.name for each in asked)
+    results = [_result(name, failed.get(name)) for name in names]
+    return Decision(AlterUserScramCredentialsResponse(results=results), records)
+
+
+def _check(image: MetadataImage, asked: Alteration, *, twice: bool) -> None:
+    if twice:
+        raise KafkaError(
+            ErrorCode.DUPLICATE_RESOURCE,
+            "A user credential cannot be altered twice in the same request",
+        )
+    if not asked.name:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    mechanism = SCRAM_NUMBERS.get(asked.mechanism)
+    if mechanism is None:
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    if isinstance(asked, ScramCredentialDeletion):
+        if (asked.name, mechanism) not in image.security.credentials:
+            raise KafkaError(
+                ErrorCode.RESOURCE_NOT_FOUND,
+                "Attempt to delete a user credential that does not exist",
+            )
+    elif not asked.salt or not asked.salted_password:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salt and password must not be empty")
+    elif not MINIMUM_ITERATIONS <= asked.iterations <= MAXIMUM_ITERATIONS:
+        raise KafkaError(
+            ErrorCode.UNACCEPTABLE_CREDENTIAL,
+            f"Iterations must be from {MINIMUM_ITERATIONS} to {MAXIMUM_ITERATIONS}",
+        )
+
+
+def _record(asked: Alteration) -> MetadataRecord:
+    mechanism = SCRAM_NUMBERS[asked.mechanism]
+    if isinstance(asked, ScramCredentialDeletion):
+        return RemoveScramCredentialRecord(asked.name, mechanism)
+    credential = ScramCredential.of_salted(
+        mechanism,
+        salt=asked.salt,
+        salted_password=asked.salted_password,
+        iterations=asked.iterations,
+    )
+    return credential_record(asked.name, mechanism, credential)
+
+
+def credential_record(
+    name: str, mechanism: str, credential: ScramCredential
+) -> ScramCredentialRecord:
+    return ScramCredentialRecord(
+        name=name,
+        mechanism=mechanism,
+        salt=credential.salt,
+        stored_key=credential.stored_key,
+        server_key=credential.server_key,
+        iterations=credential.iterations,
+    )
+
+
+def _result(name: str, error: KafkaError | None) -> AlterUserScramCredentialsResult:
+    if error is None:
+        return AlterUserScramCredentialsResult(user=name)
+    return AlterUserScramCredentialsResult(
+        user=name, error_code=error.code, error_message=error.detail
+    )
+
+
+# The first users: brokers have to log in before anybody could ask for anything.
+
+
+def first_credentials(entries: Iterable[str], salts: Iterator[bytes]) -> list[MetadataRecord]:
+    """Of `SCRAM-SHA-256=[name=admin,password=secret,iterations=8192]`, as in kafka-storage's
+    --add-scram; ConfigError, which does not repeat a password, where one is not in that form.
+    """
+    return [_first_credential(entry, salt) for entry, salt in zip(entries, salts, strict=False)]
+
+
+def _first_credential(entry: str, salt: bytes) -> MetadataRecord:
+    found = _ADD_SCRAM.fullmatch(entry.strip())
+    given = found[2].split(",") if found is not None else []
+    options = {
+        key.strip(): value.strip().strip('"')
+        for key, _, value in (each.partition("=") for each in given)
+    }
+    iterations = options.get("iterations", str(MINIMUM_ITERATIONS))
+    if (
+        found is None
+        or not options.keys() <= {"name", "password", "iterations"}
+        or not options.get("name")
+        or not options.get("password")
+        or not iterations.isdecimal()
+        or not MINIMUM_ITERATIONS <= int(iterations) <= MAXIMUM_ITERATIONS
+    ):
+        raise ConfigError(
+            "add-scram: expected SCRAM-SHA-256=[name=...,password=...] or SCRAM-SHA-512=[...],"
+            f" iterations from {MINIMUM_ITERATIONS} to {MAXIMUM_ITERATIONS}"
+        )
+    credential = ScramCredential.of(
+        found[1], password=options["password"], salt=salt, iterations=int(iterations)
+    )
+    return credential_record(options["name"], found[1], credential)

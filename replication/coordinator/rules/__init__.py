@@ -1,0 +1,1 @@
+"""Which partition of a coordinator's topic a key belongs to, and the records written there."""

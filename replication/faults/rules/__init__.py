@@ -1,0 +1,1 @@
+"""Fault rules as values: which requests are hit, and what happens to them."""

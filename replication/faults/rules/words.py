@@ -1,0 +1,172 @@
+"""A rule in JSON's words, both ways, and as a schema.
+
+    {"api": "PRODUCE", "topic": "orders", "error": "NOT_LEADER_OR_FOLLOWER", "trigger": {"times": 2}}
+
+Names are those of `FaultRule`; what is not said is left out, and null is the same. A trigger is
+"once", "every_time", or one of its words with a number.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from replication.errors import ErrorCode
+from replication.faults.rules.book import Hit
+from replication.faults.rules.rule import MOST, Effect, FaultRule, FaultRuleError, Sender
+from replication.faults.rules.triggers import (
+    EveryTime,
+    OnCall,
+    Times,
+    Trigger,
+    WithProbability,
+    every_time,
+    once,
+)
+from replication.wire.apis import ApiKey
+
+_ONLY_IN_A_PROGRAM = {"when"}
+WORDS = {field.name for field in attrs.fields(FaultRule)} - _ONLY_IN_A_PROGRAM
+
+_COUNT = {"type": "integer", "minimum": 1}
+_PROBABILITY = {"type": "number", "minimum": 0, "maximum": 1}
+
+
+def _whole(description: str) -> dict[str, Any]:
+    return {"type": "integer", "minimum": 0, "maximum": MOST, "description": description}
+
+
+def _with_number(word: str, number: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {word: number},
+        "required": [word],
+        "additionalProperties": False,
+    }
+
+
+TRIGGER_SCHEMA: Mapping[str, Any] = {
+    "description": "At which of the requests that match; every_time where it is left out.",
+    "oneOf": [
+        {"enum": ["once", "every_time"]},
+        _with_number("times", _COUNT),
+        _with_number("on_call", _COUNT),
+        _with_number("with_probability", _PROBABILITY),
+    ],
+}
+RULE_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "api": {"enum": [key.name for key in ApiKey], "description": "All, if left out."},
+        "topic": {"type": "string", "minLength": 1},
+        "partition": _whole("One of the topic's."),
+        "client_id": {"type": "string", "minLength": 1, "description": "A shell pattern: app-*"},
+        "broker": _whole("Where it is asked; 0 is the controller."),
+        "sender": {
+            "enum": [each.value for each in Sender],
+            "description": "Clients if left out, or brokers where nobody else asks.",
+        },
+        "error": {"enum": [code.name for code in ErrorCode if code is not ErrorCode.NONE]},
+        "effect": {"enum": [each.value for each in Effect]},
+        "delay_ms": _whole("It waits so long first."),
+        "throttle_ms": _whole("The answer tells the client to wait so long."),
+        "trigger": TRIGGER_SCHEMA,
+    },
+    "additionalProperties": False,
+}
+
+
+def rule_of(words: Mapping[str, Any]) -> FaultRule:
+    """The rule that is said; FaultRuleError, with the word, where none is."""
+    said = {word: value for word, value in words.items() if value is not None}
+    for word in said.keys() - WORDS:
+        raise FaultRuleError(word, f"no rule says that; {', '.join(sorted(WORDS))} are known")
+    if "trigger" in said:
+        said["trigger"] = _trigger_of(said["trigger"])
+    return FaultRule(**said)
+
+
+def words_of(rule: FaultRule) -> dict[str, Any]:
+    """What the rule says, as `rule_of` reads it; `when` has no words."""
+    names = {
+        "api": None if rule.api is None else rule.api.name,
+        "sender": None if rule.sender is None else rule.sender.value,
+        "error": None if rule.error is None else rule.error.name,
+        "effect": None if rule.effect is None else rule.effect.value,
+        "delay_ms": rule.delay_ms or None,
+        "throttle_ms": rule.throttle_ms or None,
+    }
+    plain = {word: getattr(rule, word) for word in ("topic", "partition", "client_id", "broker")}
+    said = {word: value for word, value in (names | plain).items() if value is not None}
+    return said | {"trigger": _trigger_words(rule.trigger)}
+
+
+def hit_words(hit: Hit) -> dict[str, Any]:
+    """What is known of a request that a rule was applied to."""
+    return {
+        "api": hit.api.name,
+        "version": hit.version,
+        "client_id": hit.client_id,
+        "peer": hit.peer,
+        "broker": hit.broker,
+        "parts": [{"topic": part.topic, "partition": part.partition} for part in hit.parts],
+        "wall_ms": hit.wall_ms,
+        "answer": hit.answer,
+    }
+
+
+HIT_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "api": {"enum": [key.name for key in ApiKey]},
+        "version": {"type": "integer"},
+        "client_id": {"type": ["string", "null"]},
+        "peer": {"type": "string"},
+        "broker": {"type": "integer"},
+        "parts": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "topic": {"type": ["string", "null"], "description": "Null: unknown by its id"},
+                    "partition": {"type": ["integer", "null"]},
+                },
+                "required": ["topic", "partition"],
+            },
+        },
+        "wall_ms": {"type": "integer", "description": "When it came, milliseconds since 1970."},
+        "answer": {
+            "type": ["string", "null"],
+            "description": "Null: not known yet. The errors answered, NONE, or why nothing was.",
+        },
+    },
+    "required": ["api", "version", "client_id", "peer", "broker", "parts", "wall_ms", "answer"],
+}
+
+
+def _trigger_of(said: Any) -> Trigger:
+    match said:
+        case "once":
+            return once()
+        case "every_time":
+            return every_time()
+        case {"times": int(number), **rest} if not rest:
+            return Times(number)
+        case {"on_call": int(number), **rest} if not rest:
+            return OnCall(number)
+        case {"with_probability": int(number) | float(number), **rest} if not rest:
+            return WithProbability(number)
+    known = 'once, every_time, {"times": 2}, {"on_call": 2}, {"with_probability": 0.5}'
+    raise FaultRuleError("trigger", f"{said!r} is none of {known}")
+
+
+def _trigger_words(trigger: Trigger) -> Any:
+    match trigger:
+        case EveryTime():
+            return "every_time"
+        case Times(number):
+            return "once" if number == 1 else {"times": number}
+        case OnCall(number):
+            return {"on_call": number}
+        case WithProbability(probability):
+            return {"with_probability": probability}

@@ -1,0 +1,98 @@
+"""What an administrator asks of groups: describe, list, delete; and how far they have read."""
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from replication.errors import ErrorCode, KafkaError
+from replication.groups.coordinator import GroupCoordinator
+from replication.groups.rules import CommittedOffset, GroupState
+from replication.groups.shard import HostedGroup
+from replication.steps import Steps
+from storage.types import TopicPartition
+
+CLASSIC = "classic"
+"""The type of every group here; KIP-848's is another."""
+
+
+@attrs.frozen
+class FetchedOffset:
+    """How far a group has read a partition; None where nothing is committed."""
+
+    committed: CommittedOffset | None = None
+    error: ErrorCode = ErrorCode.NONE
+
+
+def fetch_offsets(
+    coordinator: GroupCoordinator,
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None,
+    *,
+    require_stable: bool,
+) -> Steps[dict[TopicPartition, FetchedOffset]]:
+    """Return those of `partitions`, or all; raise KafkaError where the group is not ours."""
+    hosted = coordinator.serving(group_id).groups.get(group_id)
+    if hosted is None:
+        return dict.fromkeys(partitions or (), FetchedOffset())
+    offsets = hosted.offsets
+    found: dict[TopicPartition, FetchedOffset] = {}
+    for each in list(offsets.partitions() if partitions is None else partitions):
+        unstable = require_stable and offsets.is_unstable(each)
+        found[each] = (
+            FetchedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            if unstable
+            else FetchedOffset(offsets.get(each))
+        )
+        yield 1
+    return found
+
+
+async def delete_offsets(
+    coordinator: GroupCoordinator, group_id: str, partitions: Iterable[TopicPartition]
+) -> Mapping[TopicPartition, ErrorCode]:
+    """KafkaError where it is the whole group's error."""
+    shard = coordinator.serving_members(group_id)
+    hosted = shard.groups.get(group_id)
+    if hosted is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+    group = hosted.group
+    if group.state is not GroupState.EMPTY and not group.is_consumers:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"{group_id} has members")
+    kept = {
+        each: None
+        for each in partitions
+        if group.state is not GroupState.EMPTY and group.is_subscribed(each.topic)
+    }
+    free = [each for each in partitions if each not in kept]
+    error = await coordinator.forgetting.delete_offsets(shard, hosted, free)
+    if error is not ErrorCode.NONE:
+        raise KafkaError(error, f"the offsets of {group_id} could not be deleted")
+    return dict.fromkeys(kept, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC) | dict.fromkeys(
+        free, ErrorCode.NONE
+    )
+
+
+async def delete_group(coordinator: GroupCoordinator, group_id: str) -> ErrorCode:
+    try:
+        shard = coordinator.serving(group_id)
+    except KafkaError as error:
+        return error.code
+    return await coordinator.forgetting.delete_group(shard, group_id)
+
+
+def listed(
+    coordinator: GroupCoordinator, states: Iterable[str], types: Iterable[str]
+) -> tuple[ErrorCode, list[HostedGroup]]:
+    """The groups here in one of these states and of one of these types; none named: any."""
+    wanted_states = {each.lower() for each in states}
+    wanted_types = {each.lower() for each in types}
+    loading = any(not shard.ready for shard in coordinator.shards.values())
+    found = [
+        hosted
+        for _, shard in sorted(coordinator.shards.items())
+        for _, hosted in shard
+        if not wanted_states or hosted.group.state.value.lower() in wanted_states
+    ]
+    if wanted_types and CLASSIC not in wanted_types:
+        found = []
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE, found

@@ -1,0 +1,118 @@
+"""Commits: offsets of members, of whoever assigns by hand, and of transactions (KIP-98, KIP-447).
+
+commit       may it? ── being written ── written ──> committed
+transaction  may it? ── in doubt ── written ──> in doubt until the transaction ends
+└── not written ──> as before
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from replication.errors import ErrorCode, KafkaError
+from replication.groups.coordinator import GroupCoordinator
+from replication.groups.log_errors import commit_error, transaction_error
+from replication.groups.rules import CommittedOffset, Group, commit, offset_record
+from storage.producers.verification import VerificationGuard
+from storage.types import NO_OFFSET, TopicPartition
+
+Verify = Callable[[TopicPartition], Awaitable[VerificationGuard | None]]
+"""Of the partition where a group's offsets are: the guard for what opens a transaction there, if
+it does; KafkaError where there is no transaction.
+"""
+
+
+async def commit_offsets(
+    coordinator: GroupCoordinator,
+    group_id: str,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    *,
+    member_id: str,
+    group_instance_id: str | None,
+    generation: int,
+    unknown_group: ErrorCode,
+) -> ErrorCode:
+    """Once they are on every replica in sync; `unknown_group` where a member's group is not."""
+    try:
+        shard = coordinator.serving(group_id)
+    except KafkaError as error:
+        return error.code
+    hosted = shard.groups.get(group_id)
+    if hosted is None:
+        if generation >= 0:
+            return unknown_group
+        hosted = shard.add(Group(group_id))
+    refusal = commit(
+        hosted.machine,
+        member_id=member_id,
+        group_instance_id=group_instance_id,
+        generation=generation,
+        at=coordinator.at,
+    )
+    if refusal is not ErrorCode.NONE or not offsets:
+        return refusal
+    hosted.offsets.begin(offsets)
+    submission = hosted.writer.submit(
+        [offset_record(group_id, each, offset.value()) for each, offset in offsets.items()]
+    )
+    await submission.wait()
+    if submission.error is ErrorCode.NONE:
+        hosted.offsets.written(offsets, log_offset=submission.log_offset)
+    else:
+        hosted.offsets.failed(offsets)
+    return commit_error(submission.error)
+
+
+async def commit_in_transaction(
+    coordinator: GroupCoordinator,
+    group_id: str,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    *,
+    producer: tuple[int, int],
+    member_id: str,
+    group_instance_id: str | None,
+    generation: int,
+    verify: Verify,
+) -> ErrorCode:
+    """In doubt until the transaction of this producer (its id and epoch) ends. A member that
+    its group no longer has is fenced.
+
+    They are in doubt from the first moment on: whoever takes the partition over while they
+    are being written must not begin where they are not yet.
+    """
+    try:
+        shard = coordinator.serving_members(group_id)
+        guard = await verify(shard.writer.partition)
+        shard = coordinator.serving_members(group_id)
+    except KafkaError as refusal:
+        return transaction_error(refusal.code)
+    hosted = shard.groups.get(group_id)
+    is_member = generation >= 0 or bool(member_id) or group_instance_id is not None
+    if hosted is None:
+        if is_member:
+            return ErrorCode.ILLEGAL_GENERATION
+        hosted = shard.add(Group(group_id))
+    if is_member:
+        error = commit(
+            hosted.machine,
+            member_id=member_id,
+            group_instance_id=group_instance_id,
+            generation=generation,
+            at=coordinator.at,
+        )
+        if error is not ErrorCode.NONE:
+            return error
+    if not offsets:
+        return ErrorCode.NONE
+    producer_id, _ = producer
+    for each, offset in offsets.items():
+        hosted.offsets.pend(producer_id, each, offset, log_offset=NO_OFFSET)
+    submission = hosted.writer.submit(
+        [offset_record(group_id, each, offset.value()) for each, offset in offsets.items()],
+        producer=producer,
+        guard=guard,
+    )
+    await submission.wait()
+    if submission.error is ErrorCode.NONE:
+        hosted.offsets.pended(producer_id, offsets, log_offset=submission.log_offset)
+    else:
+        hosted.offsets.unpend(producer_id, offsets)
+    return commit_error(submission.error)

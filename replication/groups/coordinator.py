@@ -1,0 +1,326 @@
+"""Who looks after the groups that live in the partitions this broker leads.
+
+    request ─> serving(group)? ─ no ──> COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR
+                   │ yes
+                   └> ClassicGroup ─> effects ─> answers, writes, events
+
+Rule: a group is changed on the loop, between two checkpoints, and only by its machine.
+Whoever waits for an answer waits by ticket, and gets it whatever becomes of the group.
+
+(Kafka: GroupCoordinator, GroupCoordinatorService.)
+"""
+
+import uuid
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import Any, assert_never
+
+import attrs
+import trio
+
+from replication.config import BrokerConfig
+from replication.coordinator.leader_epochs import Reigns
+from replication.coordinator.log import LogWriter, Submission, is_too_long
+from replication.errors import ErrorCode, KafkaError
+from replication.events import EventSink, GroupsLoaded, GroupsUnloaded
+from replication.groups.forgetting import Forgetting
+from replication.groups.loading import load
+from replication.groups.log_errors import group_error
+from replication.groups.rules import (
+    GROUP_METADATA_TOPIC,
+    Answer,
+    Group,
+    GroupLimits,
+    GroupState,
+    Join,
+    JoinResult,
+    Moment,
+    Purpose,
+    Store,
+    SyncResult,
+    Told,
+    heartbeat,
+    join,
+    leave,
+    sync,
+)
+from replication.groups.shard import GroupShard, HostedGroup
+from replication.groups.timers import GroupTimers
+from replication.metadata.rules import MetadataDelta, MetadataImage
+from replication.net.seams import Seams
+from replication.replica_manager import ReplicaManager
+from storage.batch.compression import Codec
+from storage.types import LeaderEpoch, TopicId, TopicPartition
+
+
+@attrs.define(eq=False)
+class _Waiting:
+    """One request that has yet to be answered."""
+
+    answered: trio.Event = attrs.field(factory=trio.Event)
+    result: JoinResult | SyncResult | None = None
+
+
+@attrs.define(eq=False, kw_only=True)
+class GroupCoordinator:
+    """`run` first, then `apply_metadata` for everything there is."""
+
+    broker_id: int
+    config: BrokerConfig
+    seams: Seams
+    replica_manager: ReplicaManager
+    sink: EventSink
+    on_bug: Callable[[BaseException], None]
+    _reigns: Reigns[GroupShard] = attrs.field(init=False)
+    _timers: GroupTimers = attrs.field(init=False)
+    forgetting: Forgetting = attrs.field(init=False)
+    _waiting: dict[int, _Waiting] = attrs.field(factory=dict, init=False)
+    _tickets: "count[int]" = attrs.field(factory=count, init=False)
+    _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._reigns = Reigns(
+            topic=GROUP_METADATA_TOPIC,
+            broker_id=self.broker_id,
+            begin=self._begin,
+            load=self._load,
+            ended=self._ended,
+            on_bug=self.on_bug,
+        )
+        self._timers = GroupTimers(self.seams.clock)
+        self.forgetting = Forgetting(config=self.config, clock=self.seams.clock, sink=self.sink)
+
+    @property
+    def at(self) -> Moment:
+        clock = self.seams.clock
+        return Moment(now_ms=clock.now_ms(), wall_ms=clock.wall_ms())
+
+    # The tasks.
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled; `started` once metadata may be applied."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = self._reigns.nursery = nursery
+            nursery.start_soon(self._timers.run, self._look)
+            nursery.start_soon(self._forget_regularly)
+            task_status.started()
+
+    def _look(self, hosted: HostedGroup) -> None:
+        if hosted.group.state is GroupState.DEAD:
+            return
+        try:
+            hosted.machine.tick(self.at)
+            self.carry_out(hosted)
+        except Exception as bug:  # noqa: BLE001 - the boundary of a background job
+            self.on_bug(bug)
+
+    async def _forget_regularly(self) -> None:
+        interval = self.config.offsets_retention_check_interval_ms / 1000
+        while True:
+            await self.seams.clock.sleep(interval)
+            for shard in list(self.shards.values()):
+                self.forgetting.expire(shard)
+
+    # Reigns.
+
+    @property
+    def shards(self) -> dict[int, GroupShard]:
+        return self._reigns.shards
+
+    def apply_metadata(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """Take over what this broker leads from here on, and let go of the rest."""
+        self._reigns.apply_metadata(image)
+        gone = {each.topic_partition for each in delta.removed}
+        if gone:
+            for shard in self.shards.values():
+                self.forgetting.topics_deleted(shard, gone)
+
+    def _begin(self, number: int, topic_id: TopicId, leader_epoch: LeaderEpoch) -> GroupShard:
+        config = self.config
+        return GroupShard(
+            number=number,
+            topic_id=topic_id,
+            leader_epoch=leader_epoch,
+            limits=GroupLimits(
+                min_session_timeout_ms=config.group_min_session_timeout_ms,
+                max_session_timeout_ms=config.group_max_session_timeout_ms,
+                initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+                max_size=config.group_max_size,
+            ),
+            writer=LogWriter(
+                partition=TopicPartition(GROUP_METADATA_TOPIC, number),
+                leader_epoch=leader_epoch,
+                replica_manager=self.replica_manager,
+                clock=self.seams.clock,
+                timeout_ms=config.offsets_commit_timeout_ms,
+                codec=Codec(config.offsets_topic_compression_codec),
+            ),
+        )
+
+    async def _load(self, shard: GroupShard) -> None:
+        state = await load(
+            self.replica_manager,
+            shard.writer.partition,
+            leader_epoch=shard.leader_epoch,
+            chunk_bytes=self.config.offsets_load_buffer_size,
+            offload=self.seams.offload,
+        )
+        shard.load(state)
+        for _, hosted in shard:
+            hosted.machine.resume(self.at)
+            self.carry_out(hosted)
+        self.sink(
+            GroupsLoaded(
+                partition=shard.writer.partition,
+                leader_epoch=shard.leader_epoch,
+                groups=len(shard.groups),
+                offsets=sum(len(each.offsets) for each in shard.groups.values()),
+            )
+        )
+
+    def _ended(self, shard: GroupShard, cause: str) -> None:
+        for _, hosted in shard:
+            hosted.machine.unload(ErrorCode.NOT_COORDINATOR, self.at)
+            self.carry_out(hosted)
+        self.sink(
+            GroupsUnloaded(
+                partition=shard.writer.partition, leader_epoch=shard.leader_epoch, cause=cause
+            )
+        )
+
+    # Requests.
+
+    def serving(self, group_id: str) -> GroupShard:
+        """Where the group lives; KafkaError where that is not here, or not yet."""
+        if is_too_long(group_id):
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group's name has to fit a record")
+        return self._reigns.serving(group_id)
+
+    def serving_members(self, group_id: str) -> GroupShard:
+        """The same for requests of members, whose group has a name."""
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group of members has a name")
+        return self.serving(group_id)
+
+    async def join_group(self, group_id: str, *, client_id: str, **request: Any) -> JoinResult:
+        """`request` as in `Join`; answered when the group has its next generation."""
+        member_id = request["member_id"]
+        try:
+            shard = self.serving_members(group_id)
+        except KafkaError as error:
+            return JoinResult(error=error.code, member_id=member_id)
+        hosted = shard.groups.get(group_id)
+        protocols = (each.name for each in request["protocols"])
+        if is_too_long(
+            client_id, request["group_instance_id"], request["protocol_type"], *protocols
+        ):
+            return JoinResult(error=ErrorCode.INVALID_REQUEST, member_id=member_id)
+        if not shard.limits.allows_session(request["session_timeout_ms"]):
+            return JoinResult(error=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=member_id)
+        if hosted is None:
+            if member_id:
+                return JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=member_id)
+            hosted = shard.add(Group(group_id))
+        ticket = next(self._tickets)
+        given = f"{request['group_instance_id'] or client_id}-{self._unique()}"
+        asked = Join(ticket=ticket, new_member_id=given, client_id=client_id, **request)
+        join(hosted.machine, asked, self.at)
+        result = await self._answer(hosted, ticket)
+        assert isinstance(result, JoinResult), "a join is answered as one"
+        return result
+
+    def _unique(self) -> uuid.UUID:
+        return uuid.UUID(bytes=self.seams.chance.randbytes(16), version=4)
+
+    async def sync_group(self, group_id: str, *, member_id: str, **request: Any) -> SyncResult:
+        """`request` as in `sync`; answered once the assignment is stored."""
+        try:
+            shard = self.serving_members(group_id)
+        except KafkaError as error:
+            # The rebalance that this is about went with the old coordinator: begin again.
+            loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS if loading else error.code)
+        hosted = shard.groups.get(group_id)
+        if hosted is None:
+            return SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID)
+        ticket = next(self._tickets)
+        sync(hosted.machine, ticket=ticket, member_id=member_id, at=self.at, **request)
+        result = await self._answer(hosted, ticket)
+        assert isinstance(result, SyncResult), "a sync is answered as one"
+        return result
+
+    async def _answer(self, hosted: HostedGroup, ticket: int) -> JoinResult | SyncResult:
+        waiting = self._waiting[ticket] = _Waiting()
+        try:
+            self.carry_out(hosted)
+            await waiting.answered.wait()
+        finally:
+            del self._waiting[ticket]
+        assert waiting.result is not None, "just answered"
+        return waiting.result
+
+    def heartbeat(
+        self, group_id: str, *, member_id: str, group_instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        try:
+            shard = self.serving_members(group_id)
+        except KafkaError as error:
+            # Nobody is late for a coordinator that is still reading.
+            loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return ErrorCode.NONE if loading else error.code
+        hosted = shard.groups.get(group_id)
+        if hosted is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return heartbeat(
+            hosted.machine,
+            member_id=member_id,
+            group_instance_id=group_instance_id,
+            generation=generation,
+            at=self.at,
+        )
+
+    def leave_group(self, group_id: str, members: list[tuple[str, str | None]]) -> list[ErrorCode]:
+        """Each by its member id, its instance id, or both; KafkaError where we cannot say."""
+        hosted = self.serving_members(group_id).groups.get(group_id)
+        if hosted is None:
+            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
+        errors = [
+            leave(hosted.machine, member_id=member_id, group_instance_id=instance, at=self.at)
+            for member_id, instance in members
+        ]
+        self.carry_out(hosted)
+        return errors
+
+    def transaction_ended(self, producer_id: int, partitions: Iterable[int], commit: bool) -> None:  # noqa: FBT001 - how it ended
+        """Its marker is in these partitions."""
+        for number in partitions:
+            shard = self.shards.get(number)
+            if shard is not None and shard.ready:
+                for _, hosted in shard:
+                    hosted.offsets.end(producer_id, commit=commit)
+
+    # Effects.
+
+    def carry_out(self, hosted: HostedGroup) -> None:
+        """Do what the group wants done, and look at it again when it is due."""
+        for effect in hosted.machine.take():
+            match effect:
+                case Answer():
+                    # Who is not there any more was on a connection that is closed.
+                    if (waiting := self._waiting.get(effect.ticket)) is not None:
+                        waiting.result = effect.result
+                        waiting.answered.set()
+                case Store():
+                    assert self._nursery is not None, "groups are hosted while it runs"
+                    submission = hosted.writer.submit([effect.record])
+                    self._nursery.start_soon(self._store, hosted, effect.purpose, submission)
+                case Told():
+                    self.sink(effect.event)
+                case never:
+                    assert_never(never)
+        self._timers.watch(hosted)
+
+    async def _store(self, hosted: HostedGroup, purpose: Purpose, submission: Submission) -> None:
+        await submission.wait()
+        hosted.machine.on_stored(purpose, group_error(submission.error), self.at)
+        self.carry_out(hosted)

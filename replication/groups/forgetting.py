@@ -1,0 +1,137 @@
+"""What nobody needs any more: expired offsets, those of deleted topics, idle groups; and
+what an administrator has deleted (KIP-211, KIP-229, KIP-496).
+
+Forgetting is a tombstone for each key. The group forgets at once, so that whoever commits
+meanwhile writes behind the tombstones; where those cannot be written, it remembers again.
+"""
+
+from collections.abc import Iterable
+
+import attrs
+
+from replication.config import BrokerConfig
+from replication.coordinator.log import Submission
+from replication.coordinator.rules.records import KeyAndValue
+from replication.errors import ErrorCode
+from replication.events import EventSink, GroupOffsetsForgotten
+from replication.groups.log_errors import commit_error
+from replication.groups.rules import Group, GroupState, Moment, group_tombstone, offset_tombstone
+from replication.groups.shard import GroupShard, HostedGroup
+from replication.net.seams import NodeClock
+from storage.types import NO_OFFSET, TopicPartition
+
+_MINUTE_MS = 60_000
+
+
+@attrs.define(eq=False, kw_only=True)
+class Forgetting:
+    config: BrokerConfig
+    clock: NodeClock
+    sink: EventSink
+
+    # By itself.
+
+    def expire(self, shard: GroupShard) -> None:
+        """The offsets and groups of `shard` that have been idle for too long."""
+        for _, hosted in shard:
+            gone = list(hosted.offsets.remove(self._expired(hosted)))
+            whole = hosted.is_idle
+            if gone or whole:
+                self._forget(shard, hosted, gone, whole=whole, cause="expired")
+
+    def _expired(self, hosted: HostedGroup) -> list[TopicPartition]:
+        group = hosted.group
+        idle_since_ms, kept = None, frozenset[str]()
+        if group.protocol_type is not None:
+            if group.state is GroupState.EMPTY:
+                idle_since_ms = group.state_since_ms
+            elif group.state is GroupState.STABLE and group.subscribed is not None:
+                kept = group.subscribed
+            else:
+                return []
+        return hosted.offsets.expired(
+            wall_ms=self.clock.wall_ms(),
+            retention_ms=self.config.offsets_retention_minutes * _MINUTE_MS,
+            idle_since_ms=idle_since_ms,
+            kept_topics=kept,
+        )
+
+    def topics_deleted(self, shard: GroupShard, partitions: set[TopicPartition]) -> None:
+        for _, hosted in shard:
+            if gone := list(hosted.offsets.remove(sorted(partitions))):
+                self._forget(shard, hosted, gone, whole=False, cause="topic deleted")
+
+    # On request.
+
+    async def delete_group(self, shard: GroupShard, group_id: str) -> ErrorCode:
+        hosted = shard.groups.get(group_id)
+        if hosted is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if hosted.group.state is not GroupState.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP
+        written = hosted.group.value()
+        placed = hosted.offsets.remove(hosted.offsets.partitions())
+        submission = self._forget(shard, hosted, list(placed), whole=True, cause="deleted")
+        if submission is None:
+            return ErrorCode.NONE  # nothing of it had ever been written
+        await submission.wait()
+        if _was_refused(submission) and group_id not in shard.groups:
+            restored = shard.add(Group.of(group_id, written))
+            for partition, each in placed.items():
+                restored.offsets.put(partition, each.committed, log_offset=each.log_offset)
+        return commit_error(submission.error)
+
+    async def delete_offsets(
+        self, shard: GroupShard, hosted: HostedGroup, partitions: Iterable[TopicPartition]
+    ) -> ErrorCode:
+        placed = hosted.offsets.remove(partitions)
+        submission = self._forget(shard, hosted, list(placed), whole=False, cause="deleted")
+        if submission is None:
+            return ErrorCode.NONE
+        await submission.wait()
+        if _was_refused(submission):
+            for partition, each in placed.items():
+                hosted.offsets.put(partition, each.committed, log_offset=each.log_offset)
+        return commit_error(submission.error)
+
+    def _forget(
+        self,
+        shard: GroupShard,
+        hosted: HostedGroup,
+        partitions: list[TopicPartition],
+        *,
+        whole: bool,
+        cause: str,
+    ) -> Submission | None:
+        group = hosted.group
+        records = [offset_tombstone(group.group_id, each) for each in partitions]
+        if whole:
+            if group.generation > 0:
+                records.append(group_tombstone(group.group_id))
+            clock = self.clock
+            at = Moment(now_ms=clock.now_ms(), wall_ms=clock.wall_ms())
+            hosted.machine.unload(ErrorCode.NOT_COORDINATOR, at)
+            del shard.groups[group.group_id]
+        return self._write(shard, group.group_id, records, partitions, whole=whole, cause=cause)
+
+    def _write(
+        self,
+        shard: GroupShard,
+        group_id: str,
+        records: list[KeyAndValue],
+        partitions: list[TopicPartition],
+        *,
+        whole: bool,
+        cause: str,
+    ) -> Submission | None:
+        if not records:
+            return None
+        self.sink(
+            GroupOffsetsForgotten(group=group_id, offsets=len(partitions), whole=whole, cause=cause)
+        )
+        return shard.writer.submit(records)
+
+
+def _was_refused(submission: Submission) -> bool:
+    """Whether its records are surely not in the log."""
+    return submission.error is not ErrorCode.NONE and submission.log_offset == NO_OFFSET

@@ -1,0 +1,412 @@
+"""Kafka's classic group protocol: everybody joins, the leader assigns, everybody is told.
+
+    JoinGroup   waits until all members have asked, or the rebalance timeout is over:
+                one generation, one leader, one protocol
+    SyncGroup   waits until the leader's assignment is stored; then each has its part
+    Heartbeat   "I am here"; the answer says when to join again
+
+Rule 1: this is a value. Requests, times and outcomes of writes go in; `take` gives what is
+to be done (effects.py). No answer is ever given twice, and none is forgotten: every ticket
+that went in comes out.
+
+Rule 2: a member that waits for us cannot heartbeat, since its connection is ours, so its
+session is not counted meanwhile. One that has never heard its id is given up after five
+minutes: it may be long gone, and nobody would ever hear of it.
+
+Rule 3: an empty group waits `group.initial.rebalance.delay.ms` for more to come, and again
+for each newcomer, up to the rebalance timeout. Any other waits for all it knows.
+
+Rule 4: a static member (KIP-345) keeps its place until its session is over; a dynamic one
+that is not back when a generation begins is out.
+
+What follows from a request is in joining.py and in presence.py; here is what follows from
+time and from writes. (Kafka: GroupCoordinator, GroupMetadataManager, DelayedJoin.)
+"""
+
+from typing import Final, assert_never
+
+import attrs
+
+from replication.errors import ErrorCode
+from replication.events import GroupMemberLeft, GroupRebalanceStarted, GroupStabilized
+from replication.groups.rules.effects import (
+    Answer,
+    AssignmentStored,
+    Effect,
+    EmptyStored,
+    JoinedMember,
+    JoinResult,
+    Moment,
+    Purpose,
+    ReplacementStored,
+    Store,
+    SyncResult,
+    Told,
+)
+from replication.groups.rules.group import Group, GroupState
+from replication.groups.rules.member import Member, Protocol
+from replication.groups.rules.records import group_record
+
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
+SHORTEST_WAIT_MS: Final = 100
+
+
+@attrs.frozen(kw_only=True)
+class GroupLimits:
+    """What a broker's configuration says of groups."""
+
+    min_session_timeout_ms: int
+    max_session_timeout_ms: int
+    initial_rebalance_delay_ms: int
+    max_size: int
+
+    def allows_session(self, timeout_ms: int) -> bool:
+        return self.min_session_timeout_ms <= timeout_ms <= self.max_session_timeout_ms
+
+
+@attrs.frozen(kw_only=True)
+class _JoinTimer:
+    """When a rebalance no longer waits for members; `left_ms` is what more an initial one may."""
+
+    deadline_ms: int
+    is_initial: bool = False
+    delay_ms: int = 0
+    left_ms: int = 0
+
+
+@attrs.define(eq=False)
+class ClassicGroup:
+    """One group at work."""
+
+    group: Group
+    limits: GroupLimits
+    pending: dict[str, int] = attrs.field(factory=dict, init=False)
+    """Ids that were given away and have not come back (KIP-394), and until when they may."""
+    _join_timer: _JoinTimer | None = attrs.field(default=None, init=False)
+    _unsynced: set[str] = attrs.field(factory=set, init=False)
+    _sync_deadline_ms: int | None = attrs.field(default=None, init=False)
+    _newcomers: bool = attrs.field(default=False, init=False)
+    _effects: list[Effect] = attrs.field(factory=list, init=False)
+
+    # Out.
+
+    def take(self) -> list[Effect]:
+        """What is to be done; asked for after every call."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` has something to do, unless it is told more before."""
+        deadlines = [each.deadline_ms for each in self.group.members.values()]
+        deadlines += [*self.pending.values(), self._sync_deadline_ms]
+        if self._join_timer is not None:
+            deadlines.append(self._join_timer.deadline_ms)
+        return min((each for each in deadlines if each is not None), default=None)
+
+    def tell(self, effect: Effect) -> None:
+        self._effects.append(effect)
+
+    def answer_join(self, member: Member, result: JoinResult) -> None:
+        """Whoever of this member waits to join hears this; nobody may."""
+        if member.join_ticket is not None:
+            self.tell(Answer(member.join_ticket, result))
+            member.join_ticket = None
+
+    def answer_sync(self, member: Member, result: SyncResult) -> bool:
+        if member.sync_ticket is None:
+            return False
+        self.tell(Answer(member.sync_ticket, result))
+        member.sync_ticket = None
+        return True
+
+    def joined(
+        self, member: Member, *, leader: str = "", skip_assignment: bool = False
+    ) -> JoinResult:
+        """What `member` is told of the generation that the group is in."""
+        group = self.group
+        told_as_leader = group.is_leader(member.member_id) and not leader
+        return JoinResult(
+            member_id=member.member_id,
+            generation=group.generation,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            leader=leader or group.leader_id or "",
+            skip_assignment=skip_assignment,
+            members=self._all_joined() if told_as_leader else (),
+        )
+
+    def _all_joined(self) -> tuple[JoinedMember, ...]:
+        name = self.group.protocol_name
+        assert name is not None, "a generation with members has a protocol"
+        return tuple(
+            JoinedMember(
+                member_id=each.member_id,
+                group_instance_id=each.group_instance_id,
+                metadata=each.metadata(name),
+            )
+            for each in self.group.members.values()
+        )
+
+    # Time.
+
+    def resume(self, at: Moment) -> None:
+        """Just read from the log: every session begins anew, and a full house is thinned."""
+        for member in self.group.members.values():
+            member.heard_of(at.now_ms)
+        if len(self.group.members) > self.limits.max_size:
+            self.prepare_rebalance("more members than group.max.size", at)
+
+    def tick(self, at: Moment) -> None:
+        """Give up who and what is overdue."""
+        for member_id in [each for each, due in self.pending.items() if due <= at.now_ms]:
+            del self.pending[member_id]
+            self.maybe_complete_join(at)
+        for member in list(self.group.members.values()):
+            if member.deadline_ms is not None and member.deadline_ms <= at.now_ms:
+                if member.awaits_us:
+                    member.deadline_ms = None
+                else:
+                    self.remove_member(member, "session expired", at)
+        if self._sync_deadline_ms is not None and self._sync_deadline_ms <= at.now_ms:
+            self._expire_sync(at)
+        if self._join_timer is not None and self._join_timer.deadline_ms <= at.now_ms:
+            self._join_time_is_up(self._join_timer, at)
+
+    def _join_time_is_up(self, timer: _JoinTimer, at: Moment) -> None:
+        if timer.is_initial and self._newcomers and timer.left_ms > 0:
+            self._newcomers = False
+            delay_ms = min(self.limits.initial_rebalance_delay_ms, timer.left_ms)
+            self._join_timer = _JoinTimer(
+                deadline_ms=at.now_ms + delay_ms,
+                is_initial=True,
+                delay_ms=delay_ms,
+                left_ms=max(timer.left_ms - timer.delay_ms, 0),
+            )
+        else:
+            self._complete_join(at)
+
+    def _expire_sync(self, at: Moment) -> None:
+        """Who has joined and never asked for its part is out."""
+        for member_id in sorted(self._unsynced):
+            self._drop(self.group.members[member_id], "did not sync")
+        self.prepare_rebalance("members did not sync in time", at)
+
+    # Rebalancing.
+
+    def note_newcomer(self) -> None:
+        """Whether an initial rebalance is worth waiting longer for."""
+        if self.group.state is GroupState.PREPARING_REBALANCE and self.group.generation == 0:
+            self._newcomers = True
+
+    def maybe_prepare_rebalance(self, cause: str, at: Moment) -> None:
+        if self.group.is_in(GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+            self.prepare_rebalance(cause, at)
+
+    def prepare_rebalance(self, cause: str, at: Moment) -> None:
+        """From now on members are waited for."""
+        group = self.group
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            self._answer_assignments(ErrorCode.REBALANCE_IN_PROGRESS, at)
+        self._all_have_synced()
+        timeout_ms = group.rebalance_timeout_ms
+        if group.state is GroupState.EMPTY:
+            delay_ms = self.limits.initial_rebalance_delay_ms
+            self._join_timer = _JoinTimer(
+                deadline_ms=at.now_ms + delay_ms,
+                is_initial=True,
+                delay_ms=delay_ms,
+                left_ms=max(timeout_ms - delay_ms, 0),
+            )
+        else:
+            self._join_timer = _JoinTimer(deadline_ms=at.now_ms + timeout_ms)
+        group.transition(GroupState.PREPARING_REBALANCE, wall_ms=at.wall_ms)
+        self.tell(
+            Told(
+                GroupRebalanceStarted(
+                    group=group.group_id,
+                    generation=group.generation,
+                    members=len(group.members),
+                    cause=cause,
+                )
+            )
+        )
+        self.maybe_complete_join(at)
+
+    def maybe_complete_join(self, at: Moment) -> None:
+        """Go on if nobody is missing; an initial rebalance waits all the same."""
+        timer = self._join_timer
+        if timer is None or timer.is_initial or self.pending or not self.group.has_all_joined:
+            return
+        self._complete_join(at)
+
+    def _complete_join(self, at: Moment) -> None:
+        group = self.group
+        for member in [each for each in group.members.values() if not each.awaits_join]:
+            if not member.is_static:
+                self._drop(member, "did not rejoin")
+        if group.members and not group.elect_joined_leader():
+            # Static members alone, and none of them back: until their sessions are over. How
+            # long they may take is theirs to say, and may be nothing at all.
+            wait_ms = max(group.rebalance_timeout_ms, SHORTEST_WAIT_MS)
+            self._join_timer = _JoinTimer(deadline_ms=at.now_ms + wait_ms)
+            return
+        self._join_timer = None
+        group.begin_generation(wall_ms=at.wall_ms)
+        self._all_have_synced()
+        if group.state is GroupState.EMPTY:
+            self.tell(Store(group_record(group.group_id, group.value()), EmptyStored()))
+            return
+        for member in group.members.values():
+            self.answer_join(member, self.joined(member))
+            member.heard_of(at.now_ms)
+            member.is_new = False
+        self._unsynced = set(group.members)
+        self._sync_deadline_ms = at.now_ms + group.rebalance_timeout_ms
+
+    def has_synced(self, member_id: str) -> None:
+        self._unsynced.discard(member_id)
+        if not self._unsynced:
+            self._sync_deadline_ms = None
+
+    def _all_have_synced(self) -> None:
+        self._unsynced.clear()
+        self._sync_deadline_ms = None
+
+    # Members.
+
+    def remove_member(self, member: Member, cause: str, at: Moment) -> None:
+        """It goes; the others share what it had."""
+        self._drop(member, cause)
+        if self.group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            self.prepare_rebalance(f"a member is gone: {cause}", at)
+        else:
+            self.maybe_complete_join(at)
+
+    def _drop(self, member: Member, cause: str) -> None:
+        gone = ErrorCode.UNKNOWN_MEMBER_ID
+        self.answer_join(member, JoinResult(error=gone))
+        self.answer_sync(member, SyncResult(error=gone))
+        self.group.remove(member.member_id)
+        self.has_synced(member.member_id)
+        self.tell(
+            Told(
+                GroupMemberLeft(
+                    group=self.group.group_id,
+                    member=member.member_id,
+                    instance=member.group_instance_id or "",
+                    cause=cause,
+                )
+            )
+        )
+
+    def replace_member(self, old_id: str, new_id: str) -> Member:
+        """Another process has taken a static member's place; the old one is fenced."""
+        member = self.group.members[old_id]
+        fenced = ErrorCode.FENCED_INSTANCE_ID
+        self.answer_join(member, JoinResult(error=fenced, member_id=old_id))
+        self.answer_sync(member, SyncResult(error=fenced))
+        if old_id in self._unsynced:
+            self._unsynced.remove(old_id)
+            self._unsynced.add(new_id)
+        return self.group.rename(old_id, new_id)
+
+    # Writes.
+
+    def store_assignment(self) -> None:
+        """Write the group down as it is now, the members' assignments included."""
+        record = group_record(self.group.group_id, self.group.value())
+        self.tell(Store(record, AssignmentStored(self.group.generation)))
+
+    def on_stored(self, purpose: Purpose, error: ErrorCode, at: Moment) -> None:
+        """What came of a write; meanwhile the group may have moved on."""
+        match purpose:
+            case AssignmentStored():
+                self._on_assignment_stored(purpose, error, at)
+            case ReplacementStored():
+                self._on_replacement_stored(purpose, error, at)
+            case EmptyStored():
+                pass  # were it lost, its last members would be found gone once more
+            case never:
+                assert_never(never)
+
+    def _on_assignment_stored(
+        self, purpose: AssignmentStored, error: ErrorCode, at: Moment
+    ) -> None:
+        group = self.group
+        is_current = purpose.generation == group.generation
+        if not is_current or group.state is not GroupState.COMPLETING_REBALANCE:
+            return
+        self._answer_assignments(error, at)
+        if error is not ErrorCode.NONE:
+            self.prepare_rebalance(f"the assignment could not be stored: {error.name}", at)
+            return
+        group.transition(GroupState.STABLE, wall_ms=at.wall_ms)
+        assert group.protocol_name is not None, "a stable group has a protocol"
+        self.tell(
+            Told(
+                GroupStabilized(
+                    group=group.group_id,
+                    generation=group.generation,
+                    protocol=group.protocol_name,
+                    leader=group.leader_id or "",
+                    members=tuple(group.members),
+                )
+            )
+        )
+
+    def _answer_assignments(self, error: ErrorCode, at: Moment) -> None:
+        """Everybody who waits for its part has it, or the error."""
+        group = self.group
+        for member in group.members.values():
+            if error is not ErrorCode.NONE:
+                member.assignment = b""
+            if self.answer_sync(member, self.synced(member, error)):
+                member.heard_of(at.now_ms)
+
+    def synced(self, member: Member, error: ErrorCode = ErrorCode.NONE) -> SyncResult:
+        if error is not ErrorCode.NONE:
+            return SyncResult(error=error)
+        return SyncResult(
+            protocol_type=self.group.protocol_type,
+            protocol_name=self.group.protocol_name,
+            assignment=member.assignment,
+        )
+
+    def _on_replacement_stored(
+        self, purpose: ReplacementStored, error: ErrorCode, at: Moment
+    ) -> None:
+        """The static member goes on where it was; or it is as if it had not come."""
+        group = self.group
+        member = group.members.get(purpose.new_member_id)
+        if member is None or member.join_ticket != purpose.ticket:
+            return  # gone or replaced meanwhile, and answered
+        if group.state is not GroupState.STABLE or group.generation != purpose.generation:
+            return  # a rebalance will answer it
+        if error is not ErrorCode.NONE:
+            self.answer_join(member, JoinResult(error=error, generation=group.generation))
+            member.protocols = tuple(Protocol(*each) for each in purpose.protocols)
+            member.rebalance_timeout_ms = purpose.rebalance_timeout_ms
+            member.session_timeout_ms = purpose.session_timeout_ms
+            group.rename(purpose.new_member_id, purpose.old_member_id)
+        elif purpose.may_skip_assignment:
+            leads = group.is_leader(member.member_id)
+            self.answer_join(member, self.joined(member, skip_assignment=leads))
+        else:
+            # Before JoinGroup 9 a leader cannot be told not to assign; so it is told that
+            # it does not lead, by the id that the leader had.
+            self.answer_join(member, self.joined(member, leader=purpose.old_leader))
+        member.heard_of(at.now_ms)
+
+    # The end.
+
+    def unload(self, error: ErrorCode, at: Moment) -> None:
+        """It is somebody else's from here on, or nobody's: whoever waits is told so."""
+        for member in self.group.members.values():
+            self.answer_join(member, JoinResult(error=error, member_id=member.member_id))
+            self.answer_sync(member, SyncResult(error=error))
+            member.deadline_ms = None
+        self.pending.clear()
+        self._join_timer = None
+        self._all_have_synced()
+        self.group.transition(GroupState.DEAD, wall_ms=at.wall_ms)

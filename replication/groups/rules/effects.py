@@ -1,0 +1,109 @@
+"""What a group wants done: requests answered, records written. It does neither itself.
+
+request ──ticket──> ClassicGroup ──> Answer(ticket, ...)     now, or rebalances later
+                                └──> Store(record, purpose) ── appended ──> on_stored
+"""
+
+from typing import TypeAlias
+
+import attrs
+
+from replication.coordinator.rules.records import KeyAndValue
+from replication.errors import ErrorCode
+from replication.events import Event
+
+NO_MEMBER_ID = ""
+NO_GENERATION = -1
+
+
+@attrs.frozen(kw_only=True)
+class Moment:
+    """The two times that a rule is told: one to measure with, one to write down."""
+
+    now_ms: int
+    wall_ms: int
+
+
+@attrs.frozen(kw_only=True)
+class JoinedMember:
+    """What the leader is told of each member."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+@attrs.frozen(kw_only=True)
+class JoinResult:
+    error: ErrorCode = ErrorCode.NONE
+    member_id: str = NO_MEMBER_ID
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = NO_MEMBER_ID
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class SyncResult:
+    error: ErrorCode = ErrorCode.NONE
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+@attrs.frozen
+class Answer:
+    """The request with this ticket is answered."""
+
+    ticket: int
+    result: JoinResult | SyncResult
+
+
+@attrs.frozen
+class AssignmentStored:
+    """The leader's assignment of a generation; once it is stored the group is stable."""
+
+    generation: int
+
+
+@attrs.frozen
+class EmptyStored:
+    """A generation without members; nobody waits for it."""
+
+
+@attrs.frozen(kw_only=True)
+class ReplacementStored:
+    """A static member under its new id. What it was before stands here, to be put back."""
+
+    ticket: int
+    generation: int
+    old_member_id: str
+    new_member_id: str
+    protocols: tuple[tuple[str, bytes], ...]
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    old_leader: str
+    may_skip_assignment: bool
+
+
+Purpose: TypeAlias = AssignmentStored | EmptyStored | ReplacementStored
+
+
+@attrs.frozen
+class Store:
+    """Append this, and tell the group what came of it."""
+
+    record: KeyAndValue
+    purpose: Purpose
+
+
+@attrs.frozen
+class Told:
+    """Something that others may want to know."""
+
+    event: Event
+
+
+Effect: TypeAlias = Answer | Store | Told

@@ -1,0 +1,256 @@
+"""A group at rest: who is in it, which generation it is in, and what it agreed on.
+
+                    somebody joins                all have joined, or the time is up
+         Empty ────────────────────> Preparing ─────────────────────> Completing
+           ^                          Rebalance <──────────────┐       Rebalance
+           └── nobody is left ───────────┘  ^     somebody     └───────────┤
+                                            └─── joins, goes ── Stable <───┘ the leader's
+                                                 or is silent                assignment is stored
+         any ── unloaded or deleted ──> Dead
+
+Rule 1: a group that has members has a leader, one of them.
+
+Rule 2: a protocol is chosen among those that every member knows, by vote; each votes for
+the first of its own that all know.
+
+Rule 3: this module knows no time but what is written down with the group: when it came
+into its state, by the wall clock.
+
+(Kafka: ClassicGroup, ClassicGroupState.)
+"""
+
+import enum
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+import attrs
+
+from replication.groups.rules.member import Member, Protocol
+from replication.groups.rules.records import NO_TIMESTAMP, GroupMetadataMember, GroupMetadataValue
+from replication.groups.rules.subscription import CONSUMER, subscribed_topics
+
+
+class GroupState(enum.Enum):
+    """The values are the words that clients are told."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+_COMES_FROM: Final = {
+    GroupState.EMPTY: {GroupState.PREPARING_REBALANCE},
+    GroupState.PREPARING_REBALANCE: {
+        GroupState.EMPTY,
+        GroupState.COMPLETING_REBALANCE,
+        GroupState.STABLE,
+    },
+    GroupState.COMPLETING_REBALANCE: {GroupState.PREPARING_REBALANCE},
+    GroupState.STABLE: {GroupState.COMPLETING_REBALANCE},
+    GroupState.DEAD: set(GroupState),
+}
+
+
+@attrs.define(eq=False)
+class Group:
+    """Members in the order in which they came."""
+
+    group_id: str
+    state: GroupState = GroupState.EMPTY
+    state_since_ms: int | None = None
+    """By the wall clock; None where an older record does not say."""
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    generation: int = 0
+    leader_id: str | None = None
+    members: dict[str, Member] = attrs.field(factory=dict)
+    subscribed: frozenset[str] | None = None
+    """The topics that its members read, where that is known."""
+    _static: dict[str, str] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, group_id: str, value: GroupMetadataValue) -> "Group":
+        """As it was written down; without members it is empty, else stable."""
+        since = value.current_state_timestamp
+        group = cls(
+            group_id,
+            state=GroupState.STABLE if value.members else GroupState.EMPTY,
+            state_since_ms=None if since == NO_TIMESTAMP else since,
+            protocol_type=value.protocol_type or None,
+            protocol_name=value.protocol,
+            generation=value.generation,
+            leader_id=value.leader,
+        )
+        for each in value.members:
+            group.add(_member(value, each))
+        group.subscribed = group._subscriptions()
+        return group
+
+    def value(self) -> GroupMetadataValue:
+        """What is written down of it."""
+        since = self.state_since_ms
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol_name,
+            leader=self.leader_id,
+            current_state_timestamp=NO_TIMESTAMP if since is None else since,
+            members=[self._written(member) for member in self.members.values()],
+        )
+
+    def _written(self, member: Member) -> GroupMetadataMember:
+        assert self.protocol_name is not None, "members have agreed on a protocol"
+        return GroupMetadataMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout=member.rebalance_timeout_ms,
+            session_timeout=member.session_timeout_ms,
+            subscription=member.metadata(self.protocol_name),
+            assignment=member.assignment,
+        )
+
+    # What it is.
+
+    def is_in(self, *states: GroupState) -> bool:
+        return self.state in states
+
+    @property
+    def has_all_joined(self) -> bool:
+        return all(member.awaits_join for member in self.members.values())
+
+    @property
+    def awaiting(self) -> int:
+        """Members that wait for the next generation."""
+        return sum(member.awaits_join for member in self.members.values())
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that any member may take to come back."""
+        return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
+
+    @property
+    def is_consumers(self) -> bool:
+        return self.protocol_type == CONSUMER
+
+    def is_leader(self, member_id: str) -> bool:
+        return self.leader_id == member_id
+
+    def static_member_id(self, group_instance_id: str) -> str | None:
+        """The member that now goes under this instance id."""
+        return self._static.get(group_instance_id)
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether it reads the topic, or nobody can tell."""
+        return self.subscribed is None or topic in self.subscribed
+
+    # Protocols.
+
+    def supports(self, protocol_type: str, protocols: Iterable[Protocol]) -> bool:
+        """Whether somebody who knows these may join those who are here."""
+        names = {each.name for each in protocols}
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type and names)
+        if self.protocol_type != protocol_type:
+            return False
+        return not self.members or not names.isdisjoint(self._known_to_all())
+
+    def select_protocol(self) -> str:
+        """By vote; of as many votes the one that was named first."""
+        assert self.members, "nobody votes in an empty group"
+        candidates = self._known_to_all()
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return max(votes, key=votes.__getitem__)
+
+    def _known_to_all(self) -> set[str]:
+        return set.intersection(*(set(each.protocol_names) for each in self.members.values()))
+
+    def _subscriptions(self) -> frozenset[str] | None:
+        if not self.is_consumers:
+            return None
+        name, topics = self.protocol_name, frozenset[str]()
+        for member in self.members.values():
+            asked = None if name is None else subscribed_topics(member.metadata(name))
+            if asked is None:
+                return None
+            topics |= asked
+        return topics
+
+    # Changing.
+
+    def transition(self, state: GroupState, *, wall_ms: int) -> None:
+        assert self.state in _COMES_FROM[state], f"{self.state.value} does not become {state.value}"
+        self.state = state
+        self.state_since_ms = wall_ms
+
+    def add(self, member: Member) -> None:
+        assert member.member_id not in self.members, "a member is added once"
+        if member.group_instance_id is not None:
+            assert member.group_instance_id not in self._static, "a static member is replaced"
+            self._static[member.group_instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+
+    def remove(self, member_id: str) -> None:
+        member = self.members.pop(member_id)
+        if member.group_instance_id is not None:
+            del self._static[member.group_instance_id]
+        if self.is_leader(member_id):
+            self.leader_id = next(iter(self.members), None)
+
+    def rename(self, old_id: str, new_id: str) -> Member:
+        """A static member goes on under another member id, in the place it had."""
+        member = self.members[old_id]
+        assert member.group_instance_id is not None, "only a static member is replaced"
+        self.members = {
+            new_id if each == old_id else each: kept for each, kept in self.members.items()
+        }
+        member.member_id = new_id
+        self._static[member.group_instance_id] = new_id
+        if self.is_leader(old_id):
+            self.leader_id = new_id
+        return member
+
+    def elect_joined_leader(self) -> bool:
+        """Have a leader who is back; False where nobody is."""
+        leader = self.members.get(self.leader_id or "")
+        if leader is None or not leader.awaits_join:
+            back = (each.member_id for each in self.members.values() if each.awaits_join)
+            found = next(back, None)
+            if found is None:
+                return False
+            self.leader_id = found
+        return True
+
+    def begin_generation(self, *, wall_ms: int) -> None:
+        """The next one, of those who are members now."""
+        self.generation += 1
+        if self.members:
+            self.protocol_name = self.select_protocol()
+            self.transition(GroupState.COMPLETING_REBALANCE, wall_ms=wall_ms)
+        else:
+            self.protocol_name = None
+            self.transition(GroupState.EMPTY, wall_ms=wall_ms)
+        self.subscribed = self._subscriptions()
+
+
+def _member(value: GroupMetadataValue, written: GroupMetadataMember) -> Member:
+    assert value.protocol is not None, "members have agreed on a protocol"
+    return Member(
+        member_id=written.member_id,
+        group_instance_id=written.group_instance_id,
+        client_id=written.client_id,
+        client_host=written.client_host,
+        rebalance_timeout_ms=written.rebalance_timeout,
+        session_timeout_ms=written.session_timeout,
+        protocol_type=value.protocol_type,
+        protocols=(Protocol(value.protocol, written.subscription),),
+        assignment=written.assignment,
+    )

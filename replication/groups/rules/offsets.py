@@ -1,0 +1,199 @@
+"""How far one group has read: what is committed, what is being written, what is in doubt.
+
+    commit ── begin ──> being written ── written at L ──> committed, unless a newer one is
+                              └── failed ──> as before
+    transaction ── pend ──> in doubt ── end ──> committed, or as before
+
+Rule 1: a commit counts from where its record lies in the log. Two that are answered in the
+wrong order leave what stands later in the log, which is also what the next coordinator
+will read there.
+
+Rule 2: whoever asks for stable offsets (KIP-447) is not told of a partition that a
+transaction has in doubt: what it would read may be taken back.
+
+(Kafka: OffsetMetadataManager, GroupMetadata.onOffsetCommitAppend.)
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import attrs
+
+from replication.groups.rules.records import NO_TIMESTAMP, OffsetCommitValue
+from storage.types import Offset, TopicPartition
+
+NO_LEADER_EPOCH: Final = -1
+
+
+@attrs.frozen(kw_only=True)
+class CommittedOffset:
+    """Where a group goes on in one partition."""
+
+    offset: Offset
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    commit_timestamp: int
+    expire_timestamp: int = NO_TIMESTAMP
+
+    @classmethod
+    def of(cls, value: OffsetCommitValue) -> "CommittedOffset":
+        return cls(
+            offset=value.offset,
+            leader_epoch=value.leader_epoch,
+            metadata=value.metadata,
+            commit_timestamp=value.commit_timestamp,
+            expire_timestamp=value.expire_timestamp,
+        )
+
+    def value(self) -> OffsetCommitValue:
+        return OffsetCommitValue(**attrs.asdict(self))
+
+
+class Placed(NamedTuple):
+    """A committed offset, and where the batch of its record begins."""
+
+    log_offset: Offset
+    committed: CommittedOffset
+
+
+@attrs.define(eq=False)
+class GroupOffsets:
+    """The offsets of one group."""
+
+    _committed: dict[TopicPartition, Placed] = attrs.field(factory=dict, init=False)
+    _being_written: Counter[TopicPartition] = attrs.field(factory=Counter, init=False)
+    _in_doubt: dict[int, dict[TopicPartition, Placed]] = attrs.field(factory=dict, init=False)
+
+    def __len__(self) -> int:
+        return len(self._committed)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing here, nor anything on its way."""
+        return not (self._committed or self._being_written or self._in_doubt)
+
+    @property
+    def producers(self) -> set[int]:
+        """Those whose transactions have offsets of this group in doubt."""
+        return set(self._in_doubt)
+
+    def get(self, partition: TopicPartition) -> CommittedOffset | None:
+        at = self._committed.get(partition)
+        return None if at is None else at.committed
+
+    def partitions(self) -> list[TopicPartition]:
+        return sorted(self._committed)
+
+    def is_unstable(self, partition: TopicPartition) -> bool:
+        return any(partition in offsets for offsets in self._in_doubt.values())
+
+    # Commits.
+
+    def begin(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:  # of a mapping, a Counter would take the values for counts
+            self._being_written[partition] += 1
+
+    def written(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], *, log_offset: Offset
+    ) -> None:
+        for partition, committed in offsets.items():
+            self.put(partition, committed, log_offset=log_offset)
+        self.failed(offsets)
+
+    def failed(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            self._being_written[partition] -= 1
+            if self._being_written[partition] <= 0:
+                del self._being_written[partition]
+
+    def put(
+        self, partition: TopicPartition, committed: CommittedOffset, *, log_offset: Offset
+    ) -> None:
+        """Take it, unless what we have lies later in the log."""
+        known = self._committed.get(partition)
+        if known is None or known.log_offset <= log_offset:
+            self._committed[partition] = Placed(log_offset, committed)
+
+    # Transactions.
+
+    def pend(
+        self,
+        producer_id: int,
+        partition: TopicPartition,
+        committed: CommittedOffset,
+        *,
+        log_offset: Offset,
+    ) -> None:
+        self._in_doubt.setdefault(producer_id, {})[partition] = Placed(log_offset, committed)
+
+    def pended(
+        self,
+        producer_id: int,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        *,
+        log_offset: Offset,
+    ) -> None:
+        """What is in doubt has been written, and lies there; unless something newer is."""
+        in_doubt = self._in_doubt.get(producer_id, {})
+        for partition, committed in offsets.items():
+            if (placed := in_doubt.get(partition)) is not None and placed.committed is committed:
+                in_doubt[partition] = Placed(log_offset, committed)
+
+    def unpend(self, producer_id: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """It could not be written."""
+        in_doubt = self._in_doubt.get(producer_id, {})
+        for partition, committed in offsets.items():
+            if (placed := in_doubt.get(partition)) is not None and placed.committed is committed:
+                del in_doubt[partition]
+        if not in_doubt:
+            self._in_doubt.pop(producer_id, None)
+
+    def end(self, producer_id: int, *, commit: bool) -> None:
+        """The producer's transaction is over."""
+        for partition, at in self._in_doubt.pop(producer_id, {}).items():
+            if commit:
+                self.put(partition, at.committed, log_offset=at.log_offset)
+
+    # Forgetting.
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Placed]:
+        """Forget these; those of them that were committed, as they stood."""
+        removed = {}
+        for partition in partitions:
+            for producer_id, offsets in list(self._in_doubt.items()):
+                offsets.pop(partition, None)
+                if not offsets:
+                    del self._in_doubt[producer_id]
+            if (placed := self._committed.pop(partition, None)) is not None:
+                removed[partition] = placed
+        return removed
+
+    def expired(
+        self,
+        *,
+        wall_ms: int,
+        retention_ms: int,
+        idle_since_ms: int | None,
+        kept_topics: frozenset[str] = frozenset(),
+    ) -> list[TopicPartition]:
+        """Those that nobody has asked for in `retention_ms` (KIP-211): counted from when the
+        group became idle, or from the commit where it is not known when.
+        """
+        return [
+            partition
+            for partition, (_, committed) in sorted(self._committed.items())
+            if partition.topic not in kept_topics
+            and partition not in self._being_written
+            and not self.is_unstable(partition)
+            and _is_expired(committed, wall_ms, retention_ms, idle_since_ms)
+        ]
+
+
+def _is_expired(
+    committed: CommittedOffset, wall_ms: int, retention_ms: int, idle_since_ms: int | None
+) -> bool:
+    if committed.expire_timestamp != NO_TIMESTAMP:
+        return wall_ms >= committed.expire_timestamp
+    since = committed.commit_timestamp if idle_since_ms is None else idle_since_ms
+    return wall_ms - since >= retention_ms

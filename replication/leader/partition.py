@@ -1,0 +1,442 @@
+"""One partition on this broker: its log, and its role in the cluster.
+
+               make_leader (a new epoch)              make_follower
+    follower ───────────────────────────> leader ────────────────────> follower
+      a fetcher writes the log              producers write the log
+                                            `leadership`: followers, ISR, high watermark
+
+Rule 1: a request is judged by its epochs before anything else: an older one than ours is
+FENCED_LEADER_EPOCH, a newer one UNKNOWN_LEADER_EPOCH; only then comes who leads.
+
+Rule 2: what a fetch is answered and what it tells of its follower are as of one moment:
+where the log ended *before* the read. Otherwise an append in between makes a follower late.
+
+Rule 3: a fetch that diverges says nothing about how far its follower has come (KAFKA-13141).
+
+Rule 4: nothing here waits, and the owner sees to it that a log has one writer at a time: the
+fetcher lets go of a partition before it is made leader.
+"""
+
+from functools import partial
+
+import attrs
+
+from replication.errors import ErrorCode, KafkaError
+from replication.leader.rules.fetch_data import (
+    CONSUMER_REPLICA_ID,
+    NO_BROKER_EPOCH,
+    NO_REPLICA,
+    FetchInfo,
+    FetchParams,
+    FetchPartitionData,
+    Isolation,
+)
+from replication.leader.rules.isr import committed
+from replication.leader.rules.leadership import Leadership, Surroundings
+from replication.leader.rules.log_reader import LogReader
+from replication.leader.rules.settled import Settled, Watch
+from replication.metadata.rules import PartitionRegistration
+from storage.batch.allowance import Allowance
+from storage.errors import UnexpectedAppendOffsetError
+from storage.log.append import LogAppendInfo
+from storage.log.log import Log, PreparedAppend
+from storage.producers.verification import NO_TERMS, TransactionTerms, VerificationGuard
+from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
+
+NO_LEADER = -1
+ALL_COMMITTED = -1  # as an offset to delete records up to
+_NOBODY: frozenset[int] = frozenset()
+
+
+@attrs.frozen(kw_only=True)
+class PartitionSnapshot:
+    """Where one replica stands, for metrics, tests and people."""
+
+    topic_id: TopicId
+    leader: int
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+    is_leader: bool
+    log_start_offset: Offset
+    log_end_offset: Offset
+    high_watermark: Offset
+    replicas: tuple[int, ...]
+    isr: frozenset[int]
+    maximal_isr: frozenset[int]
+    under_min_isr: bool
+
+    @property
+    def osr(self) -> frozenset[int]:
+        """Assigned, and out of the ISR. A follower, which knows no ISR, knows none of these."""
+        return frozenset(self.replicas) - self.isr if self.is_leader else frozenset()
+
+
+@attrs.define(eq=False, kw_only=True)
+class Partition:
+    """See the head of this module."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    log: Log
+    around: Surroundings
+    min_insync_replicas: int = 1
+    read_only: bool = False
+    """A copy of another cluster's: nothing is appended, let go of, or begun here."""
+    leader: int = NO_LEADER
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    replicas: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    leadership: Leadership | None = None
+    reader: LogReader = attrs.field(init=False)
+    settled: Settled = attrs.field(factory=Settled, init=False)
+    _partition_epoch: int = -1
+
+    def __attrs_post_init__(self) -> None:
+        self.reader = LogReader(self.log)
+        self.log.on_moved = self.settled.unsettle
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leadership is not None
+
+    @property
+    def is_adding_local_replica(self) -> bool:
+        """Whether this broker is one of those that a reassignment brings in."""
+        return self.around.broker_id in self.adding
+
+    @property
+    def isr(self) -> frozenset[int]:
+        return _NOBODY if self.leadership is None else self.leadership.isr
+
+    @property
+    def partition_epoch(self) -> int:
+        """Leading, that of the last change that the controller confirmed or told."""
+        return self._partition_epoch if self.leadership is None else self.leadership.partition_epoch
+
+    # Roles.
+
+    def make_leader(self, registration: PartitionRegistration) -> bool:
+        """Lead from here on; whether that is news. Metadata older than ours changes nothing."""
+        leadership = self.leadership
+        if registration.partition_epoch < self.partition_epoch:
+            return False
+        if leadership is not None and registration.partition_epoch == self.partition_epoch:
+            # What the controller's answer to our proposal has told already. The next change
+            # may have been proposed since, and must go on to count.
+            return False
+        previous_epoch = self.leader_epoch
+        self._install(registration)
+        if leadership is None:
+            leadership = Leadership(
+                topic_partition=self.topic_partition,
+                log=self.log,
+                around=self.around,
+                min_insync_replicas=self.min_insync_replicas,
+                leader_epoch=registration.leader_epoch,
+                partition_epoch=registration.partition_epoch,
+                isr_state=committed(registration.isr),
+                epoch_start=self.log.log_end_offset,
+                settled=self.settled,
+            )
+        leadership.install(registration)
+        if self.leader_epoch > previous_epoch:
+            follows_ours = self.is_leader and self.leader_epoch == previous_epoch + 1
+            leadership.begin_reign(reelected=follows_ours, leaves_no_trace=self.read_only)
+        newly = not self.is_leader
+        self.leadership = leadership
+        leadership.maybe_advance_high_watermark()
+        return newly
+
+    def make_follower(self, registration: PartitionRegistration) -> bool:
+        """Follow, or wait for a leader; whether a new reign has begun."""
+        if registration.partition_epoch < self.partition_epoch:
+            return False
+        new_epoch = registration.leader_epoch > self.leader_epoch
+        self._install(registration)
+        self.leadership = None
+        return new_epoch
+
+    def _install(self, registration: PartitionRegistration) -> None:
+        assert registration.leader_epoch >= self.leader_epoch, "leader epochs only grow"
+        self.settled.unsettle()
+        self.leader = registration.leader
+        self.leader_epoch = registration.leader_epoch
+        self.replicas = registration.replicas
+        self.adding = registration.adding
+        self.removing = registration.removing
+        self._partition_epoch = registration.partition_epoch
+
+    def configure(self, *, min_insync_replicas: int, read_only: bool = False) -> None:
+        """Another minimum, which may let the high watermark go on."""
+        self.read_only = read_only
+        self.min_insync_replicas = min_insync_replicas
+        if self.leadership is not None:
+            self.leadership.min_insync_replicas = min_insync_replicas
+            self.leadership.maybe_advance_high_watermark()
+
+    def check_access(self, current_leader_epoch: LeaderEpoch, *, leader_only: bool) -> None:
+        """Rule 1, as a KafkaError."""
+        if current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
+            fenced = current_leader_epoch < self.leader_epoch
+            raise KafkaError(
+                ErrorCode.FENCED_LEADER_EPOCH if fenced else ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"{self.topic_partition} is at epoch {self.leader_epoch}",
+            )
+        if leader_only:
+            self._lead()
+
+    def _lead(self) -> Leadership:
+        if self.leadership is None:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is led by {self.leader}"
+            )
+        return self.leadership
+
+    def _check_may_change(self) -> None:
+        if self.read_only:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{self.topic_partition} is a copy of another cluster's, until it is promoted",
+            )
+
+    # Appends.
+
+    def begin_verification(
+        self,
+        producer_id: int,
+        *,
+        producer_epoch: int,
+        sequence: int,
+        bumps_epoch: bool,
+        now_ms: int,
+    ) -> VerificationGuard | None:
+        """Before a batch that may open a transaction; KafkaError where we do not lead (KIP-890)."""
+        self._lead()
+        return self.log.producers.begin_verification(
+            producer_id,
+            producer_epoch=producer_epoch,
+            sequence=sequence,
+            bumps_epoch=bumps_epoch,
+            now_ms=now_ms,
+        )
+
+    def append_as_leader(
+        self,
+        records: memoryview | PreparedAppend,
+        *,
+        required_acks: int,
+        wall_ms: int,
+        from_client: bool = True,
+        terms: TransactionTerms = NO_TERMS,
+        allowance: Allowance | None = None,
+    ) -> LogAppendInfo:
+        """Append what a producer sent; raise KafkaError or StorageError where it is refused.
+
+        LongCheckError says that its checks cost more than `allowance`.
+
+        Where the log's `flush_is_due` then, it is to be flushed, and `flushed` to be told.
+        """
+        leadership = self._lead()
+        self._check_may_change()
+        if required_acks == -1 and leadership.under_min_isr:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.topic_partition} has {len(leadership.isr)} replicas in sync,"
+                f" {leadership.effective_min_isr} are needed",
+            )
+        info = self.log.append_as_leader(
+            records,
+            leader_epoch=self.leader_epoch,
+            wall_ms=wall_ms,
+            from_client=from_client,
+            terms=terms,
+            flush=False,
+            allowance=allowance,
+        )
+        # What is to last when it is answered is not shown by this leader's own log end before.
+        if self.log.flush_is_due or not leadership.maybe_advance_high_watermark():
+            self.around.observer.log_end_moved(leadership)
+        return info
+
+    def flushed(self) -> None:
+        """What was appended has been synced, as `flush.messages` asks. What came meanwhile may be
+        shown with it: in Kafka, too, the high watermark does not wait for the next one's sync.
+        """
+        if self.leadership is not None:
+            self.leadership.maybe_advance_high_watermark()
+
+    def append_as_follower(
+        self,
+        records: memoryview,
+        *,
+        fetch_offset: Offset,
+        leader_epoch: LeaderEpoch,
+        high_watermark: Offset,
+        log_start_offset: Offset,
+        wall_ms: int,
+    ) -> LogAppendInfo:
+        """Append what a leader answered that we follow in `leader_epoch`
+        (ReplicaFetcherThread.processPartitionData).
+        """
+        log = self.log
+        if fetch_offset != log.log_end_offset:
+            raise UnexpectedAppendOffsetError(
+                f"{self.topic_partition} was fetched from {fetch_offset},"
+                f" but its log ends at {log.log_end_offset}",
+                first_offset=fetch_offset,
+                last_offset=fetch_offset,
+            )
+        info = self._append_from_leader(records, leader_epoch, wall_ms)
+        log.update_high_watermark(high_watermark)
+        if log_start_offset > log.log_start_offset:
+            log.increment_log_start_offset(log_start_offset)
+        return info
+
+    def _append_from_leader(
+        self, records: memoryview, leader_epoch: LeaderEpoch, wall_ms: int
+    ) -> LogAppendInfo:
+        append = partial(
+            self.log.append_as_follower, records, leader_epoch=leader_epoch, wall_ms=wall_ms
+        )
+        try:
+            return append()
+        except UnexpectedAppendOffsetError as error:
+            # The leader's log starts inside a batch (after DeleteRecords). An empty log
+            # may start where that batch does; any other overlap is a divergence.
+            log_end = self.log.log_end_offset
+            empty = log_end == self.log.log_start_offset
+            if not (empty and error.first_offset < log_end <= error.last_offset):
+                raise
+            self.log.truncate_fully_and_start_at(error.first_offset)
+            return append()
+
+    # Deleting records.
+
+    def delete_records(self, offset: Offset) -> Offset:
+        """Give up what lies below `offset`, or all that is committed where that says so; where
+        every replica's log must then begin. OffsetOutOfRangeError above the high watermark.
+        """
+        self._lead()
+        self._check_may_change()
+        if not self.log.config.is_deleted:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{self.topic_partition} keeps the last record of every key (cleanup.policy)",
+            )
+        start = self.log.high_watermark if offset == ALL_COMMITTED else offset
+        if start < 0:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{start} is no offset")
+        self.log.increment_log_start_offset(start)
+        return start
+
+    def deleted(self, offset: Offset) -> ErrorCode | None:
+        """How giving up what lies below `offset` ended; None while a live replica has some."""
+        return ErrorCode.NONE if self._lead().low_watermark >= offset else None
+
+    # Fetches.
+
+    def fetch(
+        self, params: FetchParams, info: FetchInfo, *, max_bytes: int, min_one: bool, note: bool
+    ) -> FetchPartitionData:
+        """Read what `info` asks for; with `note`, remember where its follower stands."""
+        preferred = self._preferred_replica(params, info)
+        if preferred != NO_REPLICA:
+            self.check_access(info.current_leader_epoch, leader_only=False)
+            idle = self.reader.idle(Isolation.HIGH_WATERMARK)
+            return attrs.evolve(idle, preferred_read_replica=preferred)
+        self.check_access(info.current_leader_epoch, leader_only=params.leader_only)
+        from_follower = params.from_follower
+        if from_follower:
+            self._check_follower(params, info)
+        log_end = self.log.log_end_offset
+        answer = self.reader.read(
+            info,
+            params.isolation,
+            max_bytes=max_bytes,
+            min_one=min_one,
+            allow_incomplete=params.hard_max_bytes,
+            passes_empty=params.replica_id == CONSUMER_REPLICA_ID,
+        )
+        if note and from_follower and answer.diverging_epoch is None:
+            self._lead().on_fetch(
+                params.replica_id,
+                fetch_offset=info.fetch_offset,
+                log_start_offset=info.log_start_offset,
+                leader_log_end=log_end,
+                broker_epoch=params.replica_epoch,
+            )
+        return answer
+
+    def may_settle(self, params: FetchParams, info: FetchInfo, answer: FetchPartitionData) -> bool:
+        """Whether the fetch that was just answered would be answered the same until something
+        here moves, and would tell of its follower nothing but the time.
+        """
+        at_end = info.fetch_offset == self.reader.end_for(params.isolation)
+        if not at_end or answer is not self.reader.idle(params.isolation):
+            return False
+        if params.from_follower:
+            # One outside the ISR may join with any fetch, once it is eligible.
+            return params.replica_id in self.isr
+        return self.leadership is None or self.around.selector is None
+
+    def settle(self, watch: Watch, params: FetchParams) -> None:
+        """Only where `may_settle` says so, and the fetch has been noted."""
+        follower = self._lead().followers[params.replica_id] if params.from_follower else None
+        self.settled.settle(watch, follower)
+
+    def _preferred_replica(self, params: FetchParams, info: FetchInfo) -> int:
+        """Only a leader sends consumers elsewhere, or they might be sent around in a circle."""
+        if self.leadership is None or params.from_follower or params.client_metadata is None:
+            return NO_REPLICA
+        return self.leadership.preferred_replica(params.client_metadata, info.fetch_offset)
+
+    def _check_follower(self, params: FetchParams, info: FetchInfo) -> None:
+        broker = params.replica_id
+        if broker not in self._lead().followers:
+            # It may know of a newer assignment than we do.
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if info.current_leader_epoch == NO_LEADER_EPOCH
+                else ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"broker {broker} is no replica of {self.topic_partition}",
+            )
+        registered = self.around.metadata().broker_epoch(broker)
+        if registered is not None and NO_BROKER_EPOCH != params.replica_epoch < registered:
+            # KIP-903: sent by a process that has been replaced since.
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker} is at epoch {registered}"
+            )
+
+    def available_bytes(self, params: FetchParams, info: FetchInfo, *, enough: int) -> int | None:
+        """What a waiting fetch would get now, or `enough` for all that it still needs; None
+        where it is to be answered at once.
+        """
+        try:
+            self.check_access(info.current_leader_epoch, leader_only=params.leader_only)
+        except KafkaError:
+            return None
+        return self.reader.available_bytes(info, params.isolation, enough=enough)
+
+    def produced(self, required_offset: Offset) -> ErrorCode | None:
+        """How an acks=all append up to `required_offset` ended; None while it has not."""
+        if self.leadership is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return self.leadership.produced(required_offset)
+
+    def snapshot(self) -> PartitionSnapshot:
+        leadership = self.leadership
+        return PartitionSnapshot(
+            topic_id=self.topic_id,
+            leader=self.leader,
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+            is_leader=self.is_leader,
+            log_start_offset=self.log.log_start_offset,
+            log_end_offset=self.log.log_end_offset,
+            high_watermark=self.log.high_watermark,
+            replicas=self.replicas,
+            isr=self.isr,
+            maximal_isr=_NOBODY if leadership is None else leadership.maximal_isr,
+            under_min_isr=leadership is not None and leadership.under_min_isr,
+        )

@@ -1,0 +1,148 @@
+"""What a fetch asks of a broker's replicas, and what each partition answers.
+
+    handler (cluster)             session (fetch_session/cache.py)       replicas
+    FetchRequest  ->  FetchParams + [(TopicIdPartition, FetchInfo)]  ->  replica_manager
+    FetchResponse <-  only what changed  <-  [(TopicIdPartition, FetchPartitionData)]
+
+These are values between the wire and the log: the session decides from them what to say,
+the replica manager what to read. An epoch of -1 is an absent one, as on the wire.
+"""
+
+import enum
+from typing import NamedTuple, TypeAlias
+
+import attrs
+
+from replication.errors import ErrorCode
+from storage.log.file_region import FileRegion
+from storage.types import (
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    NO_TOPIC_ID,
+    LeaderEpoch,
+    Offset,
+    OffsetAndEpoch,
+    TopicId,
+    TopicPartition,
+)
+
+CONSUMER_REPLICA_ID = -1
+DEBUGGING_REPLICA_ID = -2
+NO_BROKER_EPOCH = -1
+NO_REPLICA = -1
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition by topic id and, where it is known, by name (KIP-516).
+
+    `topic` is None for an id that this broker cannot name yet; `topic_id` is all zeros
+    where the request was too old to carry one.
+    """
+
+    topic_id: TopicId
+    topic: str | None
+    partition: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        assert self.topic is not None, "only a partition with a name is hosted here"
+        return TopicPartition(self.topic, self.partition)
+
+
+class Isolation(enum.Enum):
+    """How far a reader may see (FetchIsolation)."""
+
+    LOG_END = enum.auto()  # followers
+    HIGH_WATERMARK = enum.auto()  # read_uncommitted
+    LAST_STABLE = enum.auto()  # read_committed
+
+
+@attrs.frozen
+class ClientMetadata:
+    """What a consumer of Fetch v11 and later tells about itself (KIP-392)."""
+
+    rack_id: str
+    client_id: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class FetchParams:
+    """What holds for all the partitions of one fetch."""
+
+    replica_id: int = CONSUMER_REPLICA_ID
+    replica_epoch: int = NO_BROKER_EPOCH
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation: Isolation
+    hard_max_bytes: bool = False
+    """Fetch v2 and older: not even a first batch may exceed the limit."""
+    client_metadata: ClientMetadata | None = None
+    # Asked again and again, of every partition.
+    from_follower: bool = attrs.field(init=False)
+    leader_only: bool = attrs.field(init=False)
+    """Only a leader may answer a follower, or a consumer of before KIP-392."""
+
+    @from_follower.default
+    def _is_from_follower(self) -> bool:
+        return self.replica_id >= 0
+
+    @leader_only.default
+    def _asks_the_leader_only(self) -> bool:
+        return self.from_follower or (
+            self.replica_id == CONSUMER_REPLICA_ID and self.client_metadata is None
+        )
+
+
+class FetchInfo(NamedTuple):
+    """What a fetch asks of one partition (FetchRequest.PartitionData)."""
+
+    fetch_offset: Offset
+    log_start_offset: Offset = NO_OFFSET
+    max_bytes: int = 1048576
+    current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    last_fetched_epoch: LeaderEpoch = NO_LEADER_EPOCH
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: Offset
+
+
+@attrs.frozen(kw_only=True)
+class FetchPartitionData:
+    """One partition's answer; a failed one keeps the defaults beside its error."""
+
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: Offset = NO_OFFSET
+    last_stable_offset: Offset = NO_OFFSET
+    log_start_offset: Offset = NO_OFFSET
+    records: FileRegion | None = None
+    diverging_epoch: OffsetAndEpoch | None = None
+    aborted_transactions: tuple[AbortedTransaction, ...] | None = None
+    preferred_read_replica: int = NO_REPLICA
+
+    @property
+    def records_size(self) -> int:
+        return self.records.size if self.records is not None else 0
+
+
+Wanted: TypeAlias = list[tuple[TopicIdPartition, FetchInfo]]
+Answers: TypeAlias = list[tuple[TopicIdPartition, FetchPartitionData]]
+
+__all__ = [
+    "CONSUMER_REPLICA_ID",
+    "DEBUGGING_REPLICA_ID",
+    "NO_BROKER_EPOCH",
+    "NO_REPLICA",
+    "NO_TOPIC_ID",
+    "AbortedTransaction",
+    "Answers",
+    "ClientMetadata",
+    "FetchInfo",
+    "FetchParams",
+    "FetchPartitionData",
+    "Isolation",
+    "TopicIdPartition",
+    "Wanted",
+]

@@ -1,0 +1,225 @@
+"""A leader's fetch sessions (KIP-227): who keeps a slot.
+
+Rule 1: slots are scarce and followers matter more than consumers. A full shard gives up
+a session that is idle; else one that a follower (privileged) or a larger and older
+demand may displace; else the newcomer goes without and keeps sending full requests.
+
+Rule 2: ids are split over the shards by range, so that an id alone tells its shard.
+"""
+
+from typing import Protocol
+
+import attrs
+
+from replication.events import (
+    EventSink,
+    FetchSessionClosed,
+    FetchSessionEvicted,
+    FetchSessionOpened,
+    ignore,
+)
+from replication.leader.rules.fetch_session.session import (
+    CachedPartition,
+    FetchSession,
+    PartitionKey,
+)
+from replication.metrics import MetricName, MetricsRegistry
+
+SHARDS = 8
+EVICTION_MS = 120_000
+_MAX_ID = 2**31 - 1
+
+
+class Chance(Protocol):
+    """What a cache needs of a `random.Random`."""
+
+    def randrange(self, start: int, stop: int) -> int: ...
+
+
+@attrs.define(eq=False, kw_only=True)
+class CacheStatistics:
+    """The gauges of FetchSessionCache, over all shards."""
+
+    sessions: int
+    partitions: int
+    evictions: int
+
+
+@attrs.define(eq=False, kw_only=True)
+class CacheShard:
+    """The sessions of one range of ids, and who of them may be displaced."""
+
+    max_sessions: int
+    first_id: int
+    end_id: int
+    chance: Chance
+    eviction_ms: int = EVICTION_MS
+    sink: EventSink = ignore
+    partitions: int = 0
+    evictions: int = 0
+    _sessions: dict[int, FetchSession] = attrs.Factory(dict)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
+
+    def remove(self, session_id: int) -> FetchSession | None:
+        session = self._drop(session_id)
+        if session is not None:
+            self.sink(FetchSessionClosed(session_id=session_id))
+        return session
+
+    def _drop(self, session_id: int) -> FetchSession | None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partitions -= session.cached_size
+            session.close()
+        return session
+
+    def touch(self, session: FetchSession, now_ms: int) -> None:
+        """Note that it was used. Its size and its place in the queue to the door are as of now."""
+        session.last_used_ms = now_ms
+        self.partitions += len(session.partitions) - session.cached_size
+        session.cached_size = len(session.partitions)
+        session.evictable_by_all = now_ms - session.created_ms > self.eviction_ms
+        session.evictable_by_privileged = session.evictable_by_all or not session.privileged
+
+    def maybe_create(
+        self,
+        partitions: dict[PartitionKey, CachedPartition],
+        *,
+        privileged: bool,
+        uses_topic_ids: bool,
+        now_ms: int,
+    ) -> FetchSession | None:
+        """A session for `partitions`, if there is a slot or one can be freed."""
+        if len(self._sessions) >= self.max_sessions and not self._evict(
+            (privileged, len(partitions), 0), privileged=privileged, now_ms=now_ms
+        ):
+            return None
+        session = FetchSession(
+            session_id=self._new_id(),
+            privileged=privileged,
+            uses_topic_ids=uses_topic_ids,
+            partitions=partitions,
+            created_ms=now_ms,
+            last_used_ms=now_ms,
+            unnamed=sum(cached.wanted[0].topic is None for cached in partitions.values()),
+        )
+        self._sessions[session.session_id] = session
+        self.touch(session, now_ms)
+        self.sink(
+            FetchSessionOpened(
+                session_id=session.session_id,
+                partitions=len(partitions),
+                privileged=privileged,
+            )
+        )
+        return session
+
+    def _new_id(self) -> int:
+        while True:
+            session_id = self.chance.randrange(self.first_id, self.end_id)
+            if session_id not in self._sessions:
+                return session_id
+
+    def _evict(self, newcomer: tuple[bool, int, int], *, privileged: bool, now_ms: int) -> bool:
+        """Free a slot for `newcomer` (Rule 1). A shard is small; scanning it is fine."""
+        sessions = self._sessions.values()
+        idlest = min(sessions, key=lambda each: (each.last_used_ms, each.session_id), default=None)
+        if idlest is None:
+            return False
+        cause = "idle"
+        if now_ms - idlest.last_used_ms <= self.eviction_ms:
+            cause = "displaced"
+            candidates = [
+                each
+                for each in sessions
+                if (each.evictable_by_privileged if privileged else each.evictable_by_all)
+            ]
+            idlest = min(candidates, key=lambda each: each.eviction_key, default=None)
+            if idlest is None or newcomer < idlest.eviction_key:
+                return False
+        self._drop(idlest.session_id)
+        self.evictions += 1
+        self.sink(
+            FetchSessionEvicted(session_id=idlest.session_id, cause=cause, behind=idlest.behind)
+        )
+        return True
+
+
+class FetchSessionCache:
+    """Every session of a broker, in shards."""
+
+    def __init__(
+        self,
+        *,
+        chance: Chance,
+        slots: int = 1000,
+        shards: int = SHARDS,
+        eviction_ms: int = EVICTION_MS,
+        sink: EventSink = ignore,
+    ) -> None:
+        self._range = _MAX_ID // shards
+        self._shards = [
+            CacheShard(
+                max_sessions=slots // shards,
+                first_id=max(1, index * self._range),
+                end_id=(index + 1) * self._range,
+                chance=chance,
+                eviction_ms=eviction_ms,
+                sink=sink,
+            )
+            for index in range(shards)
+        ]
+        self._created = 0
+
+    def shard_of(self, session_id: int) -> CacheShard:
+        """IndexError for an id that no shard gives out."""
+        if session_id < 0:
+            raise IndexError(session_id)
+        return self._shards[session_id // self._range]
+
+    def next_shard(self) -> CacheShard:
+        """Where the next session goes: round robin."""
+        shard = self._shards[self._created % len(self._shards)]
+        self._created += 1
+        return shard
+
+    def get(self, session_id: int) -> FetchSession | None:
+        try:
+            return self.shard_of(session_id).get(session_id)
+        except IndexError:
+            return None  # a peer may send any number
+
+    def remove(self, session_id: int) -> FetchSession | None:
+        try:
+            return self.shard_of(session_id).remove(session_id)
+        except IndexError:
+            return None
+
+    def touch(self, session: FetchSession, now_ms: int) -> None:
+        self.shard_of(session.session_id).touch(session, now_ms)
+
+    def statistics(self) -> CacheStatistics:
+        return CacheStatistics(
+            sessions=sum(map(len, self._shards)),
+            partitions=sum(shard.partitions for shard in self._shards),
+            evictions=sum(shard.evictions for shard in self._shards),
+        )
+
+    def register(self, metrics: MetricsRegistry) -> None:
+        """Show `statistics`, under Kafka's names."""
+        metrics.gauge(_metric("NumIncrementalFetchSessions"), lambda: self.statistics().sessions)
+        metrics.gauge(
+            _metric("NumIncrementalFetchPartitionsCached"), lambda: self.statistics().partitions
+        )
+        metrics.gauge(
+            _metric("IncrementalFetchSessionEvictionsPerSec"), lambda: self.statistics().evictions
+        )
+
+
+def _metric(name: str) -> MetricName:
+    return MetricName("kafka.server", "FetchSessionCache", name)

@@ -1,0 +1,54 @@
+"""What this broker knows of the cluster: the newest image, and a way to wait for a newer one."""
+
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from replication.metadata.rules import MetadataImage
+from replication.net.seams import NodeClock
+
+CATCH_UP_MS = 500
+
+
+@attrs.define(eq=False, repr=False)
+class MetadataCache:
+    """Holds the image that the metadata follower last applied."""
+
+    clock: NodeClock
+    image: MetadataImage = attrs.field(factory=MetadataImage)
+    fetched: "MetadataCache | None" = None
+    """What this broker has fetched, and acts upon before it is shown here."""
+    _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    def publish(self, image: MetadataImage) -> None:
+        """Everybody who waits looks again."""
+        self.image = image
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def wait_for(self, predicate: Callable[[MetadataImage], bool]) -> MetadataImage:
+        """The first image from now on of which `predicate` holds."""
+        while not predicate(self.image):
+            await self._changed.wait()
+        return self.image
+
+    async def wait_for_change(self, known: MetadataImage) -> MetadataImage:
+        """The newest image, once there is another than `known`."""
+        return await self.wait_for(lambda image: image is not known)
+
+    async def catch_up(self) -> None:
+        """Wait until what this broker has fetched by now is shown here, `CATCH_UP_MS` at most."""
+        if self.fetched is not None:
+            end = self.fetched.image.offset
+            await self.wait_at_most(lambda image: image.offset >= end, timeout_ms=CATCH_UP_MS)
+
+    async def wait_at_most(
+        self, predicate: Callable[[MetadataImage], bool], *, timeout_ms: int
+    ) -> bool:
+        """Whether it came to hold in time; where it holds already, nothing is waited for."""
+        if predicate(self.image):
+            return True
+        with self.clock.move_on_after(timeout_ms / 1000):
+            await self.wait_for(predicate)
+        return predicate(self.image)

@@ -1,0 +1,116 @@
+"""A broker's way to the controller's metadata log, and to its snapshot (KIP-630).
+
+    Fetch ── records, or a divergence ─────────────> the fetcher
+      └───── snapshot (90, 4) ── FetchSnapshot until it is whole ── installed
+                                                        └─> OFFSET_OUT_OF_RANGE, to the fetcher
+
+Rule 1: the fetcher knows nothing of snapshots. Its log has moved under it, which is what it
+is told; it asks for the ends and goes on from where the log now is.
+
+Rule 2: what is fetched is what comes next in the local copy. Where the fetcher is elsewhere,
+because the copy had to be begun anew, the copy is asked for, and the fetcher told the same.
+"""
+
+from typing import Protocol
+
+import attrs
+
+from replication.errors import ErrorCode, MetadataError, PeerUnavailableError, ProtocolError
+from replication.follower.leader_endpoint import RemoteLeaderEndpoint
+from replication.metadata.rules import METADATA_PARTITION, METADATA_TOPIC, decode_snapshot
+from replication.metadata.snapshots import Snapshot
+from replication.wire import fetch as wire
+from replication.wire.fetch_snapshot import (
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    PartitionSnapshot,
+    PartitionSnapshotRequest,
+    SnapshotId,
+    TopicSnapshotRequest,
+)
+from storage.errors import KafkaStorageError
+from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
+
+PIECE_BYTES = 1 << 20
+FETCH_SNAPSHOT_VERSION = 1
+
+
+class Copy(Protocol):
+    """What is asked of the `MetadataFollower`."""
+
+    def log_end_offset(self, partition: TopicPartition, /) -> Offset: ...
+
+    def latest_epoch(self, partition: TopicPartition, /) -> LeaderEpoch | None: ...
+
+    async def install(self, snapshot: Snapshot, /) -> None: ...
+
+    def fail(self, error: Exception, /) -> None: ...
+
+
+@attrs.define(kw_only=True)
+class MetadataEndpoint(RemoteLeaderEndpoint):
+    """The leader of the metadata log alone."""
+
+    follower: Copy
+
+    async def fetch(self, request: wire.FetchRequest, *, version: int) -> wire.FetchResponse:
+        moved = [self._ask_for_what_comes_next(asked) for asked in _asked(request)]
+        response = await super().fetch(request, version=version)
+        for data in [data for topic in response.responses for data in topic.partitions]:
+            wanted = data.snapshot_id
+            if wanted != wire.NO_SNAPSHOT:
+                await self._fetch_snapshot(wanted)
+            if data.error_code == ErrorCode.NONE and (any(moved) or wanted != wire.NO_SNAPSHOT):
+                data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+                data.records, data.diverging_epoch = b"", wire.NO_DIVERGENCE
+        return response
+
+    def _ask_for_what_comes_next(self, asked: wire.FetchPartition) -> bool:
+        """Whether the fetcher was elsewhere."""
+        end = self.follower.log_end_offset(METADATA_PARTITION)
+        if asked.fetch_offset == end:
+            return False
+        epoch = self.follower.latest_epoch(METADATA_PARTITION)
+        asked.fetch_offset = end
+        asked.last_fetched_epoch = NO_LEADER_EPOCH if epoch is None else epoch
+        return True
+
+    async def _fetch_snapshot(self, wanted: wire.SnapshotId) -> None:
+        data = bytearray()
+        size = 1
+        while len(data) < size:
+            piece = await self._fetch_piece(wanted, position=len(data))
+            if not piece.unaligned_records:
+                raise ProtocolError("the controller sends nothing of a snapshot that it has")
+            size = piece.size
+            assert isinstance(piece.unaligned_records, memoryview), "it came over the wire"
+            data += piece.unaligned_records
+        try:
+            await self.follower.install(Snapshot(decode_snapshot(data), bytes(data)))
+        except (MetadataError, KafkaStorageError) as error:
+            self.follower.fail(error)
+            raise PeerUnavailableError(f"the snapshot could not be taken up: {error}") from error
+
+    async def _fetch_piece(self, wanted: wire.SnapshotId, *, position: int) -> PartitionSnapshot:
+        asked = PartitionSnapshotRequest(
+            partition=METADATA_PARTITION.partition,
+            current_leader_epoch=NO_LEADER_EPOCH,
+            snapshot_id=SnapshotId(end_offset=wanted.end_offset, epoch=wanted.epoch),
+            position=position,
+        )
+        request = FetchSnapshotRequest(
+            replica_id=self.replica_id,
+            max_bytes=PIECE_BYTES,
+            topics=[TopicSnapshotRequest(name=METADATA_TOPIC, partitions=[asked])],
+        )
+        response = await self._call(request, FetchSnapshotResponse, version=FETCH_SNAPSHOT_VERSION)
+        pieces = [piece for topic in response.topics for piece in topic.partitions]
+        error = ErrorCode.of(response.error_code or (pieces[0].error_code if pieces else -1))
+        if error is not ErrorCode.NONE:
+            # Most likely a newer one has taken its place: the next fetch says which.
+            raise PeerUnavailableError(f"no snapshot up to {wanted.end_offset}: {error.name}")
+        return pieces[0]
+
+
+def _asked(request: wire.FetchRequest) -> list[wire.FetchPartition]:
+    return [asked for topic in request.topics for asked in topic.partitions]

@@ -1,0 +1,290 @@
+"""How a broker learns of the cluster: it follows the controller's metadata log.
+
+    controller   __understudy_metadata-0   [0 ............ high watermark]
+                      │ Fetch, as an observer: it counts for nobody's high watermark
+    this broker  __understudy_metadata-0   [0 ...... applied ... log end]
+                                                        └─> MetadataImage
+
+The log is replicated by the fetcher that replicates data, into a log like any other, so a
+restart resumes from the local copy. Everything the controller serves lies below its high
+watermark, which is its synced end; so everything here does too, and all of it is applied.
+
+Records are applied in order, a batch at once: what the controller wrote in one batch is
+never seen half done. Should the local copy have to be cut all the same, because its owner
+restored an older controller's disk, the image is built anew from what is left.
+
+The copy is kept short as the controller's log is (`metadata_snapshots`), each by itself. A
+broker whose copy ends before the controller's log begins is sent the snapshot that stands
+for what is missing (`metadata_endpoint`).
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable
+
+import attrs
+import trio
+
+from replication.errors import ErrorCode, KafkaError, MetadataError
+from replication.events import EventSink, MetadataApplied
+from replication.follower.fetcher import FetcherConfig, ReplicaFetcher
+from replication.follower.fetcher_stats import FetcherStats
+from replication.follower.rules.fetch_state import (
+    BrokerEndPoint,
+    FailedPartitions,
+    InitialFetchState,
+)
+from replication.metadata.cache import MetadataCache
+from replication.metadata.endpoint import MetadataEndpoint
+from replication.metadata.rules import (
+    METADATA_PARTITION,
+    METADATA_TOPIC_ID,
+    MetadataImage,
+    apply_batches,
+)
+from replication.metadata.snapshots import Snapshot, SnapshotDue, SnapshotFile, cut_below
+from replication.metrics import MetricsRegistry
+from replication.net.seams import Offload, Seams
+from replication.wire.fetch import PartitionData
+from storage.errors import KafkaStorageError, ShortageError
+from storage.log.append import LogAppendInfo
+from storage.log.log import Log
+from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, OffsetAndEpoch, TopicPartition
+
+FETCHER_NAME = "MetadataFetcherThread"
+BACKOFF_MS = 100  # a broker without its controller looks for it more often than for a leader
+_REPLAY_BYTES = 1 << 20
+
+
+@attrs.define(eq=False, repr=False, kw_only=True)
+class MetadataFollower:
+    """The broker's copy of the metadata log, as a fetcher sees it (`FollowedReplicas`)."""
+
+    log: Log
+    cache: MetadataCache
+    sink: EventSink
+    on_failure: Callable[[Exception], None]
+    """The copy cannot be kept: a disk that fails, or a record that only a newer release knows."""
+
+    offload: Offload
+    snapshot_due: SnapshotDue = attrs.field(factory=SnapshotDue)
+    snapshot: Snapshot | None = attrs.field(default=None, init=False)
+    """What stands for everything below the log start."""
+    _snapshot_file: SnapshotFile = attrs.field(init=False)
+    _image: MetadataImage = attrs.field(factory=MetadataImage, init=False)
+    _is_whole: bool = attrs.field(default=True, init=False)
+    _cuts: int = attrs.field(default=0, init=False)
+    _one_snapshot_at_a_time: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._snapshot_file = SnapshotFile.beside(self.log.file_system, self.log.directory)
+
+    def recover(self) -> None:
+        """At start: build the image from the local copy, as far as there is one."""
+        with contextlib.suppress(MetadataError):  # as good as none: the controller has another
+            self.snapshot = self._snapshot_file.read()
+        log = self.log
+        if log.log_start_offset > self._begins_at:
+            self._start_anew()  # what lies between is lost
+        elif log.log_end_offset < self._begins_at:
+            log.truncate_fully_and_start_at(self._begins_at)
+        log.update_high_watermark(log.log_end_offset)  # the controller sends what is synced
+        log.increment_log_start_offset(self._begins_at)
+        self._is_whole = True  # of what there is; nobody has seen more yet
+        self._replay()
+
+    @property
+    def _begins_at(self) -> Offset:
+        """The first offset that the log itself must hold."""
+        return 0 if self.snapshot is None else self.snapshot.end_offset
+
+    def _replay(self) -> None:
+        image = MetadataImage() if self.snapshot is None else self.snapshot.image
+        end = self.log.log_end_offset
+        while (position := image.offset + 1) < end:
+            data = self.log.read(position, _REPLAY_BYTES, max_offset_exclusive=end, min_one=True)
+            assert data.records is not None, "below the log end there are records"
+            image = apply_batches(image, data.records.read())
+        self._take_up(image)
+
+    def _take_up(self, image: MetadataImage) -> None:
+        self._image = image
+        if self._is_whole:
+            self.cache.publish(image)
+
+    def _start_anew(self) -> None:
+        """Keep nothing. What was shown stays, until there is as much to be shown again: an
+        image of half the topics would have this broker delete the others.
+        """
+        self._cuts += 1
+        self._is_whole = False
+        self.snapshot = None
+        try:
+            self._snapshot_file.remove()
+        except OSError as error:
+            raise self.log.fail(error) from error
+        self.log.truncate_fully_and_start_at(0)
+        self._image = MetadataImage()
+
+    # Snapshots.
+
+    async def install(self, snapshot: Snapshot) -> None:
+        """Go on from what the controller has sent; KafkaStorageError if it fails."""
+        async with self._one_snapshot_at_a_time:
+            # First, so that a crash in between leaves a log without its snapshot: of no use,
+            # and known to be.
+            self._cuts += 1
+            self.log.truncate_fully_and_start_at(snapshot.end_offset)
+            try:
+                await self.offload(lambda: self._snapshot_file.replace(snapshot))
+            except OSError as error:
+                raise self.log.fail(error) from error
+            self.snapshot = snapshot
+            self._is_whole = True
+            self._take_up(snapshot.image)
+
+    async def take_snapshots(self) -> None:
+        """Keep the copy short, until cancelled."""
+        while True:
+            await self.snapshot_due.wait()
+            try:
+                await self.take_snapshot()
+            except ShortageError:
+                continue  # until as much has been written again
+            except OSError as error:
+                self.on_failure(self.log.fail(error))
+            except KafkaStorageError as error:
+                self.on_failure(error)
+
+    async def take_snapshot(self) -> None:
+        self.snapshot_due.begun()
+        async with self._one_snapshot_at_a_time:
+            image, cuts = self._image, self._cuts
+            if not self._is_whole or image.offset < self._begins_at:
+                return
+            snapshot = await self.offload(lambda: self._snapshot_file.write(image))
+            # Whoever was killed meanwhile has no disk any more.
+            await trio.lowlevel.checkpoint_if_cancelled()
+            if cuts != self._cuts:
+                self._start_anew()  # it may say more than the controller still does
+                return
+            self.snapshot = snapshot
+            cut_below(self.log, snapshot.end_offset)
+
+    # What the fetcher asks.
+
+    def latest_epoch(self, partition: TopicPartition) -> LeaderEpoch | None:
+        latest = self._hosted(partition).latest_epoch
+        if latest is None and self.snapshot is not None:
+            return self.snapshot.id.leader_epoch
+        return latest
+
+    def log_start_offset(self, partition: TopicPartition) -> Offset:
+        return self._hosted(partition).log_start_offset
+
+    def log_end_offset(self, partition: TopicPartition) -> Offset:
+        return self._hosted(partition).log_end_offset
+
+    def high_watermark(self, partition: TopicPartition) -> Offset:
+        return self._hosted(partition).high_watermark
+
+    def end_offset_for_epoch(self, partition: TopicPartition, epoch: LeaderEpoch) -> OffsetAndEpoch:
+        return self._hosted(partition).end_offset_for_epoch(epoch)
+
+    def truncate_to(self, partition: TopicPartition, offset: Offset, *, completed: bool) -> None:
+        del completed  # what is left is a prefix of the controller's log either way
+        log = self._hosted(partition)
+        if offset < self._begins_at:
+            self._start_anew()
+        elif log.truncate_to(offset):
+            self._cuts += 1
+            self._replay()
+
+    def truncate_fully_and_start_at(self, partition: TopicPartition, offset: Offset) -> None:
+        """Not here: what lies below `offset` is in the controller's snapshot, without which the
+        records from there on say nothing. `MetadataEndpoint` sees to that.
+        """
+
+    def process_partition_data(
+        self,
+        partition: TopicPartition,
+        fetch_offset: Offset,
+        leader_epoch: LeaderEpoch,
+        data: PartitionData,
+    ) -> LogAppendInfo | None:
+        del leader_epoch  # none: there is one controller, and its log is followed in no epoch
+        log = self._hosted(partition)
+        assert fetch_offset == log.log_end_offset, "a fetch continues the log it was made for"
+        records = memoryview(b"") if data.records is None else data.records
+        assert isinstance(records, memoryview), "an answer has its records in memory"
+        try:
+            info = log.append_as_follower(records)
+            log.update_high_watermark(min(data.high_watermark, log.log_end_offset))
+            if info.valid_bytes:
+                self._apply(records[: info.valid_bytes], data.high_watermark)
+        except (KafkaStorageError, MetadataError) as error:
+            self.on_failure(error)
+            raise
+        return info
+
+    def _apply(self, records: memoryview, high_watermark: Offset) -> None:
+        before = self._image.offset
+        image = apply_batches(self._image, records)
+        applied = image.offset - before
+        self._is_whole = self._is_whole or image.offset + 1 >= high_watermark
+        self._take_up(image)
+        self.snapshot_due.appended(len(records))
+        self.sink(
+            MetadataApplied(
+                offset=image.offset + 1, leader_epoch=image.leader_epoch, records=applied
+            )
+        )
+
+    def fail(self, error: Exception) -> None:
+        """What the controller sent cannot be kept."""
+        self.on_failure(error)
+
+    def complete_delayed_fetches(self, partitions: Iterable[TopicPartition]) -> None:
+        """Nobody fetches the metadata log from a broker."""
+
+    def _hosted(self, partition: TopicPartition) -> Log:
+        if partition != METADATA_PARTITION:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(partition))
+        return self.log
+
+
+def metadata_fetcher(
+    follower: MetadataFollower,
+    *,
+    node_id: int,
+    controller: BrokerEndPoint,
+    seams: Seams,
+    metrics: MetricsRegistry,
+    on_bug: Callable[[BaseException], None],
+) -> ReplicaFetcher:
+    """The task that keeps `follower` alike to the controller's log."""
+    fetcher = ReplicaFetcher(
+        name=FETCHER_NAME,
+        leader=MetadataEndpoint(
+            follower=follower,
+            broker=controller,
+            replica_id=node_id,
+            client_id=f"broker-{node_id}-metadata",
+            transport=seams.transport,
+            clock=seams.clock,
+        ),
+        replicas=follower,
+        config=FetcherConfig(replica_id=node_id, backoff_ms=BACKOFF_MS),
+        clock=seams.clock,
+        failed=FailedPartitions(),
+        stats=FetcherStats(metrics, FETCHER_NAME, controller),
+        on_bug=on_bug,
+    )
+    # The controller's epoch is learned from its log, not told to it: there is one of it.
+    beginning = InitialFetchState(
+        topic_id=METADATA_TOPIC_ID,
+        leader=controller,
+        current_leader_epoch=NO_LEADER_EPOCH,
+        init_offset=follower.log.log_end_offset,
+    )
+    fetcher.add_partitions({METADATA_PARTITION: beginning})
+    return fetcher

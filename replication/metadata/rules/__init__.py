@@ -1,0 +1,114 @@
+"""What the cluster knows about itself: records in a log, and the image they add up to.
+
+    controller     appends records to __understudy_metadata-0, syncs them, applies them
+    brokers        fetch that log and apply the same records in the same order
+
+Rule 1: a record says what changed, never why; an image is a value and is never changed.
+
+Rule 2: two nodes that have applied the log up to one offset hold equal images.
+
+Rule 3: a record that this version does not know stops the reader, by name. Skipping it
+would break rule 2 in silence.
+
+    records.py   what may be said, and its bytes (msgpack, a type and a version each)
+    image.py     what it adds up to, and what differs between two images
+    batches.py   records in the batches that a log holds
+    snapshot.py  an image as bytes, for a log that no longer begins at 0
+"""
+
+from replication.metadata.rules.batches import apply_batches, batch_of
+from replication.metadata.rules.image import (
+    FEATURES,
+    MIN_INSYNC_REPLICAS,
+    NO_LEADER,
+    TRANSACTION_VERSION,
+    BrokerRegistration,
+    MetadataDelta,
+    MetadataImage,
+    PartitionRegistration,
+    RemovedPartition,
+    TopicImage,
+    delta_between,
+)
+from replication.metadata.rules.records import (
+    MAX_RECORDS,
+    METADATA_PARTITION,
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    TOO_LARGE,
+    AclRecord,
+    BrokerConfigRecord,
+    BrokerDirectoriesRecord,
+    BrokerRegistrationChangeRecord,
+    ClusterRecord,
+    ConfigRecord,
+    ControllerRecord,
+    Endpoint,
+    FeatureLevelRecord,
+    LeaderRecoveryState,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveAclRecord,
+    RemoveScramCredentialRecord,
+    RemoveTopicRecord,
+    ReplicaDirectoryRecord,
+    ScramCredentialRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+    decode_record,
+    encode_record,
+)
+from replication.metadata.rules.security_image import SecurityImage
+from replication.metadata.rules.snapshot import decode_snapshot, encode_snapshot, snapshot_id
+
+__all__ = [
+    "FEATURES",
+    "MAX_RECORDS",
+    "METADATA_PARTITION",
+    "METADATA_TOPIC",
+    "METADATA_TOPIC_ID",
+    "MIN_INSYNC_REPLICAS",
+    "NO_LEADER",
+    "TOO_LARGE",
+    "TRANSACTION_VERSION",
+    "AclRecord",
+    "BrokerConfigRecord",
+    "BrokerDirectoriesRecord",
+    "BrokerRegistration",
+    "BrokerRegistrationChangeRecord",
+    "ClusterRecord",
+    "ConfigRecord",
+    "ControllerRecord",
+    "Endpoint",
+    "FeatureLevelRecord",
+    "LeaderRecoveryState",
+    "MetadataDelta",
+    "MetadataImage",
+    "MetadataRecord",
+    "PartitionChangeRecord",
+    "PartitionRecord",
+    "PartitionRegistration",
+    "ProducerIdsRecord",
+    "RegisterBrokerRecord",
+    "RemoveAclRecord",
+    "RemoveScramCredentialRecord",
+    "RemoveTopicRecord",
+    "RemovedPartition",
+    "ReplicaDirectoryRecord",
+    "ScramCredentialRecord",
+    "SecurityImage",
+    "TopicImage",
+    "TopicRecord",
+    "UnregisterBrokerRecord",
+    "apply_batches",
+    "batch_of",
+    "decode_record",
+    "decode_snapshot",
+    "delta_between",
+    "encode_record",
+    "encode_snapshot",
+    "snapshot_id",
+]

@@ -1,0 +1,473 @@
+"""The image: everything that the metadata log says, up to one offset.
+
+Rule 1: an image never changes. Applying records makes a new one that shares with the old
+whatever they do not touch, so a reader keeps the image it has for as long as it likes,
+and two images are compared by walking only what is not the very same object.
+
+Rule 2: epochs count here, in one place. A change to a partition bumps its partition
+epoch; one that names a leader bumps its leader epoch too (PartitionRegistration.merge).
+
+    image at 7      topics {a: A, b: B}
+      + partition_change(b-0)
+    image at 8      topics {a: A, b: B'}      A is shared; only b is looked at
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import assert_never
+
+import attrs
+
+from replication.errors import MetadataError
+from replication.metadata.rules.records import (
+    AclRecord,
+    BrokerConfigRecord,
+    BrokerDirectoriesRecord,
+    BrokerRegistrationChangeRecord,
+    ClusterRecord,
+    ConfigRecord,
+    ControllerRecord,
+    Endpoint,
+    FeatureLevelRecord,
+    LeaderRecoveryState,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveAclRecord,
+    RemoveScramCredentialRecord,
+    RemoveTopicRecord,
+    ReplicaDirectoryRecord,
+    ScramCredentialRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+)
+from replication.metadata.rules.security_image import SecurityDraft, SecurityImage, SecurityRecord
+from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, TopicId, TopicPartition
+
+NO_LEADER = -1
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+TRANSACTION_VERSION = "transaction.version"
+FEATURES: Mapping[str, tuple[int, int]] = {TRANSACTION_VERSION: (0, 2)}
+"""What this release knows, and the levels of each; the highest holds where none was set."""
+
+
+@attrs.frozen
+class BrokerRegistration:
+    """One broker, as the controller knows it. A fenced one leads nothing (KIP-631)."""
+
+    broker_id: int
+    broker_epoch: Offset
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    directories: tuple[bytes, ...] = ()
+    """Those online, where it has several; of one alone nothing is told (KIP-858)."""
+
+    def has_online(self, directory: bytes | None) -> bool:
+        """Whether a replica there is well, as far as anybody has said (DirectoryId.isOnline)."""
+        return directory is None or not self.directories or directory in self.directories
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        return next((each for each in self.endpoints if each.name == listener), None)
+
+
+@attrs.frozen
+class PartitionRegistration:
+    """One partition: who holds it, who is in sync, who leads, and in which reign.
+
+    `replicas` in assignment order, the first preferred as leader. While it is reassigned
+    they are the wanted ones and then those of `removing`; `adding` are those that it did
+    not have before (KIP-455).
+
+    `elr`, the eligible leader replicas, are not in sync and hold all that is committed all
+    the same. `last_known_elr` is whoever led last, where nobody leads (KIP-966).
+    """
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+    leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    directories: tuple[tuple[int, bytes], ...] = ()
+    """Broker and log directory, for replicas whose brokers have said where they lie."""
+
+    def directory(self, broker_id: int) -> bytes | None:
+        """Where the replica on `broker_id` lies, if that was said."""
+        return next((each for broker, each in self.directories if broker == broker_id), None)
+
+    def placed(self, record: ReplicaDirectoryRecord) -> "PartitionRegistration":
+        places = dict(self.directories) | {record.broker_id: record.directory}
+        return attrs.evolve(self, directories=tuple(sorted(places.items())))
+
+    def merge(self, change: PartitionChangeRecord) -> "PartitionRegistration":
+        changed = {
+            name: value for name in _CHANGEABLE if (value := getattr(change, name)) is not None
+        }
+        if change.replicas is not None:
+            # Who is a replica no more has let go of its directory.
+            staying = (each for each in self.directories if each[0] in change.replicas)
+            changed["directories"] = tuple(staying)
+        return attrs.evolve(
+            self,
+            leader_epoch=self.leader_epoch + ("leader" in changed),
+            partition_epoch=self.partition_epoch + 1,
+            **changed,
+        )
+
+
+_CHANGEABLE = (
+    "isr",
+    "leader",
+    "leader_recovery_state",
+    "replicas",
+    "adding",
+    "removing",
+    "elr",
+    "last_known_elr",
+)
+
+
+@attrs.frozen
+class TopicImage:
+    name: str
+    topic_id: TopicId
+    partitions: Mapping[int, PartitionRegistration] = attrs.Factory(dict)
+    configs: Mapping[str, str] = attrs.Factory(dict)
+
+
+@attrs.frozen
+class MetadataImage:
+    """What the log adds up to. `offset` is that of the last record applied, -1 before any;
+    `leader_epoch` is the controller's that appended it.
+    """
+
+    offset: Offset = NO_OFFSET
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    cluster_id: str | None = None
+    controller_id: int = NO_LEADER
+    brokers: Mapping[int, BrokerRegistration] = attrs.Factory(dict)
+    topics: Mapping[str, TopicImage] = attrs.Factory(dict)
+    topic_names_by_id: Mapping[TopicId, str] = attrs.Factory(dict)
+    next_producer_id: int = 0
+    broker_configs: Mapping[int | None, Mapping[str, str]] = attrs.Factory(dict)
+    """What was set at run time: for one broker, and under None for all of them."""
+    feature_levels: Mapping[str, int] = attrs.Factory(dict)
+    """Those that were set, where they are not the highest."""
+    security: SecurityImage = attrs.Factory(SecurityImage)
+
+    def feature(self, name: str) -> int:
+        """The level that the cluster has (KIP-584)."""
+        return self.feature_levels.get(name, FEATURES[name][1])
+
+    def broker(self, broker_id: int) -> BrokerRegistration | None:
+        return self.brokers.get(broker_id)
+
+    def broker_epoch(self, broker_id: int) -> Offset | None:
+        """The epoch of a broker that is alive, as the leader checks a fetch against (KIP-903)."""
+        broker = self.brokers.get(broker_id)
+        return None if broker is None or broker.fenced else broker.broker_epoch
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Registered and not fenced."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
+    def may_join_isr(self, broker_id: int) -> bool:
+        """Alive, and not on its way out (KIP-841)."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+
+    def is_in_place(self, partition: PartitionRegistration, broker_id: int) -> bool:
+        """Whether the log directory of that replica is online."""
+        broker = self.brokers.get(broker_id)
+        return broker is None or broker.has_online(partition.directory(broker_id))
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionRegistration | None:
+        topic = self.topics.get(topic_partition.topic)
+        return None if topic is None else topic.partitions.get(topic_partition.partition)
+
+    def topic_id(self, name: str) -> TopicId | None:
+        topic = self.topics.get(name)
+        return None if topic is None else topic.topic_id
+
+    def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
+        name = self.topic_names_by_id.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partitions(self) -> Iterator[tuple[TopicPartition, TopicId, PartitionRegistration]]:
+        """Every partition, by topic name and number."""
+        for name in sorted(self.topics):
+            topic = self.topics[name]
+            for number in sorted(topic.partitions):
+                yield TopicPartition(name, number), topic.topic_id, topic.partitions[number]
+
+    def apply(self, record: MetadataRecord) -> "MetadataImage":
+        """The image after `record`, which stands at the next offset."""
+        return self.apply_all([record], offset=self.offset + 1, leader_epoch=self.leader_epoch)
+
+    def apply_all(
+        self, records: Iterable[MetadataRecord], *, offset: Offset, leader_epoch: LeaderEpoch
+    ) -> "MetadataImage":
+        """The image after `records`, the last of which stands at `offset`."""
+        draft = _Draft(self)
+        for record in records:
+            draft.apply(record)
+        return draft.finish(offset=offset, leader_epoch=leader_epoch)
+
+
+class _Draft:
+    """The one image that is still being written: each part is copied when first touched."""
+
+    def __init__(self, base: MetadataImage) -> None:
+        self._base = base
+        self._cluster_id = base.cluster_id
+        self._controller_id = base.controller_id
+        self._next_producer_id = base.next_producer_id
+        self._broker_configs = base.broker_configs
+        self._feature_levels = base.feature_levels
+        self._security: SecurityDraft | None = None
+        self._brokers = dict(base.brokers)
+        self._topics = dict(base.topics)
+        self._names = dict(base.topic_names_by_id)
+        self._touched: dict[TopicId, tuple[dict[int, PartitionRegistration], dict[str, str]]] = {}
+
+    def apply(self, record: MetadataRecord) -> None:
+        match record:
+            case ClusterRecord():
+                self._cluster_id = record.cluster_id
+            case ControllerRecord():
+                self._controller_id = record.controller_id
+            case RegisterBrokerRecord():
+                values = attrs.asdict(record, recurse=False)
+                self._brokers[record.broker_id] = BrokerRegistration(**values)
+            case (
+                UnregisterBrokerRecord()
+                | BrokerRegistrationChangeRecord()
+                | BrokerDirectoriesRecord()
+            ):
+                self._change_broker(record)
+            case TopicRecord():
+                if record.name in self._topics:
+                    raise MetadataError(f"topic {record.name} is created twice")
+                self._topics[record.name] = TopicImage(record.name, record.topic_id)
+                self._names[record.topic_id] = record.name
+            case RemoveTopicRecord():
+                self._remove_topic(record.topic_id)
+            case PartitionRecord() | PartitionChangeRecord() | ReplicaDirectoryRecord():
+                self._set_partition(record)
+            case ConfigRecord():
+                self._set_config(record)
+            case (
+                BrokerConfigRecord()
+                | FeatureLevelRecord()
+                | ScramCredentialRecord()
+                | RemoveScramCredentialRecord()
+                | AclRecord()
+                | RemoveAclRecord()
+            ):
+                self._set_for_all(record)
+            case ProducerIdsRecord():
+                self._next_producer_id = record.next_producer_id
+            case never:
+                assert_never(never)
+
+    def finish(self, *, offset: Offset, leader_epoch: LeaderEpoch) -> MetadataImage:
+        for topic_id, (partitions, configs) in self._touched.items():
+            name = self._names[topic_id]
+            self._topics[name] = TopicImage(name, topic_id, partitions, configs)
+        return MetadataImage(
+            offset=offset,
+            leader_epoch=leader_epoch,
+            cluster_id=self._cluster_id,
+            controller_id=self._controller_id,
+            brokers=self._brokers,
+            topics=self._topics,
+            topic_names_by_id=self._names,
+            next_producer_id=self._next_producer_id,
+            broker_configs=self._broker_configs,
+            feature_levels=self._feature_levels,
+            security=self._base.security if self._security is None else self._security.finish(),
+        )
+
+    def _set_for_all(
+        self, record: BrokerConfigRecord | FeatureLevelRecord | SecurityRecord
+    ) -> None:
+        if isinstance(record, BrokerConfigRecord):
+            self._set_broker_config(record)
+        elif isinstance(record, FeatureLevelRecord):
+            self._set_feature(record)
+        else:
+            self._security = self._security or SecurityDraft(self._base.security)
+            self._security.apply(record)
+
+    def _set_feature(self, record: FeatureLevelRecord) -> None:
+        if record.name not in FEATURES:
+            raise MetadataError(f"feature {record.name}: a newer version wrote this log")
+        lowest, highest = FEATURES[record.name]
+        if not lowest <= record.level <= highest:
+            raise MetadataError(
+                f"feature {record.name} of level {record.level}, but this release knows"
+                f" {lowest} to {highest}: a newer version wrote this log"
+            )
+        others = {key: each for key, each in self._feature_levels.items() if key != record.name}
+        changed = {record.name: record.level} if record.level != highest else {}
+        self._feature_levels = others | changed
+
+    def _change_broker(
+        self,
+        record: UnregisterBrokerRecord | BrokerRegistrationChangeRecord | BrokerDirectoriesRecord,
+    ) -> None:
+        broker = self._brokers.get(record.broker_id)
+        if broker is None or broker.broker_epoch != record.broker_epoch:
+            raise MetadataError(f"broker {record.broker_id} has no epoch {record.broker_epoch}")
+        if isinstance(record, UnregisterBrokerRecord):
+            del self._brokers[record.broker_id]
+            return
+        if isinstance(record, BrokerDirectoriesRecord):
+            self._brokers[record.broker_id] = attrs.evolve(broker, directories=record.online)
+            return
+        leaving = record.in_controlled_shutdown
+        self._brokers[record.broker_id] = attrs.evolve(
+            broker,
+            fenced=broker.fenced if record.fenced is None else record.fenced,
+            in_controlled_shutdown=broker.in_controlled_shutdown if leaving is None else leaving,
+        )
+
+    def _touch(self, topic_id: TopicId) -> tuple[dict[int, PartitionRegistration], dict[str, str]]:
+        if topic_id not in self._touched:
+            name = self._names.get(topic_id)
+            if name is None:
+                raise MetadataError(f"no topic has the id {topic_id.hex()}")
+            topic = self._topics[name]
+            self._touched[topic_id] = dict(topic.partitions), dict(topic.configs)
+        return self._touched[topic_id]
+
+    def _remove_topic(self, topic_id: TopicId) -> None:
+        name = self._names.pop(topic_id, None)
+        if name is None:
+            raise MetadataError(f"no topic has the id {topic_id.hex()}")
+        del self._topics[name]
+        self._touched.pop(topic_id, None)
+
+    def _set_partition(
+        self, record: PartitionRecord | PartitionChangeRecord | ReplicaDirectoryRecord
+    ) -> None:
+        partitions, _ = self._touch(record.topic_id)
+        if not isinstance(record, PartitionRecord):
+            if record.partition not in partitions:
+                raise MetadataError(f"no partition {record.partition} in {record.topic_id.hex()}")
+            partition = partitions[record.partition]
+            if isinstance(record, PartitionChangeRecord):
+                partitions[record.partition] = partition.merge(record)
+            else:
+                partitions[record.partition] = partition.placed(record)
+            return
+        values = attrs.asdict(record, recurse=False)
+        del values["topic_id"], values["partition"]
+        partitions[record.partition] = PartitionRegistration(**values)
+
+    def _set_config(self, record: ConfigRecord) -> None:
+        _, configs = self._touch(record.topic_id)
+        _set(configs, record.key, record.value)
+        if record.key == MIN_INSYNC_REPLICAS:
+            self._forget_eligible(record.topic_id)
+
+    def _set_broker_config(self, record: BrokerConfigRecord) -> None:
+        configs = dict(self._broker_configs.get(record.broker_id, {}))
+        _set(configs, record.key, record.value)
+        # Rare enough to copy the rest each time: there is one of these for each broker at most.
+        others = {
+            key: each for key, each in self._broker_configs.items() if key != record.broker_id
+        }
+        self._broker_configs = others | ({record.broker_id: configs} if configs else {})
+        if record.key == MIN_INSYNC_REPLICAS:
+            for topic_id in self._names:
+                self._forget_eligible(topic_id)
+
+    def _forget_eligible(self, topic_id: TopicId) -> None:
+        """Who is eligible was reckoned by another minimum (ClearElrRecord). Where nobody leads,
+        nothing is committed by any minimum, and whoever was eligible is.
+        """
+        partitions, _ = self._touch(topic_id)
+        for number, partition in partitions.items():
+            if partition.leader != NO_LEADER:
+                partitions[number] = attrs.evolve(partition, elr=())
+
+
+def _set(configs: dict[str, str], key: str, value: str | None) -> None:
+    if value is None:
+        configs.pop(key, None)
+    else:
+        configs[key] = value
+
+
+@attrs.frozen
+class RemovedPartition:
+    """A partition that is gone; its topic id, because the name may live again."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+
+
+@attrs.frozen
+class MetadataDelta:
+    """What differs between two images. A topic deleted and created again between them is
+    in both `removed` (its old id) and `changed`.
+    """
+
+    changed: frozenset[TopicPartition]
+    removed: frozenset[RemovedPartition]
+    reconfigured: frozenset[str]
+    brokers: frozenset[int]
+    reconfigured_brokers: frozenset[int | None]
+
+
+def delta_between(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
+    """What changed from `old` to `new`, at the price of what changed."""
+    changed: set[TopicPartition] = set()
+    removed: set[RemovedPartition] = set()
+    reconfigured: set[str] = set()
+    for name in sorted(old.topics.keys() | new.topics.keys()):
+        before, after = old.topics.get(name), new.topics.get(name)
+        if before is after:
+            continue
+        if before is not None and (after is None or after.topic_id != before.topic_id):
+            gone = (TopicPartition(name, number) for number in before.partitions)
+            removed.update(RemovedPartition(each, before.topic_id) for each in gone)
+            before = None
+        if after is None:
+            continue
+        known = {} if before is None else before.partitions
+        changed.update(
+            TopicPartition(name, number)
+            for number, partition in after.partitions.items()
+            if known.get(number) != partition
+        )
+        if after.configs != ({} if before is None else before.configs):
+            reconfigured.add(name)
+    brokers = {
+        broker_id
+        for broker_id in old.brokers.keys() | new.brokers.keys()
+        if old.brokers.get(broker_id) != new.brokers.get(broker_id)
+    }
+    reconfigured_brokers = {
+        broker_id
+        for broker_id in old.broker_configs.keys() | new.broker_configs.keys()
+        # What is set to the same again is set: files of that name are read anew (KAFKA-14136).
+        if old.broker_configs.get(broker_id) is not new.broker_configs.get(broker_id)
+    }
+    return MetadataDelta(
+        frozenset(changed),
+        frozenset(removed),
+        frozenset(reconfigured),
+        frozenset(brokers),
+        frozenset(reconfigured_brokers),
+    )

@@ -1,0 +1,373 @@
+"""The records of the metadata log, named as in KIP-631, and their bytes.
+
+    on disk    one msgpack array per record: [type, version, field, field, ...]
+
+Rule 1: a released (type, version) never changes; `tests/` keeps one golden file for each.
+A new field is a new version, stands at the end, and has a default, which is what a record
+of an older version says about it.
+
+Rule 2: an unknown type or version is refused by name (`MetadataError`).
+
+An absent (None) field of a *change* record means "as it was". A partition's epochs are
+not in its change record: applying one bumps the partition epoch, and the leader epoch
+where it names a leader, so that they can neither be skipped nor repeated.
+"""
+
+import enum
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, TypeAlias, get_args
+
+import attrs
+import msgpack
+
+from replication.errors import MetadataError
+from replication.security.rules.acls import Acl
+from storage.types import Buffer, LeaderEpoch, Offset, TopicId, TopicPartition
+
+METADATA_TOPIC = "__understudy_metadata"
+METADATA_TOPIC_ID: TopicId = b"understudy-meta\x01"
+METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
+MAX_RECORDS = 10_000
+"""The records that one request may add (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+TOO_LARGE = "Unable to perform excessively large batch operation."
+"""What is said to a request that would add more, in Kafka's words."""
+
+
+class LeaderRecoveryState(enum.IntEnum):
+    """Whether a leader elected outside the ISR may still have to recover (KIP-704)."""
+
+    RECOVERED = 0
+    RECOVERING = 1
+
+
+@attrs.frozen
+class Endpoint:
+    """Where a broker listens; `name` is the listener's."""
+
+    name: str
+    host: str
+    port: int
+
+
+def _numbers(values: Iterable[int]) -> tuple[int, ...]:
+    return tuple(values)
+
+
+def _numbers_or_none(values: Iterable[int] | None) -> tuple[int, ...] | None:
+    return None if values is None else tuple(values)
+
+
+def _endpoints(values: Iterable[Endpoint | Sequence[Any]]) -> tuple[Endpoint, ...]:
+    return tuple(each if isinstance(each, Endpoint) else Endpoint(*each) for each in values)
+
+
+def _ids(values: Iterable[bytes]) -> tuple[bytes, ...]:
+    return tuple(values)
+
+
+def _recovery_or_none(value: int | None) -> LeaderRecoveryState | None:
+    return None if value is None else LeaderRecoveryState(value)
+
+
+@attrs.frozen
+class ClusterRecord:
+    """The first record of a log: which cluster this is."""
+
+    TYPE: ClassVar = "cluster"
+    VERSION: ClassVar = 1
+    cluster_id: str
+
+
+@attrs.frozen
+class ControllerRecord:
+    """The first record of each leader epoch: which controller began it."""
+
+    TYPE: ClassVar = "controller"
+    VERSION: ClassVar = 1
+    controller_id: int
+    leader_epoch: LeaderEpoch
+
+
+@attrs.frozen
+class RegisterBrokerRecord:
+    """A broker's new incarnation; its epoch is this record's own offset."""
+
+    TYPE: ClassVar = "register_broker"
+    VERSION: ClassVar = 1
+    broker_id: int
+    broker_epoch: Offset
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...] = attrs.field(converter=_endpoints)
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+
+
+@attrs.frozen
+class UnregisterBrokerRecord:
+    TYPE: ClassVar = "unregister_broker"
+    VERSION: ClassVar = 1
+    broker_id: int
+    broker_epoch: Offset
+
+
+@attrs.frozen
+class BrokerRegistrationChangeRecord:
+    """A registered broker was fenced, unfenced, or has begun a controlled shutdown."""
+
+    TYPE: ClassVar = "broker_registration_change"
+    VERSION: ClassVar = 1
+    broker_id: int
+    broker_epoch: Offset
+    fenced: bool | None = None
+    in_controlled_shutdown: bool | None = None
+
+
+@attrs.frozen
+class BrokerDirectoriesRecord:
+    """The log directories that a broker with several of them has online (KIP-858)."""
+
+    TYPE: ClassVar = "broker_directories"
+    VERSION: ClassVar = 1
+    broker_id: int
+    broker_epoch: Offset
+    online: tuple[bytes, ...] = attrs.field(converter=_ids)
+
+
+@attrs.frozen
+class ReplicaDirectoryRecord:
+    """In which of its log directories a broker keeps a replica."""
+
+    TYPE: ClassVar = "replica_directory"
+    VERSION: ClassVar = 1
+    topic_id: TopicId
+    partition: int
+    broker_id: int
+    directory: bytes
+
+
+@attrs.frozen
+class TopicRecord:
+    TYPE: ClassVar = "topic"
+    VERSION: ClassVar = 1
+    name: str
+    topic_id: TopicId
+
+
+@attrs.frozen
+class PartitionRecord:
+    """A partition as it is. Version 2 added what reassignment and KIP-966 know of it."""
+
+    TYPE: ClassVar = "partition"
+    VERSION: ClassVar = 2
+    FIELDS_BEFORE: ClassVar = {1: 8}
+    topic_id: TopicId
+    partition: int
+    replicas: tuple[int, ...] = attrs.field(converter=_numbers)
+    isr: tuple[int, ...] = attrs.field(converter=_numbers)
+    leader: int
+    leader_epoch: LeaderEpoch = 0
+    partition_epoch: int = 0
+    leader_recovery_state: LeaderRecoveryState = attrs.field(
+        default=LeaderRecoveryState.RECOVERED, converter=LeaderRecoveryState
+    )
+    adding: tuple[int, ...] = attrs.field(default=(), converter=_numbers)
+    removing: tuple[int, ...] = attrs.field(default=(), converter=_numbers)
+    elr: tuple[int, ...] = attrs.field(default=(), converter=_numbers)
+    last_known_elr: tuple[int, ...] = attrs.field(default=(), converter=_numbers)
+
+
+@attrs.frozen
+class PartitionChangeRecord:
+    """What is new about a partition; see `PartitionRegistration` for the fields."""
+
+    TYPE: ClassVar = "partition_change"
+    VERSION: ClassVar = 2
+    FIELDS_BEFORE: ClassVar = {1: 5}
+    topic_id: TopicId
+    partition: int
+    isr: tuple[int, ...] | None = attrs.field(default=None, converter=_numbers_or_none)
+    leader: int | None = None
+    leader_recovery_state: LeaderRecoveryState | None = attrs.field(
+        default=None, converter=_recovery_or_none
+    )
+    replicas: tuple[int, ...] | None = attrs.field(default=None, converter=_numbers_or_none)
+    adding: tuple[int, ...] | None = attrs.field(default=None, converter=_numbers_or_none)
+    removing: tuple[int, ...] | None = attrs.field(default=None, converter=_numbers_or_none)
+    elr: tuple[int, ...] | None = attrs.field(default=None, converter=_numbers_or_none)
+    last_known_elr: tuple[int, ...] | None = attrs.field(default=None, converter=_numbers_or_none)
+
+
+@attrs.frozen
+class RemoveTopicRecord:
+    TYPE: ClassVar = "remove_topic"
+    VERSION: ClassVar = 1
+    topic_id: TopicId
+
+
+@attrs.frozen
+class ConfigRecord:
+    """A topic's configuration `key`; a `value` of None takes the override away."""
+
+    TYPE: ClassVar = "config"
+    VERSION: ClassVar = 1
+    topic_id: TopicId
+    key: str
+    value: str | None
+
+
+@attrs.frozen
+class BrokerConfigRecord:
+    """A broker's configuration `key`, as `ConfigRecord` is a topic's; a `broker_id` of None
+    stands for every broker, and gives way to what is set for one.
+    """
+
+    TYPE: ClassVar = "broker_config"
+    VERSION: ClassVar = 1
+    broker_id: int | None
+    key: str
+    value: str | None
+
+
+@attrs.frozen
+class ProducerIdsRecord:
+    """A block of producer ids was handed to a broker; the next block begins here."""
+
+    TYPE: ClassVar = "producer_ids"
+    VERSION: ClassVar = 1
+    broker_id: int
+    broker_epoch: Offset
+    next_producer_id: int
+
+
+@attrs.frozen
+class FeatureLevelRecord:
+    """The level of a feature that the whole cluster has (KIP-584)."""
+
+    TYPE: ClassVar = "feature_level"
+    VERSION: ClassVar = 1
+    name: str
+    level: int
+
+
+@attrs.frozen
+class ScramCredentialRecord:
+    """Somebody may log in by SCRAM (UserScramCredentialRecord, KIP-554)."""
+
+    TYPE: ClassVar = "scram_credential"
+    VERSION: ClassVar = 1
+    name: str
+    mechanism: str
+    salt: bytes
+    stored_key: bytes = attrs.field(repr=False)
+    server_key: bytes = attrs.field(repr=False)
+    iterations: int
+
+
+@attrs.frozen
+class RemoveScramCredentialRecord:
+    """And no more."""
+
+    TYPE: ClassVar = "remove_scram_credential"
+    VERSION: ClassVar = 1
+    name: str
+    mechanism: str
+
+
+@attrs.frozen
+class AclRecord:
+    """Somebody may, or may not, do something (AccessControlEntryRecord)."""
+
+    TYPE: ClassVar = "acl"
+    VERSION: ClassVar = 1
+    acl_id: bytes
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+    @classmethod
+    def of(cls, acl_id: bytes, acl: Acl) -> "AclRecord":
+        return cls(
+            acl_id=acl_id,
+            resource_type=int(acl.resource_type),
+            resource_name=acl.resource_name,
+            pattern_type=int(acl.pattern_type),
+            principal=acl.principal,
+            host=acl.host,
+            operation=int(acl.operation),
+            permission=int(acl.permission),
+        )
+
+
+@attrs.frozen
+class RemoveAclRecord:
+    """And no more."""
+
+    TYPE: ClassVar = "remove_acl"
+    VERSION: ClassVar = 1
+    acl_id: bytes
+
+
+MetadataRecord: TypeAlias = (
+    ClusterRecord
+    | ControllerRecord
+    | RegisterBrokerRecord
+    | UnregisterBrokerRecord
+    | BrokerRegistrationChangeRecord
+    | BrokerDirectoriesRecord
+    | ReplicaDirectoryRecord
+    | TopicRecord
+    | PartitionRecord
+    | PartitionChangeRecord
+    | RemoveTopicRecord
+    | ConfigRecord
+    | BrokerConfigRecord
+    | ProducerIdsRecord
+    | FeatureLevelRecord
+    | ScramCredentialRecord
+    | RemoveScramCredentialRecord
+    | AclRecord
+    | RemoveAclRecord
+)
+
+_RECORD_TYPES: tuple[type[MetadataRecord], ...] = get_args(MetadataRecord)
+# For each type, its class, and how many fields a record of each version has.
+_KNOWN = {
+    kind.TYPE: (
+        kind,
+        {kind.VERSION: len(attrs.fields(kind))} | getattr(kind, "FIELDS_BEFORE", {}),
+    )
+    for kind in _RECORD_TYPES
+}
+
+
+def encode_record(record: MetadataRecord) -> bytes:
+    fields = attrs.astuple(record)
+    packed: bytes = msgpack.packb([record.TYPE, record.VERSION, *fields])
+    return packed
+
+
+def decode_record(data: Buffer) -> MetadataRecord:
+    """The record in `data`; MetadataError, naming it, where we do not know or cannot read it."""
+    try:
+        kind, version, *fields = msgpack.unpackb(data)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise MetadataError(f"a metadata record that is not msgpack: {error!r}") from error
+    if not isinstance(kind, str) or kind not in _KNOWN:
+        raise MetadataError(f"unknown metadata record {kind!r}: a newer version wrote this log")
+    record_type, versions = _KNOWN[kind]
+    if not isinstance(version, int) or version not in versions:
+        raise MetadataError(
+            f"metadata record {kind!r} of version {version!r}, but this release reads only "
+            f"{sorted(versions)}: a newer version wrote this log"
+        )
+    if len(fields) != versions[version]:
+        raise MetadataError(f"metadata record {kind!r} version {version}: {len(fields)} fields")
+    try:
+        return record_type(*fields)
+    except (TypeError, ValueError) as error:
+        raise MetadataError(f"metadata record {kind!r} version {version}: {error}") from error

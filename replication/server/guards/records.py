@@ -1,0 +1,133 @@
+"""Produce and Fetch: who may write records, and who may read them."""
+
+from functools import partial
+from typing import Any
+
+import attrs
+
+from replication.errors import ErrorCode
+from replication.metadata.rules import SecurityImage
+from replication.net.pace import in_steps
+from replication.security.rules.acls import Operation, ResourceType
+from replication.server.guards.access import Access, all_refused, sorted_out
+from replication.server.server import CloseConnectionError, Handler
+from replication.steps import Steps
+from replication.wire.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, FetchTopic
+from replication.wire.produce import ProduceRequest, ProduceResponse, TopicProduceResponse
+from storage.batch.record_batch import HEADER_SIZE, MAGIC, TRANSACTIONAL_BIT
+
+MAGIC_AT = 16  # the same in every format there has been
+_ATTRIBUTES_AT = 22  # the byte of them that has a meaning
+_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_MOST_SESSIONS = 10_000
+
+
+@attrs.define(eq=False)
+class FetchGuard:
+    """A fetch session was opened by somebody, under some ACLs; it is good for no other.
+
+    Once they are others the session is not known any more, and the client names all its
+    partitions again. Where a topic is refused no session is opened: what the client believes
+    to be in one would never be answered.
+    """
+
+    _sessions: dict[int, tuple[str, SecurityImage]] = attrs.field(init=False, factory=dict)
+
+    async def guard(self, access: Access, request: FetchRequest, handler: Handler) -> Any:
+        by = (access.context.principal, access.image.security)
+        is_let_in = request.replica.replica_id < 0 or access.cluster(Operation.CLUSTER_ACTION)
+        if request.session_epoch > 0 and (
+            not is_let_in or self._sessions.get(request.session_id) != by
+        ):
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if not is_let_in:
+            return FetchResponse(responses=await refused_topics(request.topics))
+        allowed: list[FetchTopic] = request.topics
+        denied: list[FetchTopic] = []
+        if request.replica.replica_id < 0:
+            allowed, denied = await sorted_out(request.topics, partial(_may_read, access))
+        if denied and request.session_epoch > 0:
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if denied:
+            request.session_epoch = -1
+            request.topics = allowed
+        response = await self._answer(access, request, handler)
+        response.responses += await refused_topics(denied)
+        if response.session_id:
+            if len(self._sessions) >= _MOST_SESSIONS:
+                self._sessions.clear()  # whoever still has one opens another
+            self._sessions[response.session_id] = by
+        return response
+
+    async def _answer(
+        self, access: Access, request: FetchRequest, handler: Handler
+    ) -> FetchResponse:
+        if not request.topics and request.session_epoch == -1:
+            return FetchResponse()
+        response = await handler(access.context, request)
+        assert isinstance(response, FetchResponse), "fetch answers a fetch"
+        return response
+
+
+def _may_read(access: Access, topic: FetchTopic) -> bool:
+    name = access.name_of(topic)
+    return name is None or access.topic(Operation.READ, name)
+
+
+async def refused_topics(denied: list[FetchTopic]) -> list[FetchableTopicResponse]:
+    return await all_refused(FetchableTopicResponse, denied, _DENIED)
+
+
+async def produce(access: Access, request: ProduceRequest, handler: Handler) -> Any:
+    """Ask for the transactional id only where records are transactional, as Kafka does.
+
+    Without a response (acks=0) a client learns of a refusal by its connection's end.
+    """
+    name = await in_steps(_transactional_id(request))
+    if name is not None and not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+        _close_without_acks(request)
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return await access.refuse(request, code)
+    request.topic_data, denied = await sorted_out(
+        request.topic_data, lambda topic: access.topic(Operation.WRITE, topic.name)
+    )
+    response: ProduceResponse | None = ProduceResponse()
+    if request.topic_data or not denied:
+        response = await handler(access.context, request)
+    if denied:
+        _close_without_acks(request)
+        assert response is not None, "only acks=0 has no response"
+        response.responses += await all_refused(TopicProduceResponse, denied, _DENIED)
+    return response
+
+
+def _transactional_id(request: ProduceRequest) -> Steps[str | None]:
+    """Return the id that must be writable: "" for transactional records without an id."""
+    is_transactional = yield from has_transactional_records(request)
+    return (request.transactional_id or "") if is_transactional else None
+
+
+def _close_without_acks(request: ProduceRequest) -> None:
+    if request.acks == 0:
+        raise CloseConnectionError("a produce with acks=0 was not authorized")
+
+
+def has_transactional_records(request: ProduceRequest) -> Steps[bool]:
+    """Return whether the first batch of some partition is transactional."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if _is_transactional(data.records):
+                return True
+            yield 1
+        yield 1
+    return False
+
+
+def _is_transactional(records: object) -> bool:
+    assert isinstance(records, memoryview | None), "a request has its records in memory"
+    return (
+        records is not None
+        and len(records) >= HEADER_SIZE
+        and records[MAGIC_AT] == MAGIC
+        and bool(records[_ATTRIBUTES_AT] & TRANSACTIONAL_BIT)
+    )

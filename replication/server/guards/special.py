@@ -1,0 +1,370 @@
+"""APIs whose needs are no row of a table."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import attrs
+
+from replication.errors import ErrorCode
+from replication.net.pace import in_steps
+from replication.security.rules.acls import CLUSTER_NAME, Operation, ResourceType
+from replication.server.guards.access import Access, Guard, all_refused, sorted_out, sorting_out
+from replication.server.guards.described import (
+    describe_cluster,
+    describe_groups,
+    describe_topic_partitions,
+    tell_cluster_operations,
+    tell_topic_operations,
+)
+from replication.server.guards.records import produce
+from replication.server.guards.required import BROKERS_ONLY, Each, Whole, by_rules
+from replication.server.guards.transactions import by_topic, not_attempted
+from replication.server.server import Handler
+from replication.steps import Steps, each_of
+from replication.wire.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+)
+from replication.wire.apis import API, ApiKey
+from replication.wire.create_topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from replication.wire.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from replication.wire.describe_configs import ResourceType as ConfigResourceType
+from replication.wire.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from replication.wire.find_coordinator import GROUP, FindCoordinatorRequest, FindCoordinatorResponse
+from replication.wire.init_producer_id import InitProducerIdRequest
+from replication.wire.list_groups import ListGroupsRequest, ListGroupsResponse
+from replication.wire.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from replication.wire.metadata import (
+    INTERNAL_TOPICS,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from replication.wire.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseTopic,
+    OffsetFetchTopic,
+)
+from replication.wire.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from replication.wire.refusals import each_refused
+from replication.wire.schema import fields_of
+from replication.wire.write_txn_markers import WriteTxnMarkersRequest
+from storage.types import NO_TOPIC_ID
+
+_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+async def metadata(access: Access, request: MetadataRequest, handler: Handler) -> Any:
+    """Topics that may not be seen are not there, or refused where they are named."""
+    denied: list[MetadataRequestTopic] = []
+    if request.topics:
+        may_see = partial(_may_see, access, request)
+        request.topics, denied = await sorted_out(request.topics, may_see)
+        if not request.topics and access.context.version == 0:
+            request.topics = list(denied)  # to version 0 none would be all: they go again below
+    response = await handler(access.context, request)
+    assert isinstance(response, MetadataResponse), "metadata answers metadata"
+    response.topics, _ = await sorted_out(
+        response.topics,
+        lambda topic: not topic.name or access.topic(Operation.DESCRIBE, topic.name),
+    )
+    await in_steps(tell_topic_operations(access, response.topics))
+    tell_cluster_operations(access, response)
+    response.topics += await in_steps(each_of(_denied, denied))
+    return response
+
+
+def _denied(asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    """An id is no secret; the name that belongs to it is (KafkaApis.handleTopicMetadataRequest)."""
+    return MetadataResponseTopic(
+        error_code=_DENIED,
+        name=asked.name if asked.topic_id == NO_TOPIC_ID else None,
+        topic_id=asked.topic_id,
+    )
+
+
+def _may_see(access: Access, request: MetadataRequest, asked: Any) -> bool:
+    name = access.name_of(asked)
+    if name is None:
+        return True  # an id that no topic has
+    if not access.topic(Operation.DESCRIBE, name):
+        return False
+    is_there = name in access.image.topics or not request.allow_auto_topic_creation
+    return is_there or _may_create(access, name)
+
+
+async def delete_topics(access: Access, request: DeleteTopicsRequest, handler: Handler) -> Any:
+    """Refuse by name what the request names; an id keeps its topic's name from who may not see it.
+
+    A topic that may be seen and is not there is unknown (ControllerApis.deleteTopics).
+    """
+    may_delete = partial(_may_delete, access)
+    request.topics, denied = await sorted_out(request.topics, may_delete)
+    request.topic_names, names = await sorted_out(request.topic_names, may_delete)
+    response = DeleteTopicsResponse()
+    if request.topics or request.topic_names or not (denied or names):
+        response = await handler(access.context, request)
+    refusals = await all_refused(DeletableTopicResult, [*denied, *names], _DENIED)
+    await in_steps(each_of(partial(_name_if_seen, access), refusals))
+    response.responses += refusals
+    return response
+
+
+def _name_if_seen(access: Access, refusal: DeletableTopicResult) -> None:
+    if refusal.topic_id != NO_TOPIC_ID:
+        name = access.image.topic_names_by_id.get(refusal.topic_id)
+        is_seen = name is not None and access.topic(Operation.DESCRIBE, name)
+        refusal.name = name if is_seen else None
+
+
+def _may_delete(access: Access, asked: DeleteTopicState | str) -> bool:
+    name = access.name_of(asked)
+    if name is None or access.cluster(Operation.DELETE) or access.topic(Operation.DELETE, name):
+        return True
+    return name not in access.image.topics and access.topic(Operation.DESCRIBE, name)
+
+
+def _may_create(access: Access, name: str) -> bool:
+    return access.cluster(Operation.CREATE) or access.topic(Operation.CREATE, name)
+
+
+async def create_topics(access: Access, request: CreateTopicsRequest, handler: Handler) -> Any:
+    request.topics, denied = await sorted_out(
+        request.topics, lambda topic: _may_create(access, topic.name)
+    )
+    response = CreateTopicsResponse()
+    if request.topics:
+        response = await handler(access.context, request)
+    response.topics += await all_refused(CreatableTopicResult, denied, _DENIED)
+    return response
+
+
+async def offset_fetch(access: Access, request: OffsetFetchRequest, handler: Handler) -> Any:
+    """A group that may not be seen is refused; of others, topics that may not are left out, or
+    refused where they are named.
+    """
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if not request.groups:
+        if not access.may(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
+            return await access.refuse(request, code)
+        return await by_rules(_SEEN_TOPICS, access, request, handler)
+    allowed, denied = await sorted_out(
+        request.groups,
+        lambda group: access.may(Operation.DESCRIBE, ResourceType.GROUP, group.group_id),
+    )
+    request.groups = allowed
+    hidden = await in_steps(_hide(access, request))
+    response = OffsetFetchResponse()
+    if request.groups:
+        response = await handler(access.context, request)
+    await in_steps(_show(access, response, hidden))
+    asked = attrs.evolve(request, groups=denied)
+    refusal = await access.refuse(asked, code)
+    response.groups += refusal.groups
+    return response
+
+
+_SEEN_TOPICS = (Each(Operation.DESCRIBE, "topics", "topics"),)
+
+
+def _hide(access: Access, request: OffsetFetchRequest) -> Steps[dict[str, list[OffsetFetchTopic]]]:
+    """Return the named topics that may not be seen, by group, and take them out of `request`."""
+    hidden: dict[str, list[OffsetFetchTopic]] = {}
+    for group in request.groups:
+        yield 1
+        if group.topics is not None:
+            group.topics, hidden[group.group_id] = yield from sorting_out(
+                group.topics, lambda topic: access.topic(Operation.DESCRIBE, topic.name)
+            )
+    return hidden
+
+
+def _show(
+    access: Access, response: OffsetFetchResponse, hidden: dict[str, list[OffsetFetchTopic]]
+) -> Steps[None]:
+    """Leave out of `response` what may not be seen, and refuse what was named of it."""
+    for group in response.groups:
+        yield 1
+        seen, _ = yield from sorting_out(
+            group.topics, lambda topic: access.topic(Operation.DESCRIBE, topic.name)
+        )
+        unseen = hidden.pop(group.group_id, [])
+        refusals = yield from each_refused(OffsetFetchResponseTopic, unseen, _DENIED)
+        group.topics = seen + refusals
+
+
+async def find_coordinator(
+    access: Access, request: FindCoordinatorRequest, handler: Handler
+) -> Any:
+    is_group = request.key_type == GROUP
+    kind = ResourceType.GROUP if is_group else ResourceType.TRANSACTIONAL_ID
+    if not request.coordinator_keys:
+        whole = Whole(Operation.DESCRIBE, kind, lambda asked: str(asked.key))
+        return await by_rules((whole,), access, request, handler)
+    each = Each(Operation.DESCRIBE, "coordinator_keys", "coordinators", kind)
+    response = await by_rules((each,), access, request, handler)
+    assert isinstance(response, FindCoordinatorResponse), "it answers what was asked"
+    return response
+
+
+async def list_groups(access: Access, request: ListGroupsRequest, handler: Handler) -> Any:
+    response = await handler(access.context, request)
+    assert isinstance(response, ListGroupsResponse), "it answers what was asked"
+    if not access.cluster(Operation.DESCRIBE):
+        response.groups, _ = await sorted_out(
+            response.groups,
+            lambda group: access.may(Operation.DESCRIBE, ResourceType.GROUP, group.group_id),
+        )
+    return response
+
+
+async def describe_transactions(
+    access: Access, request: DescribeTransactionsRequest, handler: Handler
+) -> DescribeTransactionsResponse:
+    """Topics of a transaction that may not be seen are left out."""
+    kind = ResourceType.TRANSACTIONAL_ID
+    each = Each(Operation.DESCRIBE, "transactional_ids", "transaction_states", kind)
+    response = await by_rules((each,), access, request, handler)
+    assert isinstance(response, DescribeTransactionsResponse), "it answers what was asked"
+    for state in response.transaction_states:
+        state.topics, _ = await sorted_out(
+            state.topics, lambda topic: access.topic(Operation.DESCRIBE, topic.topic)
+        )
+    return response
+
+
+async def list_transactions(
+    access: Access, request: ListTransactionsRequest, handler: Handler
+) -> Any:
+    response = await handler(access.context, request)
+    assert isinstance(response, ListTransactionsResponse), "it answers what was asked"
+    kind = ResourceType.TRANSACTIONAL_ID
+    response.transaction_states, _ = await sorted_out(
+        response.transaction_states,
+        lambda state: access.may(Operation.DESCRIBE, kind, state.transactional_id),
+    )
+    return response
+
+
+async def init_producer_id(access: Access, request: InitProducerIdRequest, handler: Handler) -> Any:
+    """Without a transactional id, whoever may write to any topic (KIP-679)."""
+    if request.transactional_id:
+        kind = ResourceType.TRANSACTIONAL_ID
+        if not access.may(Operation.WRITE, kind, request.transactional_id):
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            return await access.refuse(request, code)
+    elif not access.cluster(Operation.IDEMPOTENT_WRITE) and not access.may_some(
+        Operation.WRITE, ResourceType.TOPIC
+    ):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return await access.refuse(request, code)
+    return await handler(access.context, request)
+
+
+async def offset_for_leader_epoch(
+    access: Access, request: OffsetForLeaderEpochRequest, handler: Handler
+) -> Any:
+    """A broker may ask about every topic, and a consumer about those that it may see (KIP-320)."""
+    if access.cluster(Operation.CLUSTER_ACTION):
+        return await handler(access.context, request)
+    return await by_rules(_SEEN_TOPICS, access, request, handler)
+
+
+async def write_txn_markers(
+    access: Access, request: WriteTxnMarkersRequest, handler: Handler
+) -> Any:
+    """Brokers write markers, and administrators who end a transaction that hangs (KIP-664)."""
+    if access.cluster(Operation.ALTER):
+        return await handler(access.context, request)
+    return await by_rules(BROKERS_ONLY, access, request, handler)
+
+
+async def add_partitions_to_txn(
+    access: Access, request: AddPartitionsToTxnRequest, handler: Handler
+) -> Any:
+    """From version 4 on brokers ask, for producers that they have let in themselves."""
+    version = access.context.version
+    if version >= 4:
+        if access.cluster(Operation.CLUSTER_ACTION):
+            return await handler(access.context, request)
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return await access.refuse(request, code)
+    name = request.v3_and_below_transactional_id
+    if not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return await access.refuse(request, code)
+    topics = request.v3_and_below_topics
+    names = list({each.name for each in topics} - INTERNAL_TOPICS)
+    _, denied_names = await sorted_out(names, partial(access.topic, Operation.WRITE))
+    denied = set(denied_names)
+    if not denied:
+        return await handler(access.context, request)
+    errors = await in_steps(not_attempted(access.image, topics, denied=denied | INTERNAL_TOPICS))
+    results = await in_steps(by_topic(errors))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+
+
+def _configs(operation: Operation, answered: str) -> Guard:
+    async def guard(access: Access, request: Any, handler: Handler) -> Any:
+        request.resources, denied = await sorted_out(
+            request.resources, partial(_may_configure, access, operation)
+        )
+        response = await handler(access.context, request)
+        kind = API[access.context.api_key].response
+        answer = next(each for each in fields_of(kind) if each.name == answered)
+        assert isinstance(answer.wire.items, type), "an array of structs answers"
+        refusals: list[Any] = await all_refused(answer.wire.items, denied, _DENIED)
+        await in_steps(each_of(_correct_code, refusals))
+        getattr(response, answered).extend(refusals)
+        return response
+
+    return guard
+
+
+def _correct_code(refusal: Any) -> None:
+    if refusal.resource_type != ConfigResourceType.TOPIC:
+        refusal.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def _may_configure(access: Access, operation: Operation, resource: Any) -> bool:
+    if resource.resource_type == ConfigResourceType.TOPIC:
+        return access.topic(operation, resource.resource_name)
+    return access.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+SPECIAL: Mapping[ApiKey, Guard] = {
+    ApiKey.PRODUCE: produce,
+    ApiKey.METADATA: metadata,
+    ApiKey.DESCRIBE_CLUSTER: describe_cluster,
+    ApiKey.DESCRIBE_GROUPS: describe_groups,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: describe_topic_partitions,
+    ApiKey.CREATE_TOPICS: create_topics,
+    ApiKey.DELETE_TOPICS: delete_topics,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
+    ApiKey.OFFSET_FETCH: offset_fetch,
+    ApiKey.FIND_COORDINATOR: find_coordinator,
+    ApiKey.LIST_GROUPS: list_groups,
+    ApiKey.DESCRIBE_TRANSACTIONS: describe_transactions,
+    ApiKey.LIST_TRANSACTIONS: list_transactions,
+    ApiKey.WRITE_TXN_MARKERS: write_txn_markers,
+    ApiKey.INIT_PRODUCER_ID: init_producer_id,
+    ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn,
+    ApiKey.DESCRIBE_CONFIGS: _configs(Operation.DESCRIBE_CONFIGS, "results"),
+    ApiKey.ALTER_CONFIGS: _configs(Operation.ALTER_CONFIGS, "responses"),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _configs(Operation.ALTER_CONFIGS, "responses"),
+}

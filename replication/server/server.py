@@ -1,0 +1,337 @@
+"""Kafka's requests on a listener: a task for each connection, answers in the order asked.
+
+    bytes ── frame ── header ── request ── (faults) ── handler ── answer
+               │        │         │                       │
+               │        │         │                       └ None: acks=0, and nothing is sent
+               │        │         └ garbage: closed
+               │        └ an API or a version not served: closed;
+               │          but ApiVersions is answered, at version 0 (KIP-511)
+               └ over socket.request.max.bytes: closed
+
+Rule 1: a connection's next request is read when the last one has been answered. That is
+Kafka's order (SocketServer mutes the channel), and it bounds a connection to one frame. A peer
+that does not read its answer is asked nothing more, and closed when it is idle for too long.
+
+Rule 2: what a peer sends can cost that peer its connection, and nobody else anything.
+A mistake of ours costs no more: it goes to `on_bug`, and the one connection is closed.
+
+Rule 3: what is advertised is what is served, with one exception: Produce from version 0,
+because librdkafka stops compressing when the lowest is 3 (KAFKA-18659). Versions 0 to 2
+are refused all the same, by closing.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias, cast
+
+import attrs
+import trio
+
+from replication.errors import (
+    AuthenticationError,
+    ErrorCode,
+    PeerUnavailableError,
+    ProtocolError,
+    TooManyConnectionsError,
+)
+from replication.events import ConnectionRefused, EventSink
+from replication.faults.applied import FaultInjectedError
+from replication.faults.node_faults import FaultGate
+from replication.leader.purgatory import WAITED, Waited
+from replication.net.framing import DEFAULT_MAX_FRAME_BYTES, LENGTH_SIZE, FrameReader, send_parts
+from replication.net.idle import IdleWatch
+from replication.net.pace import WORK, Work, in_steps
+from replication.net.seams import Listener, NodeClock
+from replication.security.rules.principal import ANONYMOUS
+from replication.security.rules.scram import LoginFailedError
+from replication.server.authentication import Gate, Session
+from replication.server.connection_quotas import ConnectionQuotas, Slot
+from replication.server.request_metrics import RequestMetrics, Stopwatch
+from replication.wire.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from replication.wire.apis import API, ApiKey, api_numbered
+from replication.wire.frames import (
+    AT_ONCE_BYTES,
+    RequestHeader,
+    UnsupportedVersionError,
+    decode_request,
+    decode_request_in_steps,
+    encode_response_in_steps,
+    refusal,
+)
+from replication.wire.schema import Part
+from storage.errors import RegionAbortedError
+from storage.log.file_region import FileRegion
+from storage.types import Buffer
+
+OnBug: TypeAlias = Callable[[BaseException], None]
+
+# ApiVersionsRequest.isValid
+_CLIENT_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_CLIENT_SOFTWARE_SINCE = 3
+_LEVEL_0_SINCE = 4
+
+
+_ALWAYS_SERVED = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+
+
+@attrs.frozen
+class RequestContext:
+    """What a handler may know of a request beside its body."""
+
+    api_key: ApiKey
+    version: int
+    client_id: str | None
+    peer: str
+    listener: str
+    principal: str = ANONYMOUS
+
+
+@attrs.frozen(kw_only=True)
+class Features:
+    """What this release knows of features and their levels, and what the cluster has (KIP-584)."""
+
+    supported: Mapping[str, tuple[int, int]] = attrs.field(factory=dict)
+    levels: Mapping[str, int] = attrs.field(factory=dict)
+    epoch: int = -1
+    """Whoever hears two answers goes by the one of the greater."""
+
+    def told(self, response: ApiVersionsResponse, *, version: int) -> None:
+        # Older clients cannot read that a feature may have level 0 (KAFKA-17492).
+        least = 0 if version >= _LEVEL_0_SINCE else 1
+        response.supported_features = [
+            SupportedFeatureKey(name=name, min_version=max(first, least), max_version=last)
+            for name, (first, last) in sorted(self.supported.items())
+        ]
+        response.finalized_features_epoch = self.epoch
+        response.finalized_features = [
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in sorted(self.levels.items())
+            if level > 0
+        ]
+
+
+# A handler is typed by its own request and answer; only the table of all of them is not.
+Handler: TypeAlias = Callable[[RequestContext, Any], Awaitable[Any]]
+
+
+class CloseConnectionError(Exception):
+    """A handler's way to say that there is no answer but to hang up; the message says why."""
+
+
+@attrs.define(eq=False, repr=False, kw_only=True)
+class Server:
+    """Serves `handlers`, and ApiVersions for them, on any number of listeners."""
+
+    handlers: Mapping[ApiKey, Handler]
+    clock: NodeClock
+    sink: EventSink
+    on_bug: OnBug
+    max_request_bytes: int = DEFAULT_MAX_FRAME_BYTES
+    max_idle_seconds: float = 600.0
+    features: Callable[[], Features] = Features
+    metrics: RequestMetrics = attrs.field(factory=RequestMetrics)
+    faults: FaultGate | None = None
+    quotas: ConnectionQuotas = attrs.field(
+        default=attrs.Factory(
+            lambda self: ConnectionQuotas(clock=self.clock, sink=self.sink), takes_self=True
+        )
+    )
+
+    async def serve(self, listener: Listener, *, name: str, gate: Gate | None = None) -> None:
+        """Accept until cancelled; then every connection is closed where it stands. Without a
+        `gate` everybody is let in.
+        """
+        gate = gate or Gate(clock=self.clock)
+        async with trio.open_nursery() as nursery:
+            try:
+                while True:
+                    try:
+                        slot = await self._accept(listener, name)
+                    except TooManyConnectionsError as error:
+                        self.metrics.connections_refused += 1
+                        self.quotas.refuse(error, name)
+                    else:
+                        nursery.start_soon(self._serve_connection, slot, gate)
+            except PeerUnavailableError:
+                pass  # somebody closed the listener; those who are connected stay
+            finally:
+                listener.close()
+
+    async def _accept(self, listener: Listener, name: str) -> Slot:
+        connection = await listener.accept()
+        try:
+            await self.quotas.wait_for_slot(name)
+            return self.quotas.take(connection, name)
+        except BaseException:
+            connection.close()
+            raise
+
+    async def _serve_connection(self, slot: Slot, gate: Gate) -> None:
+        connection = slot.connection
+        self.metrics.connections += 1
+        idle = IdleWatch(connection, self.clock, self.max_idle_seconds)
+        try:
+            await self._answer_requests(gate.session(connection), slot, idle)
+        except AuthenticationError as error:
+            self.sink(ConnectionRefused(peer=connection.peer, cause=str(error)))
+        except (PeerUnavailableError, RegionAbortedError):
+            pass  # it left; or what it was being sent has been truncated, and it asks again
+        except (ProtocolError, CloseConnectionError, FaultInjectedError) as error:
+            self.sink(ConnectionRefused(peer=connection.peer, cause=str(error)))
+        except Exception as error:  # noqa: BLE001 - one of the three boundaries
+            error.add_note(f"serving the connection from {connection.peer}")
+            self.on_bug(error)
+        finally:
+            self.metrics.connections -= 1
+            idle.stop()
+            self.quotas.free(slot)
+            connection.close()
+
+    async def _answer_requests(self, session: Session, slot: Slot, idle: IdleWatch) -> None:
+        # A frame is read from until its answer is sent: by then its records are in the log.
+        reader = FrameReader(
+            session.connection, max_frame_bytes=self.max_request_bytes, reuse_buffer=True
+        )
+        watch = Stopwatch(self.clock.now, Waited())
+        WAITED.set(watch.waited)  # of this task's context, and of those that its handlers start
+        work = Work()
+        WORK.set(work)
+        try:
+            while await self._answer_next(reader, session, slot, idle, watch):
+                work.ended()
+        finally:
+            work.ended()
+
+    async def _answer_next(
+        self,
+        reader: FrameReader,
+        session: Session,
+        slot: Slot,
+        idle: IdleWatch,
+        watch: Stopwatch,
+    ) -> bool:
+        """Answer one request, keep nothing of it, and return whether there was one."""
+        reader.max_frame_bytes = session.most_bytes(self.max_request_bytes)
+        idle.wait_for_peer()
+        frame = await reader.receive_frame()
+        if frame is None:
+            return False
+        idle.answer()
+        watch.start()
+        slot.last_used = watch.received
+        request, parts = await self._answer(frame, session, watch, listener=slot.listener)
+        idle.wait_for_peer()
+        if parts is not None:
+            # The only regions that a handler of ours answers with are a log's.
+            await send_parts(session.connection, cast("Sequence[Buffer | FileRegion]", parts))
+        if request is not None:
+            self.metrics.answered(request, watch)
+        if session.failure is not None:
+            raise CloseConnectionError(session.failure)
+        return True
+
+    async def _answer(
+        self, frame: memoryview, session: Session, watch: Stopwatch, *, listener: str
+    ) -> tuple[object | None, Sequence[Part] | None]:
+        """The request, where it could be read, and what to send for it, if anything."""
+        if session.takes_tokens:
+            return None, await _answer_token(frame, session)
+        try:
+            if len(frame) <= AT_ONCE_BYTES:
+                header, request = decode_request(frame)
+            else:
+                header, request = await in_steps(decode_request_in_steps(frame))
+        except UnsupportedVersionError as error:
+            if (parts := refusal(error.header)) is None:
+                raise
+            return None, parts
+        self.metrics.add(header, request, frame_size=len(frame))
+        if self.faults is None or self.faults.is_open:
+            response = await self._respond(header, session, watch, listener, request)
+        else:
+            respond = partial(self._respond, header, session, watch, listener)
+            response = await self.faults.answer(header, request, session.connection, respond)
+        watch.answer = watch.sending = self.clock.now()
+        if response is None:
+            return request, None
+        parts = await in_steps(
+            encode_response_in_steps(
+                response,
+                version=_version_of(header, response),
+                correlation_id=header.correlation_id,
+            )
+        )
+        watch.sending = self.clock.now()
+        return request, parts
+
+    async def _respond(
+        self,
+        header: RequestHeader,
+        session: Session,
+        watch: Stopwatch,
+        listener: str,
+        request: object,
+    ) -> Any:
+        api = api_numbered(header.api_key)
+        assert api is not None, "what was decoded is known"
+        answer = await session.admit(request, version=header.api_version)
+        watch.handler = self.clock.now()
+        if answer is not None:
+            return answer
+        if isinstance(request, ApiVersionsRequest):
+            return self.api_versions(request, version=header.api_version)
+        if (handler := self.handlers.get(api.key)) is None:
+            raise ProtocolError(f"{api.key.name} is not served on {listener}")
+        context = RequestContext(
+            api.key,
+            header.api_version,
+            header.client_id,
+            session.connection.peer,
+            listener,
+            session.principal,
+        )
+        return await handler(context, request)
+
+    def api_versions(self, request: ApiVersionsRequest, *, version: int) -> ApiVersionsResponse:
+        """What this listener serves, in the order of the API keys."""
+        names = (request.client_software_name, request.client_software_version)
+        if version >= _CLIENT_SOFTWARE_SINCE and not all(map(_CLIENT_SOFTWARE.fullmatch, names)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        response = ApiVersionsResponse(
+            api_keys=[
+                ApiVersion(
+                    api_key=key,
+                    min_version=API[key].advertised_from,
+                    max_version=API[key].max_version,
+                )
+                for key in sorted({*_ALWAYS_SERVED, *self.handlers})
+            ]
+        )
+        self.features().told(response, version=version)
+        return response
+
+
+async def _answer_token(frame: memoryview, session: Session) -> Sequence[Part] | None:
+    """What came bare is answered bare; a refusal has no word for it, and only hangs up."""
+    try:
+        token = await session.respond(bytes(frame))
+    except LoginFailedError:
+        return None
+    return [len(token).to_bytes(LENGTH_SIZE, "big") + token]
+
+
+def _version_of(header: RequestHeader, response: object) -> int:
+    """Who is told that its version is not served can only read version 0 (KIP-511)."""
+    if (
+        isinstance(response, ApiVersionsResponse)
+        and response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    ):
+        return 0
+    return header.api_version

@@ -1,0 +1,185 @@
+"""A leader asks coordinators about transactions that batches would open (KIP-890).
+
+    ask(id) ─┐
+    ask(id) ─┤ waiting, by coordinator ──> one AddPartitionsToTxn ──> each has its answer
+    ask(id) ─┘                              └ meanwhile the next ones gather
+
+Rule 1: one request at a time to each coordinator, with all that has gathered by then.
+
+Rule 2: of an id one question waits at a time. A second one of the same epoch takes the
+place of the first, whose producer has likely given up and asks again; where epochs differ the
+older one is fenced.
+
+Rule 3: who asks may go away; what is asked is asked in a task of its own, and whatever comes
+of it everybody who waits is told.
+
+(AddPartitionsToTxnManager in Kafka.)
+"""
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+import trio
+
+from replication.coordinator.rules.partitioner import partition_for
+from replication.errors import ErrorCode, PeerUnavailableError
+from replication.metadata.cache import MetadataCache
+from replication.transactions.coordinator import TransactionCoordinator
+from replication.transactions.peers import PeerChannels
+from replication.transactions.rules import TRANSACTION_STATE_TOPIC
+from replication.wire.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from storage.types import TopicPartition
+
+Answer = Mapping[TopicPartition, ErrorCode]
+
+
+@attrs.define(eq=False, kw_only=True)
+class _Question:
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[TopicPartition]
+    verify_only: bool
+    answer: Answer | None = None
+    answered: trio.Event = attrs.field(factory=trio.Event)
+
+    def finish(self, answer: Answer | ErrorCode) -> None:
+        if self.answer is None:
+            if isinstance(answer, ErrorCode):
+                answer = dict.fromkeys(self.partitions, answer)
+            self.answer = answer
+            self.answered.set()
+
+
+@attrs.define(eq=False)
+class _Line:
+    """To one coordinator."""
+
+    waiting: dict[str, _Question] = attrs.field(factory=dict)
+    is_asking: bool = False
+
+
+@attrs.define(eq=False, kw_only=True)
+class CoordinatorQuestions:
+    """While the coordinator `here` runs: its tasks are among that one's."""
+
+    broker_id: int
+    metadata: MetadataCache
+    here: TransactionCoordinator
+    channels: PeerChannels
+    timeout_ms: int
+    _lines: dict[int, _Line] = attrs.field(factory=dict, init=False)
+
+    async def add_or_verify(
+        self,
+        transactional_id: str,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: frozenset[TopicPartition],
+        verify_only: bool,
+    ) -> Answer:
+        question = _Question(
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            partitions=partitions,
+            verify_only=verify_only,
+        )
+        coordinator = self._coordinator_of(transactional_id)
+        if coordinator is None:
+            question.finish(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        else:
+            self._put(self._lines.setdefault(coordinator, _Line()), coordinator, question)
+        await question.answered.wait()
+        assert question.answer is not None, "that is what was waited for"
+        return question.answer
+
+    def _coordinator_of(self, transactional_id: str) -> int | None:
+        image = self.metadata.image
+        topic = image.topics.get(TRANSACTION_STATE_TOPIC)
+        if topic is None:
+            return None
+        number = partition_for(transactional_id, len(topic.partitions))
+        leader = topic.partitions[number].leader
+        return leader if image.is_alive(leader) else None
+
+    def _put(self, line: _Line, coordinator: int, question: _Question) -> None:
+        before = line.waiting.get(question.transactional_id)
+        if before is not None:
+            older, newer = sorted((before, question), key=lambda each: each.producer_epoch)
+            same = older.producer_epoch == newer.producer_epoch
+            older.finish(ErrorCode.NETWORK_EXCEPTION if same else ErrorCode.INVALID_PRODUCER_EPOCH)
+            question = newer
+        line.waiting[question.transactional_id] = question
+        if not line.is_asking:
+            line.is_asking = True
+            self.here.nursery.start_soon(self._ask_all, coordinator, line)
+
+    async def _ask_all(self, coordinator: int, line: _Line) -> None:
+        try:
+            while line.waiting:
+                questions = [*line.waiting.values()]
+                line.waiting.clear()
+                try:
+                    await self._ask(coordinator, questions)
+                finally:
+                    for each in questions:
+                        each.finish(ErrorCode.NETWORK_EXCEPTION)
+        finally:
+            line.is_asking = False
+
+    async def _ask(self, coordinator: int, questions: Sequence[_Question]) -> None:
+        if coordinator == self.broker_id:
+            for each in questions:
+                each.finish(await self._ask_here(each))
+            return
+        request = AddPartitionsToTxnRequest(transactions=[_wire(each) for each in questions])
+        try:
+            response: AddPartitionsToTxnResponse = await self.channels.to(coordinator).call(
+                request, timeout_ms=self.timeout_ms
+            )
+        except PeerUnavailableError:
+            return  # they are told that there was no answer
+        by_id = {each.transactional_id: each for each in questions}
+        for result in response.results_by_transaction:
+            if (question := by_id.get(result.transactional_id)) is not None:
+                question.finish(
+                    {
+                        TopicPartition(topic.name, each.partition_index): ErrorCode.of(
+                            each.partition_error_code
+                        )
+                        for topic in result.topic_results
+                        for each in topic.results_by_partition
+                    }
+                )
+
+    async def _ask_here(self, question: _Question) -> Answer:
+        return await self.here.add_or_verify(
+            question.transactional_id,
+            producer_id=question.producer_id,
+            producer_epoch=question.producer_epoch,
+            partitions=question.partitions,
+            verify_only=question.verify_only,
+        )
+
+
+def _wire(question: _Question) -> AddPartitionsToTxnTransaction:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(question.partitions):
+        topics.setdefault(topic, []).append(partition)
+    return AddPartitionsToTxnTransaction(
+        transactional_id=question.transactional_id,
+        producer_id=question.producer_id,
+        producer_epoch=question.producer_epoch,
+        verify_only=question.verify_only,
+        topics=[
+            AddPartitionsToTxnTopic(name=topic, partitions=numbers)
+            for topic, numbers in topics.items()
+        ],
+    )

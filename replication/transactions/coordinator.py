@@ -1,0 +1,449 @@
+"""Who looks after the transactions of the ids that live in the partitions this broker leads.
+
+    request ─> serving(id)? ─ no ──> COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR
+                   │ yes
+                   └> rule ─> the answer, or a transaction that is written down first
+                                   └ prepared: markers into every partition, then complete
+
+Rule 1: the leader epoch of a reign is also the coordinator epoch that its markers bear.
+
+Rule 2: a slot has one change at a time, and a change that is being written is seen through
+whether or not whoever asked for it still waits.
+
+Rule 3: what a new reign finds prepared it completes, before anybody asks.
+
+(TransactionCoordinator, TransactionStateManager in Kafka.)
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import attrs
+import trio
+
+from replication.config import BrokerConfig
+from replication.coordinator.leader_epochs import Reigns, Shard
+from replication.coordinator.log import LogWriter, is_too_long
+from replication.coordinator.rules.records import KeyAndValue
+from replication.errors import ErrorCode, KafkaError
+from replication.events import (
+    EventSink,
+    TransactionCompleted,
+    TransactionPrepared,
+    TransactionsLoaded,
+    TransactionsUnloaded,
+)
+from replication.metadata.rules import MetadataDelta, MetadataImage
+from replication.net.seams import Seams
+from replication.replica_manager import ReplicaManager
+from replication.transactions.loading import load
+from replication.transactions.markers import MarkerRefusedError, MarkerSender
+from replication.transactions.producer_ids import ProducerIds
+from replication.transactions.rules import (
+    TRANSACTION_STATE_TOPIC,
+    Fence,
+    Slot,
+    Transaction,
+    abort_fenced,
+    add_partitions,
+    created,
+    end,
+    init_producer_id,
+    is_forgotten,
+    key_of,
+    time_out,
+    value_of,
+    verify_partitions,
+)
+from replication.transactions.writing import Written, error_of
+from storage.batch.compression import Codec
+from storage.batch.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from storage.types import LeaderEpoch, TopicId, TopicPartition
+
+RETRY_SECONDS: Final = 0.1
+
+
+@attrs.define(eq=False, kw_only=True)
+class TransactionShard(Shard):
+    """The transactional ids of one partition of `__transaction_state`."""
+
+    slots: dict[str, Slot] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class ProducerIdentity:
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+@attrs.define(eq=False, kw_only=True)
+class TransactionCoordinator:
+    """`run` first, then `apply_metadata` for everything there is."""
+
+    broker_id: int
+    config: BrokerConfig
+    seams: Seams
+    replica_manager: ReplicaManager
+    producer_ids: ProducerIds
+    broker_epoch: Callable[[], int]
+    bumps_epoch: Callable[[], bool]
+    """Whether the cluster has transactions of version 2 (KIP-890)."""
+    markers: MarkerSender
+    sink: EventSink
+    on_bug: Callable[[BaseException], None]
+    _reigns: Reigns[TransactionShard] = attrs.field(init=False)
+    _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._reigns = Reigns(
+            topic=TRANSACTION_STATE_TOPIC,
+            broker_id=self.broker_id,
+            begin=self._begin,
+            load=self._load,
+            ended=self._ended,
+            on_bug=self.on_bug,
+        )
+
+    # The tasks.
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled; `started` once metadata may be applied."""
+        config = self.config
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = self._reigns.nursery = nursery
+                nursery.start_soon(
+                    self._regularly,
+                    config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+                    self._abort_late_ones,
+                )
+                nursery.start_soon(
+                    self._regularly,
+                    config.transaction_remove_expired_transaction_cleanup_interval_ms,
+                    self._forget_idle_ones,
+                )
+                task_status.started()
+        finally:
+            self.markers.close()
+
+    @property
+    def nursery(self) -> trio.Nursery:
+        assert self._nursery is not None, "transactions are changed while it runs"
+        return self._nursery
+
+    async def _regularly(self, interval_ms: int, look: Callable[[TransactionShard], None]) -> None:
+        while True:
+            await self.seams.clock.sleep(interval_ms / 1000)
+            for _, shard in sorted(self.shards.items()):
+                if shard.ready:
+                    look(shard)
+
+    def _abort_late_ones(self, shard: TransactionShard) -> None:
+        for _, slot in sorted(shard.slots.items()):
+            if time_out(slot, now_ms=self._now_ms):
+                self._in_the_background(shard, slot, self._abort_fenced(slot))
+
+    def _abort_fenced(self, slot: Slot) -> Transaction:
+        """In the version that the cluster has, whoever it is that is fenced."""
+        return abort_fenced(slot, bumps_epoch=self.bumps_epoch(), now_ms=self._now_ms)
+
+    def _forget_idle_ones(self, shard: TransactionShard) -> None:
+        expiration_ms = self.config.transactional_id_expiration_ms
+        for name, slot in sorted(shard.slots.items()):
+            if is_forgotten(slot, expiration_ms=expiration_ms, now_ms=self._now_ms):
+                slot.pending = slot.current  # at once: whoever comes now is told to come again
+                self.nursery.start_soon(self._forget, shard, name, slot)
+
+    async def _forget(self, shard: TransactionShard, name: str, slot: Slot) -> None:
+        """By a tombstone."""
+        submission = shard.writer.submit([KeyAndValue(key_of(name), None)])
+        await submission.wait()
+        slot.pending = None
+        if submission.error is ErrorCode.NONE and shard.slots.get(name) is slot:
+            del shard.slots[name]
+
+    @property
+    def _now_ms(self) -> int:
+        return self.seams.clock.wall_ms()
+
+    # Reigns.
+
+    @property
+    def shards(self) -> dict[int, TransactionShard]:
+        return self._reigns.shards
+
+    def apply_metadata(self, image: MetadataImage, _: MetadataDelta) -> None:
+        """Take over what this broker leads from here on, and let go of the rest."""
+        self._reigns.apply_metadata(image)
+
+    def _begin(self, number: int, topic_id: TopicId, leader_epoch: LeaderEpoch) -> TransactionShard:
+        return TransactionShard(
+            number=number,
+            topic_id=topic_id,
+            leader_epoch=leader_epoch,
+            writer=LogWriter(
+                partition=TopicPartition(TRANSACTION_STATE_TOPIC, number),
+                leader_epoch=leader_epoch,
+                replica_manager=self.replica_manager,
+                clock=self.seams.clock,
+                timeout_ms=self.config.request_timeout_ms,
+                codec=Codec.NONE,
+            ),
+        )
+
+    async def _load(self, shard: TransactionShard) -> None:
+        transactions = await load(
+            self.replica_manager,
+            shard.writer.partition,
+            leader_epoch=shard.leader_epoch,
+            chunk_bytes=self.config.transaction_state_log_load_buffer_size,
+            offload=self.seams.offload,
+        )
+        shard.slots = {name: Slot(each) for name, each in sorted(transactions.items())}
+        shard.ready = True
+        self.sink(
+            TransactionsLoaded(
+                partition=shard.writer.partition,
+                leader_epoch=shard.leader_epoch,
+                transactions=len(shard.slots),
+            )
+        )
+        for slot in shard.slots.values():
+            if slot.current.state.is_prepared:
+                self.nursery.start_soon(self._complete, shard, slot)
+
+    def _ended(self, shard: TransactionShard, cause: str) -> None:
+        self.sink(
+            TransactionsUnloaded(
+                partition=shard.writer.partition, leader_epoch=shard.leader_epoch, cause=cause
+            )
+        )
+
+    # Who is asked.
+
+    def serving(self, transactional_id: str) -> TransactionShard:
+        """Where the id lives; KafkaError where that is not here, or not yet."""
+        if not transactional_id or is_too_long(transactional_id):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id has to fit a record")
+        return self._reigns.serving(transactional_id)
+
+    # Requests. KafkaError where they are refused.
+
+    async def init_producer_id(
+        self, transactional_id: str, *, timeout_ms: int, expected: tuple[int, int] | None
+    ) -> ProducerIdentity:
+        """The next epoch of the id; with it, whoever had the last one is fenced (KIP-98, 360)."""
+        self.serving(transactional_id)
+        if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
+            raise KafkaError(
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+                f"transaction.max.timeout.ms is {self.config.transaction_max_timeout_ms}",
+            )
+        slot = self.serving(transactional_id).slots.get(transactional_id)
+        needs_one = slot is None or slot.current.is_epoch_exhausted
+        spare = await self._producer_id() if needs_one else NO_PRODUCER_ID
+        shard = self.serving(transactional_id)  # the controller was asked meanwhile
+        slot = shard.slots.get(transactional_id)
+        if not needs_one and (slot is None or slot.current.is_epoch_exhausted):
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "it has changed meanwhile")
+        if slot is None:
+            slot = shard.slots[transactional_id] = Slot(
+                created(
+                    transactional_id,
+                    producer_id=spare,
+                    timeout_ms=timeout_ms,
+                    now_ms=self._now_ms,
+                )
+            )
+        decision = init_producer_id(
+            slot,
+            expected=expected,
+            timeout_ms=timeout_ms,
+            spare_producer_id=spare,
+            now_ms=self._now_ms,
+        )
+        if isinstance(decision, Fence):
+            await self._change(shard, slot, self._abort_fenced(slot))
+            raise KafkaError(
+                ErrorCode.CONCURRENT_TRANSACTIONS, "what was going on is aborted first"
+            )
+        given = await self._decided(shard, slot, decision)
+        return ProducerIdentity(given.producer_id, given.producer_epoch)
+
+    async def _producer_id(self) -> int:
+        return await self.producer_ids.allocate(broker_epoch=self.broker_epoch())
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: frozenset[TopicPartition],
+        bumps_epoch: bool = False,
+    ) -> None:
+        shard = self.serving(transactional_id)
+        slot = shard.slots.get(transactional_id)
+        decision = add_partitions(
+            slot,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            partitions=partitions,
+            bumps_epoch=bumps_epoch,
+            now_ms=self._now_ms,
+        )
+        await self._decided(shard, slot, decision)
+
+    async def add_or_verify(
+        self,
+        transactional_id: str,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: frozenset[TopicPartition],
+        verify_only: bool,
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """What a leader asks before it opens the transaction in its log (KIP-890)."""
+        identity = {"producer_id": producer_id, "producer_epoch": producer_epoch}
+        try:
+            if verify_only:
+                await trio.lowlevel.checkpoint()
+                return self.verify_partitions(transactional_id, partitions=partitions, **identity)
+            # Only for who leaves it to the leaders: a producer of version 2.
+            await self.add_partitions(
+                transactional_id, partitions=partitions, bumps_epoch=True, **identity
+            )
+        except KafkaError as error:
+            return dict.fromkeys(partitions, error.code)
+        return dict.fromkeys(partitions, ErrorCode.NONE)
+
+    def verify_partitions(
+        self,
+        transactional_id: str,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: frozenset[TopicPartition],
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        return verify_partitions(
+            self.serving(transactional_id).slots.get(transactional_id),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            partitions=partitions,
+        )
+
+    async def end(
+        self,
+        transactional_id: str,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        bumps_epoch: bool,
+    ) -> ProducerIdentity:
+        """Answered when how it ends is written down: from then on nothing can change it."""
+        shard = self.serving(transactional_id)
+        slot = shard.slots.get(transactional_id)
+        exhausted = (
+            slot is not None
+            and bumps_epoch
+            and not slot.is_busy
+            and slot.current.is_epoch_exhausted
+        )
+        spare = await self._producer_id() if exhausted else NO_PRODUCER_ID
+        if exhausted and not self._reigns.goes_on(shard):
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "not any more")
+        decision = end(
+            slot,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            commit=commit,
+            bumps_epoch=bumps_epoch,
+            spare_producer_id=spare,
+            now_ms=self._now_ms,
+        )
+        ended = await self._decided(shard, slot, decision)
+        if ended.next_producer_id != NO_PRODUCER_ID:
+            return ProducerIdentity(ended.next_producer_id, 0)
+        return ProducerIdentity(ended.producer_id, ended.producer_epoch)
+
+    # Changes.
+
+    async def _decided(
+        self, shard: TransactionShard, slot: Slot | None, decision: ErrorCode | Transaction
+    ) -> Transaction:
+        """How the transaction stands once the decision is in the log."""
+        if isinstance(decision, Transaction):
+            assert slot is not None, "there is something to change"
+            return await self._change(shard, slot, decision)
+        await trio.lowlevel.checkpoint()
+        if decision is not ErrorCode.NONE:
+            raise KafkaError(decision)
+        assert slot is not None, "nothing is wrong with something that is there"
+        return slot.current
+
+    async def _change(
+        self, shard: TransactionShard, slot: Slot, transaction: Transaction
+    ) -> Transaction:
+        written = self._in_the_background(shard, slot, transaction)
+        await written.done.wait()
+        if written.error is not ErrorCode.NONE:
+            raise KafkaError(written.error, "the transaction could not be written down")
+        return transaction
+
+    def _in_the_background(
+        self, shard: TransactionShard, slot: Slot, transaction: Transaction
+    ) -> Written:
+        written = Written()
+        slot.begin(transaction)
+        self.nursery.start_soon(self._write, shard, slot, transaction, written)
+        return written
+
+    async def _write(
+        self, shard: TransactionShard, slot: Slot, transaction: Transaction, written: Written
+    ) -> None:
+        record = KeyAndValue(key_of(transaction.transactional_id), value_of(transaction))
+        submission = shard.writer.submit([record])
+        await submission.wait()
+        if submission.error is ErrorCode.NONE:
+            slot.appended()
+            if transaction.state.is_prepared:
+                self.sink(
+                    TransactionPrepared(
+                        transactional_id=transaction.transactional_id,
+                        producer_id=transaction.producer_id,
+                        producer_epoch=transaction.producer_epoch,
+                        commits=transaction.commits,
+                        partitions=len(transaction.partitions),
+                    )
+                )
+                self.nursery.start_soon(self._complete, shard, slot)
+        else:
+            slot.failed()
+        written.error = error_of(submission.error)
+        written.done.set()
+
+    async def _complete(self, shard: TransactionShard, slot: Slot) -> None:
+        """Markers everywhere, and then nothing is left to do; for as long as we reign."""
+        transaction = slot.current
+        try:
+            await self.markers.send(transaction, coordinator_epoch=shard.leader_epoch)
+        except MarkerRefusedError as error:
+            self._reigns.end(shard, str(error))
+            return
+        while self._reigns.goes_on(shard):
+            written = self._in_the_background(
+                shard, slot, transaction.completed(now_ms=self._now_ms)
+            )
+            await written.done.wait()
+            if written.error is ErrorCode.NONE:
+                self.sink(
+                    TransactionCompleted(
+                        transactional_id=transaction.transactional_id,
+                        producer_id=transaction.producer_id,
+                        producer_epoch=transaction.producer_epoch,
+                        commits=transaction.commits,
+                    )
+                )
+                return
+            await self.seams.clock.sleep(RETRY_SECONDS)

@@ -1,0 +1,53 @@
+"""Producer ids, drawn from blocks that the controller hands out (KIP-730).
+
+    [ 1000 ................ 1999 ]  a block is ours alone, whatever happens to us
+       └ next
+
+A block that is used up is replaced by the first who needs an id; others wait for it. What
+is left of a block when the broker stops is lost, which only costs numbers.
+"""
+
+import attrs
+import trio
+
+from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
+from replication.net.controller_channel import ControllerCalls
+from replication.wire.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+
+
+@attrs.define(eq=False, kw_only=True)
+class ProducerIds:
+    """The ids that this broker may still give away."""
+
+    broker_id: int
+    channel: ControllerCalls
+    timeout_ms: int
+    _next: int = attrs.field(default=0, init=False)
+    _end: int = attrs.field(default=0, init=False)
+    _fetching: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+
+    async def allocate(self, *, broker_epoch: int) -> int:
+        """An id no producer has had; KafkaError where the controller gives no block."""
+        async with self._fetching:
+            if self._next == self._end:
+                await self._take_block(broker_epoch)
+            self._next += 1
+            return self._next - 1
+
+    async def _take_block(self, broker_epoch: int) -> None:
+        request = AllocateProducerIdsRequest(broker_id=self.broker_id, broker_epoch=broker_epoch)
+        try:
+            answer = await self.channel.call(request, timeout_ms=self.timeout_ms)
+        except PeerUnavailableError as error:
+            # A producer retries this one (ProducerIdManager answers the same).
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
+        assert isinstance(answer, AllocateProducerIdsResponse), "answers decode as asked"
+        if answer.error_code != ErrorCode.NONE:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.of(answer.error_code).name
+            )
+        self._next = answer.producer_id_start
+        self._end = answer.producer_id_start + answer.producer_id_len

@@ -1,0 +1,266 @@
+"""What our clients may never have been told: the checks of what a `Witness` has seen.
+
+    inconsistent    a record was handed over that is not what is there
+    aborted         who reads what is committed was handed a record of an aborted transaction
+    backwards       a reader was handed a record again, or an earlier one
+    skipped         a reader passed over a record
+    passed over     of a group, nobody was handed a record that lies before one that somebody was
+    too far         a group has committed past a record that nobody was handed
+    forgotten       a member began before what its group had been told is committed
+    unread          in the end a group has not been handed a record
+
+    in part         of a transaction some is there for who reads what is committed, some not
+    not committed   a transaction that its producer was told is committed is not there
+    not aborted     one that its producer was told is aborted is there
+
+    copied twice    a record is in the copy more than once
+    not copied      a record is not in the copy
+    copied out of order, copied from nowhere
+
+Rule 1: each check is a function of what happened with one partition, or one copy, and of what
+is there in the end, and says what is wrong in a line each.
+
+Rule 2: only what is there in the end is asked for: what was deleted, or compacted away, may
+have been handed over or not. So may what was deleted and is there again, after a kill: `There`
+is without it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import attrs
+
+from scenarios.world.clients.copying import copied
+from scenarios.world.clients.witness import (
+    Began,
+    Committed,
+    Ending,
+    Given,
+    Happening,
+    Lost,
+    Transaction,
+)
+from storage.types import Offset
+
+
+@attrs.frozen(kw_only=True)
+class There:
+    """A partition's records in the end."""
+
+    all: Mapping[Offset, str]
+    committed: Mapping[Offset, str]
+    """Without those of transactions that were aborted."""
+
+    def visible(self, *, read_committed: bool) -> Mapping[Offset, str]:
+        return self.committed if read_committed else self.all
+
+
+@attrs.define(eq=False, kw_only=True)
+class _Session:
+    """From when a reader began to read the partition until it began again, or lost it."""
+
+    began: Began
+    given: list[Given] = attrs.field(factory=list)
+
+    @property
+    def reader(self) -> str:
+        return self.began.reader
+
+
+def _sessions(happened: Sequence[Happening]) -> list[_Session]:
+    sessions: list[_Session] = []
+    current: dict[str, _Session] = {}
+    for each in happened:
+        match each:
+            case Began(reader=reader):
+                current[reader] = _Session(began=each)
+                sessions.append(current[reader])
+            case Given(reader=reader):
+                assert reader in current, f"{reader} was handed what it is not assigned"
+                current[reader].given.append(each)
+            case Lost(reader=reader):
+                current.pop(reader, None)
+            case Committed():
+                pass
+    return sessions
+
+
+def inconsistent(happened: Sequence[Happening], there: There) -> Iterator[str]:
+    for each in happened:
+        if isinstance(each, Given) and there.all.get(each.offset, each.value) != each.value:
+            yield (
+                f"{each.reader} was handed {each.value} at {each.offset},"
+                f" where {there.all[each.offset]} is"
+            )
+
+
+def aborted(happened: Sequence[Happening], there: There) -> Iterator[str]:
+    for session in _sessions(happened):
+        for each in session.given if session.began.read_committed else ():
+            if each.offset in there.all and each.offset not in there.committed:
+                yield f"{each.reader} was handed {each.value} at {each.offset}"
+
+
+def backwards(happened: Sequence[Happening], _: There) -> Iterator[str]:
+    for session in _sessions(happened):
+        position = session.began.at or 0
+        for each in session.given:
+            if each.offset < position:
+                yield f"{each.reader} was handed {each.offset} where it stood at {position}"
+            position = each.offset + 1
+
+
+def skipped(happened: Sequence[Happening], there: There) -> Iterator[str]:
+    for session in _sessions(happened):
+        visible = sorted(there.visible(read_committed=session.began.read_committed))
+        position = session.began.at
+        for each in session.given:
+            for offset in visible if position is not None else ():
+                if position is not None and position <= offset < each.offset:
+                    yield f"{each.reader} was handed {each.offset} after {position - 1}, not {offset}"
+            position = each.offset + 1
+
+
+def _groups(happened: Sequence[Happening]) -> dict[str, list[Happening]]:
+    """What happened to each, in order; of a reader by itself nothing."""
+    group_of: dict[str, str | None] = {}
+    groups: dict[str, list[Happening]] = {}
+    for each in happened:
+        if isinstance(each, Began):
+            group_of[each.reader] = each.group
+        group = each.group if isinstance(each, Committed) else group_of.get(each.reader)
+        if group is not None:
+            groups.setdefault(group, []).append(each)
+    return groups
+
+
+def _visible_to(happened: Sequence[Happening], there: There) -> list[Offset]:
+    """To the members of one group, all of whom see the same."""
+    kinds = {each.read_committed for each in happened if isinstance(each, Began)}
+    return sorted(there.visible(read_committed=kinds == {True}))
+
+
+def passed_over(happened: Sequence[Happening], there: There) -> Iterator[str]:
+    for group, events in _groups(happened).items():
+        waiting, handed = _visible_to(events, there), set[Offset]()
+        for each in events:
+            if not isinstance(each, Given):
+                continue
+            handed.add(each.offset)
+            while waiting and waiting[0] <= each.offset:
+                if waiting[0] not in handed:
+                    yield f"{each.reader} of {group} was handed {each.offset}, nobody {waiting[0]}"
+                waiting.pop(0)
+
+
+def too_far(happened: Sequence[Happening], there: There) -> Iterator[str]:
+    for group, events in _groups(happened).items():
+        visible, handed = _visible_to(events, there), set[Offset]()
+        for each in events:
+            if isinstance(each, Given):
+                handed.add(each.offset)
+            elif isinstance(each, Committed):
+                for offset in visible:
+                    if offset < each.offset and offset not in handed:
+                        yield f"{group} has committed {each.offset}, nobody was handed {offset}"
+
+
+def forgotten(happened: Sequence[Happening], _: There) -> Iterator[str]:
+    for group, events in _groups(happened).items():
+        committed: Offset = 0
+        begins_at: dict[str, Offset] = {}
+        for each in events:
+            match each:
+                case Committed(offset=offset):
+                    committed = max(committed, offset)
+                case Began(reader=reader):
+                    begins_at[reader] = committed
+                case Given(reader=reader, offset=offset):
+                    if offset < (least := begins_at.pop(reader, 0)):
+                        yield f"{reader} of {group} began at {offset}, where {least} was committed"
+                case Lost():
+                    pass
+
+
+def unread(
+    happened: Sequence[Happening], visible: Mapping[Offset, str], group: str
+) -> Iterator[str]:
+    """By a group that was there to the end, of what its members may see."""
+    events = _groups(happened).get(group, [])
+    handed = {each.offset for each in events if isinstance(each, Given)}
+    for offset, value in sorted(visible.items()):
+        if offset not in handed:
+            yield f"unread: {value} at {offset} by {group}"
+
+
+CHECKS: tuple[Callable[[Sequence[Happening], There], Iterator[str]], ...] = (
+    inconsistent,
+    aborted,
+    backwards,
+    skipped,
+    passed_over,
+    too_far,
+    forgotten,
+)
+
+
+def of_readers(happened: Sequence[Happening], there: There) -> list[str]:
+    """The name of the check and what it found."""
+    return [
+        f"{check.__name__.replace('_', ' ')}: {found}"
+        for check in CHECKS
+        for found in check(happened, there)
+    ]
+
+
+# Transactions.
+
+
+def of_transactions(transactions: Sequence[Transaction], there: Mapping[str, bool]) -> list[str]:
+    """`there`: the values that are there in the end, and whether they are committed."""
+    return [wrong for each in transactions for wrong in _of_transaction(each, there)]
+
+
+def _of_transaction(transaction: Transaction, there: Mapping[str, bool]) -> Iterator[str]:
+    values = [value for batch in transaction.batches for value in batch.values]
+    known = [value for value in values if value in there]
+    seen = [value for value in known if there[value]]
+    who = f"{transaction.producer}'s {' '.join(values)}"
+    if seen and len(seen) < len(known):
+        yield f"in part: {who}: {' '.join(seen)}"
+    elif transaction.ending is Ending.COMMITTED and known and not seen:
+        yield f"not committed: {who}"
+    elif transaction.ending is Ending.ABORTED and seen:
+        yield f"not aborted: {who}"
+
+
+# Copies.
+
+
+def of_copy(
+    source: Mapping[str, Sequence[str]],
+    sent: Collection[str],
+    copy: Sequence[str],
+    *,
+    repeated: Collection[str] = (),
+) -> Iterator[str]:
+    """`source`: by partition, what is there to be copied, in order; `copy`: what is there of it;
+    `sent`: all that was ever there to be copied; `repeated`: what of it may be there more than once.
+    """
+    often = {copied(value) for value in repeated}
+    for value, times in Counter(copy).items():
+        if times > 1 and value not in often:
+            yield f"copied twice: {value}"
+    for nowhere in sorted(set(copy) - {copied(value) for value in sent}):
+        yield f"copied from nowhere: {nowhere}"
+    at = {value: place for place, value in reversed(list(enumerate(copy)))}
+    for partition, values in source.items():
+        for value in values:
+            if copied(value) not in at:
+                yield f"not copied: {value} of {partition}"
+        once = [value for value in values if copied(value) in at.keys() - often]
+        places = [(at[copied(value)], value) for value in once]
+        for (before, first), (after, second) in pairwise(places):
+            if after < before:
+                yield f"copied out of order: {second} before {first}, of {partition}"

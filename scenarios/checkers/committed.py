@@ -1,0 +1,159 @@
+"""What has been committed in one partition, and who must have it.
+
+Committed is what was first seen below a high watermark, anybody's: noted once, in order, and
+never changed. Every replica's log is held against that list, each batch once:
+
+    committed   0-4 e0  5-5 e0  6-9 e1 │ end
+    b1          0-4 e0  5-5 e0  6-9 e1 │ 10-10 e1         agreed: 3 batches
+    b2          0-4 e0  5-5 e0 │                          agreed: 2, as far as it goes
+
+After an election that may have lost something it begins anew (`contract`), with the log of whoever
+was elected, and nobody is held against it who acts in an earlier epoch.
+
+I4, LogMatching   below its high watermark a replica has what was committed, and nothing else
+I6, StrongIsr     who is in the controller's ISR or ELR has all of it, whatever it knows of
+                  its own high watermark: it may lead next. This is what every leader, also
+                  one that was deposed and does not know, has shown to consumers
+LeaderCompleteness   who becomes leader has all that was committed in the epochs before
+I5                while an expansion is pending, what the leader commits the joining one has
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from operator import attrgetter
+
+import attrs
+
+from scenarios.checkers.observed import Batch, Held, ReplicaState, drawn
+from scenarios.checkers.violation import Wrong
+from storage.types import LeaderEpoch, Offset
+
+BELOW = "below a high watermark is what was committed"
+MAY_LEAD = "who is in sync, or eligible, has all that was committed"
+JOINED = "who joins the ISR has all that was committed"
+ELECTED = "who is elected has all that was committed"
+JOINING = "what is committed while a replica is about to join, that replica has"
+
+_last_offset = attrgetter("last_offset")
+
+
+@attrs.define(eq=False)
+class CommittedLog:
+    """The list at the head of this module."""
+
+    since: LeaderEpoch = 0
+    """Whoever acts in an earlier epoch is not held against it."""
+    batches: list[Batch] = attrs.field(factory=list, init=False)
+    _compacted_end: Offset | None = attrs.field(default=None, init=False)
+    _index: dict[Offset, int] = attrs.field(factory=dict, init=False)
+
+    @property
+    def end(self) -> Offset:
+        if self._compacted_end is not None:
+            return self._compacted_end
+        return self.batches[-1].last_offset + 1 if self.batches else 0
+
+    def compact(self) -> None:
+        """Each replica cleans its own log: how far it was committed is all that can be held
+        against another one from now on.
+        """
+        if self._compacted_end is None:
+            self._compacted_end = self.end
+            self.batches.clear()
+            self._index.clear()
+
+    def note(self, held: Held, *, log_start: Offset, high_watermark: Offset) -> str:
+        """Add what lies below `high_watermark`; what there differs from what was committed."""
+        if self._compacted_end is not None:
+            self._compacted_end = max(self._compacted_end, high_watermark)
+            return ""
+        differs = self.compare(held, log_start=log_start, until=high_watermark)
+        if not differs:
+            for batch in held.batches[held.agreed :]:
+                if batch.last_offset >= high_watermark:
+                    break
+                if batch.last_offset >= log_start:
+                    if batch.base_offset < self.end:
+                        return f"it has {drawn([batch])}, where {drawn(self.batches[-1:])} was committed"
+                    self._index[batch.base_offset] = len(self.batches)
+                    self.batches.append(batch)
+                held.agreed += 1
+        return differs
+
+    def compare(self, held: Held, *, log_start: Offset, until: Offset) -> str:
+        """What of all that was committed between the two is otherwise there, or is not.
+
+        Goes on where it stopped the last time.
+        """
+        at, index = held.agreed, self._next(held, log_start)
+        while index < len(self.batches) and self.batches[index].last_offset < until:
+            expected = self.batches[index]
+            if expected.last_offset >= log_start:
+                while at < len(held.batches) and held.batches[at].last_offset < log_start:
+                    at += 1
+                found = held.batches[at : at + 1]
+                if found != [expected]:
+                    return f"it has {drawn(found) or 'nothing'}, where {drawn([expected])} was committed"
+                at += 1
+            index += 1
+        held.agreed = at
+        return ""
+
+    def _next(self, held: Held, log_start: Offset) -> int:
+        """The first that `held` was not compared with."""
+        if held.agreed:
+            known = self._index.get(held.batches[held.agreed - 1].base_offset)
+            if known is not None:
+                return known + 1
+        return bisect_left(self.batches, log_start, key=_last_offset)
+
+
+def below(committed: CommittedLog, replica: ReplicaState, held: Held) -> Iterator[Wrong]:
+    """I4."""
+    differs = committed.note(
+        held, log_start=replica.log_start, high_watermark=replica.high_watermark
+    )
+    if differs:
+        yield Wrong(
+            BELOW, f"{replica.where}: below its high watermark {replica.high_watermark} {differs}"
+        )
+
+
+def may_lead(
+    committed: CommittedLog, replica: ReplicaState, held: Held, *, standing: str
+) -> Iterator[Wrong]:
+    """I6. `standing`: how it came by that: "joined the ISR", "is in the ISR", "is in the ELR"."""
+    rule = JOINED if standing.startswith("joined") else MAY_LEAD
+    if replica.log_end < committed.end:
+        yield Wrong(
+            rule,
+            f"{replica.node} {standing} of {replica.partition} with a log that ends at"
+            f" {replica.log_end}, and up to {committed.end} was committed",
+        )
+        return
+    differs = committed.compare(held, log_start=replica.log_start, until=committed.end)
+    if differs:
+        yield Wrong(rule, f"{replica.node} {standing} of {replica.partition}: {differs}")
+
+
+def elected(committed: CommittedLog, replica: ReplicaState, held: Held) -> Iterator[Wrong]:
+    """LeaderCompleteness, of a replica that has just become leader of its epoch."""
+    before = [each for each in committed.batches if each.leader_epoch < replica.leader_epoch]
+    have = set(held.batches)
+    lacks = [each for each in before if each.last_offset >= replica.log_start and each not in have]
+    if lacks:
+        yield Wrong(
+            ELECTED,
+            f"{replica.node} leads {replica.partition} without {drawn(lacks)}, which"
+            f" {'was' if len(lacks) == 1 else 'were'} committed",
+        )
+
+
+def joining(leader: ReplicaState, joining: ReplicaState) -> Iterator[Wrong]:
+    """I5 (KIP-497). Of one that the leader has asked to add, in the life in which it fetched."""
+    if joining.log_end < leader.high_watermark:
+        yield Wrong(
+            JOINING,
+            f"{leader.where} has committed up to {leader.high_watermark} while {joining.node} was"
+            f" about to join, whose log ends at {joining.log_end}",
+        )

@@ -1,0 +1,134 @@
+"""What the controller has decided, be it synced or not, as the rules have it.
+
+An election is told of once it lasts; what the new leader lacks is missed before that. So
+decisions are looked at as soon as they are made.
+"""
+
+from collections.abc import Collection, Iterator
+
+import attrs
+
+from replication.config import BrokerConfig
+from replication.controller.controller import Controller
+from replication.metadata.rules import (
+    NO_LEADER,
+    LeaderRecoveryState,
+    MetadataImage,
+    PartitionRegistration,
+)
+from scenarios.checkers.leadership import Decided
+from storage.types import TopicPartition
+
+FENCED_FETCH_VERSION = 9
+NAMED_FETCH_VERSION = 15
+MIN_ISR = "min.insync.replicas"
+UNCLEAN = "unclean.leader.election.enable"
+
+
+@attrs.frozen
+class Decision:
+    """A partition before and after; before is None where that is not known."""
+
+    before: Decided | None
+    after: Decided
+    registered: frozenset[int]
+    """The brokers that have registered in between."""
+    goes_on: bool
+    """It is the same controller's: what it had decided it has not forgotten."""
+
+    @property
+    def is_new(self) -> bool:
+        return self.before is None or self.before.registration is not self.after.registration
+
+    @property
+    def asked_to_join(self) -> Collection[int]:
+        """Whom its leader has had added; who is elected joins otherwise."""
+        if self.before is None:
+            return ()
+        was, now = self.before.registration, self.after.registration
+        return set(now.isr) - set(was.isr) if now.leader_epoch == was.leader_epoch else ()
+
+    @property
+    def risk(self) -> str:
+        """Why the leader, if it is new, may lack what was committed."""
+        if self.before is None:
+            return ""
+        was, now = self.before.registration, self.after.registration
+        recovers = now.leader_recovery_state is LeaderRecoveryState.RECOVERING
+        # Who recovers may be deposed before it has: then the next one is elected in its place.
+        if not recovers or now.leader in (NO_LEADER, was.leader, *was.isr, *was.elr):
+            return ""
+        return "last known" if now.leader in was.last_known_elr else "unclean"
+
+
+@attrs.define(eq=False)
+class Decisions:
+    image: MetadataImage = attrs.field(factory=MetadataImage, init=False)
+    config: BrokerConfig | None = attrs.field(default=None, init=False)
+    """The controller's, once it has been seen."""
+    _controller: object = attrs.field(default=None, init=False)
+    _decided: dict[TopicPartition, Decided] = attrs.field(factory=dict, init=False)
+
+    @property
+    def eligible(self) -> bool:
+        """There are eligible leader replicas (KIP-966)."""
+        return self.config is None or self.config.understudy_eligible_leader_replicas_version > 0
+
+    @property
+    def fetches_are_fenced(self) -> bool:
+        """They carry the leader epoch that their sender knows (KIP-320)."""
+        config = self.config
+        return config is None or (
+            config.understudy_inter_broker_fetch_version >= FENCED_FETCH_VERSION
+        )
+
+    @property
+    def fetches_are_named(self) -> bool:
+        """They carry the epoch of the process that sends them (KIP-903)."""
+        config = self.config
+        return config is None or config.understudy_inter_broker_fetch_version >= NAMED_FETCH_VERSION
+
+    def of(self, partition: TopicPartition) -> Decided | None:
+        return self._decided.get(partition)
+
+    def look(self, controller: Controller | None) -> Iterator[Decision]:
+        """Every partition, if anything was decided since the last look."""
+        if controller is None or controller.image is self.image:
+            return
+        before, decided = self.image, self._decided
+        goes_on = controller is self._controller
+        self.image, self.config, self._decided = controller.image, controller.config, {}
+        self._controller = controller
+        registered = frozenset(_registered(before, self.image))
+        for partition, topic_id, registration in self.image.partitions():
+            after = self._decided[partition] = self._decided_of(partition, registration)
+            same = before.topic_id(partition.topic) == topic_id
+            was = decided.get(partition) if same else None
+            yield Decision(was, after, registered, goes_on)
+
+    def _decided_of(
+        self, partition: TopicPartition, registration: PartitionRegistration
+    ) -> Decided:
+        assert self.config is not None, "who has decided has a configuration"
+        image = self.image
+        topic = image.topics[partition.topic].configs
+        cluster = image.broker_configs.get(None, {})
+        unclean = topic.get(UNCLEAN) or cluster.get(UNCLEAN)
+        return Decided(
+            partition=partition,
+            registration=registration,
+            min_isr=min(
+                int(topic.get(MIN_ISR) or cluster.get(MIN_ISR) or self.config.min_insync_replicas),
+                len(registration.replicas),
+            ),
+            may_be_in_isr=image.may_join_isr,
+            unclean=(unclean == "true" if unclean else self.config.unclean_leader_election_enable),
+            eligible=self.eligible,
+        )
+
+
+def _registered(before: MetadataImage, after: MetadataImage) -> Iterator[int]:
+    for broker_id, broker in after.brokers.items():
+        known = before.brokers.get(broker_id)
+        if known is None or known.broker_epoch != broker.broker_epoch:
+            yield broker_id

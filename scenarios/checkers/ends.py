@@ -1,0 +1,126 @@
+"""What must be so in the end, once everything is whole and at rest.
+
+converged   who is in sync has all there is, knows it committed, and tells the same epochs
+tidy        a log directory holds what is hosted there, and what is on its way out; a partition's
+            directory the files of its segments
+answered    nobody waits who was to be told long ago
+
+What stays by right: the next version of a small file, which is being written (`.tmp`,
+`.prepared`), what a cleaner is writing (`.cleaned`, `.swap`, in a log that is compacted), files and directories that wait for `file.delete.delay.ms` (`.deleted`,
+`-delete`), a log of a topic that is no more (`-stray`, KAFKA-15605), and bytes that were
+believed and then cut (`corrupt.`).
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+
+from scenarios.checkers.epochs import drawn, from_start
+from scenarios.checkers.observed import ReplicaState
+from scenarios.checkers.violation import Wrong
+from storage.checkpoint import (
+    CLEAN_SHUTDOWN,
+    CLEANER_CHECKPOINT,
+    COMPACTION_GAP_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    EpochEntry,
+)
+from storage.manager.checkpoint_plan import PREPARED_SUFFIX
+from storage.types import Offset
+
+CONVERGED = "who is in sync has the same in the end"
+TIDY = "nothing is left on a disk that nobody needs"
+ANSWERED = "nobody waits for ever"
+
+_IN_A_LOG_DIRECTORY = {
+    ".lock",
+    CLEAN_SHUTDOWN,
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+}
+_IN_A_PARTITION = {COMPACTION_GAP_CHECKPOINT, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA}
+_CLEANING = (".cleaned", ".swap")
+TMP_SUFFIX = ".tmp"
+_SEGMENT_FILE = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)")
+_SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
+
+
+def converged(members: Sequence[ReplicaState], *, compacted: bool = False) -> Iterator[Wrong]:
+    """Of all who are in sync. Logs may begin at different offsets, also for ever (retention);
+    where they are compacted, so may the records of each epoch.
+    """
+    if not members:
+        return
+    first = members[0]
+    start = max(each.log_start for each in members)
+    for each in members:
+        if each.log_end != first.log_end or each.high_watermark != first.log_end:
+            yield Wrong(
+                CONVERGED,
+                f"{each.where} has committed {each.high_watermark} of {each.log_end}, and"
+                f" {first.node} has {first.log_end}",
+            )
+        if not compacted and _epochs(each, start) != _epochs(first, start):
+            yield Wrong(
+                CONVERGED,
+                f"{each.where} has epochs {drawn(_epochs(each, start))}, {first.node}"
+                f" {drawn(_epochs(first, start))}",
+            )
+
+
+def _epochs(replica: ReplicaState, start: Offset) -> list[EpochEntry]:
+    """Those of records: a reign without any leaves its mark at its leader only, and one whose
+    batch was cut whole where it was cut.
+    """
+    if start == replica.log_end:
+        return []  # none of them has any
+    known = [each for each in replica.epochs if each not in replica.emptied]
+    written = [each for each in known if each.start_offset < replica.log_end]
+    return from_start(written, start)
+
+
+def tidy_directory(node: str, names: Collection[str], hosted: Collection[str]) -> Iterator[Wrong]:
+    """`hosted`: the directories of what is online there."""
+    for name in sorted(set(names) - set(hosted)):
+        if _whose(name) not in _IN_A_LOG_DIRECTORY and not name.endswith(("-delete", "-stray")):
+            yield Wrong(TIDY, f"{node} has {name} in its log directory")
+
+
+def _whose(name: str) -> str:
+    """The file whose next version it is, which is being written, or was when its broker died."""
+    return name.removesuffix(TMP_SUFFIX).removesuffix(PREPARED_SUFFIX)
+
+
+def tidy_log(
+    where: str,
+    names: Collection[str],
+    *,
+    segments: Collection[Offset],
+    log_end: Offset,
+    compacted: bool = False,
+) -> Iterator[Wrong]:
+    """`compacted`: a cleaner may be at work."""
+    for name in sorted(names):
+        if _whose(name) in _IN_A_PARTITION or (compacted and name.endswith(_CLEANING)):
+            continue
+        segment, snapshot = _SEGMENT_FILE.fullmatch(name), _SNAPSHOT.fullmatch(name)
+        if segment and int(segment[1]) in segments:
+            continue
+        if snapshot and int(snapshot[1]) <= log_end:
+            continue
+        if not name.endswith(".deleted") and not name.startswith("corrupt."):
+            yield Wrong(TIDY, f"{where} has {name}, and segments at {sorted(segments)}")
+
+
+def answered(node: str, waiting: dict[str, int]) -> Iterator[Wrong]:
+    """`waiting`: how many requests of each kind do, once every timeout has passed."""
+    for kind, count in waiting.items():
+        if count:
+            yield Wrong(ANSWERED, f"at {node} {count} wait: {kind}")

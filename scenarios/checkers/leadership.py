@@ -1,0 +1,169 @@
+"""Rules about who leads, and about what the controller says of it.
+
+I3    one replica, in one life, leads in a leader epoch
+I13   LeaderInIsr, and the algebra of ISR and ELR (KIP-966):
+
+      isr, elr ⊆ replicas, and disjoint          with min.insync.replicas in sync: no elr
+      leader ∈ isr, or nobody                    nobody in sync: nobody leads
+      nobody fenced, or leaving, is in sync      a recovering leader is in sync alone
+      isr and elr empty: one last known leader   nobody slips out of isr ∪ elr
+
+an unclean election         only where the topic says so, or an operator has asked for one
+ReplicationQuorumSuperset   the maximal ISR of a leader that the controller means has all of
+                            the controller's ISR in it: nobody is left out of what it commits
+I14   a followed partition is in one fetcher at most, one that is led here in none
+"""
+
+from collections.abc import Callable, Collection, Iterator
+
+import attrs
+
+from replication.metadata.rules import NO_LEADER, LeaderRecoveryState, PartitionRegistration
+from scenarios.checkers.observed import ReplicaState
+from scenarios.checkers.violation import Wrong
+from storage.types import TopicPartition
+
+ONE_LEADER = "one replica leads in an epoch"
+LEADER_IN_ISR = "the leader is in the ISR"
+ALGEBRA = "ISR and ELR are what KIP-966 says"
+SLIPPED = "nobody slips out of ISR and ELR"
+DECIDED = "what the controller decides counts up"
+UNCLEAN = "an unclean election was asked for"
+SUPERSET = "what a leader commits, all of the controller's ISR has"
+FETCHERS = "a partition is followed by one fetcher, one that is led here by none"
+
+
+def one_leader(known: ReplicaState | None, leads: ReplicaState) -> Iterator[Wrong]:
+    """`known`: who was first seen to lead in this epoch."""
+    if known is not None and (known.node, known.life) != (leads.node, leads.life):
+        who = known.node if known.node != leads.node else "an earlier process of its own"
+        yield Wrong(
+            ONE_LEADER, f"{leads.where} leads in epoch {leads.leader_epoch}, and so did {who}"
+        )
+
+
+def counts_everybody(leader: ReplicaState, decided: PartitionRegistration) -> Iterator[Wrong]:
+    """ReplicationQuorumSuperset. A deposed leader commits nothing: nobody asks it anything."""
+    left_out = set(decided.isr) - leader.maximal_isr
+    if leader.leader_epoch == decided.leader_epoch and left_out:
+        yield Wrong(
+            SUPERSET,
+            f"{leader.where} commits what {_names(leader.maximal_isr)} have, and not"
+            f" {_names(left_out)}, in sync for the controller",
+        )
+
+
+def followed_once(replica: ReplicaState, fetchers: int) -> Iterator[Wrong]:
+    if fetchers > (0 if replica.is_leader else 1):
+        yield Wrong(
+            FETCHERS,
+            f"{replica.where}, which {'leads' if replica.is_leader else 'follows'}, is in"
+            f" {fetchers} fetchers",
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Decided:
+    """One partition as the controller has it, and what that is to be held against."""
+
+    partition: TopicPartition
+    registration: PartitionRegistration
+    min_isr: int
+    """That in force: never more than there are replicas."""
+    may_be_in_isr: Callable[[int], bool]
+    unclean: bool = False
+    """unclean.leader.election.enable."""
+    eligible: bool = True
+    """There are eligible leader replicas; without them the ISR never becomes empty."""
+
+
+def isr_and_elr(decided: Decided) -> Iterator[Wrong]:
+    registration = decided.registration
+    isr, elr = set(registration.isr), set(registration.elr)
+    leader = registration.leader
+    if leader != NO_LEADER and leader not in isr:
+        yield _wrong(decided, f"b{leader} leads", LEADER_IN_ISR)
+    if leader == NO_LEADER and not decided.eligible and not isr:
+        yield _wrong(decided, "without an ELR, the ISR is never empty")
+    if not isr | elr <= set(registration.replicas):
+        yield _wrong(decided, f"replicas are {_names(registration.replicas)}")
+    if isr & elr:
+        yield _wrong(decided, f"{_names(isr & elr)} is in both")
+    if elr and len(isr) >= decided.min_isr:
+        yield _wrong(decided, f"with {decided.min_isr} in sync nobody else is eligible")
+    outside = {each for each in isr if not decided.may_be_in_isr(each)}
+    if outside and (decided.eligible or len(isr) > 1):
+        yield _wrong(decided, f"{_names(outside)} is fenced, or on its way out")
+    if registration.leader_recovery_state is LeaderRecoveryState.RECOVERING and len(isr) > 1:
+        yield _wrong(decided, "its leader recovers, and is not alone in sync")
+    if decided.eligible and not isr | elr and len(registration.last_known_elr) != 1:
+        yield _wrong(decided, f"last known: {_names(registration.last_known_elr) or 'nobody'}")
+
+
+def goes_on(before: Decided, after: Decided, *, registered: Collection[int]) -> Iterator[Wrong]:
+    """From one decision to a later one. `registered`: who did so in between."""
+    # Where a replica lies on its broker is told without counting (KIP-858).
+    was = attrs.evolve(before.registration, directories=())
+    now = attrs.evolve(after.registration, directories=())
+    if now in (was, attrs.evolve(was, elr=())):
+        return  # another minimum ISR clears the ELR, which moves no epoch (ClearElrRecord)
+    moved = was.leader != now.leader
+    if now.partition_epoch <= was.partition_epoch or now.leader_epoch < was.leader_epoch + moved:
+        yield _wrong(
+            after,
+            f"leader epoch {was.leader_epoch} and partition epoch {was.partition_epoch} went to"
+            f" {now.leader_epoch} and {now.partition_epoch}",
+            DECIDED,
+        )
+    yield from _nobody_slips_out(before, after, registered)
+
+
+def at_risk(before: Decided, after: Decided, risk: str, *, asked: bool) -> Iterator[Wrong]:
+    """`risk`: why who was elected may lack what was committed. Asked of one change: of two, the
+    first may have named the last known leader.
+    """
+    one_change = after.registration.partition_epoch == before.registration.partition_epoch + 1
+    if risk == "unclean" and one_change and not (after.unclean or asked):
+        was = before.registration
+        yield _wrong(
+            after,
+            f"b{after.registration.leader} was elected from isr {_names(was.isr) or 'nobody'},"
+            f" elr {_names(was.elr) or 'nobody'}, last known {_names(was.last_known_elr)}",
+            UNCLEAN,
+        )
+
+
+def _nobody_slips_out(
+    before: Decided, after: Decided, registered: Collection[int]
+) -> Iterator[Wrong]:
+    """The ELR freezes: who was in sync when the ISR became too small holds all that is
+    committed until it registers anew, and until then it stays in one of the two. Asked of one
+    change: of two, the first may have let it go while enough others were in sync.
+    """
+    was, now = before.registration, after.registration
+    if now.partition_epoch != was.partition_epoch + 1:
+        return
+    if not after.eligible or len(now.isr) >= after.min_isr or before.min_isr != after.min_isr:
+        return
+    if now.leader_recovery_state is LeaderRecoveryState.RECOVERING:
+        return  # an election that may lose what was committed starts over
+    if was.elr and not now.elr:
+        return  # whoever sets min.insync.replicas, be it to what it was, empties it
+    held = ({*was.isr, *was.elr} & set(now.replicas)) - set(registered)
+    if slipped := held - {*now.isr, *now.elr}:
+        yield _wrong(
+            after, f"isr {_names(was.isr)}, elr {_names(was.elr)} had {_names(slipped)}", SLIPPED
+        )
+
+
+def _wrong(decided: Decided, why: str, rule: str = ALGEBRA) -> Wrong:
+    registration = decided.registration
+    return Wrong(
+        rule,
+        f"{decided.partition}: isr {_names(registration.isr) or 'nobody'},"
+        f" elr {_names(registration.elr) or 'nobody'}: {why}",
+    )
+
+
+def _names(brokers: Collection[int]) -> str:
+    return " ".join(f"b{each}" for each in sorted(brokers))

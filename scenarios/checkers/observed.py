@@ -1,0 +1,172 @@
+"""What the rules look at: one replica as it stands, and the batches of its log.
+
+    disk   [0-4 e0][5-5 e0][6-9 e1]     read once each, as the log grows
+    held    0-4 e0  5-5 e0  6-9 e1
+    epochs  (0,0)           (1,6)       what the epoch cache ought to say
+
+Rule 1: a batch is read when it is there for the first time. That what was read before is
+still there is seen by its last batch: a log changes at its ends only. Compaction is the
+exception, and logs that are compacted are not held against each other.
+
+Rule 2: bytes are read from the page cache, beside the node: it costs the node no time.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+import attrs
+
+from storage.batch.record_batch import read_header
+from storage.checkpoint import EpochEntry
+from storage.log.log import Log
+from storage.log.segment import file_name
+from storage.testing import SimulatedDisk
+from storage.testing.disk import FileNode
+from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
+
+
+class Batch(NamedTuple):
+    """Two are the same records where they are equal."""
+
+    base_offset: Offset
+    last_offset: Offset
+    leader_epoch: LeaderEpoch
+    crc: int
+
+
+class _Place(NamedTuple):
+    """Where a batch lies: in the segment of that base, at these bytes."""
+
+    segment: Offset
+    start: int
+    end: int
+
+
+_NOWHERE = _Place(-1, 0, 0)
+
+
+@attrs.frozen(kw_only=True)
+class ReplicaState:
+    """One replica that is online, at one moment."""
+
+    node: str
+    life: int
+    """Which process of its node: the first is 1."""
+    partition: TopicPartition
+    topic_id: TopicId
+    is_leader: bool
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+    log_start: Offset
+    high_watermark: Offset
+    log_end: Offset
+    first_segment: Offset = 0
+    isr: frozenset[int] = frozenset()
+    """As it believes while it leads; else nobody."""
+    maximal_isr: frozenset[int] = frozenset()
+    min_isr: int = 1
+    epochs: tuple[EpochEntry, ...] = ()
+    emptied: frozenset[EpochEntry] = frozenset()
+    """Those of `epochs` whose records were all in a batch that was cut whole (`HeldLog.emptied`)."""
+
+    @property
+    def where(self) -> str:
+        return f"{self.partition} on {self.node}"
+
+
+@attrs.define(eq=False)
+class Held:
+    """The batches of one log, as far as they are known."""
+
+    batches: list[Batch] = attrs.field(factory=list, init=False)
+    epochs: list[EpochEntry] = attrs.field(factory=list, init=False)
+    agreed: int = attrs.field(default=0, init=False)
+    """How many of `batches` are known to be what was committed (`committed.CommittedLog`)."""
+
+    def add(self, batch: Batch) -> None:
+        self.batches.append(batch)
+        if not self.epochs or self.epochs[-1].epoch != batch.leader_epoch:
+            self.epochs.append(EpochEntry(batch.leader_epoch, batch.base_offset))
+
+    def drop_last(self) -> None:
+        batch = self.batches.pop()
+        if self.epochs[-1].start_offset == batch.base_offset:
+            self.epochs.pop()
+        self.agreed = min(self.agreed, len(self.batches))
+
+
+@attrs.define(eq=False)
+class HeldLog(Held):
+    """Those of a replica, read from its disk."""
+
+    disk: SimulatedDisk
+    log: Log
+    _places: list[_Place] = attrs.field(factory=list, init=False)
+
+    def read_on(self) -> None:
+        """Let go of what was cut; read what has come."""
+        while self.batches and not self._is_still_there():
+            self.drop_last()
+            self._places.pop()
+        at = self._places[-1] if self._places else _NOWHERE
+        for segment in self.log.segments:
+            if segment.base_offset >= at.segment:
+                start = at.end if segment.base_offset == at.segment else 0
+                if start < segment.size:
+                    self._read(segment.base_offset, start, segment.size)
+
+    def emptied(self) -> frozenset[EpochEntry]:
+        """Epochs without a batch that begin inside the log, where no batch is. A cut inside a
+        batch takes all of it, and its epoch stays known up to the cut.
+        """
+        written = {each.epoch for each in self.epochs}
+        return frozenset(
+            each
+            for each in self.log.leader_epoch_cache.entries
+            if each.epoch not in written and self._is_hole(each.start_offset)
+        )
+
+    def _is_hole(self, offset: Offset) -> bool:
+        if not self.log.log_start_offset <= offset < self.log.log_end_offset:
+            return False
+        count = bisect_right(self.batches, offset, key=attrgetter("base_offset"))
+        return count == 0 or self.batches[count - 1].last_offset < offset
+
+    def _is_still_there(self) -> bool:
+        last, place = self.batches[-1], self._places[-1]
+        if last.last_offset >= self.log.log_end_offset:
+            return False
+        if last.last_offset < self.log.log_start_offset:
+            return True  # let go of at the other end, perhaps with its segment
+        content = self._content(place.segment)
+        return content is not None and len(content) >= place.end and last == _batch(content, place)
+
+    def _read(self, segment: Offset, start: int, size: int) -> None:
+        content = self._content(segment)
+        assert content is not None, "a segment has a file"
+        while start < size:
+            end = start + read_header(content, start).size
+            if end > size:
+                return  # the rest of it is being written
+            place = _Place(segment, start, end)
+            self.add(_batch(content, place))
+            self._places.append(place)
+            start = end
+
+    def _content(self, segment: Offset) -> bytearray | None:
+        node = self.disk.node(f"{self.log.directory}/{file_name(segment, '.log')}")
+        return node.content if isinstance(node, FileNode) else None
+
+
+def _batch(content: bytearray, place: _Place) -> Batch:
+    header = read_header(content, place.start)
+    return Batch(header.base_offset, header.last_offset, header.leader_epoch, header.crc)
+
+
+def drawn(batches: Sequence[Batch]) -> str:
+    """As in a message: which records these are."""
+    return ", ".join(
+        f"{each.base_offset}-{each.last_offset}@e{each.leader_epoch}" for each in batches
+    )

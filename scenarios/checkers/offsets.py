@@ -1,0 +1,97 @@
+"""Rules about one replica's own marks, and how they may move.
+
+I1   log start <= high watermark <= log end, and the first segment begins no later
+I7   while it leads, its high watermark and its log end only grow
+I9   so a leader never truncates; and nobody cuts below its own high watermark
+I16  nobody gives a partition up because it was sent what does not continue its log
+"""
+
+from collections.abc import Iterator
+
+from replication.events import LogTruncated, PartitionFailed
+from scenarios.checkers.observed import ReplicaState
+from scenarios.checkers.violation import Wrong
+from storage.errors import OffsetsOutOfOrderError, UnexpectedAppendOffsetError
+
+MARKS = "log start <= high watermark <= log end"
+FIRST_SEGMENT = "a log holds what it says it starts with"
+LEADER_GROWS = "what a leader has and shows only grows"
+LEADER_CUTS = "a leader never truncates"
+CUT = "no log is cut below its high watermark"
+CONTINUES = "what a follower takes continues its log"
+UNDER_MIN_ISR = "the high watermark stands still below min.insync.replicas"
+
+
+def marks(replica: ReplicaState) -> Iterator[Wrong]:
+    start, end, high_watermark = replica.log_start, replica.log_end, replica.high_watermark
+    if not 0 <= start <= high_watermark <= end:
+        yield Wrong(
+            MARKS,
+            f"{replica.where}: log start {start} <= high watermark {high_watermark}"
+            f" <= log end {end}",
+        )
+    if replica.first_segment > start:
+        yield Wrong(
+            FIRST_SEGMENT,
+            f"{replica.where}: the log starts at {start}, and its first segment at"
+            f" {replica.first_segment}",
+        )
+
+
+def leader_grows(before: ReplicaState, after: ReplicaState) -> Iterator[Wrong]:
+    """Of one replica in one reign."""
+    if not _one_reign(before, after):
+        return
+    for mark in ("log_start", "high_watermark", "log_end"):
+        was, now = getattr(before, mark), getattr(after, mark)
+        if now < was:
+            yield Wrong(
+                LEADER_GROWS,
+                f"{after.where}, which leads in epoch {after.leader_epoch}: its"
+                f" {mark.replace('_', ' ')} went from {was} back to {now}",
+            )
+
+
+def waits_for_min_isr(before: ReplicaState, after: ReplicaState) -> Iterator[Wrong]:
+    """KAFKA-15583. Of a reign in which the ISR was too small all along."""
+    too_few = len(before.isr) < before.min_isr and len(after.isr) < after.min_isr
+    if _one_reign(before, after) and too_few and after.high_watermark > before.high_watermark:
+        yield Wrong(
+            UNDER_MIN_ISR,
+            f"{after.where} moved its high watermark from {before.high_watermark} to"
+            f" {after.high_watermark} with {len(after.isr)} of {after.min_isr} in sync",
+        )
+
+
+def _one_reign(before: ReplicaState, after: ReplicaState) -> bool:
+    return (
+        before.is_leader
+        and after.is_leader
+        and (before.life, before.leader_epoch) == (after.life, after.leader_epoch)
+    )
+
+
+def cut(event: LogTruncated) -> Iterator[Wrong]:
+    """Not asked where an election may have lost what was committed."""
+    if event.to_offset < event.high_watermark:
+        yield Wrong(
+            CUT,
+            f"{event.partition} was cut to {event.to_offset}, below its high watermark"
+            f" {event.high_watermark}",
+        )
+
+
+def given_up(event: PartitionFailed) -> Iterator[Wrong]:
+    """Whoever asks for what comes next, and takes answers to that question only, never has to."""
+    causes = OffsetsOutOfOrderError.__name__, UnexpectedAppendOffsetError.__name__
+    if event.cause.startswith(causes):
+        yield Wrong(CONTINUES, f"{event.partition} was given up: {event.cause}")
+
+
+def cut_by_its_leader(event: LogTruncated, replica: ReplicaState) -> Iterator[Wrong]:
+    if replica.is_leader:
+        yield Wrong(
+            LEADER_CUTS,
+            f"{replica.where}, which leads in epoch {replica.leader_epoch}, was cut from"
+            f" {event.from_offset} to {event.to_offset}",
+        )

@@ -1,0 +1,182 @@
+"""The replicas that are online, and which of them have moved.
+
+How that is known: as a fetch session knows it (`replication.leader.rules.settled`). To look at a replica
+is to settle it here; whatever moves it unsettles it.
+
+A replica that comes or goes does so with an event, and is looked for after one.
+
+Where a log begins is remembered beyond the process that had it so: that is written down now and
+then only, and whoever is killed before may begin earlier in its next life (KIP-107).
+"""
+
+from collections.abc import Iterator
+
+import attrs
+
+from replication.leader.partition import Partition
+from replication.leader.rules.isr import Pulse
+from replication.leader.rules.settled import Settled
+from replication.replica_manager import ReplicaManager
+from scenarios.checkers import storage
+from scenarios.checkers.observed import HeldLog, ReplicaState
+from scenarios.checkers.storage import FailedLog
+from scenarios.checkers.violation import Wrong
+from scenarios.world.cluster import SimulatedCluster
+from storage.log.log import Log
+from storage.types import Offset, TopicPartition
+
+
+@attrs.define(eq=False, kw_only=True)
+class Watched:
+    """A replica that is online; to `Settled`, one more fetch session."""
+
+    node: str
+    life: int
+    manager: ReplicaManager
+    replica: Partition
+    held: HeldLog
+    moved: "dict[Watched, None]"
+    last: ReplicaState | None = None
+    """As it was last looked at."""
+    pulse: Pulse = attrs.field(factory=Pulse)
+
+    def settle(self, settled: Settled) -> None:
+        """It has been looked at."""
+
+    def unsettle(self) -> None:
+        self.moved[self] = None
+
+    @property
+    def fetchers(self) -> int:
+        """How many follow it here."""
+        return self.manager.followed_by(self.replica.topic_partition)
+
+    def look(self) -> ReplicaState:
+        replica, log = self.replica, self.replica.log
+        leads = replica.leadership
+        self.held.read_on()
+        self.last = ReplicaState(
+            node=self.node,
+            life=self.life,
+            partition=replica.topic_partition,
+            topic_id=replica.topic_id,
+            is_leader=leads is not None,
+            leader_epoch=replica.leader_epoch,
+            partition_epoch=replica.partition_epoch,
+            log_start=log.log_start_offset,
+            high_watermark=log.high_watermark,
+            log_end=log.log_end_offset,
+            first_segment=log.segments[0].base_offset,
+            isr=replica.isr,
+            maximal_isr=frozenset() if leads is None else leads.maximal_isr,
+            min_isr=min(replica.min_insync_replicas, len(replica.replicas)),
+            epochs=tuple(log.leader_epoch_cache.entries),
+            emptied=self.held.emptied(),
+        )
+        replica.settled.settle(self, None)
+        return self.last
+
+
+@attrs.define(eq=False)
+class Replicas:
+    """By node and partition."""
+
+    moved: dict[Watched, None] = attrs.field(factory=dict, init=False)
+    """Since they were last looked at."""
+    _watched: dict[tuple[str, TopicPartition], Watched] = attrs.field(factory=dict, init=False)
+    _lives: dict[str, tuple[object, int]] = attrs.field(factory=dict, init=False)
+    _failed: dict[Log, FailedLog] = attrs.field(factory=dict, init=False)
+    _began_at: dict[TopicPartition, Offset] = attrs.field(factory=dict, init=False)
+    """The latest log start of those that have gone."""
+    _last_logs: dict[tuple[str, TopicPartition], Log] = attrs.field(factory=dict, init=False)
+    """Those that are online, or were when their process ended."""
+    _untrusted: set[str] = attrs.field(factory=set, init=False)
+    _gone: list[Wrong] = attrs.field(factory=list, init=False)
+
+    def get(self, node: str, partition: TopicPartition) -> Watched | None:
+        return self._watched.get((node, partition))
+
+    def of(self, partition: TopicPartition) -> list[Watched]:
+        return [each for (_, where), each in self._watched.items() if where == partition]
+
+    def latest_log_start(self, partition: TopicPartition) -> Offset:
+        """Of all that ever were online, also of those that begin earlier now."""
+        now = [each.replica.log.log_start_offset for each in self.of(partition)]
+        return max([self._began_at.get(partition, 0), *now])
+
+    def untrusted(self, node: str) -> None:
+        """Expect nothing more of a disk that lies, has failed, rots, or was replaced: what it
+        does not have may have been synced.
+        """
+        self._untrusted.add(node)
+
+    def deleted(self, node: str, partition: TopicPartition) -> None:
+        """Nobody expects that log to be there any more."""
+        self._last_logs.pop((node, partition), None)
+
+    def recovered(self, node: str, partition: TopicPartition, log_end: Offset) -> Iterator[Wrong]:
+        """The next process of a node has found that log, and where it ends."""
+        log = self._last_logs.pop((node, partition), None)
+        if log is not None and node not in self._untrusted:
+            yield from storage.outlives(f"{partition} on {node}", log.recovery_point, log_end)
+
+    def gone(self) -> list[Wrong]:
+        """Return what is wrong about logs that a node's next process has not found at all."""
+        wrongs, self._gone = self._gone, []
+        return wrongs
+
+    def find(self, cluster: SimulatedCluster) -> None:
+        """Watch those that have come online; let go of those that have gone."""
+        found = set()
+        for name, broker in cluster.brokers.items():
+            manager = getattr(broker, "replica_manager", None)  # none before it is up
+            if manager is None:
+                continue
+            for partition, replica in manager.online.items():
+                found.add((name, partition))
+                watched = self._watched.get((name, partition))
+                if watched is None or watched.replica is not replica:
+                    if watched is not None:
+                        self._let_go(watched)
+                    held = HeldLog(cluster.world.disk(name), replica.log)
+                    self._watch(name, self._life(name, broker), manager, replica, held)
+        for gone in [each for each in self._watched if each not in found]:
+            self._let_go(self._watched.pop(gone))
+
+    def _life(self, name: str, broker: object) -> int:
+        known = self._lives.get(name)
+        if known is None or known[0] is not broker:
+            known = self._lives[name] = (broker, 1 + (0 if known is None else known[1]))
+            for node, partition in [each for each in self._last_logs if each[0] == name]:
+                self._gone += self.recovered(node, partition, 0)
+        return known[1]
+
+    def _watch(
+        self, name: str, life: int, manager: ReplicaManager, replica: Partition, held: HeldLog
+    ) -> None:
+        watched = self._watched[name, replica.topic_partition] = Watched(
+            node=name, life=life, manager=manager, replica=replica, held=held, moved=self.moved
+        )
+        watched.unsettle()
+        self._last_logs[name, replica.topic_partition] = replica.log
+
+    def _let_go(self, watched: Watched) -> None:
+        partition = watched.replica.topic_partition
+        self._began_at[partition] = max(
+            self._began_at.get(partition, 0), watched.replica.log.log_start_offset
+        )
+        watched.replica.settled.release(watched)
+        self.moved.pop(watched, None)
+        log = watched.replica.log
+        if log.failure is not None:
+            where = f"{partition} on {watched.node}"
+            self._failed[log] = _failed(where, log)
+
+    def failed(self) -> Iterator[tuple[FailedLog, FailedLog]]:
+        """Each log that has failed: as it was then, and as it is."""
+        for log, before in self._failed.items():
+            yield before, _failed(before.where, log)
+
+
+def _failed(where: str, log: Log) -> FailedLog:
+    return FailedLog(where, log.log_end_offset, log.size)

@@ -1,0 +1,509 @@
+"""Carries what happens, and where every replica stands, to the rules.
+
+event     what it says by itself is judged at once; what follows from it, at the next look
+look      before any message is received anywhere, if a replica has moved or an event was
+          told; and after every line of a story. Then every task waits, and nothing is
+          half done
+"""
+
+import contextlib
+import math
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from replication.cluster.cluster import NotInTimeError
+from replication.events import (
+    BecameLeader,
+    BrokerRegistered,
+    BrokerStopped,
+    Event,
+    IsrChanged,
+    IsrChangeRefused,
+    LeaderElected,
+    LogDirectoryFailed,
+    LogRecovered,
+    LogTruncated,
+    PartitionFailed,
+    PartitionStopped,
+)
+from replication.leader.rules.isr import PendingExpand
+from replication.leader.rules.leadership import Leadership
+from scenarios.checkers import (
+    acks,
+    at_rest,
+    budget,
+    committed,
+    ends,
+    epochs,
+    exclusion,
+    leadership,
+    offsets,
+    storage,
+)
+from scenarios.checkers.budget import Budget
+from scenarios.checkers.committed import CommittedLog
+from scenarios.checkers.contract import Contract
+from scenarios.checkers.decisions import Decision, Decisions
+from scenarios.checkers.leadership import Decided
+from scenarios.checkers.leftovers import Burdens, burdens_of, left_over
+from scenarios.checkers.observed import ReplicaState
+from scenarios.checkers.replicas import Replicas, Watched
+from scenarios.checkers.violation import InvariantViolatedError, Wrong
+from scenarios.world.client import BatchAnswered, RecordsGiven
+from scenarios.world.cluster import SimulatedCluster, node_name
+from scenarios.world.trace import (
+    SIMULATOR,
+    BitFlipped,
+    DiskLies,
+    DiskReplaced,
+    NodeKilled,
+    NodeStopped,
+    PowerCut,
+    TopicMadeAgain,
+)
+from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
+
+ACKS_ALL = -1
+
+
+@attrs.frozen
+class _Made:
+    """What bears a name, and since when everybody knows."""
+
+    topic_id: TopicId | None
+    at: float
+
+
+@attrs.define(eq=False)
+class Checkers:
+    """Made before the cluster, which it is the watcher of; then it is told which that is."""
+
+    cluster: SimulatedCluster | None = None
+    violation: InvariantViolatedError | None = attrs.field(default=None, init=False)
+    """The first; what comes after it is its consequence, and is not looked at."""
+    contract: Contract = attrs.field(factory=Contract, init=False)
+    replicas: Replicas = attrs.field(factory=Replicas, init=False)
+    budget: Budget = attrs.field(factory=Budget, init=False)
+    decisions: Decisions = attrs.field(factory=Decisions, init=False)
+    asked_uncleanly: set[TopicPartition] = attrs.field(factory=set, init=False)
+    """Of which an operator wants to have a leader rather than what was committed."""
+    _committed: dict[TopicPartition, CommittedLog] = attrs.field(factory=dict, init=False)
+    _made: dict[TopicPartition, _Made] = attrs.field(factory=dict, init=False)
+    # What has been told since the last look.
+    _told: bool = attrs.field(default=False, init=False)
+    _new_leaders: dict[tuple[str, TopicPartition], LeaderEpoch] = attrs.field(
+        factory=dict, init=False
+    )
+    # What is to be looked at as a whole.
+    _touched: dict[TopicPartition, None] = attrs.field(factory=dict, init=False)
+    # Of every replica that ever was, also of those that are down.
+    _last: dict[tuple[str, TopicPartition], ReplicaState] = attrs.field(factory=dict, init=False)
+    _leaders: dict[tuple[TopicPartition, LeaderEpoch], ReplicaState] = attrs.field(
+        factory=dict, init=False
+    )
+    _at_first: Burdens | None = attrs.field(default=None, init=False)
+    # Whose last end was in good order.
+    _in_good_order: set[str] = attrs.field(factory=set, init=False)
+
+    # What it is asked.
+
+    def is_let_off(self, partition: TopicPartition) -> bool:
+        """Whether it has seen an election that may have lost what was committed."""
+        return partition in self.contract.let_off
+
+    def lost_until(self, partition: TopicPartition) -> float:
+        """What was sent to it until then may be lost; -inf where nothing may."""
+        return self.contract.lost_until.get(partition, -math.inf)
+
+    @property
+    def has_let_off_any(self) -> bool:
+        return bool(self.contract.let_off)
+
+    # What it is told.
+
+    def __call__(self, event: Event) -> None:
+        """What it raises ends the node that told of `event`."""
+        if self.violation is None:
+            self._told = True
+            self._hear(event)
+            self._hear_of_disks(event)
+
+    def _hear(self, event: Event) -> None:
+        match event:
+            case LeaderElected(partition=partition, leader_epoch=leader_epoch, cause=cause):
+                if cause == "created":
+                    self._begin(partition)
+                watched = not self._may_be_unsure
+                self._elected(partition, event.leader, leader_epoch, cause, watched=watched)
+            case IsrChanged(partition=partition, isr=isr, previous_isr=previous):
+                for broker_id in set(isr) - set(previous):
+                    self.budget.ended.joined(partition, node_name(broker_id))
+                    self._joined(partition, broker_id)
+            case PowerCut(node=name) | DiskReplaced(node=name):
+                self.contract.lost_its_disk(name)
+                self.budget.ended.befell(name)
+            case BitFlipped(node=name, partition=partition):
+                self.contract.rotted(partition, name)
+                self.budget.rotted(partition, name)
+            case PartitionStopped(partition=partition, deleted=True) if (
+                not self.decisions.fetches_are_fenced
+            ):
+                self.contract.deleted_its_log(partition, self._teller(event))
+            case BrokerRegistered(broker=broker_id, previous_broker_epoch=previous):
+                # Asked again by the same process, it keeps its epoch (KAFKA-16952).
+                if event.broker_epoch != previous:
+                    self._registered(broker_id)
+            case BecameLeader(partition=partition, leader_epoch=leader_epoch):
+                self._new_leaders[self._teller(event), partition] = leader_epoch
+            case LogTruncated():
+                self._cut(event)
+            case _:
+                self._hear_others(event)
+
+    def _hear_others(self, event: Event) -> None:
+        match event:
+            case PartitionFailed():
+                self._judge(offsets.given_up(event))
+            case BrokerStopped(broker=broker_id, clean=True):
+                self._in_good_order.add(node_name(broker_id))
+                self.budget.in_good_order.add(node_name(broker_id))
+            case LogRecovered(partition=partition, clean=False):
+                self.budget.found_lacking(partition, self._teller(event))
+            case NodeStopped(node=name):
+                self.budget.stopped(name)
+            case NodeKilled(node=name):
+                self.budget.ended.befell(name)
+            case BatchAnswered(partition=partition, end=int(end)) if event.acks == ACKS_ALL:
+                if self._is_of_today(partition, event.sent_at):
+                    self._judge_offsets(acks.acked, partition, end)
+            case IsrChangeRefused(partition=partition):
+                self._touched[partition] = None  # no move: nobody who fetches is told of it
+            case RecordsGiven(partition=partition, end=end):
+                if self._is_of_today(partition, event.asked_at):
+                    self._judge_offsets(acks.given, partition, end)
+            case TopicMadeAgain(topic=topic):
+                self._made_again(topic)
+            case _:
+                pass
+
+    def _hear_of_disks(self, event: Event) -> None:
+        match event:
+            case DiskLies(node=name) | DiskReplaced(node=name) | BitFlipped(node=name):
+                self.replicas.untrusted(name)
+            case LogDirectoryFailed():
+                self.replicas.untrusted(self._teller(event))
+            case PartitionStopped(partition=partition, deleted=True):
+                self.replicas.deleted(self._teller(event), partition)
+            case LogRecovered(partition=partition, log_end_offset=log_end):
+                node = self._teller(event)
+                self._judge(self.replicas.recovered(node, partition, log_end))
+            case _:
+                pass
+
+    @property
+    def _now(self) -> float:
+        return 0.0 if self.cluster is None else self.cluster.clock.now()
+
+    def _teller(self, event: Event) -> str:
+        """The trace has just been told the same."""
+        entries = [] if self.cluster is None else self.cluster.world.trace.entries
+        return entries[-1].node if entries and entries[-1].event is event else SIMULATOR
+
+    def _is_of_today(self, partition: TopicPartition, asked_at: float) -> bool:
+        """Whether the answer is surely of the partition that bears its name now."""
+        made = self._made.get(partition)
+        return made is None or (
+            asked_at >= made.at and self._decided_id(partition) == made.topic_id
+        )
+
+    def _decided_id(self, partition: TopicPartition) -> TopicId | None:
+        controller = None if self.cluster is None else self.cluster.controller
+        image = self.decisions.image if controller is None else controller.image
+        return image.topic_id(partition.topic)
+
+    def _begin(self, partition: TopicPartition) -> None:
+        """A partition is made; an older one of its name is no concern of ours."""
+        made = self._now if partition not in self._made else math.inf  # until everybody knows
+        self._made[partition] = _Made(self._decided_id(partition), made)
+        self.contract.created(partition)
+        self._committed[partition] = CommittedLog()
+        for epoch in [each for each in self._leaders if each[0] == partition]:
+            del self._leaders[epoch]
+
+    def _made_again(self, topic: str) -> None:
+        """Everybody knows of it by now."""
+        for partition in [each for each in self._made if each.topic == topic]:
+            self._made[partition] = attrs.evolve(self._made[partition], at=self._now)
+
+    def _registered(self, broker_id: int) -> None:
+        name = node_name(broker_id)
+        self.contract.registered(name)
+        self.budget.ended.registered(name)
+        if name not in self._in_good_order and self.decisions.eligible:
+            self.look()
+            for partition, _, registration in self.decisions.image.partitions():
+                self._judge(exclusion.excluded(broker_id, partition, registration))
+        self._in_good_order.discard(name)
+
+    def _elected(
+        self,
+        partition: TopicPartition,
+        leader: int,
+        leader_epoch: LeaderEpoch,
+        cause: str,
+        *,
+        watched: bool = True,
+    ) -> None:
+        """An election is told twice: when it is decided, and when that lasts, in either order."""
+        name = node_name(leader)
+        may_lose = self.contract.elected(partition, name, cause, watched=watched, at=self._now)
+        if may_lose and self._log(partition).since < leader_epoch:
+            if cause == "last known" and self.decisions.fetches_are_named:
+                self._judge(budget.within(self.budget, partition, name))
+            self._committed[partition] = CommittedLog(since=leader_epoch)
+            for each in self.replicas.of(partition):
+                each.held.agreed = 0
+
+    def _joined(self, partition: TopicPartition, broker_id: int) -> None:
+        """What excuses it counts from the decision on, which is told later."""
+        formerly = not self.decisions.fetches_are_named
+        self.contract.joined(partition, node_name(broker_id), perhaps_formerly=formerly)
+
+    def _log(self, partition: TopicPartition) -> CommittedLog:
+        return self._committed.setdefault(partition, CommittedLog())
+
+    def _is_held_against(self, log: CommittedLog, replica: ReplicaState) -> bool:
+        return replica.leader_epoch >= log.since and self.lost_until(replica.partition) < math.inf
+
+    def _cut(self, event: LogTruncated) -> None:
+        if not self.is_let_off(event.partition):
+            self._judge(offsets.cut(event))
+        watched = self.replicas.get(self._teller(event), event.partition)
+        if watched is not None and watched.last is not None:
+            now = attrs.evolve(watched.last, is_leader=watched.replica.is_leader)
+            self._judge(offsets.cut_by_its_leader(event, now))
+
+    def _judge_offsets(self, rule: acks.Rule, partition: TopicPartition, end: Offset) -> None:
+        self.look()
+        log = self._committed.get(partition)
+        if log is not None and not self.is_let_off(partition):
+            self._judge(rule(partition, end=end, committed_end=log.end))
+
+    def cluster_is_up(self) -> None:
+        """Everybody has just come up, and nothing has been asked of them."""
+        assert self.cluster is not None, "it is told which it watches"
+        self._at_first = burdens_of(self.cluster)
+
+    # Looking.
+
+    def before_receipt(self) -> None:
+        """A message is about to be received."""
+        if (self.replicas.moved or self._told) and self.violation is None:
+            self.look()
+
+    def look(self) -> None:
+        """Hold what has moved against what must hold."""
+        if self.violation is not None:
+            raise self.violation
+        if self.cluster is None:
+            return
+        for decision in self.decisions.look(self.cluster.controller):
+            self._look_at_decision(decision)
+        if self._told:
+            self.replicas.find(self.cluster)
+            self._judge(self.replicas.gone())
+            for before, after in self.replicas.failed():
+                self._judge(storage.takes_nothing_more(before, after))
+        self._told = False
+        self._look_at_moved()
+        self._look_at_whole_partitions()
+
+    async def judge_the_end(self, partition: TopicPartition, *, alone: bool = True) -> None:
+        """Once everything is whole again, and nothing is under way (`ends`). `alone`: none of
+        our own clients has taken part, for whom brokers coordinate something from then on.
+        """
+        cluster = self.cluster
+        assert cluster is not None, "only a cluster comes to an end"
+        await at_rest.until_answered(cluster)
+
+        def differs() -> list[Wrong]:
+            return list(self._differs_in_the_end(cluster, partition))
+
+        with contextlib.suppress(NotInTimeError):  # what asks for no ack may come late
+            await cluster.until(lambda: not differs(), what=f"{partition} is the same")
+        self.look()
+        self._judge(differs())
+        for name, broker in cluster.brokers.items():
+            self._judge(ends.answered(name, at_rest.waiting(broker)))
+            self._judge(at_rest.tidy(cluster, name, broker))
+        if alone and self._at_first is not None and cluster.is_undisturbed:
+            await self._judge_leftovers(cluster, self._at_first)
+
+    async def _judge_leftovers(self, cluster: SimulatedCluster, at_first: Burdens) -> None:
+        def found() -> list[Wrong]:
+            return list(left_over(at_first, burdens_of(cluster)))
+
+        with contextlib.suppress(NotInTimeError):  # whoever has just been answered hangs up
+            await cluster.until(lambda: not found(), what="nothing is left over")
+        self._judge(found())
+
+    def _differs_in_the_end(
+        self, cluster: SimulatedCluster, partition: TopicPartition
+    ) -> Iterator[Wrong]:
+        self.look()
+        registration = cluster.partition(partition)
+        members = [] if registration is None else registration.isr
+        found = [self.replicas.get(node_name(each), partition) for each in members]
+        online = [each for each in found if each is not None]
+        compacted = any(each.replica.log.config.is_compacted for each in online)
+        yield from ends.converged([each.look() for each in online], compacted=compacted)
+
+    # At what the controller has decided.
+
+    def _look_at_decision(self, decision: Decision) -> None:
+        after, before = decision.after, decision.before
+        partition, registration = after.partition, after.registration
+        if decision.is_new:
+            self._touched[partition] = None
+            self.budget.decided(before, after)
+            if decision.goes_on and not self.decisions.fetches_are_named:
+                for broker_id in decision.asked_to_join:
+                    self._joined(partition, broker_id)
+            if decision.risk:
+                leader, leader_epoch = registration.leader, registration.leader_epoch
+                self._elected(partition, leader, leader_epoch, decision.risk)
+        self._judge(leadership.isr_and_elr(after))
+        if before is not None and decision.goes_on:
+            self._judge(leadership.goes_on(before, after, registered=decision.registered))
+            asked = partition in self.asked_uncleanly
+            self._judge(leadership.at_risk(before, after, decision.risk, asked=asked))
+
+    @property
+    def _may_be_unsure(self) -> bool:
+        """Somebody in sync may lack what it had (`Contract`)."""
+        return not (self.decisions.eligible and self.decisions.fetches_are_fenced)
+
+    # At single replicas.
+
+    def _look_at_moved(self) -> None:
+        while self.replicas.moved:
+            watched, _ = self.replicas.moved.popitem()
+            partition = watched.replica.topic_partition
+            if watched.replica.topic_id != self.decisions.image.topic_id(partition.topic):
+                continue  # of a topic that is gone, or not known to us yet
+            before = self._last.get((watched.node, partition))
+            now = self._last[watched.node, partition] = watched.look()
+            if before is not None and before.topic_id == now.topic_id:
+                self._judge(epochs.never_fall(before, now))
+                self._judge(offsets.leader_grows(before, now))
+                self._judge(offsets.waits_for_min_isr(before, now))
+            self._judge(offsets.marks(now))
+            self._judge(epochs.none_is_later(now))
+            if not watched.replica.log.config.is_compacted:
+                self._judge(epochs.cache_is_derived(now, watched.held.epochs))
+            self._judge(leadership.followed_once(now, watched.fetchers))
+            if now.is_leader:
+                self._judge(self._leads(now))
+            self._touched[partition] = None
+            log = self._log(partition)
+            if watched.replica.log.config.is_compacted:
+                log.compact()
+            if self.is_let_off(partition):
+                self._look_after_a_loss(log, watched, before, now)
+            else:
+                self._judge(committed.below(log, now, watched.held))
+
+    def _look_after_a_loss(
+        self, log: CommittedLog, watched: Watched, before: ReplicaState | None, now: ReplicaState
+    ) -> None:
+        """A follower may have to be cut yet, below what it knows as committed: it is looked at
+        once it is in sync.
+        """
+        decided = self.decisions.of(now.partition)
+        if now.is_leader and decided and now.leader_epoch < decided.registration.leader_epoch:
+            self.contract.led_still(now.partition, at=self._now)
+        if now.is_leader and self._is_held_against(log, now):
+            if (
+                before
+                and before.life == now.life
+                and before.leader_epoch < log.since < now.leader_epoch
+            ):
+                # It knows nothing of the reign that others in sync have followed (`Contract`).
+                for name in set(map(node_name, now.isr)) - {now.node}:
+                    self.contract.followed_the_loss(now.partition, name)
+            self._judge(committed.below(log, now, watched.held))
+
+    def _leads(self, replica: ReplicaState) -> Iterator[Wrong]:
+        reign = replica.partition, replica.leader_epoch
+        yield from leadership.one_leader(self._leaders.get(reign), replica)
+        self._leaders.setdefault(reign, replica)
+
+    # At all replicas of a partition.
+
+    def _look_at_whole_partitions(self) -> None:
+        for partition in self._touched:
+            decided = self.decisions.of(partition)
+            if decided is not None:
+                self._look_at_members(partition, decided)
+        self._touched.clear()
+        for (name, partition), leader_epoch in self._new_leaders.items():
+            watched = self.replicas.get(name, partition)
+            if watched is not None and watched.last is not None:
+                leads = watched.last.is_leader and watched.last.leader_epoch == leader_epoch
+                log = self._log(partition)
+                if leads and self._is_held_against(log, watched.last):
+                    self._judge(committed.elected(log, watched.last, watched.held))
+        self._new_leaders.clear()
+
+    def _look_at_members(self, partition: TopicPartition, decided: Decided) -> None:
+        log, registration = self._log(partition), decided.registration
+        for broker_id in registration.replicas:
+            watched = self.replicas.get(node_name(broker_id), partition)
+            if watched is None or watched.last is None or watched in self.replicas.moved:
+                continue
+            if watched.last.topic_id != self.decisions.image.topic_id(partition.topic):
+                continue  # of one that bore its name before
+            is_held = self._is_held_against(log, watched.last)
+            if is_held and broker_id in registration.isr:
+                self._look_at_member(log, watched, watched.last, "is in the ISR")
+            elif is_held and broker_id in registration.elr:
+                self._look_at_member(log, watched, watched.last, "is in the ELR")
+            if watched.replica.leadership is not None:
+                # A proposal is no move: nobody who fetches is told of it.
+                now = watched.look()
+                self._judge(leadership.counts_everybody(now, registration))
+                if is_held:
+                    self._look_at_joining(watched, watched.replica.leadership, now)
+
+    def _look_at_member(
+        self, log: CommittedLog, watched: Watched, now: ReplicaState, standing: str
+    ) -> None:
+        wrongs = list(committed.may_lead(log, now, watched.held, standing=standing))
+        if not wrongs:
+            self.contract.caught_up(now.partition, now.node)
+        elif not self._is_excused(now.partition, now.node):
+            self._judge(wrongs)
+
+    def _is_excused(self, partition: TopicPartition, node: str) -> bool:
+        unsure = self._may_be_unsure and self.contract.is_unsure(partition, node)
+        return unsure or self.contract.is_unproven(partition, node)
+
+    def _look_at_joining(self, leader: Watched, leads: Leadership, now: ReplicaState) -> None:
+        """Whom it has asked to add, if that is the process whose fetches it has seen (KIP-903)."""
+        if not isinstance(leads.isr_state, PendingExpand):
+            return
+        broker_id = leads.isr_state.joining
+        joining = self.replicas.get(node_name(broker_id), leader.replica.topic_partition)
+        sent = {each.broker_id: each.broker_epoch for each in leads.isr_state.sent.isr}
+        if joining is None or joining.last is None:
+            return
+        if sent.get(broker_id) == self.decisions.image.broker_epoch(broker_id):
+            self._judge(committed.joining(now, joining.last))
+
+    # Judging.
+
+    def _judge(self, wrongs: Iterable[Wrong]) -> None:
+        for wrong in wrongs:
+            self.violation = InvariantViolatedError(wrong.rule, wrong.what)
+            raise self.violation

@@ -1,0 +1,102 @@
+"""What follows a command's first word: plain words, and options as KEY=VALUE.
+
+Whatever cannot be meant is a ScriptError, in one line.
+"""
+
+import re
+from typing import TypeAlias
+
+from scenarios.story.script import ScriptError
+from scenarios.story.stage import Stage
+from storage.types import TopicPartition
+
+Words: TypeAlias = list[str]
+Options: TypeAlias = dict[str, str]
+
+_OPTION = re.compile(r"([a-z][a-z0-9.]*)=(.*)")
+_DURATION = re.compile(r"(\d+)(ms|s)")
+
+
+def split(line: str) -> tuple[str, Words, Options]:
+    """The command, its words and its options."""
+    verb, *rest = line.split()
+    found = [(word, _OPTION.fullmatch(word)) for word in rest]
+    words = [word for word, option in found if not option]
+    return verb, words, {option[1]: option[2] for _, option in found if option}
+
+
+def background(words: Words) -> tuple[Words, bool]:
+    """Without the `&` by which a story does not wait for the answer."""
+    in_background = words[-1:] == ["&"]
+    return words[: len(words) - in_background], in_background
+
+
+def refuse_any(words: Words, options: Options | None = None) -> None:
+    if words or options:
+        raise ScriptError(f"does not take {' '.join([*words, *(options or {})])}")
+
+
+def exactly(words: Words, count: int | None, options: Options | None = None) -> Words:
+    refuse_any([], options)
+    if count is not None and len(words) != count:
+        raise ScriptError(f"takes {count} word{'' if count == 1 else 's'}, not {len(words)}")
+    return words
+
+
+def nodes(stage: Stage, words: Words, options: Options) -> Words:
+    refuse_any([], options)
+    unknown = [word for word in words if word not in stage.cluster.names]
+    if unknown or not words:
+        raise ScriptError(f"there is no node {' '.join(unknown)}".rstrip())
+    return words
+
+
+def machines(stage: Stage, words: Words, options: Options) -> Words:
+    """Nodes, and those on which our clients run."""
+    others = [word for word in words if word not in stage.programs.running]
+    if others or not words:
+        nodes(stage, others, options)
+    refuse_any([], options)
+    return words
+
+
+def running_nodes(stage: Stage, words: Words, options: Options) -> Words:
+    """And our clients."""
+    for name in machines(stage, words, options):
+        if name not in stage.programs.running and not stage.cluster.is_running(name):
+            raise ScriptError(f"{name} is down already")
+    return words
+
+
+def broker_id_of(stage: Stage, name: str) -> int:
+    if name not in stage.cluster.broker_names:
+        raise ScriptError(f"there is no broker {name!r}")
+    return stage.cluster.configs[name].node_id
+
+
+def replicas_of(stage: Stage, options: Options) -> list[list[int]]:
+    """The brokers of each partition, the first of which is to lead it."""
+    if "replicas" not in options:
+        raise ScriptError("a topic needs replicas=b1,b2,b3; `/` begins another partition")
+    assigned = [text.split(",") for text in options.pop("replicas").split("/")]
+    return [[broker_id_of(stage, broker) for broker in brokers] for brokers in assigned]
+
+
+def number_of(text: str) -> int:
+    if not text.isdecimal():
+        raise ScriptError(f"{text!r} is no number")
+    return int(text)
+
+
+def partition_of(text: str) -> TopicPartition:
+    name, separator, number = text.rpartition("-")
+    if not separator or not name or not number.isdecimal():
+        raise ScriptError(f"{text!r} is no partition: t-0 is")
+    return TopicPartition(name, int(number))
+
+
+def seconds_of(text: str) -> float:
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise ScriptError(f"{text!r} is no time: 500ms or 2s are")
+    return int(found[1]) / (1000 if found[2] == "ms" else 1)

@@ -1,0 +1,1 @@
+"""The commands of stories; table has all of them by name."""

@@ -1,0 +1,201 @@
+"""The commands by which something befalls nodes and links, and by which it ends.
+
+A start or a stop is waited for, unless it ends in `&`: one may be killed on its way up, or
+never get there.
+"""
+
+from replication.errors import UnderstudyError
+from replication.wire.apis import ApiKey
+from scenarios.story.arguments import (
+    Options,
+    Words,
+    background,
+    exactly,
+    machines,
+    nodes,
+    number_of,
+    refuse_any,
+    running_nodes,
+    seconds_of,
+)
+from scenarios.story.commands.disks import read_right_again
+from scenarios.story.script import ScriptError
+from scenarios.story.stage import Stage
+from scenarios.world.client import CLIENT
+from scenarios.world.cluster import CONTROLLER
+from storage.errors import StorageError
+from storage.testing import DiskCosts
+from storage.testing.disk import Fate
+
+_FATES = {fate.name.lower().replace("_", "-"): fate for fate in Fate}
+
+
+async def kill(stage: Stage, words: Words, options: Options) -> list[str]:
+    for name in running_nodes(stage, words, options):
+        if name in stage.programs.running:
+            await stage.programs.kill(name)
+        else:
+            await stage.cluster.kill(name)
+    return []
+
+
+async def power_cut(stage: Stage, words: Words, options: Options) -> list[str]:
+    leaving = options.pop("leaving", None)
+    if leaving not in (None, *_FATES):
+        raise ScriptError(f"power-cut NODE... leaving={'|'.join(_FATES)}")
+    for name in nodes(stage, words, options):
+        await stage.cluster.cut_power(name, None if leaving is None else _FATES[leaving])
+    return []
+
+
+async def stop(stage: Stage, words: Words, options: Options) -> list[str]:
+    words, in_background = background(words)
+    for name in nodes(stage, running_nodes(stage, words, options), {}):
+        if in_background:
+            stage.go_in_background(name, stage.cluster.stop)
+        else:
+            await stage.cluster.stop(name)
+    return []
+
+
+async def start(stage: Stage, words: Words, options: Options) -> list[str]:
+    words, in_background = background(words)
+    refused = []
+    for name in nodes(stage, words, options):
+        if stage.cluster.is_running(name):
+            raise ScriptError(f"{name} is up")
+        if in_background:
+            stage.go_in_background(name, stage.cluster.start)
+        else:
+            try:
+                await stage.cluster.start(name)
+            except (UnderstudyError, StorageError) as error:
+                refused.append(f"{name} does not start: {error}")
+    return refused
+
+
+async def pause(stage: Stage, words: Words, options: Options) -> list[str]:
+    for name in running_nodes(stage, words, options):
+        stage.world.pause(name)
+    return []
+
+
+async def resume(stage: Stage, words: Words, options: Options) -> list[str]:
+    for name in running_nodes(stage, words, options):
+        stage.world.resume(name)
+    return []
+
+
+async def cut(stage: Stage, words: Words, options: Options) -> list[str]:
+    name, *others = _at_least_two(stage, words, options)
+    for other in others:
+        stage.world.network.cut(name, other)
+    return []
+
+
+async def mute(stage: Stage, words: Words, options: Options) -> list[str]:
+    name, *others = _at_least_two(stage, words, options)
+    for other in others:
+        stage.world.network.cut(name, other, one_way=True)
+    return []
+
+
+async def unmute(stage: Stage, words: Words, options: Options) -> list[str]:
+    name, *others = _at_least_two(stage, words, options)
+    for other in others:
+        stage.world.network.heal(name, other, one_way=True)
+    return []
+
+
+def _at_least_two(stage: Stage, words: Words, options: Options) -> Words:
+    if len(machines(stage, words, options)) < 2:
+        raise ScriptError("takes two nodes at least")
+    return words
+
+
+async def tear(stage: Stage, words: Words, options: Options) -> list[str]:
+    if len(words) == 2:
+        name, other = machines(stage, words, options)
+        stage.world.network.tear(name, other)
+    else:
+        name, other, api = exactly(words, 3, options)
+        machines(stage, [name, other], {})
+        stage.world.network.tear(name, other, _api(api))
+    return []
+
+
+async def hold(stage: Stage, words: Words, options: Options) -> list[str]:
+    after = number_of(options.pop("after", "0"))
+    name, other, api = exactly(words, 3, options)
+    machines(stage, [each for each in (name, other) if each != CLIENT], {})
+    stage.world.network.hold(name, other, _api(api), after=after)
+    return []
+
+
+def _api(name: str) -> ApiKey:
+    if name not in ApiKey.__members__:
+        raise ScriptError(f"there is no API {name!r}: FETCH is one")
+    return ApiKey[name]
+
+
+async def heal(stage: Stage, words: Words, options: Options) -> list[str]:
+    network = stage.world.network
+    if not words:
+        refuse_any(words, options)
+        network.heal_all()
+        return []
+    name, *others = machines(stage, words, options)
+    if not others:
+        raise ScriptError("heal, or heal NODE OTHER...")
+    for other in others:
+        network.heal(name, other)
+    return []
+
+
+async def slow(stage: Stage, words: Words, options: Options) -> list[str]:
+    slowness = {key: seconds_of(options.pop(key)) for key in ("disk", "network") if key in options}
+    if not slowness:
+        raise ScriptError("slow NODE... disk=500ms network=200ms")
+    network = stage.world.network
+    for name in nodes(stage, words, options):
+        if "disk" in slowness:
+            stage.world.disk(name).costs = DiskCosts(sync=slowness["disk"])
+        if "network" in slowness:
+            half = slowness["network"] / 2
+            for other in _others(stage, name):
+                network.set_delay(name, other, least=half, mean_extra=half)
+    return []
+
+
+async def late(stage: Stage, words: Words, options: Options) -> list[str]:
+    *ends, duration = exactly(words, 3, options)
+    source, target = nodes(stage, ends, {})
+    half = seconds_of(duration) / 2
+    stage.world.network.set_delay(source, target, least=half, mean_extra=half, one_way=True)
+    return []
+
+
+async def recover(stage: Stage, words: Words, options: Options) -> list[str]:
+    refuse_any(words, options)
+    cluster, world = stage.cluster, stage.world
+    world.network.heal_all()
+    read_right_again(stage)
+    for name in [*cluster.names, *stage.programs.running]:
+        if world.clock(name).paused:
+            world.resume(name)
+    for name in cluster.names:
+        world.disk(name).costs = DiskCosts()
+        world.disk(name).lies = False
+        world.disk(name).faults.clear()
+        least, mean_extra = world.network.least_delay, world.network.mean_extra_delay
+        for other in _others(stage, name):
+            world.network.set_delay(name, other, least=least, mean_extra=mean_extra)
+    # Without a controller nobody gets up, and it may be on its way down itself.
+    while not await stage.all_have_come_and_gone():
+        await cluster.start(CONTROLLER)
+    await cluster.start_all()
+    return []
+
+
+def _others(stage: Stage, name: str) -> list[str]:
+    return [other for other in stage.cluster.names if other != name]

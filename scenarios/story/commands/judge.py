@@ -1,0 +1,327 @@
+"""What a cluster at rest must answer for: `judge t-0`.
+
+    copies      are equal, byte for byte
+    acks=all    what was acked is there
+    acks=1      so it is, unless the partition went to another leader, or its leader lost
+                its power, or its disk
+    any         is where the ack said, is there once, and is not there if it was refused
+                before it was written, or was acked by a topic of that name that is no more
+
+And no client saw what none may see (`scenarios.world.history`).
+
+Lost is what is not there although the log begins before it. Where nobody has asked for
+records to go, by delete-records or retention, it begins at 0.
+
+What `Checkers.is_let_off` names may have lost what was committed: an unclean election, or
+one of a last known leader that has been without power (KIP-966). Of these is asked that the
+copies are equal, that nothing is there twice, and all the rest of what was sent later.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import count
+from typing import TypeVar
+
+import attrs
+
+from replication.errors import ErrorCode
+from replication.events import LeaderElected
+from replication.verify import Different, Outcome, verify_directories
+from scenarios.checkers.loss_ledger import loss_ledger
+from scenarios.story.arguments import Options, Words, exactly, partition_of
+from scenarios.story.log_drawing import batches_of
+from scenarios.story.stage import Stage
+from scenarios.world.client import Acked, ReadRecord, Refused, SentBatch, key_of
+from scenarios.world.cluster import log_directory, node_name, partition_directory
+from scenarios.world.history import History, Polled, Sent, anomalies
+from scenarios.world.trace import DiskReplaced, PowerCut, TraceEntry
+from storage.batch.batch_stream import BatchStream
+from storage.batch.record_batch import BatchHeader
+from storage.batch.records import decode_batch
+from storage.types import Offset, TopicPartition
+
+T = TypeVar("T")
+
+ACKS_ALL = -1
+
+
+class CopiesDifferError(AssertionError):
+    """Replicas that are in sync and at rest hold other bytes than each other."""
+
+    rule = "copies are equal"
+
+
+@attrs.define(eq=False)
+class BrokenPromiseError(AssertionError):
+    """A producer was told what is not so."""
+
+    partition: TopicPartition
+    broken: tuple[str, ...]
+
+    @property
+    def rule(self) -> str:
+        return re.sub(r"\d+", "N", self.broken[0].partition(":")[0])
+
+    def __str__(self) -> str:
+        return f"{self.partition}: {'; '.join(self.broken)}"
+
+
+async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
+    (where,) = exactly(words, 1, options)
+    partition = partition_of(where)
+    await stage.until_led(partition)
+    await stage.checkers.judge_the_end(partition, alone=not stage.programs.all)
+    there = await stage.patiently(partial(stage.client.read, partition))
+    begins = 0
+    if partition.topic in stage.trimmed:
+        begins = await stage.patiently(partial(stage.client.begins_at, partition))
+    compacted = partition.topic in stage.compacted
+    if parted := _parted(stage, partition, begins):
+        raise CopiesDifferError(parted[0])
+    let_off = stage.checkers.is_let_off(partition)
+    may_lose_acks_1 = _may_lose_acks_1(stage.world.trace.entries, partition)
+    batches = stage.sent_to(partition)
+    repeated = repeated_values(batches, trimmed=partition.topic in stage.trimmed)
+    repeated |= {value for each in batches if stage.is_astray(each) for value in each.values}
+    found = list(
+        broken_promises(
+            batches,
+            there,
+            log_start=begins,
+            may_have_lost=let_off,
+            may_lose_acks_1=may_lose_acks_1,
+            repeated=repeated,
+            compacted=compacted,
+        )
+    )
+    polls = stage.consumer(partition).polls
+    past = {value for batch in stage.of_the_past(partition) for value in batch.values}
+    found += risen({each.value for each in there}, polls, past)
+    if let_off:
+        polls = []
+    if let_off:
+        until = stage.checkers.lost_until(partition)
+        batches = [batch for batch in batches if batch.sent_at > until]
+        later = {value for batch in batches for value in batch.values}
+        there = [record for record in there if record.value in later]
+    history = History(
+        sends=[
+            _as_sent(
+                batch,
+                may_lose_acks_1=may_lose_acks_1,
+                in_order=partition.topic not in stage.trimmed | stage.remade,
+            )
+            for batch in batches
+        ],
+        repeated=repeated,
+        compacted=compacted,
+        polls=polls,
+        final=[(record.offset, record.value) for record in there],
+        log_start=begins,
+    )
+    found += anomalies(history)
+    if found:
+        raise BrokenPromiseError(partition, tuple(found))
+    return [f"{partition}: may have lost what was committed"] if let_off else []
+
+
+def repeated_values(batches: Iterable[SentBatch], *, trimmed: bool) -> frozenset[str]:
+    """Values that may be there twice: sent again without a sequence, or with one that goes with
+    the records by which it is known.
+    """
+    again = (
+        each
+        for each in batches
+        if each.attempts > 1 and (trimmed or (each.sequence is None and each.producer is None))
+    )
+    return frozenset(value for batch in again for value in batch.values)
+
+
+def _as_sent(batch: SentBatch, *, may_lose_acks_1: bool, in_order: bool) -> Sent:
+    """For the history, which knows no ack of what may be lost. A producer's order goes with the
+    records by which its sequences are known.
+    """
+    promised = batch.acks == ACKS_ALL or not may_lose_acks_1
+    base_offset = batch.outcome.base_offset if isinstance(batch.outcome, Acked) else None
+    return Sent(
+        values=batch.values,
+        sent_at=batch.sent_at,
+        answered_at=batch.answered_at,
+        base_offset=base_offset if promised else None,
+        refused=batch.outcome == Refused(ErrorCode.NOT_ENOUGH_REPLICAS),
+        producer=batch.producer if in_order else None,
+    )
+
+
+def risen(there: Collection[str], polls: Iterable[Polled], past: Collection[str]) -> Iterator[str]:
+    """What was written to a topic that is no more, and is found under its name."""
+    seen = {*there, *(value for poll in polls for _, value in poll.records)}
+    if found := seen.intersection(past):
+        yield f"of a topic that is no more, and there: {' '.join(sorted(found))}"
+
+
+def compare_copies(stage: Stage, partition: TopicPartition) -> list[Outcome]:
+    """On the disks of all replicas; one result, unless there is no copy at all."""
+    registration = stage.cluster.partition(partition)
+    names = [] if registration is None else [node_name(each) for each in registration.replicas]
+    directories = [log_directory(name) for name in names]
+    comparison = verify_directories(
+        stage.cluster.disks(), directories, copies=len(directories) or None
+    )
+    return [each for each in comparison.partitions if each.partition == partition]
+
+
+def _parted(stage: Stage, partition: TopicPartition, begins: Offset) -> list[str]:
+    """Where copies differ in what they should agree about."""
+    if partition.topic in stage.compacted:
+        return differing_latest(stage, partition)
+    if partition.topic in stage.trimmed:
+        return differing_from(stage, partition, begins)
+    return [str(each) for each in compare_copies(stage, partition) if isinstance(each, Different)]
+
+
+def differing_from(stage: Stage, partition: TopicPartition, begins: Offset) -> list[str]:
+    """Where replicas of what begins at `begins` disagree. Below it, which is written down now and
+    then only, each may have what it likes; and each drops by itself what is old or too much.
+    """
+    held = _on_all(stage, partition, partial(_batches_from, stage, partition, begins))
+    begins = max([begins, *(batches[0].base_offset for _, batches in held if batches)])
+    copies = [
+        (name, [_drawn(batch) for batch in batches if batch.last_offset >= begins])
+        for name, batches in held
+        if batches
+    ]
+    return [
+        f"{partition}: from {begins} on {copies[0][0]} has {copies[0][1]} and {name} has {batches}"
+        for name, batches in copies[1:]
+        if batches != copies[0][1]
+    ]
+
+
+def _drawn(batch: BatchHeader) -> str:
+    return f"{batch.base_offset}-{batch.last_offset} e{batch.leader_epoch} {batch.crc:08x}"
+
+
+def _batches_from(
+    stage: Stage, partition: TopicPartition, begins: Offset, name: str
+) -> list[BatchHeader]:
+    batches = batches_of(stage.cluster.disk(name), partition_directory(name, partition))
+    return [each for each in batches if each.last_offset >= begins]
+
+
+def _on_all(
+    stage: Stage, partition: TopicPartition, look: Callable[[str], T]
+) -> list[tuple[str, T]]:
+    registration = stage.cluster.partition(partition)
+    assert registration is not None, "a partition that is judged is there"
+    return [(name, look(name)) for name in map(node_name, registration.replicas)]
+
+
+def differing_latest(stage: Stage, partition: TopicPartition) -> list[str]:
+    """Where replicas of a compacted topic, each of which compacts its own log, disagree: about a
+    record that both have, or about the last one of a key.
+    """
+    first, *others = _on_all(stage, partition, partial(_records_on, stage, partition))
+    return [
+        f"{partition}: {of} is {one} on {first[0]} and {another} on {name}"
+        for name, records in others
+        for of, one, another in differences(first[1], records)
+    ]
+
+
+def _records_on(stage: Stage, partition: TopicPartition, name: str) -> dict[Offset, str]:
+    stream = BatchStream(stage.cluster.disk(name), partition_directory(name, partition))
+    records: dict[Offset, str] = {}
+    try:
+        while (header := stream.head()) is not None:
+            batch = memoryview(_taken(stream, header.size))
+            stream.passed(header)
+            records |= {each.offset: (each.value or b"").decode() for each in decode_batch(batch)}
+    finally:
+        stream.close()
+    return records
+
+
+def _taken(stream: BatchStream, size: int) -> bytes:
+    taken = b""
+    while len(taken) < size:
+        taken += stream.take(min(stream.available, size - len(taken)))
+    return taken
+
+
+def differences(
+    one: Mapping[Offset, str], other: Mapping[Offset, str]
+) -> Iterator[tuple[str, str, str]]:
+    for offset in sorted(one.keys() & other.keys()):
+        if one[offset] != other[offset]:
+            yield f"offset {offset}", one[offset], other[offset]
+    latest, latest_of_other = (
+        {key_of(value): value for _, value in sorted(each.items())} for each in (one, other)
+    )
+    for key in sorted(map(str, latest.keys() | latest_of_other.keys())):
+        here, there = latest.get(key, "absent"), latest_of_other.get(key, "absent")
+        if here != there:
+            yield f"the last of {key}", here, there
+
+
+def broken_promises(
+    batches: Sequence[SentBatch],
+    there: Iterable[ReadRecord],
+    *,
+    log_start: Offset = 0,
+    may_have_lost: bool,
+    may_lose_acks_1: bool,
+    repeated: Collection[str] = (),
+    compacted: bool = False,
+) -> Iterator[str]:
+    """What the producer of `batches` was promised, and is not so."""
+    records = list(there)
+    duplicated = [v for v in loss_ledger(batches, records).duplicated if v not in repeated]
+    if duplicated:
+        yield f"there more than once: {' '.join(duplicated)}"
+    if may_have_lost or duplicated:
+        return
+    offsets: dict[str, set[Offset]] = defaultdict(set)
+    for record in records:
+        offsets[record.value].add(record.offset)
+    last_of_keys = {key_of(record.value): record.offset for record in records} if compacted else {}
+    for batch in batches:
+        lost = [value for value in batch.values if value not in offsets]
+        match batch.outcome:
+            case Acked(base_offset):
+                ends_before = batch.values[: max(0, log_start - base_offset)]
+                lost = [value for value in lost if value not in ends_before]
+                if compacted:  # what another of its key came after may be gone
+                    at = dict(zip(batch.values, count(base_offset), strict=False))
+                    lost = [v for v in lost if last_of_keys.get(key_of(v), -1) <= at[v]]
+                if lost and (batch.acks == ACKS_ALL or not may_lose_acks_1):
+                    yield f"acked with acks={_acks(batch)} and lost: {' '.join(lost)}"
+                promised = enumerate(batch.values, start=base_offset)
+                moved = [value for at, value in promised if at not in offsets.get(value, {at})]
+                if moved:
+                    yield f"acked at {base_offset} and found elsewhere: {' '.join(moved)}"
+            case Refused(ErrorCode.NOT_ENOUGH_REPLICAS) if len(lost) < len(batch.values):
+                yield f"refused before they were written, and there: {' '.join(batch.values)}"
+            case _:
+                pass
+
+
+def _acks(batch: SentBatch) -> str:
+    return "all" if batch.acks == ACKS_ALL else str(batch.acks)
+
+
+def _may_lose_acks_1(entries: Iterable[TraceEntry], partition: TopicPartition) -> bool:
+    """Whether it went to another leader, or one of its leaders lost its power."""
+    leaders: set[str] = set()
+    without_power: set[str] = set()
+    for entry in entries:
+        match entry.event:
+            case LeaderElected(partition=where, leader=leader) if where == partition:
+                leaders.add(node_name(leader))
+            case PowerCut(node=node) | DiskReplaced(node=node):
+                without_power.add(node)
+            case _:
+                pass
+    return len(leaders) > 1 or bool(leaders & without_power)

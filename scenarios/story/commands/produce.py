@@ -1,0 +1,113 @@
+"""The commands by which a story produces.
+
+    produce t-0 acks=1 one two          one batch, and what it was told
+    produce t-0 acks=all three &        the same, without waiting for the answer
+    produce t-0 acks=1 to=b1 four       to a broker that does not lead, or no longer
+    produce t-0 a:five b:six            keyed: what stands before the colon is the key as well
+
+    produce t-0 as=p1 seven             from an idempotent producer of that name (KIP-98)
+    produce t-0 as=p1 sequence=5 eight  out of its turn
+    produce t-0 as=p1 epoch=1 nine      it has begun anew: its sequences count from 0
+    produce t-0 as=p1 delivery.timeout.ms=9000 ten &    again until it is answered, each of its
+                                        batches in its place; without as=, it may be there twice
+    again one                           the batch of `one`, as a producer does that heard nothing
+
+    answers                             what those were told that were not waited for
+
+Nobody sends a value twice, `again` apart: the ledger tells records by them.
+"""
+
+from scenarios.story.arguments import (
+    Options,
+    Words,
+    background,
+    broker_id_of,
+    exactly,
+    number_of,
+    partition_of,
+    refuse_any,
+)
+from scenarios.story.script import ScriptError
+from scenarios.story.stage import Stage
+from scenarios.world.client import Acked, Address, NoAnswer, Refused, SentBatch
+from scenarios.world.cluster import BROKER_PORT
+
+PRODUCE_TIMEOUT_MS = 30_000
+_ACKS = {"0": 0, "1": 1, "all": -1, "-1": -1}
+
+
+async def produce(stage: Stage, words: Words, options: Options) -> list[str]:
+    words, in_background = background(words)
+    where, *values = words or [""]
+    acks = _ACKS.get(options.pop("acks", "all"))
+    timeout_ms, to = _how(stage, options)
+    delivery_timeout = options.pop("delivery.timeout.ms", None)
+    producer = options.pop("as", None)
+    of_producer = {
+        key: number_of(options.pop(key)) for key in ("epoch", "sequence") if key in options
+    }
+    refuse_any([], options)
+    if acks is None or not values or (of_producer and producer is None):
+        raise ScriptError("produce PARTITION acks=0|1|all VALUE...; epoch= and sequence= with as=")
+    if delivery_timeout is not None and (not in_background or to or of_producer):
+        raise ScriptError("delivery.timeout.ms goes with `&`, without to=, epoch= and sequence=")
+    batch = stage.new_batch(partition_of(where), tuple(values), acks)
+    if delivery_timeout is not None:
+        stage.deliver_in_background(
+            batch,
+            producer,
+            timeout_ms=timeout_ms,
+            delivery_timeout_ms=number_of(delivery_timeout),
+        )
+        return []
+    if producer is not None:
+        await stage.put_in_sequence(batch, producer, **of_producer)
+    return await _send(stage, batch, timeout_ms, to, in_background=in_background)
+
+
+async def again(stage: Stage, words: Words, options: Options) -> list[str]:
+    words, in_background = background(words)
+    timeout_ms, to = _how(stage, options)
+    (value,) = exactly(words, 1, options)
+    found = [batch for batch in stage.batches if value in batch.values]
+    if not found:
+        raise ScriptError(f"nobody has sent {value!r}")
+    return await _send(stage, found[0], timeout_ms, to, in_background=in_background)
+
+
+def _how(stage: Stage, options: Options) -> tuple[int, Address | None]:
+    timeout_ms = number_of(options.pop("timeout.ms", str(PRODUCE_TIMEOUT_MS)))
+    broker = options.pop("to", None)
+    if broker is None:
+        return timeout_ms, None
+    broker_id_of(stage, broker)
+    return timeout_ms, (broker, BROKER_PORT)
+
+
+async def _send(
+    stage: Stage, batch: SentBatch, timeout_ms: int, to: Address | None, *, in_background: bool
+) -> list[str]:
+    if in_background:
+        stage.send_in_background(batch, timeout_ms=timeout_ms, to=to)
+        return []
+    await stage.client.send(batch, timeout_ms=timeout_ms, to=to)
+    return [outcome_of(batch)]
+
+
+async def answers(stage: Stage, words: Words, options: Options) -> list[str]:
+    refuse_any(words, options)
+    return [outcome_of(batch) for batch in await stage.answers()]
+
+
+def outcome_of(batch: SentBatch) -> str:
+    values = " ".join(batch.values)
+    match batch.outcome:
+        case Acked(base_offset):
+            last = base_offset + len(batch.values) - 1
+            return f"{values}: acked at {base_offset}" + (f"-{last}" if last > base_offset else "")
+        case Refused(error):
+            return f"{values}: refused, {error.name}"
+        case NoAnswer(cause):
+            return f"{values}: no answer: {cause}"
+        case None:
+            return f"{values}: nothing yet"

@@ -1,0 +1,435 @@
+"""The words that stories are written in.
+
+    cluster brokers=3 min.insync.replicas=2     first; further keys as in server.properties,
+                                                one node's with its name: b2.broker.rack=r2
+    topic t replicas=b1,b2,b3 retention.ms=-1   t-0, led by b1; `/` begins another partition
+    produce t-0 acks=1 one two                  one batch, and what it was told
+    produce t-0 acks=all three &                the same, without waiting for the answer
+    produce t-0 acks=1 to=b1 four               to a broker that does not lead, or no longer
+    produce t-0 as=p1 five                      from an idempotent producer of that name
+    again five                                  that batch once more; `&` and to= as above
+    answers                                     what those were told
+    load t-0 p1 records=60 every=250ms          somebody who goes on producing until all are acked
+    loaded p1 within=1s                         once they are
+    run 500ms                                   let time pass
+    producer p1 ...   member m1 g t ...         our own clients: the head of scenarios/story/commands/clients.py
+
+    alter t retention.ms=60000      alter b1 num.replica.fetchers=2
+    delete-topic t      delete-records t-0 5      offsets t-0
+    remake t replicas=b1,b2                   deleted, and made again under its name
+    grow t 2 b1,b2 (or: grow t 2 b1,b2 &)     a second partition
+    reassign t-0 b2,b3 (or: back)   elect t-0 preferred (or: unclean)
+
+    fetch t-0 at=3 from=b1 rack=r1 epoch=2 last=1 as=b2      one fetch, and what was told
+    epoch-end t-0 1 from=b1 epoch=2             where epoch 1 ends in its log
+    sessions t-0 8                              so many consumers who wish for a fetch session
+
+    kill b1        stop b1 (in good order)      start b1 (or: start b1 &)
+    power-cut b1   power-cut b1 leaving=nothing (of what was not synced)
+    pause b1       resume b1        cut b1 b2 b3 (b1 from both)   heal
+    mute b1 b2 (b2 no longer hears b1)        unmute b1 b2 (and again)
+    slow b1 disk=500ms network=200ms
+    late b1 b2 200ms                          what b1 says to b2 takes so long
+    hold b1 c ALTER_PARTITION                 mute b1 to c, where it is asked for that
+    hold b1 b2 FETCH after=1                  the same, once one more message has passed
+    heal b1 b2 c                              b1 and these two again, the others not
+    tear b1 b2                                the next message from b1 to b2 breaks off
+    tear c b1 ALTER_PARTITION                 the next one about that, and c has done its part
+    wipe b1   image b1 old   restore b1 old   swap b2 b3      disks, while their nodes are down
+    lie b1    fail b1 write names=*.log error=ENOSPC   rot b1 t-0 17   jump b1 600s
+    spoil b1 t-0/leader-epoch-checkpoint   drift b1 100ms
+    recover                         heal, resume and speed up all, start whoever is down
+
+    wait leader t-0                 until somebody who is up leads it
+    wait isr t-0 b1,b2,b3           until these are in sync, and nobody else
+    wait moved t-0                  until its reassignment is done
+    wait whole t-0                  until all its replicas are in sync, and it does not move
+    wait equal t-0                  until those in sync have all records, and know them committed
+
+    show t-0                        each replica's log, high watermark (HW), log end (LEO)
+    events leader_elected t-0       those of these kinds (of t-0), since events were last asked for
+    read t-0                        what a consumer is given now, from the beginning
+    poll t-0 (or: poll t-0 rack=r1 &) what the same consumer is given next
+    ledger t-0                      what was acked, and what a consumer reads
+    verify t-0                      the disks compared, byte for byte
+    judge t-0                       an error where a promise was broken, or copies differ
+
+Whatever the seed decides is left out of answers: times, drawn ids.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+import attrs
+
+from replication.config.known import nearest
+from replication.controller.rules.reassignment import is_reassigned
+from replication.events import BrokerRegistered, Event
+from replication.leader.partition import Partition, PartitionSnapshot
+from scenarios.checkers.excuses import excuses
+from scenarios.checkers.loss_ledger import loss_ledger
+from scenarios.story.arguments import (
+    Options,
+    Words,
+    broker_id_of,
+    exactly,
+    number_of,
+    partition_of,
+    refuse_any,
+    replicas_of,
+    seconds_of,
+    split,
+)
+from scenarios.story.commands import (
+    admin as requests,
+    background_load as loading,
+    broker_requests as asking,
+    clients,
+    consume as reading,
+    disks,
+    faults,
+    judge as promises,
+    produce as producing,
+)
+from scenarios.story.log_drawing import checkpointed_epochs, draw, readable_batches
+from scenarios.story.script import ScriptError
+from scenarios.story.stage import Stage
+from scenarios.world.cluster import node_name, partition_directory
+from storage.types import TopicPartition
+
+Command: TypeAlias = Callable[[Stage, Words, Options], Awaitable[list[str]]]
+
+EQUAL_SECONDS = 60.0
+
+
+async def carry_out(stage: Stage, line: str) -> list[str]:
+    """The answer to one command; ScriptError where it is none."""
+    verb, words, options = split(line)
+    command = COMMANDS.get(verb)
+    if command is None:
+        raise ScriptError(f"unknown command {verb!r}; there are {', '.join(COMMANDS)}")
+    return await command(stage, words, options)
+
+
+# The cluster and its topics.
+
+
+async def cluster(stage: Stage, words: Words, options: Options) -> list[str]:
+    refuse_any(words)
+    brokers = number_of(options.pop("brokers", "3"))
+    await stage.open(brokers=brokers, properties=options)
+    return [f"{' '.join(stage.cluster.names)} are up"]
+
+
+async def topic(stage: Stage, words: Words, options: Options) -> list[str]:
+    (name,) = exactly(words, 1)
+    replicas = replicas_of(stage, options)
+    if "compact" in options.get("cleanup.policy", ""):
+        stage.compacted.add(name)
+    await stage.client.create_topic(name, replicas, configs=options)
+    lines = []
+    for number in range(len(replicas)):
+        partition = TopicPartition(name, number)
+        await stage.until_led(partition)
+        lines.append(_led(stage, partition))
+    if name in stage.deleted:
+        stage.made_again(name)
+    return lines
+
+
+async def run(stage: Stage, words: Words, options: Options) -> list[str]:
+    (duration,) = exactly(words, 1, options)
+    await stage.cluster.clock.sleep(seconds_of(duration))
+    return []
+
+
+# Waiting.
+
+
+async def wait(stage: Stage, words: Words, options: Options) -> list[str]:
+    match exactly(words, None, options):
+        case ["leader", where]:
+            partition = partition_of(where)
+            await stage.until_led(partition)
+        case ["isr", where, members]:
+            partition = partition_of(where)
+            wanted = {broker_id_of(stage, name) for name in members.split(",")}
+            await stage.cluster.until(
+                lambda: _isr(stage, partition) == wanted,
+                what=f"the isr of {partition} is {members}",
+                why=partial(excuses, stage.cluster, partition),
+            )
+        case ["moved", where]:
+            partition = partition_of(where)
+            await stage.cluster.until(
+                lambda: _has_moved(stage, partition),
+                what=f"the reassignment of {partition} is done",
+                why=partial(excuses, stage.cluster, partition),
+            )
+        case ["whole", where]:
+            partition = partition_of(where)
+            await stage.cluster.until(
+                lambda: _is_whole(stage, partition),
+                what=f"all replicas of {partition} are in sync",
+                why=partial(excuses, stage.cluster, partition),
+            )
+            return []
+        case ["equal", where]:
+            partition = partition_of(where)
+            await stage.cluster.until(
+                lambda: _is_equal(stage, partition),
+                what=f"those in sync of {partition} are equal",
+                why=partial(excuses, stage.cluster, partition),
+                seconds=EQUAL_SECONDS,
+            )
+            return []
+        case _:
+            raise ScriptError(
+                "wait leader, moved, whole or equal PARTITION, or isr PARTITION BROKER,..."
+            )
+    return [_led(stage, partition)]
+
+
+def _isr(stage: Stage, partition: TopicPartition) -> set[int]:
+    registration = stage.cluster.partition(partition)
+    return set() if registration is None else set(registration.isr)
+
+
+def _has_moved(stage: Stage, partition: TopicPartition) -> bool:
+    registration = stage.cluster.partition(partition)
+    return registration is not None and not is_reassigned(registration)
+
+
+def _is_whole(stage: Stage, partition: TopicPartition) -> bool:
+    registration = stage.cluster.partition(partition)
+    return (
+        registration is not None
+        and not is_reassigned(registration)
+        and set(registration.isr) == set(registration.replicas)
+    )
+
+
+def _replica(stage: Stage, name: str, partition: TopicPartition) -> PartitionSnapshot | None:
+    replica = _online(stage, name).get(partition)
+    return None if replica is None else replica.snapshot()
+
+
+def _online(stage: Stage, name: str) -> Mapping[TopicPartition, Partition]:
+    broker = stage.cluster.brokers.get(name)
+    replica_manager = getattr(broker, "replica_manager", None)  # none before it is up
+    return {} if replica_manager is None else replica_manager.online
+
+
+def _is_equal(stage: Stage, partition: TopicPartition) -> bool:
+    registration = stage.cluster.partition(partition)
+    if registration is None:
+        return False
+    ends = set()
+    for broker_id in registration.isr:
+        replica = _replica(stage, node_name(broker_id), partition)
+        if replica is None:
+            return False
+        ends |= {replica.log_end_offset, replica.high_watermark}
+    return len(ends) == 1
+
+
+# Looking.
+
+
+async def show(stage: Stage, words: Words, options: Options) -> list[str]:
+    (where,) = exactly(words, 1, options)
+    partition = partition_of(where)
+    registration = stage.cluster.partition(partition)
+    if registration is None:
+        raise ScriptError(f"there is no {partition}")
+    names = [node_name(broker_id) for broker_id in registration.replicas]
+    looks = {name: _look_at_log(stage, name, partition) for name in names}
+    width = max(len(look.drawn) for look in looks.values())
+    lines = [_led(stage, partition)]
+    for broker_id, name in zip(registration.replicas, names, strict=True):
+        replica = _replica(stage, name, partition)
+        if replica is None:
+            standing = "down"
+        else:
+            led = "follows" if replica.leader >= 0 else "waits"
+            role = "leads" if replica.is_leader else led
+            standing = f"HW {replica.high_watermark}  LEO {replica.log_end_offset}  {role}"
+            standing += "" if broker_id in registration.isr else ", not in sync"
+        look = looks[name]
+        lines.append(", ".join([f"{name}  {look.drawn:<{width}}  {standing}", *look.troubles]))
+    return lines
+
+
+class _Look(NamedTuple):
+    drawn: str
+    troubles: list[str]
+
+
+def _look_at_log(stage: Stage, name: str, partition: TopicPartition) -> _Look:
+    """Draw what can be read of a node's log, and name what cannot, or will not be by the node."""
+    disk, directory = stage.cluster.disk(name), partition_directory(name, partition)
+    batches, damage = readable_batches(disk, directory)
+    replica = _online(stage, name).get(partition)
+    if replica is None:
+        epochs = checkpointed_epochs(disk, directory)
+    else:
+        epochs = replica.log.leader_epoch_cache.entries
+    return _Look(
+        draw(batches, epochs),
+        [*([damage] if damage else []), *disks.reading_faults(stage, name, directory)],
+    )
+
+
+def _led(stage: Stage, partition: TopicPartition) -> str:
+    registration = stage.cluster.partition(partition)
+    assert registration is not None, "a partition that is led exists"
+    leader = stage.cluster.leader(partition) or "nobody"
+    led = f"{partition}: {leader} leads in epoch {registration.leader_epoch}"
+    out_of_sync = [each for each in registration.replicas if each not in registration.isr]
+    groups = {"osr": out_of_sync, "elr": registration.elr}
+    others = [f", {name} {_names(members)}" for name, members in groups.items() if members]
+    return "".join([led, f", isr {_names(registration.isr) or 'nobody'}", *others])
+
+
+def _names(brokers: Iterable[int]) -> str:
+    return " ".join(map(node_name, brokers))
+
+
+async def events(stage: Stage, words: Words, options: Options) -> list[str]:
+    refuse_any([], options)
+    partitions = [word for word in words if re.search(r"-\d+$", word)]
+    kinds = [word for word in words if word not in partitions]
+    if not kinds:
+        raise ScriptError("events KIND... PARTITION...")
+    _refuse_unknown_kinds(kinds)
+    entries = stage.world.trace.entries[stage.events_shown :]
+    _refuse_unknown_partitions(stage, partitions)
+    stage.events_shown += len(entries)
+    named = [entry for entry in entries if entry.event.name in kinds]
+    return [
+        f"{entry.node}: {_told(entry.event)}"
+        for entry in named
+        if not partitions or str(getattr(entry.event, "partition", "")) in partitions
+    ]
+
+
+def _refuse_unknown_kinds(kinds: Sequence[str]) -> None:
+    known = sorted(kind.name for kind in Event.__subclasses__())
+    for kind in kinds:
+        if kind not in known:
+            near = nearest(kind, known) or "."
+            raise ScriptError(f"there is no event {kind!r}{near} There are {', '.join(known)}")
+
+
+def _refuse_unknown_partitions(stage: Stage, partitions: Sequence[str]) -> None:
+    """Refuse a partition that neither exists nor ever did."""
+    for word in partitions:
+        told = any(
+            str(getattr(entry.event, "partition", "")) == word
+            for entry in stage.world.trace.entries
+        )
+        if not told and stage.cluster.partition(partition_of(word)) is None:
+            raise ScriptError(f"there is no {word}")
+
+
+def _told(event: Event) -> str:
+    """Without what the seed decides: drawn ids, times, and who registered first."""
+    facts: Mapping[str, object] = attrs.asdict(event, recurse=False)
+    shown = [
+        f"{name}={value}"
+        for name, value in facts.items()
+        if not isinstance(value, bytes) and not name.endswith(("_ms", "broker_epoch", "session_id"))
+    ]
+    if isinstance(event, BrokerRegistered) and event.broker_epoch == event.previous_broker_epoch:
+        shown.append("broker_epoch=previous_broker_epoch")
+    return " ".join([event.name, *shown])
+
+
+async def ledger(stage: Stage, words: Words, options: Options) -> list[str]:
+    (where,) = exactly(words, 1, options)
+    partition = partition_of(where)
+    await stage.until_led(partition)
+    there = stage.accounted[partition] = await stage.patiently(
+        partial(stage.client.read, partition)
+    )
+    found = {record.value for record in there}
+    past = [each for each in stage.of_the_past(partition) if found.intersection(each.values)]
+    return loss_ledger([*past, *stage.sent_to(partition)], there).lines()
+
+
+async def verify(stage: Stage, words: Words, options: Options) -> list[str]:
+    (where,) = exactly(words, 1, options)
+    partition = partition_of(where)
+    if stage.cluster.partition(partition) is None:
+        raise ScriptError(f"there is no {partition}")
+    return [str(each) for each in promises.compare_copies(stage, partition)]
+
+
+COMMANDS: Mapping[str, Command] = {
+    "cluster": cluster,
+    "topic": topic,
+    "produce": producing.produce,
+    "again": producing.again,
+    "answers": producing.answers,
+    "load": loading.load,
+    "loaded": loading.loaded,
+    "producer": clients.producer,
+    "send": clients.send,
+    "transact": clients.transact,
+    "reader": clients.reader,
+    "member": clients.member,
+    "copier": clients.copier,
+    "seek": clients.seek,
+    "given": clients.given,
+    "errors": clients.errors,
+    "leave": clients.leave,
+    "drain": clients.drain,
+    "judge-clients": clients.judge,
+    "run": run,
+    "alter": requests.alter,
+    "delete-topic": requests.delete_topic,
+    "remake": requests.remake,
+    "delete-records": requests.delete_records,
+    "grow": requests.grow,
+    "reassign": requests.reassign,
+    "elect": requests.elect,
+    "offsets": requests.offsets,
+    "fetch": asking.fetch,
+    "epoch-end": asking.epoch_end,
+    "sessions": asking.sessions,
+    "kill": faults.kill,
+    "power-cut": faults.power_cut,
+    "stop": faults.stop,
+    "start": faults.start,
+    "pause": faults.pause,
+    "resume": faults.resume,
+    "cut": faults.cut,
+    "mute": faults.mute,
+    "unmute": faults.unmute,
+    "hold": faults.hold,
+    "heal": faults.heal,
+    "tear": faults.tear,
+    "slow": faults.slow,
+    "late": faults.late,
+    "wipe": disks.wipe,
+    "image": disks.image,
+    "restore": disks.restore,
+    "swap": disks.swap,
+    "lie": disks.lie,
+    "fail": disks.fail,
+    "rot": disks.rot,
+    "spoil": disks.spoil,
+    "jump": disks.jump,
+    "drift": disks.drift,
+    "recover": faults.recover,
+    "wait": wait,
+    "show": show,
+    "events": events,
+    "read": reading.read,
+    "poll": reading.poll,
+    "ledger": ledger,
+    "verify": verify,
+    "judge": promises.judge,
+}

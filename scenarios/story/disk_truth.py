@@ -1,0 +1,209 @@
+"""What is there for our clients to be told, read from the disks: with no client in between.
+
+    records of a partition          as its leader has them, up to its high watermark
+    those that are committed        of transactions, once their marker says so
+
+What was deleted is not asked for, though it may be there: on a replica that has not heard of it,
+or again, where whoever had deleted it and told its readers so was killed before it wrote that
+down (KIP-107).
+
+Nothing here knows of indexes of aborted transactions or of last stable offsets: a producer's
+records are held back until its marker comes, and go where that says.
+"""
+
+from collections.abc import Iterator
+
+from scenarios.checkers import client_accounts as accounts
+from scenarios.checkers.client_accounts import There
+from scenarios.story.commands.judge import repeated_values
+from scenarios.story.script import ScriptError
+from scenarios.story.stage import Stage
+from scenarios.world.clients.reading import Reader
+from scenarios.world.clients.witness import Given
+from scenarios.world.cluster import partition_directory
+from storage.batch.batch_stream import BatchStream
+from storage.batch.record_batch import BatchHeader
+from storage.batch.records import ControlRecordType, decode_batch, read_marker
+from storage.types import Offset, TopicPartition
+
+OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
+
+
+def _batches(stage: Stage, partition: TopicPartition) -> Iterator[tuple[BatchHeader, memoryview]]:
+    leader = stage.cluster.leader(partition)
+    broker = stage.cluster.brokers.get(leader or "")
+    snapshot = None if broker is None else broker.replica_manager.snapshot(partition)
+    if leader is None or snapshot is None:
+        raise ScriptError(f"nobody leads {partition}")
+    stream = BatchStream(stage.cluster.disk(leader), partition_directory(leader, partition))
+    try:
+        while (
+            header := stream.head()
+        ) is not None and header.last_offset < snapshot.high_watermark:
+            taken = bytearray()
+            while len(taken) < header.size:
+                taken += stream.take(min(stream.available, header.size - len(taken)))
+            stream.passed(header)
+            yield header, memoryview(taken)
+    finally:
+        stream.close()
+
+
+def there_is(stage: Stage, partition: TopicPartition) -> tuple[There, bool]:
+    """And whether a transaction is open."""
+    everything: dict[Offset, str] = {}
+    committed: dict[Offset, str] = {}
+    held_back: dict[int, dict[Offset, str]] = {}
+    begins = stage.checkers.replicas.latest_log_start(partition)
+    for header, batch in _batches(stage, partition):
+        if header.is_control:
+            of_producer = held_back.pop(header.producer_id, {})
+            marker = read_marker(batch)
+            if marker is not None and marker.type is ControlRecordType.COMMIT:
+                committed |= of_producer
+            continue
+        records = {
+            each.offset: (each.value or b"").decode()
+            for each in decode_batch(batch)
+            if each.offset >= begins
+        }
+        everything |= records
+        if header.is_transactional:
+            held_back.setdefault(header.producer_id, {}).update(records)
+        else:
+            committed |= records
+    committed = dict(sorted(committed.items()))
+    return There(all=everything, committed=committed), bool(held_back)
+
+
+def partitions_of(stage: Stage, topic: str) -> list[TopicPartition]:
+    found: list[TopicPartition] = []
+    while stage.cluster.partition(new := TopicPartition(topic, len(found))) is not None:
+        found.append(new)
+    return found
+
+
+def is_let_off(stage: Stage, partition: TopicPartition) -> bool:
+    """It may have lost something, or what our clients wrote down about it may be lost, or be
+    about another topic of its name.
+    """
+    if partition.topic in stage.remade:
+        return True
+    internal = [each for topic in (OFFSETS, TRANSACTIONS) for each in partitions_of(stage, topic)]
+    return any(map(stage.checkers.is_let_off, [partition, *internal]))
+
+
+def read_by_our_clients(stage: Stage) -> list[TopicPartition]:
+    readers = stage.programs.readers
+    by_groups = {topic for each in readers for topic in each.topics}
+    partitions = {each for topic in by_groups for each in partitions_of(stage, topic)}
+    return sorted(partitions | {partition for each in readers for partition in each.partitions})
+
+
+def written_in_transactions(stage: Stage) -> set[TopicPartition]:
+    sent = {
+        batch.partition for each in stage.programs.witness.transactions for batch in each.batches
+    }
+    return sent | {each.target for each in stage.programs.copiers}
+
+
+# What `drain` waits for.
+
+
+def nothing_is_open(stage: Stage) -> bool:
+    return not any(
+        there_is(stage, each)[1]
+        for each in written_in_transactions(stage)
+        if not is_let_off(stage, each)  # a transaction that was forgotten is ended by nobody
+    )
+
+
+def all_is_read(stage: Stage) -> bool:
+    """By each group that somebody is in now, and by who reads for itself."""
+    if any(unread(stage, each) for each in read_by_our_clients(stage)):
+        return False
+    readers = [each for each in stage.programs.readers if each.name in stage.programs.running]
+    return all(
+        has_come_to_the_end(stage, reader, partition)
+        for reader in readers
+        for partition in reader.partitions
+    )
+
+
+def has_come_to_the_end(stage: Stage, reader: Reader, partition: TopicPartition) -> bool:
+    if is_let_off(stage, partition):
+        return True
+    there = there_is(stage, partition)[0].visible(read_committed=reader.read_committed)
+    given = [
+        each.offset
+        for each in stage.programs.witness.happened[partition]
+        if isinstance(each, Given) and each.reader == reader.name
+    ]
+    return not there or (bool(given) and given[-1] >= max(there))
+
+
+def unread(stage: Stage, partition: TopicPartition) -> list[str]:
+    """By the groups whose members were there to the end; a member may not have heard of the
+    partition yet.
+    """
+    if is_let_off(stage, partition):
+        return []
+    there, _ = there_is(stage, partition)
+    happened = stage.programs.witness.happened[partition]
+    groups = {
+        each.group: there.visible(read_committed=each.read_committed)
+        for each in stage.programs.readers
+        if each.name in stage.programs.drained and partition.topic in each.topics
+    }
+    return [
+        wrong
+        for group, visible in groups.items()
+        if group is not None
+        for wrong in accounts.unread(happened, visible, group)
+    ]
+
+
+def all_is_copied(stage: Stage) -> bool:
+    return not any(found.startswith("not copied") for _, found in copies(stage))
+
+
+def copies(stage: Stage) -> Iterator[tuple[TopicPartition, str]]:
+    """What is wrong with each copy, of those whose copiers were there to the end."""
+    made = {(each.source, each.target) for each in stage.programs.copiers}
+    drained = {
+        (each.source, each.target)
+        for each in stage.programs.copiers
+        if each.name in stage.programs.drained
+    }
+    for source, target in sorted(made):
+        sources = partitions_of(stage, source)
+        if any(is_let_off(stage, each) for each in [*sources, target]):
+            continue
+        there = {str(each): list(there_is(stage, each)[0].committed.values()) for each in sources}
+        sent = {value for batch in stage.batches for value in batch.values}
+        copy = list(there_is(stage, target)[0].committed.values())
+        repeated = repeated_values(stage.batches, trimmed=source in stage.trimmed)
+        for wrong in accounts.of_copy(there, sent, copy, repeated=repeated):
+            if (source, target) in drained or not wrong.startswith("not copied"):
+                yield target, wrong
+
+
+# What was told, and is not so.
+
+
+def wrongs(stage: Stage) -> Iterator[tuple[TopicPartition, list[str]]]:
+    for partition in read_by_our_clients(stage):
+        if not is_let_off(stage, partition):
+            there, _ = there_is(stage, partition)
+            happened = stage.programs.witness.happened[partition]
+            yield partition, accounts.of_readers(happened, there) + unread(stage, partition)
+    for each in stage.programs.witness.transactions:
+        partitions = {batch.partition for batch in each.batches}
+        if partitions and not any(is_let_off(stage, partition) for partition in partitions):
+            committed: dict[str, bool] = {}
+            for partition in partitions:
+                there, _ = there_is(stage, partition)
+                committed |= {v: at in there.committed for at, v in there.all.items()}
+            yield min(partitions), accounts.of_transactions([each], committed)
+    for partition, wrong in copies(stage):
+        yield partition, [wrong]

@@ -1,0 +1,19 @@
+"""A story or a run of the swarm as one page to look at: `--report FILE.html`.
+
+recording = Recording()
+telling = tell(script, seed=7, recording=recording)
+scene = scene_of(recording, title=..., passages=...)
+page(scene)            a self-contained page: no server, no network
+to_shiviz(scene)       the same messages for ShiViz
+
+simulated network ──tap──> messages ─┐
+cluster ──watcher──> standings ──────┼─> scene (plain data) ─> page, ShiViz
+trace ──> events, causes ────────────┘
+"""
+
+from scenarios.story.report.page import page
+from scenarios.story.report.recording import Recording
+from scenarios.story.report.scene import Scene, scene_of
+from scenarios.story.report.shiviz import to_shiviz
+
+__all__ = ["Recording", "Scene", "page", "scene_of", "to_shiviz"]

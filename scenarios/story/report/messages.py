@@ -1,0 +1,143 @@
+"""Who said what to whom, and when it got there: frames picked off simulated connections.
+
+    request pipe    |size|key version correlation id ...|size|...      sent @1.002, there @1.003
+    response pipe   |size|correlation id ...|                          the answers, in that order
+
+Rule 1: a wiretap reads and changes nothing. A run that is listened to has the trace of one
+that is not.
+
+Rule 2: a frame is sent with its first byte and there with its last. One whose last byte never
+came has no arrival, and is drawn as lost.
+
+Rule 3: a peer answers in the order in which it was asked, so an answer's API is that of the
+oldest question open on its connection (`replication.net.rpc`).
+"""
+
+import struct
+from collections import deque
+from collections.abc import Iterator
+
+import attrs
+
+from replication.errors import UnderstudyError
+from replication.wire.apis import API, ApiKey
+from replication.wire.frames import decode_request, decode_response
+from replication.wire.produce import ProduceRequest
+from scenarios.story.report.labels import label
+from scenarios.world.streams import Pipe
+from storage.types import TopicId
+
+_LENGTH = struct.Struct(">i")
+
+
+@attrs.define(eq=False, kw_only=True)
+class Message:
+    """One frame. Times in virtual seconds; `received_at` is None where it never got there."""
+
+    source: str
+    target: str
+    sent_at: float
+    api: str
+    is_request: bool
+    label: str
+    received_at: float | None = None
+
+
+@attrs.define(eq=False)
+class _Tapped:
+    """One direction of one connection."""
+
+    pipe: Pipe
+    is_request: bool
+    unanswered: deque[tuple[ApiKey, int]]
+    """Of the connection: both directions have the same."""
+    sent: int = 0
+    received: int = 0
+    # Where, in the bytes of this direction, each message that is on its way ends.
+    under_way: deque[tuple[int, Message]] = attrs.field(factory=deque)
+    _tail: bytearray = attrs.field(factory=bytearray)
+    _tail_began_at: float = 0.0
+
+    def frames(self, chunk: memoryview, now: float) -> Iterator[tuple[float, int, memoryview]]:
+        """Each frame that `chunk` completes: when it began, where it ends, what it says."""
+        if not self._tail:
+            self._tail_began_at = now
+        self._tail += chunk
+        start, before = 0, self.sent - (len(self._tail) - len(chunk))
+        whole = bytes(self._tail)
+        while start + _LENGTH.size <= len(whole):
+            (size,) = _LENGTH.unpack_from(whole, start)
+            end = start + _LENGTH.size + size
+            if size < 0 or end > len(whole):
+                break
+            yield self._tail_began_at, before + end, memoryview(whole)[start + _LENGTH.size : end]
+            start, self._tail_began_at = end, now
+        del self._tail[:start]
+        self.sent += len(chunk)
+
+
+@attrs.define(eq=False)
+class Wiretap:
+    """Every message between nodes, in the order in which they were sent."""
+
+    names: dict[TopicId, str] = attrs.field(factory=dict)
+    """Of topics, by id; whoever owns this fills it as it hears of them."""
+    messages: list[Message] = attrs.field(factory=list, init=False)
+    _tapped: dict[Pipe, _Tapped] = attrs.field(factory=dict, init=False)
+
+    def opened(self, requests: Pipe, responses: Pipe) -> None:
+        unanswered: deque[tuple[ApiKey, int]] = deque()
+        self._tapped[requests] = _Tapped(requests, True, unanswered)
+        self._tapped[responses] = _Tapped(responses, False, unanswered)
+
+    def sent(self, pipe: Pipe, chunk: memoryview, now: float) -> None:
+        tapped = self._tapped[pipe]
+        for began_at, end, frame in tapped.frames(chunk, now):
+            api, said = self._read(tapped, frame)
+            message = Message(
+                source=pipe.link.source.name,
+                target=pipe.link.target.name,
+                sent_at=began_at,
+                api=api,
+                is_request=tapped.is_request,
+                label=said,
+            )
+            self.messages.append(message)
+            tapped.under_way.append((end, message))
+
+    def received(self, pipe: Pipe, size: int, now: float) -> list[Message]:
+        """The messages of which `size` more bytes were the last."""
+        tapped = self._tapped[pipe]
+        tapped.received += size
+        arrived = []
+        while tapped.under_way and tapped.under_way[0][0] <= tapped.received:
+            _, message = tapped.under_way.popleft()
+            message.received_at = now
+            arrived.append(message)
+        return arrived
+
+    def _read(self, tapped: _Tapped, frame: memoryview) -> tuple[str, str]:
+        """The API's name, and what the message says; a frame that is broken says nothing."""
+        try:
+            if tapped.is_request:
+                return self._read_request(tapped, frame)
+            return self._read_response(tapped, frame)
+        except (UnderstudyError, ValueError, IndexError):
+            return "?", ""
+
+    def _read_request(self, tapped: _Tapped, frame: memoryview) -> tuple[str, str]:
+        header, message = decode_request(frame)
+        key = ApiKey(header.api_key)
+        if not (isinstance(message, ProduceRequest) and message.acks == 0):
+            tapped.unanswered.append((key, header.api_version))
+        return _name(key), label(message, self.names)
+
+    def _read_response(self, tapped: _Tapped, frame: memoryview) -> tuple[str, str]:
+        key, version = tapped.unanswered.popleft()
+        _, message = decode_response(frame, api_key=key, version=version)
+        return _name(key), label(message, self.names)
+
+
+def _name(key: ApiKey) -> str:
+    """As Kafka's message files spell it: OffsetForLeaderEpoch, without its `Request`."""
+    return API[key].name

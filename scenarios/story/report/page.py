@@ -1,0 +1,38 @@
+"""The page: a template, its style and its script, and the scene as JSON within it.
+
+Nothing is loaded from anywhere, so the file can be mailed, and opened years from now.
+"""
+
+import html
+import json
+import re
+from importlib.resources import files
+
+import attrs
+
+from scenarios.story.report.scene import Scene
+
+_PLACE = re.compile(r"\{\{(\w+)\}\}")
+
+
+def page(scene: Scene) -> str:
+    """One self-contained HTML page."""
+    template, style, script = map(_file, ("page.html", "page.css", "page.js"))
+    parts = {
+        "title": html.escape(scene.title),
+        "style": style,
+        "scene": _as_json(scene),
+        "script": script,
+    }
+    # All at once: what is put in, a story's own words among it, is not looked at again.
+    return _PLACE.sub(lambda place: parts[place[1]], template)
+
+
+def _file(name: str) -> str:
+    return files("scenarios.story.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _as_json(scene: Scene) -> str:
+    """Fit for a script element, which nothing inside it may end."""
+    text = json.dumps(attrs.asdict(scene, recurse=False), separators=(",", ":"))
+    return text.replace("<", "\\u003c")

@@ -1,0 +1,166 @@
+"""What a report is drawn from: everything seen while a story was told.
+
+    entries       what nodes reported, and the faults                    (the world's trace)
+    messages      who said what to whom, sent when, there when           (a wiretap)
+    commands      the story's own lines, when they were carried out
+    standings     where each replica stood, noted whenever that changed
+
+Rule: a recording reads. Told with one or without, a story has the same trace hash.
+
+A replica is looked at after every event and after every message that arrived: its log moves
+by nothing else that a reader could name.
+"""
+
+from collections.abc import Sequence
+
+import attrs
+
+from replication.events import Event, TopicCreated
+from replication.leader.partition import PartitionSnapshot
+from replication.metadata.rules import METADATA_TOPIC, METADATA_TOPIC_ID
+from scenarios.story.log_drawing import Run, batches_of, runs_of
+from scenarios.story.report.messages import Message, Wiretap
+from scenarios.world.cluster import SimulatedCluster, partition_directory
+from scenarios.world.streams import Pipe
+from scenarios.world.trace import TraceEntry
+from scenarios.world.world import World
+from storage.types import LeaderEpoch, Offset, TopicPartition
+
+
+@attrs.frozen(kw_only=True)
+class Standing:
+    """Of one replica, from one moment on; `role` is "leads", "follows", "waits" or "down"."""
+
+    at: float = attrs.field(eq=False)
+    node: str
+    partition: TopicPartition
+    role: str
+    leader_epoch: LeaderEpoch
+    log_start_offset: Offset
+    high_watermark: Offset
+    log_end_offset: Offset
+    isr: tuple[int, ...]
+    runs: tuple[Run, ...] = attrs.field(default=(), eq=False)
+    """Of its log, one for each leader epoch."""
+
+
+@attrs.frozen
+class CarriedOut:
+    at: float
+    line: str
+
+
+@attrs.define(eq=False)
+class Recording:
+    """The tap of a simulated network and a watcher of its cluster."""
+
+    commands: list[CarriedOut] = attrs.field(factory=list, init=False)
+    standings: list[Standing] = attrs.field(factory=list, init=False)
+    entries: list[TraceEntry] = attrs.field(factory=list, init=False)
+    """Of the world's trace, until the end."""
+    world: World | None = attrs.field(default=None, init=False)
+    cluster: SimulatedCluster | None = attrs.field(default=None, init=False)
+    _over: bool = attrs.field(default=False, init=False)
+    _wiretap: Wiretap = attrs.field(init=False)
+    _last: dict[tuple[str, TopicPartition], Standing] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._wiretap = Wiretap({METADATA_TOPIC_ID: METADATA_TOPIC})
+
+    def begin(self, world: World) -> None:
+        self.world = world
+        world.network.tap = self
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        return self._wiretap.messages
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of the nodes: the controller, then the brokers."""
+        return [] if self.cluster is None else self.cluster.names
+
+    @property
+    def _now(self) -> float:
+        assert self.world is not None, "what is recorded has begun"
+        return self.world.time.now
+
+    # The network's tap.
+
+    def opened(self, requests: Pipe, responses: Pipe) -> None:
+        if not self._over:
+            self._wiretap.opened(requests, responses)
+
+    def sent(self, pipe: Pipe, chunk: memoryview, now: float) -> None:
+        if not self._over:
+            self._wiretap.sent(pipe, chunk, now)
+
+    def received(self, pipe: Pipe, size: int, now: float) -> None:
+        if self._over:
+            return
+        if any(message.label for message in self._wiretap.received(pipe, size, now)):
+            self.look()
+
+    # The cluster's watcher.
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, TopicCreated):
+            self._wiretap.names[event.topic_id] = event.topic
+        self.look()
+
+    def carried_out(self, line: str) -> None:
+        """A line of the story begins now."""
+        self.commands.append(CarriedOut(self._now, line))
+        self.look()
+
+    def end(self) -> None:
+        """The story is over; that its cluster goes away is no part of it."""
+        assert self.world is not None, "what ends has begun"
+        self.look()
+        self.entries = list(self.world.trace.entries)
+        self._over = True
+
+    def look(self) -> None:
+        """Note every replica that stands elsewhere than when it was last looked at."""
+        if self.cluster is None or self._over:
+            return
+        now = self._now
+        seen = set()
+        for name, broker in self.cluster.brokers.items():
+            replica_manager = getattr(broker, "replica_manager", None)  # none before it is up
+            replicas = replica_manager.describe() if replica_manager is not None else {}
+            for partition, snapshot in replicas.items():
+                seen.add((name, partition))
+                self._note(_standing(name, partition, snapshot, now))
+        for key, last in list(self._last.items()):
+            if key not in seen and last.role != "down":
+                self._put(attrs.evolve(last, at=now, role="down", isr=()))
+
+    def _note(self, standing: Standing) -> None:
+        key = standing.node, standing.partition
+        if self._last.get(key) == standing:
+            return
+        assert self.cluster is not None, "only a cluster has replicas"
+        batches = batches_of(self.cluster.disk(standing.node), partition_directory(*key))
+        self._put(attrs.evolve(standing, runs=tuple(runs_of(batches))))
+
+    def _put(self, standing: Standing) -> None:
+        self._last[standing.node, standing.partition] = standing
+        self.standings.append(standing)
+
+
+def _standing(
+    node: str, partition: TopicPartition, snapshot: PartitionSnapshot, now: float
+) -> Standing:
+    follows = "follows" if snapshot.leader >= 0 else "waits"
+    return Standing(
+        at=now,
+        node=node,
+        partition=partition,
+        role="leads" if snapshot.is_leader else follows,
+        leader_epoch=snapshot.leader_epoch,
+        log_start_offset=snapshot.log_start_offset,
+        high_watermark=snapshot.high_watermark,
+        log_end_offset=snapshot.log_end_offset,
+        isr=tuple(sorted(snapshot.isr)) if snapshot.is_leader else (),
+    )

@@ -1,0 +1,131 @@
+"""What the page draws, as plain data: lanes, marks, arrows, logs.
+
+    lanes      client | c | b1 | b2 | b3            one for each node, in this order
+    marks      on a lane: an event and its cause    faults, elections, truncations, ...
+    arrows     from lane to lane                    messages, with what they say
+    logs       where each replica stood, from when on
+
+Marks and arrows have a kind, by which a reader leaves out what does not matter to her: an
+idle fetch is `idle`, what follows the controller's log is `metadata`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+
+from replication.metadata.rules import METADATA_TOPIC
+from replication.observe.sentences import FAULT, kind
+from scenarios.story.report.causes import cause
+from scenarios.story.report.messages import Message
+from scenarios.story.report.recording import Recording, Standing
+from scenarios.story.script import Step
+from scenarios.world import trace
+from scenarios.world.client import CLIENT
+from scenarios.world.trace import SIMULATOR, TraceEntry
+
+Facts: TypeAlias = Mapping[str, Any]
+"""An object of JSON."""
+
+IDLE, METADATA, DATA, CONTROL = "idle", "metadata", "data", "control"
+
+_SIMULATED_FAULTS = frozenset(
+    {
+        trace.NodeKilled,
+        trace.NodeStopped,
+        trace.PowerCut,
+        trace.NodePaused,
+        trace.LinkCut,
+        trace.LinkHeld,
+        trace.ConnectionsReset,
+    }
+)
+_DATA_APIS = {"Fetch", "Produce", "ListOffsets", "OffsetForLeaderEpoch"}
+
+
+@attrs.frozen(kw_only=True)
+class Scene:
+    """All of it is JSON; times are virtual seconds."""
+
+    title: str
+    seed: int
+    trace_hash: str
+    virtual_seconds: float
+    lanes: Sequence[str]
+    partitions: Sequence[str]
+    steps: Sequence[Facts]
+    """The story: what is told before them, commands and their answers."""
+    commands: Sequence[Facts]
+    marks: Sequence[Facts]
+    arrows: Sequence[Facts]
+    logs: Sequence[Facts]
+
+
+def scene_of(
+    recording: Recording,
+    *,
+    title: str,
+    passages: Iterable[tuple[str, Step]],
+) -> Scene:
+    """The scene of a run that is over, and what was told of it."""
+    world = recording.world
+    assert world is not None, "a scene is of a run"
+    lanes = [CLIENT, *recording.names]
+    entries = recording.entries
+    return Scene(
+        title=title,
+        seed=world.seed,
+        trace_hash=world.trace_hash(),
+        virtual_seconds=entries[-1].at if entries else 0.0,
+        lanes=lanes,
+        partitions=sorted({str(each.partition) for each in recording.standings}),
+        steps=[
+            {"prose": prose, "commands": list(step.commands), "answer": list(step.answer)}
+            for prose, step in passages
+        ],
+        commands=[{"at": each.at, "line": each.line} for each in recording.commands],
+        marks=[mark for entry in entries for mark in _marks(entry, lanes)],
+        arrows=[_arrow(each) for each in recording.messages],
+        logs=[_log(each) for each in recording.standings],
+    )
+
+
+def _marks(entry: TraceEntry, lanes: Sequence[str]) -> Iterable[Facts]:
+    """On the lane of whoever reports it; what the simulator deals out, on its victim's."""
+    event = entry.event
+    lane = entry.node
+    if lane == SIMULATOR:
+        lane = getattr(event, "node", None) or getattr(event, "source", None) or lanes[0]
+    partition = getattr(event, "partition", None)
+    yield {
+        "at": entry.at,
+        "lane": lane,
+        "name": event.name,
+        "kind": FAULT if type(event) in _SIMULATED_FAULTS else kind(event),
+        "why": cause(event),
+        "partition": None if partition is None else str(partition),
+    }
+
+
+def _arrow(message: Message) -> Facts:
+    return {
+        "from": message.source,
+        "to": message.target,
+        "sent": message.sent_at,
+        "there": message.received_at,
+        "api": message.api + ("" if message.is_request else " answer"),
+        "says": message.label,
+        "kind": _kind(message),
+    }
+
+
+def _kind(message: Message) -> str:
+    if METADATA_TOPIC in message.label:
+        return METADATA
+    if not message.label:
+        return IDLE
+    return DATA if message.api in _DATA_APIS else CONTROL
+
+
+def _log(standing: Standing) -> Facts:
+    return attrs.asdict(standing, recurse=False) | {"partition": str(standing.partition)}

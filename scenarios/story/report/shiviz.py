@@ -1,0 +1,61 @@
+r"""The messages of a run in the form that ShiViz reads, with a vector clock for each line.
+
+    b1 {"b1":3, "c":7}
+    LeaderElected: b1 leads t-0 in epoch 0 ...
+
+A node's clock counts its own lines; a message carries the clock of its sender, and whoever
+receives it has seen all that the sender had. ShiViz draws the same space-time diagram from
+that, and compares two runs. Read it there with the expression
+
+    (?<host>\S+) (?<clock>{.*})\n(?<event>.*)
+"""
+
+import json
+from collections.abc import Iterator
+
+from scenarios.story.report.scene import IDLE, Scene
+
+PARSER = r"(?<host>\S+) (?<clock>{.*})\n(?<event>.*)"
+
+
+def to_shiviz(scene: Scene, *, idle: bool = False) -> str:
+    """The whole file; empty fetches and heartbeats only if `idle`."""
+    clocks: dict[str, dict[str, int]] = {lane: {lane: 0} for lane in scene.lanes}
+    carried: dict[int, dict[str, int]] = {}
+    lines = [PARSER, ""]
+    for _, _, lane, what, sends, receives in sorted(_happenings(scene, idle=idle)):
+        clock = clocks[lane]
+        for other, count in carried.get(receives, {}).items():
+            clock[other] = max(clock.get(other, 0), count)
+        clock[lane] += 1
+        if sends >= 0:
+            carried[sends] = dict(clock)
+        lines += [f"{lane} {json.dumps(clock)}", what]
+    return "\n".join(lines) + "\n"
+
+
+def _happenings(scene: Scene, *, idle: bool) -> Iterator[tuple[float, int, str, str, int, int]]:
+    """When, in which order at one time, where, what; the number of the message it sends, or
+    receives, or -1.
+    """
+    order = 0
+    for mark in scene.marks:
+        order += 1
+        if mark["lane"] in scene.lanes:
+            yield (
+                mark["at"],
+                order,
+                mark["lane"],
+                f"{mark['name']}: {mark['why']}",
+                -1,
+                -1,
+            )
+    for number, arrow in enumerate(scene.arrows):
+        if arrow["kind"] == IDLE and not idle:
+            continue
+        order += 1
+        said = f"{arrow['api']} {arrow['says']}".strip()
+        source, target = arrow["from"], arrow["to"]
+        yield arrow["sent"], order, source, f"to {target}: {said}", number, -1
+        if arrow["there"] is not None:
+            yield arrow["there"], order, target, f"from {source}: {said}", -1, number

@@ -1,0 +1,222 @@
+"""Stories as text files: commands, a line of four dashes, and the answer.
+
+    # A title.
+    # shows: S65            the scenarios it tells (docs/stories.md lists them)
+    # rules: KIP-101        what decides how it ends
+    # seed: 17              where it is not told in world 1
+
+    kill b1                 commands, a line each
+    wait leader t-0
+    ----
+    b1 is killed            what they answered when the story was recorded
+    t-0: b2 leads
+
+Rule 1: blank lines part blocks, so an answer has none. A block of lines that begin with `#`
+is a comment, and is kept as it is.
+
+Rule 2: told again, a story must answer what it answered. A change is an error, which shows
+what it was and what it is; whoever meant it records the story anew.
+
+Rule 3: an answer holds what the seed does not decide. Times, ids that are drawn and the
+order of what happens at once are in the trace, which has a hash; they are not in answers.
+"""
+
+import difflib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import attrs
+
+from replication.errors import UnderstudyError
+
+STORIES = Path(__file__).parent.parent / "stories"
+DIVIDER = "----"
+DEFAULT_SEED = "1"
+
+_FIELD = re.compile(r"#\s*(shows|rules|seed):\s*(.*)")
+
+
+class ScriptError(UnderstudyError):
+    """A story that cannot be read, or asks for what there is not."""
+
+
+class StoryChangedError(UnderstudyError):
+    """A story came out otherwise than it was recorded."""
+
+
+@attrs.frozen
+class Comment:
+    lines: tuple[str, ...]
+
+
+@attrs.frozen
+class Step:
+    """Commands and their answer; `line` is where the first of them stands."""
+
+    commands: tuple[str, ...]
+    answer: tuple[str, ...] = ()
+    line: int = attrs.field(default=0, eq=False)
+
+
+Block: TypeAlias = Comment | Step
+
+
+@attrs.frozen
+class Script:
+    """A story as it stands in its file."""
+
+    blocks: tuple[Block, ...]
+
+    @property
+    def steps(self) -> list[Step]:
+        """Its commands and answers, in order."""
+        return [block for block in self.blocks if isinstance(block, Step)]
+
+    @property
+    def passages(self) -> list[tuple[str, Step]]:
+        """Each step, and what is told before it."""
+        found: list[tuple[str, Step]] = []
+        told: list[str] = []
+        for number, block in enumerate(self.blocks):
+            match block:
+                case Comment(lines):
+                    told += _prose(lines[1:] if number == 0 else lines)
+                case Step():
+                    found.append((" ".join(told), block))
+                    told = []
+        return found
+
+    @property
+    def title(self) -> str:
+        """The first line of its head."""
+        return self._head[0].lstrip("# ") if self._head else ""
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The `# name: value` lines of the head."""
+        found = (_FIELD.fullmatch(line) for line in self._head)
+        return {each[1]: each[2] for each in found if each}
+
+    @property
+    def shows(self) -> list[str]:
+        """The scenarios it tells, by number."""
+        return re.findall(r"S\d+", self.fields.get("shows", ""))
+
+    @property
+    def seed(self) -> int:
+        """Of the world it is told in, where nobody wishes for another."""
+        text = self.fields.get("seed", DEFAULT_SEED)
+        if not text.isdecimal():
+            raise ScriptError(f"{text!r} is no seed")
+        return int(text)
+
+    @property
+    def _head(self) -> tuple[str, ...]:
+        first = self.blocks[0] if self.blocks else None
+        return first.lines if isinstance(first, Comment) else ()
+
+    def answered(self, answers: list[tuple[str, ...]]) -> "Script":
+        """The same story with these answers, one for each step."""
+        left = iter(answers)
+        return Script(
+            tuple(
+                attrs.evolve(block, answer=next(left)) if isinstance(block, Step) else block
+                for block in self.blocks
+            )
+        )
+
+    def __str__(self) -> str:
+        return "\n\n".join("\n".join(_lines(block)) for block in self.blocks) + "\n"
+
+
+def _prose(lines: tuple[str, ...]) -> Iterator[str]:
+    """Of a comment, without its `# name: value` lines."""
+    for line in lines:
+        if not _FIELD.fullmatch(line) and (said := line.lstrip("#").strip()):
+            yield said
+
+
+def _lines(block: Block) -> Iterator[str]:
+    match block:
+        case Comment(lines):
+            yield from lines
+        case Step(commands, answer):
+            yield from (*commands, DIVIDER, *answer)
+
+
+def parse(text: str) -> Script:
+    """ScriptError where it is no story. Without a divider, all of a block is commands."""
+    return Script(tuple(_block(number, lines) for number, lines in _blocks(text)))
+
+
+def _blocks(text: str) -> Iterator[tuple[int, list[str]]]:
+    lines: list[str] = []
+    number = 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            lines.append(line.rstrip())
+        elif lines:
+            yield number - len(lines), lines
+            lines = []
+    if lines:
+        yield number + 1 - len(lines), lines
+
+
+def _block(number: int, lines: list[str]) -> Block:
+    if all(line.startswith("#") for line in lines):
+        return Comment(tuple(lines))
+    divider = lines.index(DIVIDER) if DIVIDER in lines else len(lines)
+    if divider == 0:
+        raise ScriptError(f"line {number}: an answer without a command")
+    return Step(tuple(lines[:divider]), tuple(lines[divider + 1 :]), number)
+
+
+def difference(recorded: Script, told: Script) -> str:
+    """What has changed, as a diff; nothing where nothing has."""
+    lines = difflib.unified_diff(
+        str(recorded).splitlines(),
+        str(told).splitlines(),
+        fromfile="recorded",
+        tofile="told",
+        lineterm="",
+        n=4,
+    )
+    return "\n".join(lines)
+
+
+# Stories that come with us.
+
+
+def stories() -> dict[str, Path]:
+    """By name, which is the file's: a sentence."""
+    return {path.stem: path for path in sorted(STORIES.glob("*.txt"))}
+
+
+def find_story(name: str) -> Path:
+    """The story of that name, the only one whose name begins so, the only one that shows
+    that scenario, or a file; ScriptError where there is none, or more than one.
+    """
+    known = stories()
+    wanted = name.strip().lower().replace(" ", "-")
+    if wanted in known:
+        return known[wanted]
+    if name.endswith(".txt") and Path(name).is_file():
+        return Path(name)
+    found = [path for stem, path in known.items() if wanted and stem.startswith(wanted)]
+    if not found and re.fullmatch(r"[sS]\d+", name):
+        found = [path for path in known.values() if name.upper() in read_story(path).shows]
+    if len(found) > 1:
+        names = ", ".join(path.stem for path in found)
+        raise ScriptError(f"{name!r} may be each of {names}")
+    if not found:
+        raise ScriptError(
+            f"there is no story called {name!r}; `understudy scenario list` shows them all"
+        )
+    return found[0]
+
+
+def read_story(path: Path) -> Script:
+    """The story in that file; ScriptError where it cannot be read as one."""
+    return parse(path.read_text(encoding="utf-8"))

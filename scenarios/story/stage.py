@@ -1,0 +1,344 @@
+"""What the commands of a story act on: its world, its cluster, its client.
+
+The cluster is opened by the first command and goes with the story. What is sent in the
+background belongs to a nursery that ends before the cluster does.
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TypeVar
+
+import attrs
+import trio
+
+from replication.cluster.cluster import NotInTimeError
+from replication.errors import ErrorCode, KafkaError, PeerUnavailableError, UnderstudyError
+from replication.events import Event, fan_out
+from scenarios.checkers import Checkers
+from scenarios.story.programs import Programs
+from scenarios.story.report.recording import Recording
+from scenarios.story.script import ScriptError
+from scenarios.world.client import (
+    CLIENT,
+    RETRY_SECONDS,
+    Address,
+    NoAnswer,
+    ProducerSequence,
+    ReadRecord,
+    SentBatch,
+    StoryClient,
+)
+from scenarios.world.cluster import (
+    BROKER_PORT,
+    CONTROLLER,
+    PATIENCE_SECONDS,
+    SimulatedCluster,
+    open_simulated_cluster,
+)
+from scenarios.world.consumer import StoryConsumer
+from scenarios.world.producer import Lane, deliver
+from scenarios.world.trace import SIMULATOR, TopicMadeAgain
+from scenarios.world.world import World
+from storage.errors import StorageError
+from storage.testing.disk import Node
+from storage.types import Offset, TopicPartition
+
+T = TypeVar("T")
+
+ASTRAY = NoAnswer("its topic was deleted meanwhile, and made again")
+
+
+@attrs.define(eq=False)
+class IdempotentProducer:
+    """What a producer counts, so that its batches are known again."""
+
+    producer_id: int
+    epoch: int = 0
+    next_sequences: dict[TopicPartition, int] = attrs.field(factory=dict)
+
+
+@attrs.define(eq=False)
+class Work:
+    """What a producer in the background has before it, and how far it has come."""
+
+    records: int
+    acked: int = 0
+    longest: float = 0.0  # seconds from when a record was first sent until it was acked
+    gave_up: str | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.gave_up is not None or self.acked == self.records
+
+
+@attrs.define(eq=False, kw_only=True)
+class Stage:
+    """One story's props."""
+
+    world: World
+    stack: AsyncExitStack
+    checkers: Checkers = attrs.field(factory=Checkers)
+    recording: Recording | None = None
+    batches: list[SentBatch] = attrs.field(factory=list, init=False)
+    accounted: dict[TopicPartition, list[ReadRecord]] = attrs.field(factory=dict, init=False)
+    """What was there when the ledger was last asked for."""
+    rotten: list[tuple[str, TopicPartition, Offset]] = attrs.field(factory=list, init=False)
+    """Where a bit has flipped: in the batch of that offset, in the replica of that node."""
+    images: dict[str, Node] = attrs.field(factory=dict, init=False)
+    """Copies of disks, by the names that the story gave them."""
+    producers: dict[str, IdempotentProducer] = attrs.field(factory=dict, init=False)
+    work: dict[str, Work] = attrs.field(factory=dict, init=False)
+    consumers: dict[TopicPartition, StoryConsumer] = attrs.field(factory=dict, init=False)
+    trimmed: set[str] = attrs.field(factory=set, init=False)
+    """Topics of which somebody wanted records to be gone."""
+    deleted: dict[str, float] = attrs.field(factory=dict, init=False)
+    """Topics that somebody wanted to be gone, and when."""
+    compacted: set[str] = attrs.field(factory=set, init=False)
+    """Topics of which only the last record of each key is to stay."""
+    remade: set[str] = attrs.field(factory=set, init=False)
+    """Topics of which another one of that name has been deleted."""
+    programs: Programs = attrs.field(init=False)
+    """Our own clients."""
+    events_shown: int = attrs.field(default=0, init=False)
+    _cluster: SimulatedCluster | None = attrs.field(default=None, init=False)
+    _client: StoryClient | None = attrs.field(default=None, init=False)
+    _background: trio.Nursery | None = attrs.field(default=None, init=False)
+    _coming_and_going: list[str] = attrs.field(factory=list, init=False)
+    _lanes: dict[tuple[str, TopicPartition], Lane] = attrs.field(factory=dict, init=False)
+    _waiting: list[SentBatch] = attrs.field(factory=list, init=False)
+    _astray: list[SentBatch] = attrs.field(factory=list, init=False)
+    _of_the_past: list[SentBatch] = attrs.field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.programs = Programs(world=self.world)
+        if self.recording is not None:
+            self.recording.begin(self.world)
+
+    @property
+    def cluster(self) -> SimulatedCluster:
+        if self._cluster is None:
+            raise ScriptError("there is no cluster yet: a story begins with `cluster`")
+        return self._cluster
+
+    @property
+    def client(self) -> StoryClient:
+        self.cluster  # noqa: B018 - its error is the better one
+        assert self._client is not None, "a client comes with the cluster"
+        return self._client
+
+    async def open(self, *, brokers: int, properties: dict[str, str]) -> None:
+        if self._cluster is not None:
+            raise ScriptError("a story has one cluster")
+        # The recording first: it is to have seen what the checkers end a run for.
+        watcher = (
+            self.checkers if self.recording is None else fan_out(self.recording, self.checkers)
+        )
+        cluster = await self.stack.enter_async_context(
+            open_simulated_cluster(
+                self.world, brokers=brokers, properties=properties, watcher=watcher
+            )
+        )
+        self._cluster = self.checkers.cluster = cluster
+        self.checkers.cluster_is_up()
+        self.world.before_receipt = self.checkers.before_receipt
+        if self.recording is not None:
+            self.recording.cluster = cluster
+            self.stack.callback(self.recording.end)
+        self._client = StoryClient(
+            name=CLIENT,
+            seams=self.world.node(CLIENT),
+            bootstrap=[(name, BROKER_PORT) for name in cluster.broker_names],
+            sink=fan_out(self.world.sink(CLIENT), self.checkers),
+        )
+        self._background = await self.stack.enter_async_context(trio.open_nursery())
+        self.programs.begin(cluster.broker_names, self._background, self._client.finish)
+        self.stack.callback(self._background.cancel_scope.cancel)
+
+    def tell(self, event: Event) -> None:
+        """Something that has befallen the cluster from outside."""
+        self.world.sink(SIMULATOR)(event)
+        self.cluster.watcher(event)
+
+    # Coming and going.
+
+    def go_in_background(self, name: str, way: Callable[[str], Awaitable[None]]) -> None:
+        """Start or stop a node; where that comes to nothing, it is down and stays so."""
+
+        async def go() -> None:
+            try:
+                await way(name)
+            except (UnderstudyError, StorageError, OSError):
+                self.checkers.look()  # unless that was it
+            finally:
+                self._coming_and_going.remove(name)
+
+        assert self._background is not None, "a cluster's story has a background"
+        self._coming_and_going.append(name)
+        self._background.start_soon(go)
+
+    def stays(self, name: str) -> bool:
+        """Whether it is neither on its way up nor on its way down."""
+        return name not in self._coming_and_going
+
+    async def all_have_come_and_gone(self) -> bool:
+        """Once they have; not so where the controller is down, whom they may wait for."""
+        cluster = self.cluster
+        await cluster.until(
+            lambda: not self._coming_and_going or not cluster.is_running(CONTROLLER),
+            what="everybody is up, or down",
+        )
+        return cluster.is_running(CONTROLLER)
+
+    async def until_led(self, partition: TopicPartition) -> None:
+        """Until a broker that runs leads it, and every broker that runs knows."""
+        cluster = self.cluster
+
+        def is_led() -> bool:
+            brokers = cluster.brokers
+            leader = cluster.leader(partition)
+            registrations = [each.metadata.image.partition(partition) for each in brokers.values()]
+            return leader in brokers and all(each == registrations[0] for each in registrations)
+
+        await cluster.until(is_led, what=f"somebody leads {partition}")
+
+    def ask_in_background(self, ask: Callable[[], Awaitable[object]]) -> None:
+        """Whatever comes of it."""
+
+        async def asking() -> None:
+            with contextlib.suppress(KafkaError, PeerUnavailableError):
+                await ask()
+
+        assert self._background is not None, "a cluster's story has a background"
+        self._background.start_soon(asking)
+
+    # Sending.
+
+    def new_batch(self, partition: TopicPartition, values: tuple[str, ...], acks: int) -> SentBatch:
+        known = {value for batch in self.batches for value in batch.values}
+        if known & set(values) or len(set(values)) < len(values):
+            raise ScriptError("no value is produced twice: the ledger tells records by them")
+        batch = SentBatch(partition, values, acks)
+        self.batches.append(batch)
+        return batch
+
+    def waits_for(self, batch: SentBatch) -> None:
+        """`answers` is to tell of it."""
+        self._waiting.append(batch)
+
+    def sent_to(self, partition: TopicPartition) -> list[SentBatch]:
+        """Of the topic that bears its name now. What was on its way when it was made may be there
+        or not, whatever the answer: it was for either of the two.
+        """
+        return [
+            attrs.evolve(batch, outcome=ASTRAY) if batch in self._astray else batch
+            for batch in self.batches
+            if batch.partition == partition and batch not in self._of_the_past
+        ]
+
+    def of_the_past(self, partition: TopicPartition) -> list[SentBatch]:
+        """What was acked, and sent once, by a topic of that name that is no more."""
+        return [batch for batch in self._of_the_past if batch.partition == partition]
+
+    def is_astray(self, batch: SentBatch) -> bool:
+        return batch.outcome is ASTRAY
+
+    def made_again(self, topic: str) -> None:
+        """Another one bears the name of one that was deleted, and every broker that runs knows."""
+        gone_at = self.deleted.pop(topic)
+        self.remade.add(topic)
+        known = [*self._astray, *self._of_the_past]
+        for batch in self.batches:
+            if batch.partition.topic == topic and batch not in known:
+                over = batch.acked and batch.attempts <= 1 and batch.answered_at < gone_at
+                (self._of_the_past if over else self._astray).append(batch)
+        for partition in [each for each in self.consumers if each.topic == topic]:
+            del self.consumers[partition]
+        self.tell(TopicMadeAgain(topic=topic))
+
+    async def put_in_sequence(
+        self, batch: SentBatch, name: str, *, epoch: int | None = None, sequence: int | None = None
+    ) -> None:
+        """As the next batch of the idempotent producer of that name, unless told otherwise."""
+        producer = self.producers.get(name)
+        if producer is None:
+            producer_id = await self.client.init_producer_id()
+            producer = self.producers[name] = IdempotentProducer(producer_id)
+        if epoch is not None and epoch != producer.epoch:
+            producer.epoch = epoch
+            producer.next_sequences.clear()
+        if sequence is None:
+            sequence = producer.next_sequences.get(batch.partition, 0)
+        producer.next_sequences[batch.partition] = sequence + len(batch.values)
+        batch.sequence = ProducerSequence(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=sequence,
+        )
+
+    def deliver_in_background(
+        self, batch: SentBatch, name: str | None, *, timeout_ms: int, delivery_timeout_ms: int
+    ) -> None:
+        """Again until it is answered; in the lane of the idempotent producer of that name."""
+        assert self._background is not None, "a cluster's story has a background"
+        send = partial(deliver, self.client)
+        if name is not None:
+            at = name, batch.partition
+            if at not in self._lanes:
+                self._lanes[at] = Lane(self.client, batch.partition)
+            send = partial(self._lanes[at].send)
+        self.waits_for(batch)
+        self._background.start_soon(
+            partial(send, batch, timeout_ms=timeout_ms, delivery_timeout_ms=delivery_timeout_ms)
+        )
+
+    def send_in_background(
+        self, batch: SentBatch, *, timeout_ms: int, to: Address | None = None
+    ) -> None:
+        assert self._background is not None, "a cluster's story has a background"
+        batch.outcome = None
+        self.waits_for(batch)
+        self._background.start_soon(partial(self.client.send, batch, timeout_ms=timeout_ms, to=to))
+
+    # Reading.
+
+    async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Its answer, asked for again where the leader has just moved, or where the log begins:
+        it may have been told before retention took what was there.
+        """
+        with self.cluster.clock.move_on_after(PATIENCE_SECONDS):
+            while True:
+                try:
+                    return await ask()
+                except KafkaError as error:
+                    if not (error.retriable or error.code is ErrorCode.OFFSET_OUT_OF_RANGE):
+                        raise
+                await self.cluster.clock.sleep(RETRY_SECONDS)
+        raise NotInTimeError(f"no answer within {PATIENCE_SECONDS:g} virtual seconds")
+
+    async def insistently(
+        self, ask: Callable[[], Awaitable[object]], *, until: Callable[[], bool]
+    ) -> None:
+        """Ask, whatever the answer, now and then until it has come about."""
+        with self.cluster.clock.move_on_after(PATIENCE_SECONDS):
+            while not until():
+                with contextlib.suppress(KafkaError, PeerUnavailableError):
+                    await ask()
+                await self.cluster.clock.sleep(RETRY_SECONDS)
+            return
+        raise NotInTimeError(f"not within {PATIENCE_SECONDS:g} virtual seconds, asked again")
+
+    def consumer(self, partition: TopicPartition) -> StoryConsumer:
+        """The one who polls it."""
+        if partition not in self.consumers:
+            self.consumers[partition] = StoryConsumer(client=self.client, partition=partition)
+        return self.consumers[partition]
+
+    async def answers(self) -> list[SentBatch]:
+        """What was sent in the background, once all of it has an outcome."""
+        waiting, self._waiting = self._waiting, []
+        await self.cluster.until(
+            lambda: all(batch.outcome is not None for batch in waiting), what="an answer"
+        )
+        return waiting

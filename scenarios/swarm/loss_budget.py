@@ -1,0 +1,49 @@
+"""A run that stays within its budget: what would cost too much is left out of it.
+
+At any time fewer than min.insync.replicas of a partition's replicas have been killed, have lost
+their power or their disk, and have not joined the ISR since (`scenarios.checkers.budget`).
+Everything else befalls them as in other runs, and nothing that was committed may be lost. Bits
+rot here too: where that is found it costs as much as such an end, and nobody can leave it out.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from scenarios.story.arguments import Options, Words, partition_of, split
+from scenarios.story.stage import Stage
+
+SPARING = 0.25
+"""How many runs are."""
+ENDS = ("kill", "power-cut", "wipe", "restore", "swap")
+
+
+@attrs.frozen
+class Sparing:
+    stage: Stage
+
+    def lines(self, drawn: Iterable[str]) -> Iterator[str]:
+        for line in drawn:
+            if self._is_affordable(*split(line)):
+                yield line
+
+    def _is_affordable(self, verb: str, words: Words, options: Options) -> bool:
+        match verb:
+            case "fail" | "grow":  # the one ends a broker later, the other begins with few
+                return False
+            case "alter":
+                return "min.insync.replicas" not in options
+            case "reassign":
+                return self._keeps_its_replicas(*words)
+            case _ if verb in ENDS:
+                brokers = [each for each in words if each in self.stage.cluster.broker_names]
+                return not self.stage.checkers.budget.would_be_spent(brokers)
+            case _:
+                return True
+
+    def _keeps_its_replicas(self, where: str, brokers: str) -> bool:
+        registration = self.stage.cluster.partition(partition_of(where))
+        if brokers == "back":
+            return False
+        ids = {self.stage.cluster.configs[name].node_id for name in brokers.split(",")}
+        return registration is not None and ids == set(registration.replicas)

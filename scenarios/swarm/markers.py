@@ -1,0 +1,300 @@
+"""What a run has come by: situations with names, counted from its events.
+
+Random runs prove nothing about what they never reach. `make swarm` counts in how many runs
+each of these was reached, and fails while there is one that never was.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from replication.events import (
+    BecameFollower,
+    BecameLeader,
+    BrokerStarted,
+    DuplicateRecognised,
+    Event,
+    FetchRefused,
+    FetchSessionEvicted,
+    FetchSessionOpened,
+    HighWatermarkAdvanced,
+    IsrChanged,
+    IsrChangeProposed,
+    IsrChangeRefused,
+    LeaderElected,
+    LogCleaned,
+    LogDirectoryFailed,
+    LogRecovered,
+    LogRepaired,
+    LogTruncated,
+    PartitionFailed,
+    PartitionOffline,
+    PartitionStopped,
+    SegmentsDeleted,
+)
+from replication.verify.directories import IGNORED_TOPICS
+from scenarios.world.client import BatchAnswered, RottenBatchGiven
+from scenarios.world.cluster import CONTROLLER
+from scenarios.world.trace import (
+    BitFlipped,
+    CutUndone,
+    DiskLies,
+    DiskReplaced,
+    LateBytes,
+    MessageTorn,
+    NodeKilled,
+    NodeStarted,
+    NodeStopped,
+    PowerCut,
+    ReadFromFollower,
+    TopicMadeAgain,
+    TraceEntry,
+)
+from storage.types import LeaderEpoch, TopicPartition
+
+MARKERS = (
+    "an eligible replica was elected",
+    "the last known leader was elected",
+    "an election was unclean",
+    "nobody could lead",
+    "elected while an ISR expansion was pending",
+    "the controller died while an ISR change was pending",
+    "an ISR change was refused",
+    "the ISR shrank to one",
+    "a leader that lived was deposed",
+    "a fetch was fenced by its leader epoch",
+    "a log was cut where it diverged",
+    "a log began anew, out of range",
+    "a log was recovered with a cut",
+    "refused with NOT_ENOUGH_REPLICAS",
+    "a broker died before it was up",
+    "a log directory failed",
+    "a disk was replaced",
+    "segments were deleted",
+    "a session was evicted",
+    "a follower's session was evicted",
+    "a fetch came before its leader knew the epoch",
+    "a fetch came to a broker that did not lead",
+    "the high watermark moved on while an ISR expansion was pending",
+    "a duplicate was recognised by its sequence",
+    "a message broke off",
+    "bytes came late, of a connection before",
+    "a log was compacted while a replica was behind",
+    "a replica was taken away",
+    "refused with NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    "a cut was undone, as it had not been synced",
+    "a disk that lied lost its power",
+    "a log was found to lack what had been synced",
+    "a follower was given a batch that had rotten",
+    "a consumer was given a batch that had rotten",
+    "a log was cut where it had rotten",
+    "a topic was made again",
+    "a topic was made again while a broker was down",
+    "a consumer of ours read from a follower",
+)
+SELDOM = (
+    "a log was cut in two rounds",
+    "a follower's session was evicted while it caught up",
+)
+"""Counted, and not waited for."""
+
+_BROKER = re.compile(r"b\d+")
+_REFUSAL = re.compile(r"\bNOT_ENOUGH_REPLICAS\w*")
+_REFUSED = {
+    "UNKNOWN_LEADER_EPOCH": "a fetch came before its leader knew the epoch",
+    "NOT_LEADER_OR_FOLLOWER": "a fetch came to a broker that did not lead",
+    "CORRUPT_MESSAGE": "a follower was given a batch that had rotten",
+}
+_ELECTIONS = {
+    "eligible": "an eligible replica was elected",
+    "last known": "the last known leader was elected",
+    "unclean": "an election was unclean",
+}
+
+
+def markers_of(entries: Iterable[TraceEntry]) -> Counter[str]:
+    """How often each was reached; those never reached are not in it."""
+    reading = _Reading()
+    found = Counter(marker for entry in entries for marker in reading.of(entry))
+    assert set(found) <= {*MARKERS, *SELDOM}, "a marker that nobody counts"
+    return found
+
+
+@attrs.define
+class _Reading:
+    """What the events so far leave open."""
+
+    _proposed: dict[TopicPartition, bool] = attrs.field(factory=dict)  # whether somebody joins
+    _leads: dict[tuple[str, TopicPartition], LeaderEpoch] = attrs.field(factory=dict)
+    _behind: set[TopicPartition] = attrs.field(factory=set)  # whose ISR has shrunk last
+    _cut: dict[tuple[str, TopicPartition], LogTruncated] = attrs.field(factory=dict)
+    _starting: set[str] = attrs.field(factory=set)
+    _followers_sessions: set[tuple[str, int]] = attrs.field(factory=set)
+    _liars: set[str] = attrs.field(factory=set)
+    _rotten: set[tuple[str, TopicPartition]] = attrs.field(factory=set)
+    _down: set[str] = attrs.field(factory=set)
+
+    def of(self, entry: TraceEntry) -> Iterator[str]:
+        yield from self._plain(entry.event)
+        yield from self._of_the_wire(entry.event)
+        yield from self._of_the_isr(entry.event)
+        yield from self._of_a_node(entry.event)
+        yield from self._of_a_replica(entry.node, entry.event)
+        yield from self._of_a_session(entry.node, entry.event)
+        yield from self._of_a_disk(entry.node, entry.event)
+        yield from self._of_a_topic(entry.event)
+
+    def _plain(self, event: Event) -> Iterator[str]:
+        match event:
+            case LeaderElected(cause=cause) if cause in _ELECTIONS:
+                yield _ELECTIONS[cause]
+            case PartitionOffline():
+                yield "nobody could lead"
+            case PartitionFailed(cause=cause) if cause.startswith("fenced"):
+                yield "a fetch was fenced by its leader epoch"
+            case BatchAnswered(answer=answer) if found := _REFUSAL.search(answer):
+                yield f"refused with {found[0]}"
+            case LogRecovered(truncated_bytes=cut) if cut > 0:
+                yield "a log was recovered with a cut"
+            case LogDirectoryFailed():
+                yield "a log directory failed"
+            case LogCleaned(partition=partition) if partition in self._behind:
+                yield "a log was compacted while a replica was behind"
+            case SegmentsDeleted(partition=partition) if partition.topic not in IGNORED_TOPICS:
+                yield "segments were deleted"
+            case DiskReplaced():
+                yield "a disk was replaced"
+            case PartitionStopped(deleted=True):
+                yield "a replica was taken away"
+            case ReadFromFollower():
+                yield "a consumer of ours read from a follower"
+            case _:
+                pass
+
+    def _of_the_wire(self, event: Event) -> Iterator[str]:
+        match event:
+            case FetchRefused(error=error) if error in _REFUSED:
+                yield _REFUSED[error]
+            case DuplicateRecognised():
+                yield "a duplicate was recognised by its sequence"
+            case MessageTorn():
+                yield "a message broke off"
+            case LateBytes():
+                yield "bytes came late, of a connection before"
+            case _:
+                pass
+
+    def _of_the_isr(self, event: Event) -> Iterator[str]:
+        match event:
+            case IsrChangeProposed(partition=partition, joining=joining):
+                self._proposed[partition] = bool(joining)
+            case HighWatermarkAdvanced(partition=partition) if self._proposed.get(partition):
+                yield "the high watermark moved on while an ISR expansion was pending"
+            case IsrChangeRefused(partition=partition):
+                self._proposed.pop(partition, None)
+                yield "an ISR change was refused"
+            case IsrChanged(partition=partition, isr=isr, previous_isr=previous):
+                self._proposed.pop(partition, None)
+                if len(isr) < len(previous):
+                    self._behind.add(partition)
+                else:
+                    self._behind.discard(partition)
+                if len(isr) == 1 < len(previous):
+                    yield "the ISR shrank to one"
+            case LeaderElected(partition=partition) if self._proposed.pop(partition, False):
+                yield "elected while an ISR expansion was pending"
+            case NodeKilled(node=name) | PowerCut(node=name) if name == CONTROLLER:
+                if self._proposed:
+                    yield "the controller died while an ISR change was pending"
+                self._proposed.clear()
+            case _:
+                pass
+
+    def _of_a_node(self, event: Event) -> Iterator[str]:
+        match event:
+            case NodeStarted(node=name) if _BROKER.fullmatch(name):
+                self._starting.add(name)
+            case BrokerStarted(broker=broker_id):
+                self._starting.discard(f"b{broker_id}")
+            case NodeKilled(node=name) | PowerCut(node=name) | NodeStopped(node=name):
+                if name in self._starting:
+                    yield "a broker died before it was up"
+                self._starting.discard(name)
+                self._leads = {at: each for at, each in self._leads.items() if at[0] != name}
+                self._cut = {at: each for at, each in self._cut.items() if at[0] != name}
+            case _:
+                pass
+
+    def _of_a_replica(self, node: str, event: Event) -> Iterator[str]:
+        match event:
+            case BecameLeader(partition=partition, leader_epoch=leader_epoch):
+                self._leads[node, partition] = leader_epoch
+            case BecameFollower(partition=partition):
+                if self._leads.pop((node, partition), None) is not None:
+                    yield "a leader that lived was deposed"
+            case LogTruncated(from_offset=end, to_offset=start) if start > end:
+                yield "a log began anew, out of range"
+            case LogTruncated(partition=partition):
+                yield "a log was cut where it diverged"
+                if _goes_on(self._cut.get((node, partition)), event):
+                    yield "a log was cut in two rounds"
+                self._cut[node, partition] = event
+            case _:
+                pass
+
+    def _of_a_disk(self, node: str, event: Event) -> Iterator[str]:
+        match event:
+            case CutUndone():
+                yield "a cut was undone, as it had not been synced"
+            case DiskLies(node=name):
+                self._liars.add(name)
+            case PowerCut(node=name) if name in self._liars:
+                yield "a disk that lied lost its power"
+            case LogRepaired(cause=cause) if "had been synced up to" in cause:
+                yield "a log was found to lack what had been synced"
+            case BitFlipped(node=name, partition=partition):
+                self._rotten.add((name, partition))
+            case RottenBatchGiven():
+                yield "a consumer was given a batch that had rotten"
+            case LogRecovered(partition=partition, truncated_bytes=cut) if cut > 0:
+                if (node, partition) in self._rotten:
+                    yield "a log was cut where it had rotten"
+            case _:
+                pass
+
+    def _of_a_topic(self, event: Event) -> Iterator[str]:
+        match event:
+            case NodeKilled(node=name) | PowerCut(node=name) | NodeStopped(node=name):
+                self._down.add(name)
+            case NodeStarted(node=name):
+                self._down.discard(name)
+            case TopicMadeAgain():
+                yield "a topic was made again"
+                if self._down:
+                    yield "a topic was made again while a broker was down"
+            case _:
+                pass
+
+    def _of_a_session(self, node: str, event: Event) -> Iterator[str]:
+        match event:
+            case FetchSessionOpened(session_id=session_id, privileged=True):
+                self._followers_sessions.add((node, session_id))
+            case FetchSessionEvicted(session_id=session_id, behind=behind):
+                yield "a session was evicted"
+                if (node, session_id) in self._followers_sessions:
+                    yield "a follower's session was evicted"
+                    if behind:
+                        yield "a follower's session was evicted while it caught up"
+            case _:
+                pass
+
+
+def _goes_on(before: LogTruncated | None, cut: LogTruncated) -> bool:
+    """One divergence, found in two rounds: in one epoch, and nothing was appended in between."""
+    return (
+        before is not None
+        and before.leader_epoch == cut.leader_epoch
+        and before.to_offset == cut.from_offset
+    )

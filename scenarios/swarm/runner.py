@@ -1,0 +1,221 @@
+"""Random runs of the real cluster, each grown from its seed, and what must hold in all.
+
+    safety      from the first line to the last, what `scenarios.checkers` watches
+    liveness    once everything is whole again, all replicas are in sync, take a record, and
+                are equal, within 60 virtual seconds each
+    promises    in the end, what `scenarios.story.commands.judge` asks for
+
+The lines of a run are a story. Played again from the same seed they are the same run, and
+without some of them another one that may fail in the same way (`scenarios.swarm.shrinking`).
+"""
+
+import multiprocessing
+import random
+import re
+import signal
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import AsyncExitStack
+from typing import TypeAlias
+
+import attrs
+
+from replication.events import LeaderElected
+from replication.net.raising import raising_only_one
+from scenarios.checkers import Checkers
+from scenarios.story.commands.table import carry_out
+from scenarios.story.report.recording import Recording
+from scenarios.story.script import ScriptError
+from scenarios.story.stage import Stage
+from scenarios.swarm.disk_failures import Frailty
+from scenarios.swarm.epoch_mismatch import Estranged
+from scenarios.swarm.faults import Misfortune
+from scenarios.swarm.late_isr_answers import Belated
+from scenarios.swarm.leadership_contest import Contest
+from scenarios.swarm.loss_budget import SPARING, Sparing
+from scenarios.swarm.lost_controller_answers import Mishearing
+from scenarios.swarm.markers import markers_of
+from scenarios.world.patience import ENDLESS, PATIENCE_SECONDS, EndlessRunError, at_most
+from scenarios.world.world import World
+
+Plot: TypeAlias = Callable[[Stage], Iterable[str]]
+"""The lines of a run, each of which may depend on what came of those before it."""
+
+CONTESTED = 0.3
+"""How many of the runs are a `Contest`."""
+
+_NAMES_AND_NUMBERS = re.compile(r"\b(b|\w+-)?\d+\b(,b\d+)*")
+
+
+@attrs.frozen(kw_only=True)
+class SwarmRun:
+    """How the run of a seed went. Its lines are a story, which told from `seed` is this run."""
+
+    seed: int
+    lines: tuple[str, ...]
+    """Those that were carried out; the last one may be the one that failed."""
+    answer: tuple[str, ...]
+    """Of all lines."""
+    wrong: str
+    """What went wrong, in a line; empty where nothing did."""
+    rule: str
+    """What it went against, in words that name neither nodes nor numbers."""
+    traceback: str
+    trace: str
+    trace_hash: str
+    virtual_seconds: float
+    happenings: int
+    """Bytes that arrived, timers that fell due."""
+    elections: int
+    failovers: int
+    """Elections but for those of topics that were made."""
+    may_have_lost: bool
+    reached: Counter[str]
+    """How often each of `scenarios.swarm.markers` was."""
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether it was given up."""
+        return self.rule.endswith(ENDLESS)
+
+    @property
+    def replay_command(self) -> str:
+        """What tells it again."""
+        return f"understudy scenario replay --seed {self.seed}"
+
+
+def run_seeds(seeds: Iterable[int], *, jobs: int) -> Iterator[SwarmRun]:
+    """Yield their runs, in that order, from as many processes.
+
+    Ctrl-C reaches each of them: the runs that have begun are ended quietly, and no other begins.
+    """
+    if jobs == 1:
+        yield from map(run_seed, seeds)
+        return
+    executor = ProcessPoolExecutor(
+        jobs,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        yield from executor.map(run_seed, seeds)
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+def run_seed(seed: int, recording: Recording | None = None) -> SwarmRun:
+    """The run of that seed; whatever goes wrong in it ends it, and is told in it."""
+
+    def drawn(stage: Stage) -> Iterator[str]:
+        lines = _drawn(stage)
+        sparing = stage.world.chance("budget").random() < SPARING
+        yield from Sparing(stage).lines(lines) if sparing else lines
+
+    return play(drawn, seed=seed, recording=recording)
+
+
+def _drawn(stage: Stage) -> Iterator[str]:
+    misfortune = Misfortune(stage)
+    rivals = stage.world.chance("contest")
+    contested = rivals.random() < CONTESTED
+    misfortune.besides = Frailty.drawn(stage.world.chance, misfortune, contested=contested)
+    if contested:
+        return _contest(stage, rivals, misfortune).lines()
+    return misfortune.lines()
+
+
+def _contest(stage: Stage, rivals: random.Random, misfortune: Misfortune) -> Contest:
+    chance = stage.world.chance
+    mishearing = Mishearing(chance("mishearing"), misfortune)
+    return Contest(
+        chance=rivals,
+        misfortune=misfortune,
+        mishearing=mishearing,
+        estranged=Estranged.drawn(
+            chance("estranged"), misfortune, unless_hidden_by=mishearing.happens
+        ),
+        belated=Belated(chance("belated"), misfortune),
+    )
+
+
+def play(
+    plot: Plot,
+    *,
+    seed: int,
+    recording: Recording | None = None,
+    may_leave_out: Callable[[str], bool] = lambda _: False,
+    patience: float = PATIENCE_SECONDS,
+) -> SwarmRun:
+    """The run of these lines. One that cannot be asked for by then, of a node that is down
+    say, is left out where it may be. A run that does not end is given up (`World.run`), at the
+    latest after `patience` seconds of the processor's time.
+    """
+    world = World(seed)
+    lines: list[str] = []
+    answer: list[str] = []
+    checkers = Checkers()
+
+    async def story(world: World) -> None:
+        with raising_only_one():
+            async with AsyncExitStack() as stack:
+                stage = Stage(world=world, stack=stack, checkers=checkers, recording=recording)
+                for line in plot(stage):
+                    lines.append(line)
+                    if recording is not None:
+                        recording.carried_out(line)
+                    try:
+                        answer.extend(await carry_out(stage, line))
+                    except ScriptError:
+                        if not may_leave_out(line):
+                            raise
+                        lines.pop()
+                    checkers.look()
+
+    failure: Exception | None = None
+    try:
+        with at_most(patience):
+            world.run(story)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+        failure = error
+    if isinstance(failure, EndlessRunError) and lines:
+        failure.add_note(f"while it did: {lines[-1]}")
+    # Whoever stumbles over a violation may say something else about it.
+    failure = checkers.violation or failure
+    entries = world.trace.entries
+    elections = [each.event for each in entries if isinstance(each.event, LeaderElected)]
+    return SwarmRun(
+        seed=seed,
+        lines=tuple(lines),
+        answer=tuple(answer),
+        wrong=_in_a_line(failure),
+        rule=rule_of(failure),
+        traceback="".join(traceback.format_exception(failure)) if failure else "",
+        trace=str(world.trace),
+        trace_hash=world.trace_hash(),
+        virtual_seconds=entries[-1].at if entries else 0.0,
+        happenings=world.time.rung,
+        elections=len(elections),
+        failovers=sum(each.cause != "created" for each in elections),
+        may_have_lost=checkers.has_let_off_any,
+        reached=markers_of(entries),
+    )
+
+
+def _in_a_line(failure: Exception | None) -> str:
+    if failure is None:
+        return ""
+    notes = [f" ({note})" for note in getattr(failure, "__notes__", [])]
+    return f"{type(failure).__name__}: {' '.join(str(failure).split())}{''.join(notes)}"
+
+
+def rule_of(failure: Exception | None) -> str:
+    """Two failures are alike where this is the same."""
+    if failure is None:
+        return ""
+    rule = getattr(failure, "rule", None)
+    if rule is None:
+        rule = _NAMES_AND_NUMBERS.sub("N", " ".join(str(failure).split()))
+    return f"{type(failure).__name__}: {rule}"

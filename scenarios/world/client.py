@@ -1,0 +1,515 @@
+"""A small client for stories: it creates topics, produces and reads, over the wire.
+
+    create_topic    any broker forwards it to the controller
+    send            ask who leads ─> connect ─> Produce, once ─> Outcome
+    read            ask who leads ─> connect ─> Fetch, as a consumer, to the high watermark
+
+Rule 1: a batch is sent once, unless a story says otherwise: so what becomes of it is the
+cluster's doing alone: acked, refused, or no answer. Whom to send it to is asked as often as
+need be. Sent again it is the same batch, byte for byte.
+
+Rule 2: every batch goes over a connection of its own, so that one which waits for followers
+holds up no other.
+
+Rule 3: the client knows what it sent and what it was told, and nothing more.
+
+Rule 4: of what it fetches it takes nothing with a wrong checksum (`check.crcs`).
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import ClassVar, TypeAlias, TypeVar
+
+import attrs
+
+from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
+from replication.events import Event, EventSink, ignore
+from replication.leader.rules.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
+from replication.net.rpc import RpcClient
+from replication.net.seams import Seams
+from replication.wire.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from replication.wire.init_producer_id import InitProducerIdRequest
+from replication.wire.list_offsets import (
+    EARLIEST,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from replication.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from replication.wire.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from storage.batch.record_batch import check_crc, walk
+from storage.batch.records import Record, decode_batch, encode_batch
+from storage.types import Offset, TopicPartition
+
+T = TypeVar("T")
+Address: TypeAlias = tuple[str, int]
+
+CLIENT = "client"
+"""Its name, and that of its machine."""
+
+CREATE_TOPICS_VERSION = 7
+METADATA_VERSION = 12
+PRODUCE_VERSION = 11
+INIT_PRODUCER_ID_VERSION = 4
+LIST_OFFSETS_VERSION = 7
+FETCH_VERSION = 12  # the last that calls topics by their names
+
+CONNECT_TIMEOUT_MS = 1_000
+PATIENCE_MS = 60_000
+# retry.backoff.ms, doubled from time to time up to retry.backoff.max.ms (KIP-580)
+RETRY_SECONDS = 0.1
+LONGEST_RETRY_SECONDS = 1.0
+READ_BYTES = 1 << 20
+
+
+@attrs.frozen
+class Acked:
+    """Written, says the leader: the first record at `base_offset`."""
+
+    base_offset: Offset
+
+
+@attrs.frozen
+class Refused:
+    error: ErrorCode
+
+
+@attrs.frozen
+class NoAnswer:
+    """Whether they were written, only the logs know."""
+
+    cause: str
+
+
+Outcome: TypeAlias = Acked | Refused | NoAnswer
+
+
+@attrs.frozen(kw_only=True)
+class ProducerSequence:
+    """By which a partition knows a batch that it has already (KIP-98)."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+@attrs.define(eq=False)
+class SentBatch:
+    """Records that were sent together, and what came of it; nothing yet, if None."""
+
+    partition: TopicPartition
+    values: tuple[str, ...]
+    acks: int
+    outcome: Outcome | None = None
+    sequence: ProducerSequence | None = None
+    timestamp: int | None = None
+    sent_at: float = 0.0
+    answered_at: float = 0.0
+    attempts: int = 0
+    """How often it was sent."""
+    producer: str | None = None
+    """Which life of which of our own clients has sent it; what that sends is there once, and in
+    its order.
+    """
+
+    @property
+    def acked(self) -> bool:
+        return isinstance(self.outcome, Acked)
+
+
+@attrs.frozen(kw_only=True)
+class BatchAnswered(Event):
+    """What a producer was told of the records it sent."""
+
+    name: ClassVar[str] = "batch_answered"
+    partition: TopicPartition
+    values: tuple[str, ...]
+    acks: int
+    answer: str
+    sent_at: float = 0.0
+    end: Offset | None = None
+    """Where they end, if that is what it was told."""
+
+
+@attrs.frozen(kw_only=True)
+class RecordsGiven(Event):
+    """What a consumer was given lies below `end`."""
+
+    name: ClassVar[str] = "records_given"
+    partition: TopicPartition
+    end: Offset
+    asked_at: float = 0.0
+
+
+@attrs.frozen(kw_only=True)
+class RottenBatchGiven(Event):
+    """What a consumer fetched is not what was written, and it knows by the checksum."""
+
+    name: ClassVar[str] = "rotten_batch_given"
+    partition: TopicPartition
+    offset: Offset
+
+
+@attrs.frozen
+class ReadRecord:
+    offset: Offset
+    value: str
+
+
+@attrs.define(eq=False, kw_only=True)
+class StoryClient:
+    """Whoever produces and consumes in a story."""
+
+    name: str
+    seams: Seams
+    bootstrap: Sequence[Address]
+    sink: EventSink = ignore
+
+    # Topics.
+
+    async def create_topic(
+        self,
+        topic: str,
+        replicas: Sequence[Sequence[int]],
+        *,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """A partition for each list of brokers, the first of which is to lead it."""
+        wanted = CreatableTopic(
+            name=topic,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[
+                CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
+                for number, brokers in enumerate(replicas)
+            ],
+            configs=[
+                CreatableTopicConfig(name=key, value=value)
+                for key, value in (configs or {}).items()
+            ],
+        )
+
+        async def ask(client: RpcClient) -> ErrorCode:
+            response = await client.call(
+                CreateTopicsRequest(topics=[wanted]),
+                version=CREATE_TOPICS_VERSION,
+                timeout_ms=PATIENCE_MS,
+            )
+            return ErrorCode.of(response.topics[0].error_code)
+
+        error = await self.ask_somebody(ask)
+        if error is not ErrorCode.NONE:
+            raise KafkaError(error, f"topic {topic}")
+
+    # Producing.
+
+    async def send(self, batch: SentBatch, *, timeout_ms: int, to: Address | None = None) -> None:
+        """Send it, and note what comes of it in its `outcome`. `to`: whoever leads by now."""
+        batch.attempts += 1
+        if batch.timestamp is None:  # sent again, it was sent when it was sent first
+            batch.timestamp, batch.sent_at = self.seams.clock.wall_ms(), self.seams.clock.now()
+        self.finish(batch, await self.attempt(batch, timeout_ms, to))
+
+    def finish(self, batch: SentBatch, outcome: Outcome) -> None:
+        batch.outcome = outcome
+        batch.answered_at = self.seams.clock.now()
+        self.tell(batch, outcome)
+
+    def tell(self, batch: SentBatch, outcome: Outcome) -> None:
+        self.sink(
+            BatchAnswered(
+                partition=batch.partition,
+                values=batch.values,
+                acks=batch.acks,
+                answer=str(outcome),
+                sent_at=batch.sent_at,
+                end=_end_of(batch, outcome),
+            )
+        )
+
+    async def attempt(
+        self, batch: SentBatch, timeout_ms: int, to: Address | None = None
+    ) -> Outcome:
+        """What comes of it, sent once over a connection of its own."""
+        try:
+            async with closing(await self.connect(batch.partition, to)) as client:
+                return await self.ask(client, batch, timeout_ms)
+        except PeerUnavailableError as error:
+            return NoAnswer(str(error))
+
+    async def ask(self, client: RpcClient, batch: SentBatch, timeout_ms: int) -> Outcome:
+        if batch.timestamp is None:
+            batch.timestamp = self.seams.clock.wall_ms()
+        data = PartitionProduceData(index=batch.partition.partition, records=_encoded(batch))
+        request = ProduceRequest(
+            acks=batch.acks,
+            timeout_ms=timeout_ms,
+            topic_data=[TopicProduceData(name=batch.partition.topic, partition_data=[data])],
+        )
+        patience_ms = timeout_ms + CONNECT_TIMEOUT_MS
+        try:
+            if batch.acks == 0:
+                await client.tell(request, version=PRODUCE_VERSION, timeout_ms=patience_ms)
+                return NoAnswer("none was asked for")
+            response = await client.call(request, version=PRODUCE_VERSION, timeout_ms=patience_ms)
+        except PeerUnavailableError as error:
+            return NoAnswer(str(error))
+        answer: PartitionProduceResponse = response.responses[0].partition_responses[0]
+        if answer.error_code != ErrorCode.NONE:
+            return Refused(ErrorCode.of(answer.error_code))
+        return Acked(answer.base_offset)
+
+    async def init_producer_id(self) -> int:
+        """A producer id that nobody has had."""
+
+        async def ask(client: RpcClient) -> int:
+            answer = await client.call(
+                InitProducerIdRequest(), version=INIT_PRODUCER_ID_VERSION, timeout_ms=PATIENCE_MS
+            )
+            if answer.error_code != ErrorCode.NONE:
+                raise KafkaError(ErrorCode.of(answer.error_code), "an id for a producer")
+            producer_id: int = answer.producer_id
+            return producer_id
+
+        return await self.ask_somebody(ask)
+
+    # Reading.
+
+    def _given(
+        self, partition: TopicPartition, records: list[ReadRecord], *, asked_at: float
+    ) -> list[ReadRecord]:
+        if records:
+            end = records[-1].offset + 1
+            self.sink(RecordsGiven(partition=partition, end=end, asked_at=asked_at))
+        return records
+
+    async def read(self, partition: TopicPartition) -> list[ReadRecord]:
+        """What a consumer is given, from the first record to the high watermark."""
+        records: list[ReadRecord] = []
+        asked_at = self.seams.clock.now()
+        position = await self.begins_at(partition)
+        async with closing(await self.connect_to_leader(partition)) as client:
+            while True:
+                data = await self._fetch(client, partition, position)
+                end = end_of(data)
+                if end is None:
+                    return records
+                found = [record for record in records_of(data) if record.offset >= position]
+                records += self._given(partition, found, asked_at=asked_at)
+                position = end
+
+    async def poll(
+        self, partition: TopicPartition, position: Offset, *, rack: str = ""
+    ) -> tuple[list[ReadRecord], Offset]:
+        """What one fetch gives from `position`, and where the next one goes on; KafkaError where
+        it gives an error. Whom the leader names for that rack is asked instead (KIP-392).
+        """
+        # As consumers do, it begins a session each time; it never comes back to one.
+        fetch = partial(
+            self._fetch,
+            partition=partition,
+            position=position,
+            session_epoch=INITIAL_EPOCH,
+            rack=rack,
+        )
+        asked_at = self.seams.clock.now()
+        async with closing(await self.connect_to_leader(partition)) as client:
+            data = await fetch(client)
+        if data.preferred_read_replica >= 0:
+            address = await self._find_broker(partition, data.preferred_read_replica)
+            async with closing(await self._connect(address)) as client:
+                data = await fetch(client)
+        end = end_of(data)
+        found = [record for record in records_of(data) if record.offset >= position]
+        given = self._given(partition, found, asked_at=asked_at)
+        return given, position if end is None else end
+
+    async def begins_at(self, partition: TopicPartition) -> Offset:
+        error, offset = await self.list_offset(partition, EARLIEST)
+        if error is not ErrorCode.NONE:
+            raise KafkaError(error, f"where {partition} begins")
+        return offset
+
+    async def list_offset(
+        self, partition: TopicPartition, timestamp: int
+    ) -> tuple[ErrorCode, Offset]:
+        """The offset of `timestamp`, as a consumer is told; EARLIEST and LATEST are such."""
+        wanted = ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
+        topic = ListOffsetsTopic(name=partition.topic, partitions=[wanted])
+        async with closing(await self.connect_to_leader(partition)) as client:
+            response = await client.call(
+                ListOffsetsRequest(topics=[topic]),
+                version=LIST_OFFSETS_VERSION,
+                timeout_ms=PATIENCE_MS,
+            )
+        (answer,) = response.topics[0].partitions
+        return ErrorCode.of(answer.error_code), answer.offset
+
+    async def _fetch(
+        self,
+        client: RpcClient,
+        partition: TopicPartition,
+        position: Offset,
+        *,
+        session_epoch: int = FINAL_EPOCH,
+        rack: str = "",
+    ) -> PartitionData:
+        wanted = FetchPartition(
+            partition=partition.partition, fetch_offset=position, partition_max_bytes=READ_BYTES
+        )
+        request = FetchRequest(
+            max_bytes=READ_BYTES,
+            session_epoch=session_epoch,
+            rack_id=rack,
+            topics=[FetchTopic(topic=partition.topic, partitions=[wanted])],
+        )
+        response = await client.call(request, version=FETCH_VERSION, timeout_ms=PATIENCE_MS)
+        data: PartitionData = response.responses[0].partitions[0]
+        if data.error_code != ErrorCode.NONE:
+            raise KafkaError(ErrorCode.of(data.error_code), f"reading {partition} at {position}")
+        self._check(partition, data)
+        return data
+
+    def _check(self, partition: TopicPartition, data: PartitionData) -> None:
+        """Rule 4."""
+        view = _bytes_of(data)
+        for position, header in walk(view):
+            if not check_crc(view[position : position + header.size]):
+                self.sink(RottenBatchGiven(partition=partition, offset=header.base_offset))
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{partition} at {header.base_offset}")
+
+    # Whom to ask.
+
+    async def connect(self, partition: TopicPartition, to: Address | None) -> RpcClient:
+        """To that broker, or to whoever leads."""
+        return await (self._connect(to) if to else self.connect_to_leader(partition))
+
+    async def connect_to_leader(self, partition: TopicPartition) -> RpcClient:
+        """A connection to whoever leads, asked for again while there is none."""
+        pause = RETRY_SECONDS
+        with self.seams.clock.move_on_after(PATIENCE_MS / 1000):
+            while True:
+                with contextlib.suppress(PeerUnavailableError):  # it died, and not everybody knows
+                    return await self._connect(await self._find_leader(partition))
+                await self.seams.clock.sleep(pause)
+                pause = min(2 * pause, LONGEST_RETRY_SECONDS)
+        raise PeerUnavailableError(f"{partition} was led by nobody for {PATIENCE_MS} ms")
+
+    async def _find_leader(self, partition: TopicPartition) -> Address:
+        metadata = await self.ask_somebody(lambda client: _metadata(client, partition))
+        leaders = [
+            each.leader_id
+            for topic in metadata.topics
+            for each in topic.partitions
+            if topic.name == partition.topic and each.partition_index == partition.partition
+        ]
+        for broker in metadata.brokers:
+            if broker.node_id in leaders:
+                return broker.host, broker.port
+        raise PeerUnavailableError(f"nobody leads {partition}")
+
+    async def _find_broker(self, partition: TopicPartition, broker_id: int) -> Address:
+        metadata = await self.ask_somebody(lambda client: _metadata(client, partition))
+        for broker in metadata.brokers:
+            if broker.node_id == broker_id:
+                return broker.host, broker.port
+        raise PeerUnavailableError(f"nobody knows broker {broker_id}")
+
+    async def ask_somebody(
+        self, ask: Callable[[RpcClient], Awaitable[T]], among: Sequence[Address] = ()
+    ) -> T:
+        """The answer of the first broker that gives one."""
+        for address in among or self.bootstrap:
+            try:
+                async with closing(await self._connect(address)) as client:
+                    return await ask(client)
+            except PeerUnavailableError:
+                continue
+        raise PeerUnavailableError("no broker answers")
+
+    async def _connect(self, address: Address) -> RpcClient:
+        host, port = address
+        return await RpcClient.connect(
+            self.seams.transport,
+            host,
+            port,
+            client_id=self.name,
+            clock=self.seams.clock,
+            timeout_ms=CONNECT_TIMEOUT_MS,
+        )
+
+
+@contextlib.asynccontextmanager
+async def closing(client: RpcClient) -> AsyncIterator[RpcClient]:
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+async def _metadata(client: RpcClient, partition: TopicPartition) -> MetadataResponse:
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=partition.topic)], allow_auto_topic_creation=False
+    )
+    answer: MetadataResponse = await client.call(
+        request, version=METADATA_VERSION, timeout_ms=CONNECT_TIMEOUT_MS
+    )
+    return answer
+
+
+def key_of(value: str) -> str | None:
+    """What stands before a colon is also a record's key."""
+    key, colon, _ = value.partition(":")
+    return key if colon else None
+
+
+def _encoded(batch: SentBatch) -> bytes:
+    assert batch.timestamp is not None, "a batch is made before it is sent"
+    keys = [key_of(value) for value in batch.values]
+    records = [
+        Record(
+            timestamp=batch.timestamp,
+            key=None if key is None else key.encode(),
+            value=value.encode(),
+        )
+        for key, value in zip(keys, batch.values, strict=True)
+    ]
+    return encode_batch(records, **({} if batch.sequence is None else attrs.asdict(batch.sequence)))
+
+
+def _end_of(batch: SentBatch, outcome: Outcome) -> Offset | None:
+    return outcome.base_offset + len(batch.values) if isinstance(outcome, Acked) else None
+
+
+def records_of(data: PartitionData) -> list[ReadRecord]:
+    view = _bytes_of(data)
+    return [
+        ReadRecord(record.offset, (record.value or b"").decode())
+        for position, header in walk(view)
+        if not header.is_control
+        for record in decode_batch(view[position : position + header.size])
+    ]
+
+
+def _bytes_of(data: PartitionData) -> memoryview:
+    records = data.records
+    assert isinstance(records, memoryview | None | bytes), "an answer has its records in memory"
+    return memoryview(records or b"")
+
+
+def end_of(data: PartitionData) -> Offset | None:
+    """Behind the last batch, which compaction may have left without records; None without any."""
+    headers = [header for _, header in walk(_bytes_of(data))]
+    return headers[-1].next_offset if headers else None

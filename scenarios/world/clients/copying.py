@@ -1,0 +1,102 @@
+"""A program that copies one topic to another, each record exactly once (KIP-98, 447).
+
+    poll ─> begin ─> send each as `c(value)` ─> send offsets ─> commit
+                                       └── anything fails: abort, and back to what is committed
+
+Rule 1: what it reads next is what is committed, whatever became of its last transaction. Where
+it does not know how that ended, or was fenced, it begins anew: a producer under the same
+transactional id, which ends what was left open, and a consumer that asks what is committed.
+
+Rule 2: so the readers of what is committed find each record of the one topic once in the other,
+and those of a partition in their order.
+"""
+
+import attrs
+
+from replication.client.consumer import Consumer
+from replication.client.consumer.records import ConsumerRecords
+from replication.client.errors import TransactionAbortedError
+from replication.client.producer import Producer
+from replication.errors import KafkaError
+from replication.net.seams import Seams
+from scenarios.world.clients.machine import RETRY_SECONDS, Program
+from storage.types import TopicPartition
+
+POLL_MS = 1_000
+MOST_RECORDS = "20"
+OF_CONSUMERS = (
+    "session.timeout.ms",
+    "max.poll.interval.ms",
+    "partition.assignment.strategy",
+)
+
+
+def copied(value: str) -> str:
+    return f"c({value})"
+
+
+@attrs.define(eq=False, kw_only=True)
+class Copier(Program):
+    group: str
+    source: str
+    target: TopicPartition
+    committed: int = attrs.field(default=0, init=False)
+    """Transactions."""
+    copying: bool = attrs.field(default=False, init=False)
+    """It has a transaction open."""
+
+    async def work(self, seams: Seams) -> None:
+        producer: Producer[bytes, bytes] = Producer(
+            self.servers, seams=seams, **self.keywords(but=OF_CONSUMERS)
+        )
+        consumer = Consumer(
+            self.source,
+            bootstrap_servers=self.servers,
+            seams=seams,
+            group_id=self.group,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            max_poll_records=MOST_RECORDS,
+            **self.keywords(*OF_CONSUMERS, "metadata.max.age.ms"),
+        )
+        async with producer, consumer:
+            while not self.ending:
+                try:
+                    records = await consumer.poll(POLL_MS)
+                except KafkaError as error:
+                    self.note(error)
+                    await seams.clock.sleep(RETRY_SECONDS)
+                    continue
+                if records:
+                    self.copying = True
+                    await self._copy(producer, consumer, records)
+                    self.copying = False
+
+    async def _copy(
+        self, producer: Producer[bytes, bytes], consumer: Consumer, records: ConsumerRecords
+    ) -> None:
+        try:
+            async with producer.transaction():
+                for record in records:
+                    value = copied((record.value or b"").decode())
+                    topic, partition = self.target
+                    await producer.send_soon(topic, value.encode(), partition=partition)
+                await producer.send_offsets_to_transaction(
+                    records.next_offsets, consumer.group_metadata()
+                )
+        except TransactionAbortedError as error:
+            self.note(error)
+            for source in records.partitions:
+                await self._go_back(consumer, source)
+        else:
+            self.committed += 1
+
+    async def _go_back(self, consumer: Consumer, partition: TopicPartition) -> None:
+        committed = await consumer.committed(partition)
+        if partition not in consumer.assignment():
+            return
+        if committed is None:
+            consumer.seek_to_beginning(partition)
+        else:
+            consumer.seek(partition, committed)

@@ -1,0 +1,151 @@
+"""A program that reads with our Consumer, and notes what it is handed.
+
+    Reader("r1", partitions=[t-0])              by itself
+    Reader("m1", group="g", topics=["t"])       as a member of a group
+
+Rule 1: it polls all the time, but for pauses that its chance draws; of its errors it makes a
+note, and polls again. A real program would do no better.
+
+Rule 2: where it does not commit by itself (`enable.auto.commit=false`), it commits after some
+polls what it was handed until then.
+
+Rule 3: where it stands in a rack (`client.rack`), it tells who else than a leader has handed it
+something.
+"""
+
+import random
+from collections.abc import Collection, Mapping
+
+import attrs
+
+from replication.client.consumer import (
+    Consumer,
+    ConsumerInterceptor,
+    ConsumerRebalanceListener,
+    OffsetAndMetadata,
+)
+from replication.client.consumer.records import ConsumerRecords
+from replication.errors import KafkaError
+from replication.net.seams import Seams
+from scenarios.world.clients.machine import RETRY_SECONDS, Program
+from scenarios.world.clients.witness import Began, Committed, Given, Lost, Witness
+from scenarios.world.trace import ReadFromFollower
+from storage.types import Offset, TopicPartition
+
+POLL_MS = 1_000
+IDLES, IDLE_SECONDS = 0.2, (0.05, 0.5, 2.0)
+COMMITS = 0.5
+LEADER = -1
+"""Of whom nobody says that it is nearer than the leader."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class _Commits(ConsumerInterceptor):
+    group: str
+    witness: Witness
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        for partition, at in offsets.items():
+            self.witness.note(partition, Committed(group=self.group, offset=at.offset))
+
+
+@attrs.define(eq=False, kw_only=True)
+class _Assigned(ConsumerRebalanceListener):
+    reader: "Reader"
+
+    async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        for partition in partitions:
+            self.reader.begins(partition)
+
+    async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        for partition in partitions:
+            self.reader.witness.note(partition, Lost(reader=self.reader.name))
+
+    on_partitions_lost = on_partitions_revoked
+
+
+@attrs.define(eq=False, kw_only=True)
+class Reader(Program):
+    witness: Witness
+    chance: random.Random
+    partitions: Collection[TopicPartition] = ()
+    topics: Collection[str] = ()
+    group: str | None = None
+    _seeks: list[tuple[TopicPartition, Offset]] = attrs.field(factory=list, init=False)
+
+    def seek(self, partition: TopicPartition, offset: Offset) -> None:
+        """Before the next poll."""
+        self._seeks.append((partition, offset))
+
+    @property
+    def read_committed(self) -> bool:
+        return self.config.get("isolation.level") == "read_committed"
+
+    @property
+    def _commits(self) -> bool:
+        return self.group is not None and self.config.get("enable.auto.commit") == "false"
+
+    async def work(self, seams: Seams) -> None:
+        async with self._consumer(seams) as consumer:
+            if not self.topics:
+                consumer.assign(self.partitions)
+                for partition in self.partitions:
+                    self.begins(partition, 0)
+            while not self.ending:
+                try:
+                    await self._poll(consumer)
+                except KafkaError as error:
+                    self.note(error)
+                    await seams.clock.sleep(RETRY_SECONDS)
+                await self._idle(seams)
+
+    def _consumer(self, seams: Seams) -> Consumer:
+        hooks = [] if self.group is None else [_Commits(group=self.group, witness=self.witness)]
+        consumer = Consumer(
+            bootstrap_servers=self.servers,
+            seams=seams,
+            interceptors=hooks,
+            group_id=self.group,
+            auto_offset_reset="earliest",
+            **self.keywords(),
+        )
+        if self.topics:
+            consumer.subscribe(self.topics, listener=_Assigned(reader=self))
+        return consumer
+
+    def begins(self, partition: TopicPartition, at: Offset | None = None) -> None:
+        began = Began(reader=self.name, group=self.group, read_committed=self.read_committed, at=at)
+        self.witness.note(partition, began)
+
+    async def _poll(self, consumer: Consumer) -> None:
+        while self._seeks:
+            partition, offset = self._seeks.pop(0)
+            consumer.seek(partition, offset)
+            self.begins(partition, offset)
+        records = await consumer.poll(POLL_MS)
+        self._given(records)
+        if records and "client.rack" in self.config:
+            self._tell_of_followers(consumer, records)
+        if self._commits and self.chance.random() < COMMITS:
+            await consumer.commit(timeout_ms=5_000)
+
+    def _given(self, records: ConsumerRecords) -> None:
+        for record in records:
+            given = Given(
+                reader=self.name, offset=record.offset, value=(record.value or b"").decode()
+            )
+            self.witness.note(record.topic_partition, given)
+
+    def _tell_of_followers(self, consumer: Consumer, records: ConsumerRecords) -> None:
+        preferred = {
+            TopicPartition(tags["topic"], int(tags["partition"])): int(value)
+            for name, value in consumer.metrics().items()
+            if name.name == "preferred-read-replica" and (tags := dict(name.tags))
+        }
+        for partition in records.partitions:
+            if (replica := preferred.get(partition, LEADER)) != LEADER:
+                self.world.sink(self.name)(ReadFromFollower(partition=partition, replica=replica))
+
+    async def _idle(self, seams: Seams) -> None:
+        if not self.ending and self.chance.random() < IDLES:
+            await seams.clock.sleep(self.chance.choice(IDLE_SECONDS))

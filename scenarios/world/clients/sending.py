@@ -1,0 +1,152 @@
+"""A program that produces with our Producer: what it is asked to, in that order.
+
+Rule 1: each record has its outcome for itself: acked at its offset, or an error after which
+nobody knows whether it is there.
+
+Rule 2: a transaction ends as it was asked to. Where it cannot be committed it is aborted; where
+that fails too, nobody knows how it ended, and the producer begins anew under the same
+transactional id, which aborts what was left open.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import attrs
+import trio
+
+from replication.client.producer import Producer
+from replication.errors import KafkaError
+from replication.net.seams import Seams
+from scenarios.world.client import Acked, NoAnswer, Outcome, SentBatch, key_of
+from scenarios.world.clients.machine import Program
+from scenarios.world.clients.witness import Ending, Transaction
+
+OurProducer: TypeAlias = Producer[bytes, bytes]
+Job: TypeAlias = Callable[[OurProducer, trio.Nursery], Awaitable[None]]
+Finish: TypeAlias = Callable[[SentBatch, Outcome], None]
+
+LEFT = NoAnswer("its producer was gone")
+
+
+@attrs.define(eq=False, kw_only=True)
+class Sender(Program):
+    finish: Finish
+    _jobs: deque[Job] = attrs.field(factory=deque, init=False)
+    _unanswered: list[SentBatch] = attrs.field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.when_ended.append(self._leave)
+
+    # What it is asked.
+
+    def send(self, batches: list[SentBatch]) -> None:
+        """Each has one value."""
+        self._unanswered += batches
+
+        async def job(producer: OurProducer, nursery: trio.Nursery) -> None:
+            for batch in batches:
+                await self._send(producer, nursery, batch)
+
+        self._put(job)
+
+    def transact(self, transaction: Transaction, end: str) -> None:
+        """`end`: commit; abort, once all is sent; drop, whatever was sent by then."""
+        self._unanswered += transaction.batches
+
+        async def job(producer: OurProducer, nursery: trio.Nursery) -> None:
+            try:
+                await self._transact(producer, nursery, transaction, end)
+            finally:
+                transaction.done = True
+
+        self._put(job)
+
+    def _put(self, job: Job) -> None:
+        self._jobs.append(job)
+        self.wake()
+
+    # What it does.
+
+    async def work(self, seams: Seams) -> None:
+        producer: OurProducer = Producer(self.servers, seams=seams, **self.keywords())
+        async with producer:
+            async with trio.open_nursery() as nursery:
+                failure = await self._do_all(producer, nursery)
+            if failure is not None:
+                raise failure
+
+    async def _do_all(self, producer: OurProducer, nursery: trio.Nursery) -> KafkaError | None:
+        """Until it is to end; or why this producer cannot go on."""
+        while self._jobs or not self.ending:
+            if not self._jobs:
+                await self.changed()
+                continue
+            try:
+                await self._jobs.popleft()(producer, nursery)
+            except KafkaError as error:
+                return error
+        return None
+
+    async def _send(self, producer: OurProducer, nursery: trio.Nursery, batch: SentBatch) -> None:
+        (value,) = batch.values
+        key = key_of(value)
+        batch.sent_at = self.world.time.now
+        try:
+            delivery = await producer.send_soon(
+                batch.partition.topic,
+                value.encode(),
+                None if key is None else key.encode(),
+                partition=batch.partition.partition,
+            )
+        except KafkaError as error:
+            self._answered(batch, self._failed(error))
+            return
+
+        async def wait() -> None:
+            try:
+                metadata = await delivery.wait()
+            except KafkaError as error:
+                self._answered(batch, self._failed(error))
+            else:
+                there = metadata.offset >= 0
+                outcome = Acked(metadata.offset) if there else NoAnswer("there, nobody says where")
+                self._answered(batch, outcome)
+
+        nursery.start_soon(wait)
+
+    async def _transact(
+        self,
+        producer: OurProducer,
+        nursery: trio.Nursery,
+        transaction: Transaction,
+        end: str,
+    ) -> None:
+        try:
+            producer.begin_transaction()
+            for batch in transaction.batches:
+                await self._send(producer, nursery, batch)
+            if end == "abort":
+                await producer.flush()
+            if end == "commit":
+                await producer.commit_transaction()
+                transaction.ending = Ending.COMMITTED
+                return
+        except KafkaError as error:
+            self.note(error)
+        await producer.abort_transaction()
+        transaction.ending = Ending.ABORTED
+
+    def _failed(self, error: KafkaError) -> Outcome:
+        self.note(error)
+        return NoAnswer(error.code.name)
+
+    def _answered(self, batch: SentBatch, outcome: Outcome) -> None:
+        if batch.outcome is None:
+            self._unanswered.remove(batch)
+            self.finish(batch, outcome)
+
+    def _leave(self) -> None:
+        for batch in list(self._unanswered):
+            self._answered(batch, LEFT)
+        self._jobs.clear()

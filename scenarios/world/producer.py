@@ -1,0 +1,221 @@
+"""Producers who send a batch again until they have an answer.
+
+    deliver     without sequences: what was lost on its way back is there twice
+    Lane        an idempotent producer's batches to one partition (KIP-98): in order, up to
+                five in flight, and none is there twice
+
+    waiting   [7-8 sent][9-9 sent][10-12 sent][. new][. new]
+              all that were sent go again, in order, after any that failed
+
+Rule 1: a batch has its sequence from when it is first sent, and keeps it.
+
+Rule 2: one that may be there and is given up, because its time is up or it was refused for
+good, ends the sequence: all that were sent and not answered are given up with it, and what
+follows goes under a new producer id (KIP-360 bumps the epoch instead).
+
+Rule 3: refused is only what was never sent before, or always refused before it was written.
+Of all others that were not acked nobody knows.
+"""
+
+from functools import partial
+from typing import Final
+
+import attrs
+import trio
+
+from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
+from scenarios.world.client import (
+    Acked,
+    NoAnswer,
+    Outcome,
+    ProducerSequence,
+    Refused,
+    SentBatch,
+    StoryClient,
+    closing,
+)
+from storage.types import TopicPartition
+
+MAX_IN_FLIGHT: Final = 5
+BACKOFF_SECONDS: Final = 0.3
+GIVEN_UP: Final = NoAnswer("given up")
+_MAY_BE_THERE: Final = frozenset(
+    {
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,  # it may be none any more, with the records appended
+    }
+)
+
+
+def _may_be_there(outcome: Outcome) -> bool:
+    return isinstance(outcome, NoAnswer) or (
+        isinstance(outcome, Refused) and outcome.error in _MAY_BE_THERE
+    )
+
+
+async def deliver(
+    client: StoryClient, batch: SentBatch, *, timeout_ms: int, delivery_timeout_ms: int
+) -> None:
+    """Send it until it is acked, refused for good, or its time is up."""
+    clock = client.seams.clock
+    until = clock.now() + delivery_timeout_ms / 1000
+    batch.sent_at = clock.now()
+    may_be_there = False
+    while True:
+        outcome: Outcome = GIVEN_UP
+        batch.attempts += 1
+        with clock.move_on_after(until - clock.now()):
+            outcome = await client.attempt(batch, timeout_ms)
+        may_be_there |= _may_be_there(outcome)
+        again = not isinstance(outcome, Refused) or outcome.error.retriable
+        if isinstance(outcome, Acked) or not again or clock.now() + BACKOFF_SECONDS >= until:
+            break
+        client.tell(batch, outcome)
+        await clock.sleep(BACKOFF_SECONDS)
+    client.finish(batch, _known(outcome, may_be_there=may_be_there))
+
+
+def _known(outcome: Outcome, *, may_be_there: bool) -> Outcome:
+    """Rule 3."""
+    if isinstance(outcome, Refused) and may_be_there:
+        return NoAnswer(f"{outcome.error.name}, after others")
+    return outcome
+
+
+@attrs.define(eq=False)
+class _Waiting:
+    batch: SentBatch
+    timeout_ms: int
+    until: float
+    answered: trio.Event = attrs.field(factory=trio.Event)
+    may_be_there: bool = False
+
+    @property
+    def was_sent(self) -> bool:
+        return self.batch.sequence is not None
+
+
+@attrs.define(eq=False)
+class Lane:
+    """Of one producer, to one partition."""
+
+    client: StoryClient
+    partition: TopicPartition
+    _producer_id: int | None = attrs.field(default=None, init=False)
+    _next_sequence: int = attrs.field(default=0, init=False)
+    _waiting: list[_Waiting] = attrs.field(factory=list, init=False)
+    _busy: bool = attrs.field(default=False, init=False)
+
+    async def send(self, batch: SentBatch, *, timeout_ms: int, delivery_timeout_ms: int) -> None:
+        """Returns when it has an outcome. Whoever comes first works for all."""
+        batch.sent_at = self._now()
+        waiting = _Waiting(batch, timeout_ms, batch.sent_at + delivery_timeout_ms / 1000)
+        self._waiting.append(waiting)
+        if self._busy:
+            await waiting.answered.wait()
+            return
+        self._busy = True
+        try:
+            while self._waiting:
+                await self._round()
+        finally:
+            self._busy = False
+
+    def _now(self) -> float:
+        return self.client.seams.clock.now()
+
+    async def _round(self) -> None:
+        """Once, all that may be in flight."""
+        self._give_up_the_late()
+        if not self._waiting:
+            return
+        if self._producer_id is None and not await self._begin():
+            return
+        group = self._waiting[:MAX_IN_FLIGHT]
+        for waiting in group:
+            self._put_in_sequence(waiting.batch)
+            waiting.batch.attempts += 1
+        outcomes = await self._exchange(group)
+        for waiting, outcome in zip(group, outcomes, strict=True):
+            if waiting in self._waiting:  # and not given up with one before it
+                self._take(waiting, outcome)
+        if any(waiting in self._waiting for waiting in group):
+            await self.client.seams.clock.sleep(BACKOFF_SECONDS)
+
+    def _give_up_the_late(self) -> None:
+        late = [each for each in self._waiting if each.until <= self._now()]
+        for waiting in late:
+            if waiting.was_sent:
+                self._end_sequence()
+                break
+        for waiting in late:
+            if waiting in self._waiting:
+                self._finish(waiting, GIVEN_UP)
+
+    async def _begin(self) -> bool:
+        """Get an id to send under, if there is one to be had in time."""
+        clock = self.client.seams.clock
+        with clock.move_on_after(self._waiting[0].until - clock.now()):
+            try:
+                self._producer_id = await self.client.init_producer_id()
+            except (KafkaError, PeerUnavailableError):
+                await clock.sleep(BACKOFF_SECONDS)
+        self._next_sequence = 0
+        return self._producer_id is not None
+
+    def _put_in_sequence(self, batch: SentBatch) -> None:
+        if batch.sequence is None:
+            assert self._producer_id is not None, "nothing is sent without an id"
+            batch.sequence = ProducerSequence(
+                producer_id=self._producer_id, producer_epoch=0, base_sequence=self._next_sequence
+            )
+            self._next_sequence += len(batch.values)
+
+    async def _exchange(self, group: list[_Waiting]) -> list[Outcome]:
+        """What each of them is told, over one connection, sent in this order."""
+        outcomes: list[Outcome] = [GIVEN_UP] * len(group)
+        clock = self.client.seams.clock
+        with clock.move_on_after(group[0].until - clock.now()):
+            try:
+                connected = await self.client.connect_to_leader(self.partition)
+            except PeerUnavailableError as error:
+                return [NoAnswer(str(error))] * len(group)
+            async with closing(connected) as rpc, trio.open_nursery() as nursery:
+                turns = [trio.Event() for _ in range(len(group) + 1)]
+                turns[0].set()
+
+                async def ask(number: int, waiting: _Waiting) -> None:
+                    await turns[number].wait()
+                    turns[number + 1].set()  # behind this one: it is in line when the next is
+                    outcomes[number] = await self.client.ask(rpc, waiting.batch, waiting.timeout_ms)
+
+                for number, waiting in enumerate(group):
+                    nursery.start_soon(partial(ask, number, waiting))
+        return outcomes
+
+    def _take(self, waiting: _Waiting, outcome: Outcome) -> None:
+        unanswered_before = waiting is not self._waiting[0]
+        waiting.may_be_there |= _may_be_there(outcome)
+        match outcome:
+            case Acked():
+                self._finish(waiting, outcome)
+            case Refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) if unanswered_before:
+                self.client.tell(waiting.batch, outcome)
+            case Refused(error) if not error.retriable:
+                self._finish(waiting, _known(outcome, may_be_there=waiting.may_be_there))
+                self._end_sequence()
+            case _:
+                self.client.tell(waiting.batch, outcome)
+
+    def _end_sequence(self) -> None:
+        """Rule 2."""
+        self._producer_id = None
+        for waiting in [each for each in self._waiting if each.was_sent]:
+            self._finish(waiting, GIVEN_UP)
+
+    def _finish(self, waiting: _Waiting, outcome: Outcome) -> None:
+        self._waiting.remove(waiting)
+        self.client.finish(waiting.batch, outcome)
+        waiting.answered.set()

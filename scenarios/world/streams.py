@@ -1,0 +1,322 @@
+"""Both ends of a simulated connection, and the two pipes between them.
+
+    b1 end ── outgoing: [chunk @1.002][chunk @1.004][end @1.004] ──> incoming ── b2 end
+
+Rule 1: a pipe is a stream: chunks arrive in the order in which they were sent, each with a
+delay of its own, never before the one ahead of it. What is on its way when the link is cut
+waits, as TCP's would, and is sent anew when it heals.
+
+Rule 2: the first chunk on its way has an alarm, which lets it arrive, and wakes whoever
+waits for it at the other end: no task is woken to find nothing.
+
+Rule 3: closing tells the peer, behind the bytes already sent. A peer that cannot be told
+(the link is cut, the machine has lost its power) is left with half a connection.
+
+Rule 4: what a connection is for is what its client last asked over it. A link that holds up an
+API holds up such a connection, and all that is behind in it, until it heals.
+
+Rule 5: a pipe holds `WINDOW_BYTES` that were not yet received; then its sender waits.
+Bytes are copied on their way in, as a kernel would.
+"""
+
+import enum
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import attrs
+import trio
+
+from replication.errors import PeerUnavailableError
+from replication.events import EventSink, ignore
+from replication.net.framing import LENGTH_SIZE
+from replication.net.regions import region_chunks
+from scenarios.world.links import Host, Link, Received
+from scenarios.world.trace import LateBytes, MessageTorn
+from scenarios.world.virtual_time import Alarm, VirtualTime
+from storage.log.file_region import FileRegion
+from storage.types import Buffer
+
+WINDOW_BYTES = 64 * 1024
+
+
+class End(enum.Enum):
+    """What may follow the last byte."""
+
+    CLOSED = "closed the connection"
+    RESET = "reset the connection"
+
+
+@attrs.define(eq=False)
+class Pipe:
+    """The bytes that one end has sent and the other has not received."""
+
+    link: Link
+    time: VirtualTime
+    held: int = 0
+    end: End | None = None  # as far as the receiver can know
+    api: int | None = None  # what is asked for over its connection
+    when_arrived: Callable[[], None] = attrs.field(init=False, default=lambda: None)
+    _on_their_way: deque[tuple[float, memoryview | End]] = attrs.field(factory=deque)
+    _frame_left: int = 0
+    _arrived: deque[memoryview] = attrs.field(factory=deque)
+    _next_arrival: Alarm | None = attrs.field(init=False, default=None)
+
+    def push(self, chunk: memoryview | End, *, now: float) -> None:
+        arrival = now + self.link.delay()
+        if self._on_their_way and arrival < self._on_their_way[-1][0]:
+            arrival = self._on_their_way[-1][0]
+        self._on_their_way.append((arrival, chunk))
+        if isinstance(chunk, memoryview):
+            self.held += len(chunk)
+            if self._frame_left <= 0:
+                self.link.count(self.api)
+                self._frame_left = LENGTH_SIZE + int.from_bytes(chunk[:LENGTH_SIZE], "big")
+            self._frame_left -= len(chunk)
+        if self._next_arrival is None:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Let arrive what is due, and the next in its time; nothing while the link does not carry it."""
+        if self._next_arrival is not None:
+            self._next_arrival.call_off()
+            self._next_arrival = None
+        if self.link.down or self.link.holds(self.api) or not self._on_their_way:
+            return
+        if self._settle():
+            self.when_arrived()
+        if self._on_their_way:
+            self._next_arrival = self.time.alarm(self._on_their_way[0][0], self._go_on_by_alarm)
+
+    def _go_on_by_alarm(self) -> None:
+        self._next_arrival = None
+        self.go_on()
+
+    def _settle(self) -> bool:
+        """Whether anything has arrived."""
+        ahead, now, settled = self._on_their_way, self.time.now, False
+        while ahead and ahead[0][0] <= now:
+            _, chunk = ahead.popleft()
+            settled = True
+            if isinstance(chunk, memoryview):
+                self._arrived.append(chunk)
+            elif self.end is None:
+                self.end = chunk
+        return settled
+
+    @property
+    def has_news(self) -> bool:
+        """For the receiver: bytes, or the end."""
+        return bool(self._arrived) or self.end is not None
+
+    def send_anew(self) -> None:
+        """The link has healed."""
+        chunks = [chunk for _, chunk in self._on_their_way]
+        self._on_their_way.clear()
+        arrival = now = self.time.now
+        for chunk in chunks:
+            arrival = max(arrival, now + self.link.delay())
+            self._on_their_way.append((arrival, chunk))
+        self.go_on()
+
+    def lose_what_is_on_its_way(self) -> None:
+        """The power fails at one end: nobody sends it anew. The window stays taken."""
+        self._on_their_way.clear()
+
+    def lose_everything(self) -> None:
+        self._on_their_way.clear()
+        self._arrived.clear()
+        self.held = 0
+
+    def take(self, buffer: memoryview) -> int:
+        """What has arrived, as much as `buffer` holds."""
+        filled = 0
+        while self._arrived and filled < len(buffer):
+            chunk = self._arrived.popleft()
+            size = min(len(chunk), len(buffer) - filled)
+            buffer[filled : filled + size] = chunk[:size]
+            if size < len(chunk):
+                self._arrived.appendleft(chunk[size:])
+            filled += size
+        self.held -= filled
+        return filled
+
+
+class Tap(Protocol):
+    """Whoever listens in on all connections; it changes nothing."""
+
+    def opened(self, requests: Pipe, responses: Pipe) -> None: ...
+
+    def sent(self, pipe: Pipe, chunk: memoryview, now: float) -> None: ...
+
+    def received(self, pipe: Pipe, size: int, now: float) -> None: ...
+
+
+@attrs.define(eq=False, repr=False)
+class SimulatedConnection:
+    """One end; the other one is `other`."""
+
+    incoming: Pipe
+    outgoing: Pipe
+    peer: str
+    on_received: Received
+    tap: Tap | None = None
+    sink: EventSink = ignore
+    asks: bool = False
+    """Whether it is the client's end."""
+    superseded: bool = attrs.field(default=False, init=False)
+    """Its client has closed it, and made another one since."""
+    other: "SimulatedConnection | None" = attrs.field(default=None, init=False)
+    closed: bool = attrs.field(default=False, init=False)
+    moved: int = attrs.field(default=0, init=False)
+    _receivers: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
+    _senders: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
+    _sending: bool = attrs.field(default=False, init=False)
+    _peer_boots: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._peer_boots = self.peer_host.boots
+        self.incoming.when_arrived = self._arrived
+
+    @property
+    def host(self) -> Host:
+        return self.outgoing.link.source
+
+    @property
+    def peer_host(self) -> Host:
+        return self.outgoing.link.target
+
+    async def receive_into(self, buffer: memoryview) -> int:
+        assert len(buffer) > 0, "an empty buffer would make waiting look like the end"
+        if self._has_news():
+            await trio.lowlevel.checkpoint()
+        while not self._has_news():
+            await self._receivers.park()
+        if self.closed:
+            self._check_open()
+        size = self.incoming.take(buffer)
+        self.moved += size
+        if size:
+            if self.superseded:
+                self._tell_if_late()
+            self.on_received(buffer[:size], self.incoming.link)
+            if self.tap is not None:
+                self.tap.received(self.incoming, size, self.incoming.time.now)
+            if self.other is not None:
+                self.other.room_again()
+        else:
+            self._check_not_reset()
+        return size
+
+    def _has_news(self) -> bool:
+        """For whoever receives here."""
+        return self.closed or (self.incoming.has_news and not self.host.paused)
+
+    def _tell_if_late(self) -> None:
+        link = self.incoming.link
+        if not link.told_late:
+            link.told_late = True
+            self.sink(LateBytes(source=self.peer_host.name, target=self.host.name))
+
+    async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
+        if self.asks:
+            self.incoming.api = self.outgoing.api = _api_key(buffers[0])
+        await self._send_whole(map(memoryview, buffers))
+
+    async def send_region(self, region: FileRegion) -> None:
+        await self._send_whole(region_chunks(region))
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        if self.host.up:
+            self.outgoing.push(End.CLOSED, now=self.outgoing.time.now)
+        self.wake()
+
+    def reset(self) -> None:
+        """This end finds the connection gone, with all that it had not yet received."""
+        self.incoming.lose_everything()
+        self.incoming.end = End.RESET
+        self.wake()
+
+    def peer_started_again(self) -> None:
+        """What the peer's machine had not acknowledged is sent anew, and it answers: reset."""
+        if self.outgoing.held and not self.closed:
+            self._expect_reset(self.outgoing.time.now)
+
+    def wake(self) -> None:
+        """Something has changed for all who wait here."""
+        self._receivers.unpark_all()
+        self._senders.unpark_all()
+
+    def room_again(self) -> None:
+        if self._senders:  # which is rare, and to ask is less than to wake nobody
+            self._senders.unpark_all()
+
+    def _arrived(self) -> None:
+        if self._receivers and not self.host.paused:  # when it resumes, everybody is woken
+            self._receivers.unpark_all()
+        if self.incoming.end is not None:
+            self._senders.unpark_all()
+
+    async def _send_whole(self, chunks: Iterable[memoryview]) -> None:
+        assert not self._sending, "two tasks may not send on one connection at once"
+        self._sending = True
+        try:
+            await trio.lowlevel.checkpoint()
+            for chunk in chunks:
+                await self._send(chunk)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._sending = False
+
+    async def _send(self, view: memoryview) -> None:
+        while len(view):
+            self._check_open()
+            self._check_not_reset()
+            if self.incoming.end is End.CLOSED:
+                raise PeerUnavailableError(f"{self.peer} {End.CLOSED.value}")
+            room = WINDOW_BYTES - self.outgoing.held
+            if room <= 0:
+                await self._senders.park()
+                continue
+            now = self.outgoing.time.now
+            chunk = memoryview(bytes(view[:room]))
+            self.moved += len(chunk)
+            if self.outgoing.link.tears(self.outgoing.api) and len(chunk) > 1:
+                self._tear(chunk, now)
+                self._check_not_reset()
+            self.outgoing.push(chunk, now=now)
+            if self.tap is not None:
+                self.tap.sent(self.outgoing, chunk, now)
+            view = view[room:]
+            if self.peer_host.boots != self._peer_boots:
+                self._expect_reset(now)
+
+    def _tear(self, chunk: memoryview, now: float) -> None:
+        """Some of it arrives, and then the end, which this end knows at once."""
+        link = self.outgoing.link
+        link.mend()
+        self.outgoing.push(chunk[: link.chance.randrange(1, len(chunk))], now=now)
+        self.outgoing.push(End.RESET, now=now)
+        self.sink(MessageTorn(source=link.source.name, target=link.target.name))
+        self.reset()
+
+    def _expect_reset(self, now: float) -> None:
+        self.incoming.push(End.RESET, now=now + self.outgoing.link.delay())
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise PeerUnavailableError(f"the connection to {self.peer} was closed")
+
+    def _check_not_reset(self) -> None:
+        if self.incoming.end is End.RESET:
+            raise PeerUnavailableError(f"{self.peer} {End.RESET.value}")
+
+
+def _api_key(request: Buffer) -> int:
+    """Of a request whose first bytes these are: length, API key, version."""
+    return int.from_bytes(memoryview(request)[4:6], "big")

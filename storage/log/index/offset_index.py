@@ -1,0 +1,126 @@
+"""From an offset to about where it stands in its segment's file.
+
+An entry is (offset relative to the segment's base i32, position i32), one for every
+`index.interval.bytes` or so of log: the largest offset of an append, and where that append
+begins.
+
+    .log     [100-104][105-109][110-114][115-119]
+    .index   (4 -> 0)          (14 -> 2 * size)          base 100
+
+    lookup(112) = (104, 0): the greatest entry at or below; scan forward from there
+
+(OffsetIndex in Kafka.)
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, Self
+
+import attrs
+
+from storage.errors import CorruptIndexError
+from storage.filesystem import FileSystem
+from storage.log.index.index_file import IndexFile
+from storage.log.index.segment_index import MAX_RELATIVE_OFFSET, SegmentIndex
+from storage.types import Offset
+
+ENTRY_SIZE: Final = 8
+LAYOUT: Final = struct.Struct(">ii")
+
+
+class OffsetPosition(NamedTuple):
+    """`offset` is in, or before, the batch at byte `position`."""
+
+    offset: Offset
+    position: int
+
+
+@attrs.define(eq=False)
+class OffsetIndex(SegmentIndex):
+    """The `.index` of one segment."""
+
+    _last_offset: Offset
+
+    @classmethod
+    def open(
+        cls, file_system: FileSystem, path: str, *, base_offset: Offset, max_size: int
+    ) -> Self:
+        file = IndexFile.open(file_system, path, layout=LAYOUT, max_size=max_size)
+        index = cls(base_offset, file, base_offset)
+        index._find_last()
+        return index
+
+    @property
+    def is_full(self) -> bool:
+        return self._file.entry_count >= self._file.max_entries
+
+    @property
+    def room(self) -> int:
+        """How many entries it takes before it is full."""
+        return self._file.max_entries - self._file.entry_count
+
+    @property
+    def last_offset(self) -> Offset:
+        """Of the last entry; the base offset where there is none."""
+        return self._last_offset
+
+    def append(self, offset: Offset, position: int) -> None:
+        self.extend([(offset, position)])
+
+    def extend(self, entries: Sequence[tuple[Offset, int]]) -> None:
+        """Append all of them, whose offsets rise, in one write."""
+        (first, _), (last, _) = entries[0], entries[-1]
+        base = self.base_offset
+        assert 0 <= first - base <= last - base <= MAX_RELATIVE_OFFSET, (
+            "a segment rolls before its offsets overflow"
+        )
+        if first <= self._last_offset and self.entry_count:
+            raise CorruptIndexError(
+                f"{self.path}: offset {first} after {self._last_offset}, its last"
+            )
+        self._file.extend(b"".join([LAYOUT.pack(at - base, position) for at, position in entries]))
+        self._last_offset = last
+
+    def lookup(self, offset: Offset) -> OffsetPosition:
+        """The greatest entry at or below `offset`; (base, 0) where there is none."""
+        relative = offset - self.base_offset
+        if self.entry_count and offset >= self._last_offset:
+            return self.entry(self.entry_count - 1)
+        count = self._file.count_while(lambda entry: entry[0] <= relative)
+        return self.entry(count - 1) if count else OffsetPosition(self.base_offset, 0)
+
+    def first_offset_from(self, position: int) -> Offset | None:
+        """Of the first entry at `position` or behind it."""
+        count = self._file.count_while(lambda entry: entry[1] < position)
+        return self.entry(count).offset if count < self.entry_count else None
+
+    def position_before(self, position: int) -> int:
+        """Return the greatest position of an entry below `position`; 0 where there is none."""
+        count = self._file.count_while(lambda entry: entry[1] < position)
+        return self.entry(count - 1).position if count else 0
+
+    def entry(self, index: int) -> OffsetPosition:
+        relative, position = self._file.entry(index)
+        return OffsetPosition(self.base_offset + relative, position)
+
+    def entries(self) -> Iterator[OffsetPosition]:
+        for relative, position in self._file.entries():
+            yield OffsetPosition(self.base_offset + relative, position)
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Drop the entries at `offset` and after."""
+        relative = offset - self.base_offset
+        self._file.truncate_to_count(self._file.count_while(lambda entry: entry[0] < relative))
+        self._find_last()
+
+    def sanity_check(self) -> None:
+        """CorruptIndexError where the file cannot be an index of this segment."""
+        if self.entry_count and self._last_offset < self.base_offset:
+            raise CorruptIndexError(
+                f"{self.path}: its last offset {self._last_offset} is below its base"
+            )
+        self._file.check_length()
+
+    def _find_last(self) -> None:
+        count = self.entry_count
+        self._last_offset = self.entry(count - 1).offset if count else self.base_offset

@@ -1,0 +1,64 @@
+"""Bytes that had been believed are kept before they are cut.
+
+    00000000000000000100.log              cut at byte 4096
+    corrupt.00000000000000000100.log.4096     what stood there, for a person to look at
+
+A file's name says which bytes of which file it holds; a number follows where there is one of
+that name. Nothing here or in Apache Kafka opens such a file: it does not end like a segment's,
+and does not begin with an offset. It goes with the partition's directory, or by hand.
+"""
+
+import os
+
+from storage.filesystem import FileSystem
+from storage.log.segment import LOG_SUFFIX, Segment
+
+PREFIX = "corrupt."
+_CHUNK = 1 << 20
+
+
+def keep_tail(segment: Segment, position: int) -> str:
+    """Copy what stands from `position` on; the copy lasts before this returns."""
+    source = segment.path(LOG_SUFFIX)
+    target = _free_name(segment.file_system, source, f".{position}")
+    copy = segment.file_system.open(f"{target}.tmp", create=True)
+    try:
+        copy.truncate(0)
+        for start in range(position, segment.size, _CHUNK):
+            wanted = min(_CHUNK, segment.size - start)
+            chunk = segment.pins.file.read(start, wanted)
+            if chunk.strip(b"\0"):  # a hole stays one, however large it says it is
+                copy.write(start - position, chunk)
+        copy.truncate(segment.size - position)
+        copy.sync()
+    finally:
+        copy.close()
+    segment.file_system.rename(f"{target}.tmp", target)
+    segment.file_system.sync_directory(segment.directory)
+    return target
+
+
+def keep_segment(segment: Segment) -> str:
+    """Rename its `.log`; the caller removes its indexes and syncs the directory."""
+    source = segment.path(LOG_SUFFIX)
+    target = _free_name(segment.file_system, source, ".0")
+    segment.file_system.rename(source, target)
+    return target
+
+
+def keep_file(file_system: FileSystem, path: str) -> str:
+    """Rename a small file that does not parse out of the way, for good."""
+    target = _free_name(file_system, path, "")
+    file_system.rename(path, target)
+    file_system.sync_directory(os.path.dirname(path))
+    return target
+
+
+def _free_name(file_system: FileSystem, path: str, suffix: str) -> str:
+    directory, name = os.path.split(path)
+    target = first = os.path.join(directory, f"{PREFIX}{name}{suffix}")
+    number = 0
+    while file_system.exists(target):
+        number += 1
+        target = f"{first}-{number}"
+    return target

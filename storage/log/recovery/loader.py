@@ -1,0 +1,355 @@
+"""Which files of a log to believe, and how far.
+
+    after a clean shutdown    everything, as far as its ends tell (storage.log.recovery.tail)
+    after a crash             the segments that end below the recovery point; the one that it
+                              lies in, or at the end of, and all behind are read again, and
+                              cut where they stop making sense (storage.log.recovery.scan)
+
+    recovery point 140     [0 ── 99][100 ── 1│40 ~~~~ ?? ][ 190 ~~~ ]
+                            believed  read again; cut at ??  goes, once the one before was cut
+
+Rule 1: what is believed and does not fit together is read again as well.
+
+Rule 2: what is read again is indexed again, and the leader epochs of that stretch come from
+its batches, not from the checkpoint, which may be ahead of what the disk has kept. So do those
+that lie below the first of the checkpoint, where the log start has fallen back.
+
+Rule 3: so are its producers and its aborted transactions, from a snapshot that lies below it;
+and there is a snapshot at the end of each segment that was read again.
+
+Rule 4: where compaction has not been, segments join. Above the recovery point, one that begins
+past the end of the one before it shows that the disk has lost that one's tail, and goes with all
+that follow. Below, nothing was lost in a crash: somebody took a file, and what follows stays; but
+where nothing follows, the disk has lied about what it synced, and the log ends before the gap.
+Where compaction has been, everything was on the disk before it began, and a gap is its doing
+(`storage.log.compaction_gaps`, and the cleaner's checkpoint of a directory that Kafka has used).
+(And where the next batch was too far from its base, a segment had to end.)
+
+Rule 5: nothing that anybody had been promised is cut without a copy: what lies below the
+recovery point, or under a clean-shutdown marker, or would have been believed by Kafka
+(storage.log.recovery.aside). And nothing is cut without a word: each cut is a `Repair`.
+
+(LogLoader in Kafka.)
+"""
+
+import itertools
+import re
+from typing import Final
+
+import attrs
+
+from storage.batch.record_batch import BatchHeader
+from storage.errors import (
+    CorruptIndexError,
+    CorruptRecordError,
+    InvalidRecordError,
+    OffsetOverflowError,
+)
+from storage.filesystem import FileSystem
+from storage.log import producer_replay, swap
+from storage.log.leader_epoch_cache import LeaderEpochCache
+from storage.log.recovery import aside, epochs, overflow
+from storage.log.recovery.report import LoadedSegments, Marks, Repair
+from storage.log.recovery.scan import Cut, Scan, ScannedEpochs
+from storage.log.recovery.tail import end_of_believed
+from storage.log.segment import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    Segment,
+)
+from storage.log.segments import Segments
+from storage.producers.state import ProducerStateManager
+from storage.types import Offset
+
+_NAME: Final = re.compile(rf"([0-9]{{20}})({'|'.join(map(re.escape, SEGMENT_SUFFIXES))})")
+_OF_INTERRUPTED: Final = (CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX)
+
+
+@attrs.frozen(kw_only=True)
+class Loader:
+    """One partition's directory, about to be opened."""
+
+    file_system: FileSystem
+    directory: str
+    max_index_bytes: int
+    index_interval_bytes: int
+    epochs: LeaderEpochCache
+    producers: ProducerStateManager
+    marks: Marks
+    # What was repaired before.
+    repairs: tuple[Repair, ...] = ()
+
+    def load(self, names: list[str]) -> LoadedSegments:
+        """Every segment that can be believed; none where the log start lies past their end.
+
+        `names` are those in the directory.
+        """
+        if any(name.endswith(_OF_INTERRUPTED) for name in names):
+            swap.finish_interrupted(self.file_system, self.directory)
+            names = self.file_system.list_directory(self.directory)
+        repairs = list(self.repairs)
+        while True:
+            segments = self._segments(names)
+            loaded = LoadedSegments(
+                segments, self.marks.log_start_offset, self.marks.clean, repairs=list(repairs)
+            )
+            try:
+                self._load(loaded)
+            except OffsetOverflowError as error:
+                repairs.append(self._split(segments, error))
+                names = self.file_system.list_directory(self.directory)
+            else:
+                return loaded
+
+    # Which files there are.
+
+    def _segments(self, names: list[str]) -> list[Segment]:
+        files = [
+            (file, f"{self.directory}/{name}")
+            for name in names
+            if (file := _segment_file(name)) is not None
+        ]
+        bases = [base for (base, suffix), _ in files if suffix == LOG_SUFFIX]
+        for (base, _), path in files:
+            if base not in bases:
+                self.file_system.remove(path)
+        return [self._load_segment(base) for base in sorted(bases)]
+
+    def _load_segment(self, base_offset: Offset) -> Segment:
+        return Segment.load(
+            self.file_system,
+            self.directory,
+            base_offset,
+            max_index_bytes=self.max_index_bytes,
+            index_interval_bytes=self.index_interval_bytes,
+        )
+
+    def _split(self, segments: list[Segment], error: OffsetOverflowError) -> Repair:
+        [segment] = [each for each in segments if each.base_offset == error.base_offset]
+        path, parts = segment.path(LOG_SUFFIX), overflow.split(segment)
+        for each in segments:
+            each.close()
+        for doomed in parts:
+            self.file_system.remove(doomed)
+        return Repair(
+            path=path, position=0, offset=error.base_offset, cause="split: its offsets overflow"
+        )
+
+    # Which of them to believe.
+
+    def _load(self, loaded: LoadedSegments) -> None:
+        marks = self.marks
+        self.producers.remove_stray_snapshots([each.base_offset for each in loaded.segments])
+        if loaded.segments:
+            self._walk(loaded)
+            if not loaded.clean or epochs.are_lost(self.epochs, loaded.segments):
+                epochs.complete(
+                    self.epochs,
+                    loaded.segments,
+                    log_start_offset=marks.log_start_offset,
+                    log_end_offset=loaded.next_offset,
+                )
+        if marks.clean and loaded.next_offset < marks.recovery_point:
+            # A clean shutdown syncs to the end, and says so: less than that was lost by the disk.
+            self._miss_synced(loaded)
+        if loaded.segments and loaded.next_offset < marks.log_start_offset:
+            self._begin_again(loaded)
+
+    def _walk(self, loaded: LoadedSegments) -> None:
+        """From the first segment to the last, or to where one is cut."""
+        read_again_from = self._first_to_read_again(loaded.segments)
+        scanned = ScannedEpochs(self.epochs)
+        for index, segment in enumerate(list(loaded.segments)):
+            if index and not self._joins(loaded, loaded.segments[index - 1], segment):
+                self._drop_from(loaded, index, "it does not join what is before it", keep=True)
+                break
+            if index < read_again_from and self._is_believed(loaded, segment):
+                continue
+            if index == read_again_from:
+                self.epochs.truncate_from_end(segment.base_offset)
+            believed = index < read_again_from
+            cut = self._read_again(loaded, segment, ScannedEpochs() if believed else scanned)
+            if cut is not None:
+                self._cut(loaded, index, cut)
+                break
+            if believed:
+                segment.offset_index.flush()
+                segment.time_index.flush()
+        self._end_before_gaps(loaded)
+        self._forget_times_behind_the_end(loaded)
+        self.epochs.flush()
+
+    def _end_before_gaps(self, loaded: LoadedSegments) -> None:
+        """Rule 4, of what seemed to follow and could not be believed."""
+        for base, end in reversed(loaded.gaps):
+            behind = [each.base_offset >= base for each in loaded.segments]
+            if any(each.size for each in loaded.segments if each.base_offset >= base):
+                return
+            if any(behind):
+                self._drop_from(loaded, behind.index(True), "nothing follows the gap", keep=False)
+                loaded.next_offset = end
+                self._bring_producers_to(end, loaded.segments)
+
+    def _forget_times_behind_the_end(self, loaded: LoadedSegments) -> None:
+        """Of a segment that is the last one now: only of the one that was are times checked, and a
+        disk that lied about records may have kept theirs.
+        """
+        if loaded.segments and not loaded.clean:
+            loaded.segments[-1].time_index.truncate_to(loaded.next_offset)
+
+    def _first_to_read_again(self, segments: list[Segment]) -> int:
+        """The index of the segment that the recovery point lies in, or at the end of."""
+        if self.marks.believe_nothing:
+            return 0
+        if self.marks.clean:
+            return len(segments)
+        below = [each for each in segments if each.base_offset < self.marks.recovery_point]
+        return max(0, len(below) - 1)
+
+    def _joins(self, loaded: LoadedSegments, previous: Segment, segment: Segment) -> bool:
+        """Rule 4: whether `segment` may follow `previous` and what was loaded before."""
+        end, base, marks = loaded.next_offset, segment.base_offset, self.marks
+        if end == base or (end < base and _had_to_roll(previous, segment)):
+            return True
+        if end < base <= marks.compacted_to:
+            return True
+        if end > base or not (marks.clean or base <= marks.recovery_point):
+            return False
+        loaded.clean = False
+        self._report(loaded, segment, f"nothing holds the offsets {end} to {base - 1}")
+        loaded.gaps.append((base, end))
+        return any(each.size for each in loaded.segments if each.base_offset >= base)
+
+    def _is_believed(self, loaded: LoadedSegments, segment: Segment) -> bool:
+        try:
+            active = segment is loaded.segments[-1]
+            loaded.next_offset = end_of_believed(
+                segment, active=active, marker_ms=self.marks.marker_ms
+            )
+        except (CorruptRecordError, CorruptIndexError) as error:
+            self._report(loaded, segment, f"read again: {error}")
+            return False
+        return True
+
+    def _read_again(
+        self, loaded: LoadedSegments, segment: Segment, scanned: ScannedEpochs
+    ) -> Cut | None:
+        """Check it, index it, and have its producers noted; where it stops making sense."""
+        loaded.segments_recovered += 1
+        segment.reset_indexes()
+        self._bring_producers_to(segment.base_offset, loaded.segments)
+
+        def note_producer(header: BatchHeader, batch: memoryview) -> bool:
+            try:
+                producer_replay.note(self.producers, segment, header, batch)
+            except (CorruptRecordError, InvalidRecordError):
+                return False  # a marker, and nobody could say what it ended
+            return True
+
+        scan = Scan(segment=segment, epochs=scanned, note_producer=note_producer)
+        cut = scan.run()
+        loaded.next_offset = scan.next_offset
+        if cut is None:
+            self._close_index(loaded, segment)
+        return cut
+
+    def _close_index(self, loaded: LoadedSegments, segment: Segment) -> None:
+        segment.become_inactive()
+        self.producers.update_map_end_offset(loaded.next_offset)
+        self.producers.take_snapshot(sync=False)
+
+    def _bring_producers_to(self, offset: Offset, segments: list[Segment]) -> None:
+        """As they were at `offset`, where a segment begins."""
+        self.producers.truncate_and_reload(self.marks.log_start_offset, offset)
+        producer_replay.rebuild(self.producers, Segments(segments), offset)
+
+    # Cutting.
+
+    def _was_promised(self, offset: Offset) -> bool:
+        """Whether what stands at `offset` had been synced, by all that we know."""
+        return self.marks.clean or offset < self.marks.recovery_point
+
+    def _cut(self, loaded: LoadedSegments, index: int, cut: Cut) -> None:
+        """`loaded.segments[index]` ends at `cut`, and the log with it."""
+        segment = loaded.segments[index]
+        keep = cut.ours or self._was_promised(loaded.next_offset)
+        gone = segment.size - cut.position
+        kept = aside.keep_tail(segment, cut.position) if keep else ""
+        loaded.bytes_truncated += gone
+        loaded.clean = False
+        self._report(loaded, segment, cut.cause, position=cut.position, gone=gone, kept=kept)
+        # From the end, so that a crash in here leaves no hole.
+        self._drop_from(loaded, index + 1, "it follows what was cut", keep=keep)
+        segment.cut(cut.position)
+        self._close_index(loaded, segment)
+
+    def _drop_from(self, loaded: LoadedSegments, index: int, cause: str, *, keep: bool) -> None:
+        reported = len(loaded.repairs)
+        while len(loaded.segments) > index:
+            segment = loaded.segments.pop()
+            kept = aside.keep_segment(segment) if keep and segment.size else ""
+            self._report(loaded, segment, cause, gone=segment.size, kept=kept)
+            loaded.bytes_truncated += segment.size
+            for path in segment.delete():
+                self.file_system.remove(path)
+        if len(loaded.repairs) > reported:
+            loaded.repairs[reported:] = reversed(loaded.repairs[reported:])
+            loaded.clean = False
+            self.file_system.sync_directory(self.directory)
+
+    def _begin_again(self, loaded: LoadedSegments) -> None:
+        """The log start lies past the end: whatever is left was deleted, or is out of reach."""
+        cause = f"the log ends at {loaded.next_offset} and starts at {self.marks.log_start_offset}"
+        promised = self._was_promised(loaded.segments[0].base_offset)
+        self._drop_from(loaded, 0, cause, keep=promised)
+        loaded.next_offset = self.marks.log_start_offset
+
+    def _miss_synced(self, loaded: LoadedSegments) -> None:
+        loaded.clean = False
+        path = loaded.segments[-1].path(LOG_SUFFIX) if loaded.segments else self.directory
+        position = loaded.segments[-1].size if loaded.segments else 0
+        cause = f"the log had been synced up to offset {self.marks.recovery_point}"
+        loaded.repairs.append(
+            Repair(path=path, position=position, offset=loaded.next_offset, cause=cause)
+        )
+
+    def _report(
+        self,
+        loaded: LoadedSegments,
+        segment: Segment,
+        cause: str,
+        *,
+        position: int = 0,
+        gone: int = 0,
+        kept: str = "",
+    ) -> None:
+        loaded.repairs.append(
+            Repair(
+                path=segment.path(LOG_SUFFIX),
+                position=position,
+                offset=loaded.next_offset,
+                cause=cause,
+                bytes=gone,
+                kept=kept,
+            )
+        )
+
+
+def _had_to_roll(previous: Segment, segment: Segment) -> bool:
+    """Whether the first batch of `segment` is too far away for the one before it."""
+    try:
+        return any(
+            not previous.holds_offset(header.last_offset)
+            for _, header in itertools.islice(segment.headers(), 1)
+        )
+    except CorruptRecordError:
+        return False
+
+
+def _segment_file(name: str) -> tuple[Offset, str] | None:
+    """The base offset and the suffix of a segment's file; None for any other."""
+    found = _NAME.fullmatch(name)
+    return (int(found[1]), found[2]) if found else None

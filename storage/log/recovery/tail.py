@@ -1,0 +1,102 @@
+"""A segment that is believed: do its file and its index fit together.
+
+    .index   ... (57 -> 8192)             the last entry: offset 57 is in the batch at byte 8192
+    .log     [0] ... [50-57][58-61]│      from there on, batch by batch, to the last byte
+
+One read of the index and two of the log show a file that was emptied, cut short, or written
+over at an end, an index that is longer than its log, and where the segment ends. The active
+segment's last batches have their CRC checked: a crash that no marker tells of hits them first.
+What lies in between is checked by whoever reads it. (Kafka looks at none of this after a clean
+shutdown.)
+"""
+
+import os
+from typing import Final
+
+from storage.batch.record_batch import check_crc
+from storage.errors import CorruptIndexError, CorruptRecordError, OffsetOverflowError
+from storage.log.index.offset_index import OffsetPosition
+from storage.log.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment
+from storage.types import LAST_LOG_END, Offset
+
+# Whoever copies a directory gives its files new times, in any order, and has not changed them.
+COPYING_MS: Final = 10_000
+
+
+def end_of_believed(segment: Segment, *, active: bool, marker_ms: int | None) -> Offset:
+    """The offset after its last batch; CorruptRecordError or CorruptIndexError, which say
+    why, where it has to be read again.
+    """
+    if marker_ms is not None and (segment.created_ms or 0) > marker_ms + COPYING_MS:
+        raise CorruptRecordError("written to after the clean shutdown")
+    segment.transaction_index.sanity_check(segment.base_offset)
+    if not segment.file_system.exists(segment.path(INDEX_SUFFIX)):
+        if segment.size:
+            raise CorruptIndexError(f"no {os.path.basename(segment.path(INDEX_SUFFIX))}")
+        return segment.base_offset
+    last = _last_entry(segment)
+    if last.position > 0:
+        _check_order(segment, _first_offset(segment), last.offset)
+    end = _walk(segment, last, check_crcs=active)
+    if active:
+        segment.time_index.sanity_check()
+        _check_times(segment, end)
+    else:
+        segment.release_indexes()
+    return end
+
+
+def _check_times(segment: Segment, end: Offset) -> None:
+    """What goes on at `end` could not be entered behind a record that is not there: a disk that
+    lied about the records may have kept their times.
+    """
+    times = segment.time_index
+    if times.entry_count and times.last_entry.offset >= end:
+        raise CorruptIndexError(
+            f"its last time is that of offset {times.last_entry.offset}, and it ends at {end}"
+        )
+
+
+def _last_entry(segment: Segment) -> OffsetPosition:
+    index = segment.offset_index
+    index.sanity_check()
+    last = index.lookup(index.last_offset)
+    if index.entry_count and not 0 <= last.position < segment.size:
+        raise CorruptIndexError(
+            f"the last entry of its index leads to byte {last.position} of {segment.size}"
+        )
+    return last
+
+
+def _first_offset(segment: Segment) -> Offset:
+    for _, header in segment.headers():
+        return header.base_offset
+    raise CorruptRecordError("half a batch at byte 0")
+
+
+def _walk(segment: Segment, last: OffsetPosition, *, check_crcs: bool) -> Offset:
+    end, next_offset = last.position, segment.base_offset
+    for position, header in segment.headers(last.position):
+        if position == last.position and last.position > 0:
+            _check_order(segment, header.base_offset, last.offset)
+        if header.base_offset < next_offset or header.last_offset_delta < 0:
+            raise CorruptRecordError(f"offset {header.base_offset} at byte {position} goes back")
+        if header.next_offset > LAST_LOG_END:
+            raise CorruptRecordError(f"no offset comes after {header.last_offset}")
+        if not segment.holds_offset(header.last_offset):
+            raise OffsetOverflowError(
+                f"{segment.path(LOG_SUFFIX)}: offset {header.last_offset} at byte {position}"
+                " is too far from the base",
+                segment.base_offset,
+            )
+        if check_crcs and not check_crc(segment.pins.file.read(position, header.size)):
+            raise CorruptRecordError(f"the CRC-32C of the batch at byte {position} does not match")
+        end, next_offset = position + header.size, header.next_offset
+    if end != segment.size:
+        raise CorruptRecordError(f"half a batch at byte {end}")
+    return next_offset
+
+
+def _check_order(segment: Segment, first: Offset, last: Offset) -> None:
+    if not segment.base_offset <= first <= last:
+        raise CorruptRecordError(f"offset {first} lies outside {segment.base_offset} to {last}")

@@ -1,0 +1,271 @@
+"""One `.log` file at rest, opened by its path alone: for a notebook, and for `storage.tools.dump`.
+
+    with storage.open_segment("t-0/00000000000000000000.log") as segment:
+        for batch in segment.batches(): ...      headers first; the records when asked for
+        for record in segment.records(): ...
+        table = segment.to_arrow()               with the `arrow` extra
+
+Rule 1: nothing is written, no index is needed, and memory holds one batch or one chunk.
+
+Rule 2: a batch that the file ends inside of is the end: a crash leaves one. Anything else
+that is no batch is a DamagedLogError with its place, but for the spare room of a log that was
+not closed (`storage.batch.spare_room`), which is the end too. `find_batch` finds where batches go on,
+and takes nobody's word for it: a header, alone, may be a value that looks like one, so the
+CRC-32C of the whole batch must match.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, Self, TypeVar
+
+import attrs
+import crc32c
+
+from storage.batch.batch_stream import DamagedLogError
+from storage.batch.compression import Codec
+from storage.batch.record_batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    CRC_COVERS_FROM,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    check_crc,
+    read_header,
+)
+from storage.batch.records import Record, decode_batch
+from storage.batch.spare_room import LOG_FILE, is_spare_room
+from storage.errors import CorruptRecordError, InvalidRecordError
+from storage.filesystem import File, FileSystem, OsFileSystem
+from storage.types import Offset
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CHUNK_SIZE: Final = 1024 * 1024
+
+_T = TypeVar("_T")
+
+_MAGIC: Final = b"\x02"
+_MAGIC_AT: Final = 16
+_KNOWN_ATTRIBUTES: Final = (
+    CODEC_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
+)
+# A file made to mislead could have every byte begin a batch as long as the rest of it.
+_SEARCH_COST_MOST: Final = 1024 * 1024 * 1024
+
+
+@attrs.frozen
+class StoredBatch:
+    """A batch where it stands: all of its bytes, from byte `position` of its file."""
+
+    position: int
+    header: BatchHeader
+    data: memoryview = attrs.field(repr=False)
+
+    @cached_property
+    def is_valid(self) -> bool:
+        """Whether its CRC-32C matches."""
+        return check_crc(self.data)
+
+    def records(self) -> list[Record]:
+        """CorruptRecordError where the CRC-32C does not match or the records do not parse;
+        InvalidRecordError where no codec has the batch's number.
+        """
+        self.check()
+        return decode_batch(self.data)
+
+    def check(self) -> None:
+        """CorruptRecordError where its CRC-32C does not match."""
+        if not self.is_valid:
+            raise CorruptRecordError("its CRC-32C does not match")
+
+
+@attrs.define(eq=False)
+class SegmentFile:
+    """See the module's docstring."""
+
+    file: File
+    _file_system: FileSystem
+
+    @property
+    def path(self) -> str:
+        """Where it was opened."""
+        return self.file.path
+
+    @property
+    def base_offset(self) -> Offset | None:
+        """What the file's name says; None where it is not named as a segment."""
+        found = LOG_FILE.fullmatch(os.path.basename(self.path))
+        return int(found[1]) if found else None
+
+    def batches(self, position: int = 0) -> Iterator[StoredBatch]:
+        """The whole batches from byte `position` on, whether or not their CRC matches."""
+        return self._up_to_spare_room(read_batches(self.file, position))
+
+    def records(self, *, control_batches: bool = False) -> Iterator[Record]:
+        """Every record, checked; those of control batches only for who asks."""
+        for batch in self.batches():
+            try:
+                batch.check()  # also what says that it is a control batch
+                if control_batches or not batch.header.is_control:
+                    yield from batch.records()
+            except (CorruptRecordError, InvalidRecordError) as error:
+                raise DamagedLogError(
+                    str(error), path=self.path, position=batch.position
+                ) from error
+
+    def to_arrow(
+        self, columns: Sequence[str] | None = None, *, control_batches: bool = False
+    ) -> "pa.Table":
+        """All of it as a table, a row for each record; `storage.batch.columns.columnar.read` gives it in pieces.
+
+        Columns: `offset`, `timestamp` (ms, UTC), `timestamp_type` (0 created, 1 appended), `key`,
+        `value`, `headers` (a list of key and value), `leader_epoch`, `producer_id` (-1: none).
+
+        Args:
+            columns: some of `storage.batch.columns.columnar.COLUMNS`; by default all of them.
+            control_batches: whether the markers of transactions are rows too.
+
+        Raises:
+            DamagedLogError: bytes that are no batch, or whose CRC-32C is wrong, with their place.
+        """
+        import pyarrow as pa  # noqa: PLC0415 - a tenth of a second, paid by who asks for it
+
+        from storage.batch.columns import columnar  # noqa: PLC0415
+
+        wanted = columnar.COLUMNS if columns is None else columns
+        pieces = columnar.read(self.file, columns=wanted, control_batches=control_batches)
+        schema = pa.schema([columnar.SCHEMA.field(name) for name in wanted])
+        return pa.Table.from_batches(self._up_to_spare_room(pieces), schema=schema)
+
+    def _up_to_spare_room(self, found: Iterator[_T]) -> Iterator[_T]:
+        try:
+            yield from found
+        except DamagedLogError as error:
+            if not is_spare_room(self._file_system, self.file, error.position):
+                raise
+
+    def close(self) -> None:
+        """Give the file back; the end of a `with` does."""
+        self.file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_segment(
+    path: str | os.PathLike[str], file_system: FileSystem | None = None
+) -> SegmentFile:
+    """The `.log` file at `path`, to be read; FileNotFoundError where it is not.
+
+    Nothing is written, locked or mapped, and no index is needed: a broker may be at work on it.
+    """
+    files = OsFileSystem() if file_system is None else file_system
+    return SegmentFile(files.open_for_reading(os.fspath(path)), files)
+
+
+def read_batches(
+    file: File, position: int = 0, end: int | None = None, *, chunk_size: int = CHUNK_SIZE
+) -> Iterator[StoredBatch]:
+    """The whole batches between bytes `position` and `end`; DamagedLogError where none stands."""
+    end = file.size() if end is None else end
+    chunk, chunk_at = memoryview(b""), position
+    while end - position >= HEADER_SIZE:
+        chunk, chunk_at = _holding(
+            file, chunk, chunk_at, position, HEADER_SIZE, chunk_size=chunk_size
+        )
+        try:
+            header = read_header(chunk, position - chunk_at)
+        except CorruptRecordError:
+            raise _damage(file, position, chunk[position - chunk_at :]) from None
+        if header.size > end - position:
+            return
+        chunk, chunk_at = _holding(
+            file, chunk, chunk_at, position, header.size, chunk_size=chunk_size
+        )
+        start = position - chunk_at
+        yield StoredBatch(position, header, chunk[start : start + header.size])
+        position += header.size
+
+
+def stands_at(file: File, position: int) -> bool:
+    """Whether a batch's header stands at byte `position`, or the file ends right there."""
+    if position == file.size():
+        return True
+    try:
+        read_header(file.read(position, HEADER_SIZE))
+    except CorruptRecordError:
+        return False
+    return True
+
+
+def find_batch(file: File, position: int, end: int, *, least_offset: Offset) -> int | None:
+    """Where the first sound batch from byte `position` on begins, of offsets from
+    `least_offset` on; None where there is none.
+    """
+    cost = 0
+    while end - position >= HEADER_SIZE:
+        window = file.read(position, CHUNK_SIZE + HEADER_SIZE)
+        at = window.find(_MAGIC, _MAGIC_AT)
+        while at >= 0 and at - _MAGIC_AT + HEADER_SIZE <= len(window):
+            start = position + at - _MAGIC_AT
+            header = BatchHeader._make(HEADER.unpack_from(window, at - _MAGIC_AT))
+            if _is_plausible(header, least_offset, end - start):
+                cost += header.size
+                if cost > _SEARCH_COST_MOST:
+                    return None
+                if _crc_of(file, start, header.size) == header.crc:
+                    return start
+            at = window.find(_MAGIC, at + 1)
+        if len(window) < CHUNK_SIZE + HEADER_SIZE:
+            return None
+        position += len(window) - HEADER_SIZE + 1
+    return None
+
+
+def _is_plausible(header: BatchHeader, least_offset: Offset, room: int) -> bool:
+    return (
+        HEADER_SIZE <= header.size <= room
+        and least_offset <= header.base_offset
+        and 0 <= header.record_count <= header.last_offset_delta + 1
+        and not header.attributes & ~_KNOWN_ATTRIBUTES
+        and header.attributes & CODEC_MASK <= max(Codec)
+    )
+
+
+def _crc_of(file: File, position: int, size: int) -> int:
+    """The CRC-32C that the batch of `size` bytes at `position` ought to carry."""
+    crc, at, end = 0, position + CRC_COVERS_FROM, position + size
+    while at < end:
+        data = file.read(at, min(CHUNK_SIZE, end - at))
+        if not data:
+            break
+        crc = crc32c.crc32c(data, crc)
+        at += len(data)
+    return crc
+
+
+def _holding(
+    file: File, chunk: memoryview, chunk_at: int, position: int, size: int, *, chunk_size: int
+) -> tuple[memoryview, int]:
+    """A chunk that holds `size` bytes from `position` on: the same one, or a new one."""
+    if position + size <= chunk_at + len(chunk):
+        return chunk, chunk_at
+    data = file.read(position, max(size, chunk_size))
+    if len(data) < size:
+        raise OSError(f"{file.path} became shorter while it was read")
+    return memoryview(data), position
+
+
+def _damage(file: File, position: int, data: memoryview) -> DamagedLogError:
+    fields = BatchHeader._make(HEADER.unpack_from(data))
+    reason = f"no batch begins here (it would have length {fields.length}, magic {fields.magic})"
+    return DamagedLogError(reason, path=file.path, position=position)

@@ -1,0 +1,61 @@
+"""A checkpoint of marks, parted so that only a rename is done where appends are.
+
+    plan      on the loop: the marks of a directory's logs, as they are now
+    prepare   anywhere: write them beside the checkpoint, and sync: the slow part
+    publish   on the loop: rename, unless a mark has been lowered since
+    settle    anywhere: sync the directory
+
+Rule 1: at no time does the checkpoint, nor the one that a power cut may bring back in its
+place, claim more of a log than there is (`storage.manager.checkpointed_logs`, rule 1). What was planned before a
+truncation is not published after it; what is published before one is corrected by it, for
+the directory knows what stands in it from the rename on.
+
+Rule 2: a log that has gone meanwhile may keep its line. One of the same name that comes
+later corrects it before its first append.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from storage.checkpoint import OffsetCheckpoint
+from storage.manager.log_directory import LogDirectory
+from storage.types import Offset, TopicPartition
+
+# Not the `.tmp` of a checkpoint that is written in one go, which may happen in between.
+PREPARED_SUFFIX = ".prepared"
+
+Marks = Mapping[TopicPartition, Offset]
+
+
+@attrs.frozen(kw_only=True)
+class CheckpointPlan:
+    directory: LogDirectory
+    name: str
+    offsets: Marks
+    # The same marks of every log in the directory, at the time of the call.
+    marks_now: Callable[[], Marks]
+    # What the directory believes to stand in its checkpoint.
+    published: Callable[[Marks], None]
+
+    @property
+    def path(self) -> str:
+        return os.path.join(self.directory.path, self.name)
+
+    def prepare(self) -> None:
+        OffsetCheckpoint(self.directory.file_system, self.path + PREPARED_SUFFIX).write(
+            self.offsets
+        )
+
+    def publish(self) -> bool:
+        """Whether the checkpoint is what was planned."""
+        now = self.marks_now()
+        if any(now.get(each, offset) < offset for each, offset in self.offsets.items()):
+            return False
+        self.directory.file_system.rename(self.path + PREPARED_SUFFIX, self.path)
+        self.published(self.offsets)
+        return True
+
+    def settle(self) -> None:
+        self.directory.file_system.sync_directory(self.directory.path)

@@ -1,0 +1,165 @@
+"""Which log is cleaned next, who is at it, and how far each has been cleaned.
+
+    idle ── start ──> in progress ── finish ──> idle           checkpoint := end of the round
+                          │
+                          └─ the log is cut or deleted ──> aborted ── finish ──> idle
+                             checkpoint pulled back                  checkpoint as it was
+
+Rule 1: a log is cleaned by one round at a time.
+
+Rule 2: the checkpoint (`cleaner-offset-checkpoint`) never says more of a log than there is: what
+comes later would be taken for clean, and a tombstone could go before what it deletes. It is
+pulled back *before* a log is cut, and before a new log of an old name is first appended to.
+
+Rule 3: a log that cannot be cleaned (a batch that is not sound) is left alone from then on,
+and counted; a disk that fails takes its directory offline, as everywhere.
+
+Everything here is called on the loop, but `forget`, which only marks. Cutting and deleting a
+log are one step on the loop each, so that nobody has to wait for a round to pause, as
+Kafka's threads do. (LogCleanerManager in Kafka.)
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import attrs
+
+from storage.cleaner.candidates import DirtyRange, dirty_range
+from storage.cleaner.cleaner import Cleaning, plan
+from storage.cleaner.offset_map import OffsetMap
+from storage.errors import CorruptRecordError, InvalidRecordError, ShortageError, StorageError
+from storage.log.log import Log
+from storage.log.segment_file import CHUNK_SIZE
+from storage.manager.log_directory import LogDirectory
+from storage.types import Offset, TopicPartition
+
+Homes = Callable[[], Iterable[tuple[Log, LogDirectory]]]
+
+
+@attrs.define(eq=False)
+class CleanerManager:
+    """Of all logs of a broker; `homes` gives those that are online, and where they lie."""
+
+    homes: Homes
+    uncleanable: dict[TopicPartition, Log] = attrs.field(init=False, factory=dict)
+    # As the last look at all logs found them.
+    dirtiest_ratio: float = attrs.field(init=False, default=0.0)
+    max_delay_ms: int = attrs.field(init=False, default=0)
+    _in_progress: dict[TopicPartition, Cleaning] = attrs.field(init=False, factory=dict)
+
+    # One round.
+
+    def start(
+        self, wall_ms: int, make_map: Callable[[], OffsetMap], *, read_bytes: int = CHUNK_SIZE
+    ) -> Cleaning | None:
+        """A round over the dirtiest log that is due, if one is; `finish` must follow."""
+        found = max(
+            self._candidates(wall_ms),
+            key=lambda each: each[1].ratio,
+            default=None,
+        )
+        if found is None:
+            return None
+        log, dirty = found
+        with log.guarded():
+            cleaning = Cleaning(
+                plan=plan(log, dirty, wall_ms), offset_map=make_map(), read_bytes=read_bytes
+            )
+        self._in_progress[log.topic_partition] = cleaning
+        return cleaning
+
+    def finish(self, cleaning: Cleaning, error: BaseException | None = None) -> None:
+        """The round is over: done, or ended by `error`."""
+        log = cleaning.log
+        self._in_progress.pop(log.topic_partition, None)
+        if isinstance(error, CorruptRecordError | InvalidRecordError):
+            self.uncleanable[log.topic_partition] = log
+        with log.guarded():
+            cleaning.close()
+            directory = self._directory_of(log)
+            if directory is not None and cleaning.done and not cleaning.aborted:
+                self._write(directory, {log.topic_partition: cleaning.end_offset})
+
+    def in_progress(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._in_progress
+
+    # What happens to the logs.
+
+    def before_cut(
+        self, directory: LogDirectory, topic_partition: TopicPartition, offset: Offset
+    ) -> None:
+        """A log is about to be cut: its last segment will then begin at `offset`."""
+        self.forget(topic_partition)
+        if directory.cleaner_offsets.get(topic_partition, 0) > offset:
+            self._write(directory, {topic_partition: offset})
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """Whatever is under way on that log will come to nothing."""
+        self.uncleanable.pop(topic_partition, None)
+        cleaning = self._in_progress.get(topic_partition)
+        if cleaning is not None:
+            cleaning.aborted = True
+
+    # Looking at all of them.
+
+    def uncleanable_partitions(self, path: str) -> int:
+        """How many there are in the log directory at `path`."""
+        return sum(directory.path == path for directory in self._uncleanable_homes())
+
+    def _uncleanable_homes(self) -> Iterator[LogDirectory]:
+        for log, directory in self.homes():
+            if self.uncleanable.get(log.topic_partition) is log:
+                yield directory
+
+    def _candidates(self, wall_ms: int) -> list[tuple[Log, DirtyRange]]:
+        looked_at = []
+        for log, directory in list(self.homes()):
+            key = log.topic_partition
+            if (
+                log.config.is_compacted
+                and not log.failed
+                and not log.closed
+                and key not in self._in_progress
+                and key not in self.uncleanable
+            ):
+                try:
+                    looked_at.append((log, self._dirty_range(log, directory, wall_ms)))
+                except CorruptRecordError:
+                    self.uncleanable[key] = log
+                except ShortageError:
+                    continue
+                except StorageError:
+                    assert log.failed, "a log that cannot be read has taken its directory offline"
+        self.dirtiest_ratio = max((dirty.ratio for _, dirty in looked_at), default=0.0)
+        self.max_delay_ms = max((dirty.delay_ms for _, dirty in looked_at), default=0)
+        return [(log, dirty) for log, dirty in looked_at if dirty.is_due(log.config)]
+
+    def _dirty_range(self, log: Log, directory: LogDirectory, wall_ms: int) -> DirtyRange:
+        with log.guarded():
+            dirty = dirty_range(
+                list(log.segments),
+                log.config,
+                checkpoint=directory.cleaner_offsets.get(log.topic_partition),
+                log_start_offset=log.log_start_offset,
+                log_end_offset=log.log_end_offset,
+                last_stable_offset=log.last_stable_offset,
+                wall_ms=wall_ms,
+            )
+            if dirty.resets:
+                self._write(directory, {log.topic_partition: dirty.first_dirty_offset})
+        return dirty
+
+    # The checkpoint.
+
+    def _write(self, directory: LogDirectory, changes: Mapping[TopicPartition, Offset]) -> None:
+        """Only of logs that are there: one that was deleted leaves no claim behind."""
+        here = {log.topic_partition for log, home in self.homes() if home is directory}
+        offsets = {
+            key: offset
+            for key, offset in {**directory.cleaner_offsets, **changes}.items()
+            if key in here
+        }
+        directory.write_cleaner_offsets(offsets)
+
+    def _directory_of(self, log: Log) -> LogDirectory | None:
+        """None where it has been deleted, or its directory is offline."""
+        return next((home for each, home in self.homes() if each is log), None)

@@ -1,0 +1,1 @@
+"""A log at rest, without a broker: check it, repair it, dump it, append to it."""

@@ -1,0 +1,82 @@
+"""A cluster of real nodes on a simulated world, and what a test wants to do with it."""
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import attrs
+
+from replication.cluster.cluster import Cluster, open_cluster
+from replication.leader.partition import PartitionSnapshot
+from scenarios.world.world import World
+from storage.types import TopicPartition
+from tests.replication.broker.clients import Client
+
+QUICK = {
+    "broker.heartbeat.interval.ms": "200",
+    "broker.session.timeout.ms": "1000",
+    # A disk in memory holds every byte, also those of an index's spare room.
+    "log.index.size.max.bytes": "4096",
+}
+
+
+def name_of(node_id: int) -> str:
+    return "controller" if node_id == 0 else f"b{node_id}"
+
+
+@attrs.define(repr=False)
+class Stage:
+    """What a story plays on."""
+
+    world: World
+    cluster: Cluster
+    client: Client
+
+    def address(self, broker_id: int) -> str:
+        return self.cluster.bootstrap_list[broker_id - 1]
+
+    async def leader(self, topic: str, *, other_than: int | None = None) -> int:
+        """Return who leads, once that broker knows it."""
+
+        def leads() -> bool:
+            return self.cluster.leader(topic, 0) != other_than and self._leads(topic) is not None
+
+        await self.cluster.until(leads, what=f"{topic} has a leader")
+        leader = self.cluster.leader(topic, 0)
+        assert leader is not None
+        return leader
+
+    def _leads(self, topic: str) -> PartitionSnapshot | None:
+        """Return the leader's own view; None while nobody leads, as far as it knows itself."""
+        broker = self.cluster.brokers.get(self.cluster.leader(topic, 0) or -1)
+        if broker is None:
+            return None
+        seen = broker.replica_manager.snapshot(TopicPartition(topic, 0))
+        return seen if seen is not None and seen.is_leader else None
+
+    async def until_in_sync(self, topic: str, count: int) -> None:
+        """Wait until the controller and the leader have so many in the ISR."""
+
+        def in_sync() -> bool:
+            partition, led = self.cluster.partition(topic, 0), self._leads(topic)
+            return partition is not None and len(partition.isr) == count == len(
+                led.isr if led else ()
+            )
+
+        await self.cluster.until(in_sync, what=f"{count} replicas of {topic} in sync")
+
+
+@contextlib.asynccontextmanager
+async def staged(world: World, *, brokers: int = 3, **properties: str) -> AsyncIterator[Stage]:
+    async with open_cluster(
+        brokers=brokers,
+        data_dir="/data",
+        properties=QUICK | {key.replace("_", "."): value for key, value in properties.items()},
+        host_of=name_of,
+        make_seams=lambda node_id: world.node(name_of(node_id)),
+        make_sink=lambda node_id: world.sink(name_of(node_id)),
+    ) as cluster:
+        yield Stage(world, cluster, Client(world.node("client")))
+
+
+def play(story: Callable[[World], Awaitable[None]]) -> None:
+    World(seed=1).run(story)

@@ -1,0 +1,232 @@
+"""What a broker answers to requests that are odd, but not refused, as Apache Kafka answers them.
+
+`tests/interop/test_answers.py` asks Apache Kafka most of them.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from replication.errors import ErrorCode
+from replication.wire.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from replication.wire.describe_producers import DescribeProducersRequest, TopicRequest
+from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from replication.wire.find_coordinator import FindCoordinatorRequest
+from replication.wire.init_producer_id import InitProducerIdRequest
+from replication.wire.list_offsets import ListOffsetsRequest, ListOffsetsTopic
+from replication.wire.offset_commit import OffsetCommitRequest, OffsetCommitTopic
+from replication.wire.offset_fetch import OffsetFetchGroup, OffsetFetchRequest, OffsetFetchTopic
+from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from scenarios.world.world import World
+from tests.replication.broker.members import Member, all_join
+from tests.replication.broker.stage import Stage, play, staged
+from tests.replication.groups.test_groups import reading
+
+FEW = {"offsets_topic_num_partitions": "3", "transaction_state_log_num_partitions": "3"}
+
+
+def asked(request: object, *, version: int | None = None) -> Any:
+    """Return what one broker with a topic t of two partitions answers."""
+    found = []
+
+    async def story(world: World) -> None:
+        async with reading(world) as stage:
+            await Member(stage).coordinator()
+            found.append(await stage.client.ask(stage.address(1), request, version=version))
+
+    play(story)
+    return found[0]
+
+
+@pytest.mark.parametrize("epoch", [-2, -(2**31)])
+def test_a_fetch_with_a_negative_leader_epoch_has_none(epoch: int) -> None:
+    async def story(world: World) -> None:
+        async with reading(world) as stage:
+            produced = await stage.client.produce(stage.address(1), "t", b"v")
+            assert produced.error_code == ErrorCode.NONE
+            partition = FetchPartition(
+                current_leader_epoch=epoch,
+                last_fetched_epoch=epoch,
+                fetch_offset=0,
+                partition_max_bytes=1000,
+            )
+            topic_id = stage.cluster.image.topics["t"].topic_id
+            request = FetchRequest(
+                session_epoch=-1,
+                max_bytes=1000,
+                topics=[FetchTopic(topic_id=topic_id, partitions=[partition])],
+            )
+            response = await stage.client.ask(stage.address(1), request, version=17)
+            (answer,) = response.responses[0].partitions
+            assert (answer.error_code, answer.high_watermark) == (ErrorCode.NONE, 1)
+            assert answer.diverging_epoch.epoch == -1
+            assert answer.records
+
+    play(story)
+
+
+@pytest.mark.parametrize("version", [1, 7, 9])
+def test_offsets_of_a_topic_without_partitions_are_a_topic_without_partitions(
+    version: int,
+) -> None:
+    topics = [
+        OffsetFetchTopic(name="t", partition_indexes=[]),
+        OffsetFetchTopic(name="u", partition_indexes=[0]),
+        OffsetFetchTopic(name="u", partition_indexes=[0, 1]),
+    ]
+    request = OffsetFetchRequest(group_id="g", topics=topics)
+    if version >= 8:
+        request = OffsetFetchRequest(groups=[OffsetFetchGroup(group_id="g", topics=topics)])
+    response = asked(request, version=version)
+    found = response.topics if version < 8 else response.groups[0].topics
+    numbers = [[each.partition_index for each in topic.partitions] for topic in found]
+    assert [topic.name for topic in found] == ["t", "u", "u"]
+    assert numbers == [[], [0], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("request_", "answered"),
+    [
+        pytest.param(ListOffsetsRequest(topics=[ListOffsetsTopic(name="t")]), "topics", id="list"),
+        pytest.param(
+            OffsetCommitRequest(
+                group_id="g",
+                generation_id_or_member_epoch=-1,
+                topics=[OffsetCommitTopic(name="t")],
+            ),
+            "topics",
+            id="commit",
+        ),
+        pytest.param(
+            ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name="t")]),
+            "responses",
+            id="produce",
+        ),
+    ],
+)
+def test_other_requests_leave_out_a_topic_without_partitions(
+    request_: object, answered: str
+) -> None:
+    assert getattr(asked(request_), answered) == []
+
+
+def test_records_for_a_partition_that_is_not_there_are_not_looked_at() -> None:
+    data = [PartitionProduceData(index=0, records=b"no records")]
+    topics = [TopicProduceData(name=name, partition_data=data) for name in ("nope", "t")]
+    request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
+    found = {each.name: each.partition_responses[0].error_code for each in asked(request).responses}
+    assert found["nope"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert found["t"] != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_no_topic_can_have_a_name_that_is_not_valid_and_producers() -> None:
+    request = DescribeProducersRequest(topics=[TopicRequest(name="a b", partition_indexes=[0])])
+    (topic,) = asked(request).topics
+    assert topic.partitions[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+# Groups.
+
+
+def test_members_are_described_with_their_last_assignments_while_they_rebalance() -> None:
+    async def story(world: World) -> None:
+        async with reading(world) as stage:
+            first, second = Member(stage), Member(stage)
+            await all_join(first, second)
+            before = {each.member_id: each.assignment for each in (first, second)}
+            third = Member(stage)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(third.join)
+                described = await first.described()
+                while described.group_state == "Stable":
+                    await first.a_moment()
+                    described = await first.described()
+                assert described.group_state == "PreparingRebalance"
+                shown = {each.member_id: each for each in described.members}
+                assert {key: shown[key].member_assignment for key in before} == before
+                assert {each.member_metadata for each in described.members} == {b""}
+                assert described.protocol_data == ""
+                nursery.cancel_scope.cancel()
+
+    play(story)
+
+
+# Transactions.
+
+
+@asynccontextmanager
+async def begun(world: World) -> AsyncIterator[tuple[Stage, Any]]:
+    """A cluster with a transactional id `x`, and the producer that it belongs to."""
+    async with staged(world, brokers=1, **FEW) as stage:
+        await stage.client.create_topic(stage.address(1), "t", replicas=1)
+        while True:
+            request = FindCoordinatorRequest(key_type=1, coordinator_keys=["x"])
+            answer = await stage.client.ask(stage.address(1), request)
+            if answer.coordinators[0].error_code == ErrorCode.NONE:
+                break
+        initialised = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000)
+        while True:
+            producer = await stage.client.ask(stage.address(1), initialised)
+            if producer.error_code == ErrorCode.NONE:
+                yield stage, producer
+                return
+            await stage.client.seams.clock.sleep(0.05)
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_clients_add_no_internal_topic_to_a_transaction(version: int) -> None:
+    async def story(world: World) -> None:
+        async with begun(world) as (stage, producer):
+            request = AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id="x",
+                v3_and_below_producer_id=producer.producer_id,
+                v3_and_below_producer_epoch=producer.producer_epoch,
+                v3_and_below_topics=[
+                    AddPartitionsToTxnTopic(name=name, partitions=[0])
+                    for name in ("__consumer_offsets", "__transaction_state", "t", "nope")
+                ],
+            )
+            response = await stage.client.ask(stage.address(1), request, version=version)
+            found = {
+                topic.name: topic.results_by_partition[0].partition_error_code
+                for topic in response.results_by_topic_v3_and_below
+            }
+            assert found == {
+                "__consumer_offsets": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                "__transaction_state": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                "t": ErrorCode.OPERATION_NOT_ATTEMPTED,
+                "nope": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            }
+
+    play(story)
+
+
+def test_a_producer_epoch_below_none_is_an_epoch_that_nobody_has() -> None:
+    async def story(world: World) -> None:
+        async with begun(world) as (stage, producer):
+            again = InitProducerIdRequest(
+                transactional_id="x",
+                transaction_timeout_ms=1000,
+                producer_id=producer.producer_id,
+                producer_epoch=-2,
+            )
+            response = await stage.client.ask(stage.address(1), again)
+            assert response.error_code == ErrorCode.PRODUCER_FENCED
+            without = attrs.evolve(again, producer_epoch=-1)
+            response = await stage.client.ask(stage.address(1), without)
+            assert response.error_code == ErrorCode.INVALID_REQUEST
+            for timeout_ms in (0, -1):
+                of_no_time = InitProducerIdRequest(
+                    transactional_id="x", transaction_timeout_ms=timeout_ms
+                )
+                response = await stage.client.ask(stage.address(1), of_no_time)
+                assert response.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+    play(story)

@@ -1,0 +1,205 @@
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+
+from replication.follower.rules.truncation import (
+    OffsetReset,
+    OffsetTruncationState,
+    Reset,
+    diverging_end,
+    reset_above_leader,
+    reset_offset,
+    truncation_offset,
+)
+from storage.types import LeaderEpoch, OffsetAndEpoch
+from tests.replication.follower.model_log import ModelLog, common_prefix, drawn
+from tests.replication.leader.histories import histories
+
+UNDEFINED = OffsetAndEpoch(-1, -1)
+
+
+def lookup(answers: dict[LeaderEpoch, OffsetAndEpoch]) -> Callable[[LeaderEpoch], OffsetAndEpoch]:
+    return lambda epoch: answers.get(epoch, UNDEFINED)
+
+
+@pytest.mark.parametrize(
+    ("leader", "local", "expected"),
+    [
+        pytest.param(
+            UNDEFINED, {}, OffsetTruncationState(100, completed=True), id="leader knows no epoch"
+        ),
+        pytest.param(
+            OffsetAndEpoch(-1, 5),
+            {5: OffsetAndEpoch(150, 5)},
+            OffsetTruncationState(100, completed=True),
+            id="leader knows the epoch but not its end",
+        ),
+        pytest.param(
+            OffsetAndEpoch(155, -1),
+            {5: OffsetAndEpoch(150, 5)},
+            OffsetTruncationState(155, completed=True),
+            id="old leader names no epoch",
+        ),
+        pytest.param(
+            OffsetAndEpoch(250, -1),
+            {},
+            OffsetTruncationState(200, completed=True),
+            id="old leader is ahead of us",
+        ),
+        pytest.param(
+            OffsetAndEpoch(156, 4),
+            {},
+            OffsetTruncationState(156, completed=True),
+            id="all our epochs are older, leader ends first",
+        ),
+        pytest.param(
+            OffsetAndEpoch(202, 4),
+            {},
+            OffsetTruncationState(200, completed=True),
+            id="all our epochs are older, we end first",
+        ),
+        pytest.param(
+            OffsetAndEpoch(156, 4),
+            {4: OffsetAndEpoch(120, 3)},
+            OffsetTruncationState(120, completed=False),
+            id="we never saw that epoch: ask again from the one before",
+        ),
+        pytest.param(
+            OffsetAndEpoch(156, 5),
+            {5: OffsetAndEpoch(200, 5)},
+            OffsetTruncationState(156, completed=True),
+            id="leader ends the epoch first",
+        ),
+        pytest.param(
+            OffsetAndEpoch(190, 5),
+            {5: OffsetAndEpoch(180, 5)},
+            OffsetTruncationState(180, completed=True),
+            id="we end the epoch first",
+        ),
+    ],
+)
+def test_truncation_offset(
+    leader: OffsetAndEpoch,
+    local: dict[LeaderEpoch, OffsetAndEpoch],
+    expected: OffsetTruncationState,
+) -> None:
+    found = truncation_offset(leader=leader, fetch_offset=100, log_end=200, local_end=lookup(local))
+    assert found == expected
+
+
+def cut_once(leader: ModelLog, follower: ModelLog) -> OffsetTruncationState | None:
+    """One round of fetching: None once the leader finds no divergence."""
+    latest = follower.latest_epoch
+    if latest is None:
+        return None
+    end = leader.end_offset_for(latest)
+    if end == UNDEFINED:
+        return None  # out of range, which is not epochs' business
+    fetch_offset = follower.log_end_offset
+    answer = diverging_end(fetch_offset=fetch_offset, last_fetched_epoch=latest, leader=end)
+    if answer is None:
+        return None
+    cut = truncation_offset(
+        leader=answer,
+        fetch_offset=fetch_offset,
+        log_end=follower.log_end_offset,
+        local_end=follower.end_offset_for,
+    )
+    follower.truncate_to(cut.offset)
+    return cut
+
+
+def test_two_logs_meet_in_two_rounds() -> None:
+    """The drawing at the head of truncation.py."""
+    leader = drawn((0, 0, 4), (2, 5, 11), (6, 12, 29))
+    follower = drawn((0, 0, 6), (3, 7, 9), (4, 10, 13))
+
+    assert cut_once(leader, follower) == OffsetTruncationState(7, completed=False)
+    assert cut_once(leader, follower) == OffsetTruncationState(5, completed=True)
+    assert cut_once(leader, follower) is None
+    assert follower.log_end_offset == 5
+
+
+@given(histories())
+def test_truncation_leaves_a_prefix_of_the_leaders_log(
+    logs: tuple[ModelLog, ModelLog],
+) -> None:
+    leader, follower = logs
+    rounds = len(follower.epochs) + 1
+    while cut_once(leader, follower) is not None:
+        rounds -= 1
+        assert rounds >= 0, "each round costs the follower an epoch, or is the last"
+    assert follower.records == leader.records[: len(follower.records)]
+
+
+@given(histories())
+def test_truncation_keeps_every_record_that_the_logs_share(
+    logs: tuple[ModelLog, ModelLog],
+) -> None:
+    """Naive twin: comparing record by record cuts to exactly the same place."""
+    leader, follower = logs
+    shared = common_prefix(leader.records, follower.records)
+    while cut_once(leader, follower) is not None:
+        pass
+    assert follower.records == shared
+
+
+@given(histories())
+def test_a_round_never_cuts_beyond_the_followers_end(logs: tuple[ModelLog, ModelLog]) -> None:
+    leader, follower = logs
+    end = follower.log_end_offset
+    while (cut := cut_once(leader, follower)) is not None:
+        assert cut.offset <= end
+        end = follower.log_end_offset
+
+
+@pytest.mark.parametrize(
+    ("leader_start", "leader_end", "expected"),
+    [
+        pytest.param(
+            0,
+            80,
+            OffsetReset(reset=Reset.CUT, fetch_offset=80, lag=0),
+            id="leader ends below us",
+        ),
+        pytest.param(
+            40,
+            150,
+            OffsetReset(reset=Reset.KEEP, fetch_offset=100, lag=50),
+            id="we end inside the leader's log",
+        ),
+        pytest.param(
+            100,
+            150,
+            OffsetReset(reset=Reset.KEEP, fetch_offset=100, lag=50),
+            id="we end where the leader begins",
+        ),
+        pytest.param(
+            120,
+            150,
+            OffsetReset(reset=Reset.START_OVER, fetch_offset=120, lag=30),
+            id="the leader begins above us",
+        ),
+        pytest.param(
+            0,
+            100,
+            OffsetReset(reset=Reset.KEEP, fetch_offset=100, lag=0),
+            id="both end at the same offset",
+        ),
+    ],
+)
+def test_out_of_range(leader_start: int, leader_end: int, expected: OffsetReset) -> None:
+    local_end = 100
+    found = reset_above_leader(leader_end=leader_end, local_end=local_end) or reset_offset(
+        leader_start=leader_start, leader_end=leader_end, local_end=local_end
+    )
+    assert found == expected
+
+
+def test_a_divergence_is_told_by_an_older_epoch_or_an_earlier_end() -> None:
+    older, earlier = OffsetAndEpoch(12, 2), OffsetAndEpoch(3, 4)
+    same = OffsetAndEpoch(14, 4)
+    assert diverging_end(fetch_offset=10, last_fetched_epoch=4, leader=older) is older
+    assert diverging_end(fetch_offset=10, last_fetched_epoch=4, leader=earlier) is earlier
+    assert diverging_end(fetch_offset=14, last_fetched_epoch=4, leader=same) is None

@@ -1,0 +1,156 @@
+"""Brokers whose copy of the metadata ends before the controller's log begins."""
+
+import pytest
+
+from replication.metadata import endpoint as metadata_endpoint
+from replication.metadata.rules import METADATA_PARTITION
+from scenarios.world.world import World
+from storage.checkpoint import read_file, replace_file
+from storage.filesystem import FileSystem, make_lasting_directory
+from tests.replication.broker.stage import Stage, play, staged
+
+# A few records each, so that a handful of topics is worth a snapshot.
+OFTEN = "1500"
+
+
+def controller_start(stage: Stage) -> int:
+    node = stage.cluster.controller
+    assert node is not None
+    return node.controller.log.log.log_start_offset
+
+
+def copy_start(stage: Stage, broker: int) -> int:
+    log = stage.cluster.brokers[broker].logs.get(METADATA_PARTITION)
+    assert log is not None
+    return log.log_start_offset
+
+
+async def create(stage: Stage, numbers: range) -> None:
+    for number in numbers:
+        await stage.client.create_topic(stage.address(1), f"topic-{number}", replicas=1)
+
+
+async def until_all_know(stage: Stage, count: int) -> None:
+    def known() -> bool:
+        node = stage.cluster.controller
+        assert node is not None
+        images = [broker.metadata.image for broker in stage.cluster.brokers.values()]
+        return all(each == node.controller.image for each in images) and (
+            len(node.controller.image.topics) == count
+        )
+
+    await stage.cluster.until(known, what=f"every broker knows {count} topics")
+
+
+def test_every_nodes_log_is_kept_short_and_says_the_same() -> None:
+    async def story(world: World) -> None:
+        async with staged(world, metadata_log_max_record_bytes_between_snapshots=OFTEN) as stage:
+            await create(stage, range(30))
+            await until_all_know(stage, 30)
+            assert controller_start(stage) > 50
+            assert all(copy_start(stage, broker) > 50 for broker in (1, 2, 3))
+            for node in (0, 1, 2, 3):
+                await stage.cluster.kill_node(node)
+            for node in (0, 1, 2, 3):
+                await stage.cluster.start_node(node)
+            await until_all_know(stage, 30)
+            await create(stage, range(30, 32))
+            await until_all_know(stage, 32)
+
+    play(story)
+
+
+@pytest.mark.parametrize("piece", [1 << 20, 100], ids=["at once", "in pieces"])
+def test_a_broker_that_was_away_for_long_is_sent_the_snapshot(
+    monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
+    monkeypatch.setattr(metadata_endpoint, "PIECE_BYTES", piece)
+
+    async def story(world: World) -> None:
+        async with staged(world, metadata_log_max_record_bytes_between_snapshots=OFTEN) as stage:
+            await create(stage, range(3))
+            await until_all_know(stage, 3)
+            copy = stage.cluster.brokers[3].logs.get(METADATA_PARTITION)
+            assert copy is not None
+            await stage.cluster.kill_broker(3)
+            await create(stage, range(3, 30))
+            assert controller_start(stage) > copy.log_end_offset, "or there is nothing to be shown"
+            await stage.cluster.start_broker(3)
+            await until_all_know(stage, 30)
+
+    play(story)
+
+
+def test_a_broker_that_is_new_is_sent_the_snapshot() -> None:
+    async def story(world: World) -> None:
+        async with staged(world, metadata_log_max_record_bytes_between_snapshots=OFTEN) as stage:
+            await create(stage, range(30))
+            log = stage.cluster.brokers[3].logs.get(METADATA_PARTITION)
+            assert log is not None
+            await stage.cluster.kill_broker(3)
+            world.node("b3").file_system.remove_tree(log.directory)
+            await stage.cluster.start_broker(3)
+            await until_all_know(stage, 30)
+            assert copy_start(stage, 3) > 0
+
+    play(story)
+
+
+def test_a_snapshot_that_goes_bad_on_a_broker_is_fetched_again() -> None:
+    async def story(world: World) -> None:
+        async with staged(world, metadata_log_max_record_bytes_between_snapshots=OFTEN) as stage:
+            await create(stage, range(30))
+            await until_all_know(stage, 30)
+            log = stage.cluster.brokers[2].logs.get(METADATA_PARTITION)
+            assert log is not None
+            path = f"{log.directory}/metadata.checkpoint"
+            await stage.cluster.kill_broker(2)
+            file = world.node("b2").file_system.open(path)
+            file.truncate(10)
+            file.close()
+            await stage.cluster.start_broker(2)
+            await until_all_know(stage, 30)
+
+    play(story)
+
+
+def tree(file_system: FileSystem, path: str) -> dict[str, bytes]:
+    """Every file below `path`."""
+    files: dict[str, bytes] = {}
+    for name in file_system.list_directory(path):
+        below = f"{path}/{name}"
+        if file_system.is_directory(below):
+            files |= tree(file_system, below)
+        else:
+            files[below] = read_file(file_system, below) or b""
+    return files
+
+
+def test_an_older_controllers_disk_is_followed_back_below_the_brokers_snapshots() -> None:
+    async def story(world: World) -> None:
+        async with staged(world, metadata_log_max_record_bytes_between_snapshots=OFTEN) as stage:
+            node = stage.cluster.controller
+            assert node is not None
+            directory = node.controller.log.directory
+            await create(stage, range(12))
+            await until_all_know(stage, 12)
+            await stage.cluster.kill_controller()
+            saved = tree(world.node("controller").file_system, directory)
+            await stage.cluster.start_controller()
+            end = node.controller.log.log_end_offset
+            await create(stage, range(12, 40))
+            await until_all_know(stage, 40)
+            assert all(copy_start(stage, broker) > end for broker in (1, 2, 3))
+            await stage.cluster.kill_controller()
+            file_system = world.node("controller").file_system
+            file_system.remove_tree(f"{directory}/{METADATA_PARTITION}")
+            for path, data in saved.items():
+                if f"/{METADATA_PARTITION}/" in path:
+                    make_lasting_directory(file_system, path.rpartition("/")[0])
+                    replace_file(file_system, path, data)
+            await stage.cluster.start_controller()
+            await until_all_know(stage, 12)
+            await create(stage, range(12, 15))
+            await until_all_know(stage, 15)
+
+    play(story)

@@ -1,0 +1,301 @@
+"""A broker's copy of the metadata log: applied in order, cut where it must be, never guessed at."""
+
+import random
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from replication.errors import KafkaError, MetadataError
+from replication.events import Event, MetadataApplied
+from replication.metadata.cache import CATCH_UP_MS, MetadataCache
+from replication.metadata.follower import MetadataFollower
+from replication.metadata.rules import (
+    METADATA_PARTITION,
+    METADATA_TOPIC_ID,
+    ClusterRecord,
+    MetadataImage,
+    MetadataRecord,
+    TopicRecord,
+    batch_of,
+    encode_snapshot,
+)
+from replication.metadata.snapshots import SNAPSHOT_FILE, Snapshot
+from replication.net.clock import TrioClock
+from replication.wire.fetch import PartitionData
+from storage.batch.record_batch import stamp
+from storage.batch.records import Record, encode_batch
+from storage.errors import KafkaStorageError
+from storage.log.log import Log
+from storage.testing import Fault, FaultyFileSystem
+from storage.types import NO_LEADER_EPOCH, TopicPartition
+from tests.replication.replica_manager.replica_manager_side import inline
+
+
+class Copy:
+    """A follower over a disk of its own, and what it reported."""
+
+    def __init__(self, file_system: FaultyFileSystem) -> None:
+        self.events: list[Event] = []
+        self.failures: list[Exception] = []
+        self.file_system = file_system
+        self.follower = MetadataFollower(
+            log=Log.open(
+                file_system, "/m", METADATA_PARTITION, topic_id=METADATA_TOPIC_ID, clean=True
+            ),
+            cache=MetadataCache(TrioClock()),
+            sink=self.events.append,
+            on_failure=self.failures.append,
+            offload=inline,
+        )
+
+    def receive(self, batch: bytearray, *, high_watermark: int = 1 << 30) -> None:
+        """As the fetcher does with what the controller sent."""
+        end = self.follower.log_end_offset(METADATA_PARTITION)
+        data = PartitionData(high_watermark=high_watermark, records=memoryview(batch))
+        self.follower.process_partition_data(METADATA_PARTITION, end, NO_LEADER_EPOCH, data)
+
+
+def copy() -> Copy:
+    return Copy(FaultyFileSystem(random.Random(0)))
+
+
+def batch_at(offset: int, *records: MetadataRecord, epoch: int = 0) -> bytearray:
+    batch = batch_of(records, wall_ms=0)
+    stamp(memoryview(batch), base_offset=offset, leader_epoch=epoch)
+    return batch
+
+
+def topic(name: str) -> TopicRecord:
+    return TopicRecord(name, name.encode().ljust(16, b"."))
+
+
+def test_batches_are_applied_in_order_and_each_at_once() -> None:
+    subject = copy()
+    subject.receive(batch_at(0, ClusterRecord("c"), topic("a"), epoch=3))
+    subject.receive(batch_at(2, topic("b"), epoch=4))
+    image = subject.follower.cache.image
+    assert (image.offset, image.leader_epoch, image.cluster_id) == (2, 4, "c")
+    assert list(image.topics) == ["a", "b"]
+    assert subject.events == [
+        MetadataApplied(offset=2, leader_epoch=3, records=2),
+        MetadataApplied(offset=3, leader_epoch=4, records=1),
+    ]
+    assert subject.follower.latest_epoch(METADATA_PARTITION) == 4
+    assert subject.follower.high_watermark(METADATA_PARTITION) == 3
+
+
+def test_a_restart_resumes_from_the_local_copy() -> None:
+    before = copy()
+    before.receive(batch_at(0, ClusterRecord("c"), topic("a")))
+    before.receive(batch_at(2, topic("b"), epoch=1))
+    after = Copy(before.file_system)
+    after.follower.recover()
+    image = after.follower.cache.image
+    assert (image.offset, list(image.topics)) == (2, ["a", "b"])
+    after.receive(batch_at(3, topic("c"), epoch=1))
+    assert list(after.follower.cache.image.topics) == ["a", "b", "c"]
+
+
+def test_what_is_cut_from_the_copy_is_cut_from_the_image() -> None:
+    subject = copy()
+    subject.receive(batch_at(0, ClusterRecord("c"), topic("a")))
+    subject.receive(batch_at(2, topic("lost"), epoch=1))
+    subject.follower.truncate_to(METADATA_PARTITION, 2, completed=True)
+    assert list(subject.follower.cache.image.topics) == ["a"]
+    subject.receive(batch_at(2, topic("kept"), epoch=2))
+    assert list(subject.follower.cache.image.topics) == ["a", "kept"]
+
+
+def test_a_record_of_a_newer_release_ends_the_broker_and_not_the_truth() -> None:
+    subject = copy()
+    unknown = bytearray(
+        encode_batch([Record(timestamp=0, value=b"\x93\xa7unheard\x00\x01")], leader_epoch=0)
+    )
+    with pytest.raises(MetadataError, match="unheard"):
+        subject.receive(unknown)
+    assert [type(failure) for failure in subject.failures] == [MetadataError]
+    assert subject.follower.cache.image.offset == -1
+
+
+def test_a_disk_that_fails_ends_the_broker() -> None:
+    subject = copy()
+    subject.file_system.disk.faults.append(Fault(operation="write", names="*.log"))
+    with pytest.raises(KafkaStorageError):
+        subject.receive(batch_at(0, ClusterRecord("c")))
+    assert [type(failure) for failure in subject.failures] == [KafkaStorageError]
+
+
+def test_only_the_metadata_log_is_kept_here() -> None:
+    with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        copy().follower.log_end_offset(TopicPartition("t", 0))
+
+
+async def test_who_waits_for_an_image_sees_the_first_that_will_do(
+    autojump_clock: MockClock,
+) -> None:
+    cache = copy().follower.cache
+    assert not await cache.wait_at_most(lambda image: image.offset >= 0, timeout_ms=500)
+    subject = copy()
+    subject.receive(batch_at(0, ClusterRecord("c")))
+    image = await subject.follower.cache.wait_for(lambda image: image.offset >= 0)
+    assert image.cluster_id == "c"
+    assert await subject.follower.cache.wait_at_most(lambda image: True, timeout_ms=0)
+
+
+# Its snapshots.
+
+
+async def test_what_was_fetched_is_shown_before_a_question_about_it_is_answered(
+    autojump_clock: MockClock,
+) -> None:
+    clock = TrioClock()
+    fetched, shown = MetadataCache(clock), MetadataCache(clock)
+    await shown.catch_up()  # before anything is fetched there is nothing to wait for
+    shown.fetched = fetched
+    fetched.publish(MetadataImage(offset=7))
+
+    async def show() -> None:
+        await clock.sleep(0.2)
+        shown.publish(fetched.image)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(show)
+        await shown.catch_up()
+        assert shown.image.offset == 7
+    fetched.publish(MetadataImage(offset=8))
+    began = clock.now()
+    await shown.catch_up()
+    assert clock.now() - began == pytest.approx(CATCH_UP_MS / 1000)
+
+
+def filled(subject: Copy, numbers: range) -> None:
+    for number in numbers:
+        end = subject.follower.log_end_offset(METADATA_PARTITION)
+        subject.receive(batch_at(end, topic(f"topic-{number}"), epoch=1))
+
+
+async def test_the_copy_is_cut_below_its_own_snapshot(autojump_clock: MockClock) -> None:
+    subject = copy()
+    filled(subject, range(5))
+    await subject.follower.take_snapshot()
+    assert subject.follower.log_start_offset(METADATA_PARTITION) == 5
+    assert subject.follower.latest_epoch(METADATA_PARTITION) == 1
+    filled(subject, range(5, 8))
+    again = Copy(subject.file_system)
+    again.follower.recover()
+    assert again.follower.cache.image == subject.follower.cache.image
+    assert again.follower.log_start_offset(METADATA_PARTITION) == 5
+    filled(again, range(8, 9))
+    assert len(again.follower.cache.image.topics) == 9
+    assert again.failures == []
+
+
+async def test_a_copy_that_lost_its_log_goes_on_from_its_snapshot(
+    autojump_clock: MockClock,
+) -> None:
+    subject = copy()
+    filled(subject, range(5))
+    await subject.follower.take_snapshot()
+    for name in subject.file_system.list_directory("/m"):
+        if name != SNAPSHOT_FILE:
+            subject.file_system.remove(f"/m/{name}")
+    again = Copy(subject.file_system)
+    again.follower.recover()
+    assert again.follower.log_end_offset(METADATA_PARTITION) == 5
+    assert again.follower.latest_epoch(METADATA_PARTITION) == 1, "the snapshot's"
+    assert again.follower.cache.image == subject.follower.cache.image
+
+
+@pytest.mark.parametrize("damage", ["flipped", "gone"])
+async def test_without_its_snapshot_a_cut_copy_is_begun_anew(
+    autojump_clock: MockClock, damage: str
+) -> None:
+    subject = copy()
+    filled(subject, range(5))
+    await subject.follower.take_snapshot()
+    filled(subject, range(5, 7))
+    if damage == "gone":
+        subject.file_system.remove(f"/m/{SNAPSHOT_FILE}")
+    else:
+        subject.file_system.disk.flip_bit(f"/m/{SNAPSHOT_FILE}", 30)
+    again = Copy(subject.file_system)
+    again.follower.recover()
+    assert again.follower.log_end_offset(METADATA_PARTITION) == 0
+    assert again.follower.cache.image == MetadataImage()
+    filled(again, range(2))
+    assert len(again.follower.cache.image.topics) == 2
+
+
+async def test_what_was_shown_stays_until_there_is_as_much_again(
+    autojump_clock: MockClock,
+) -> None:
+    """Or a broker would delete the partitions of every topic that it has not heard of again."""
+    subject = copy()
+    filled(subject, range(5))
+    await subject.follower.take_snapshot()
+    shown = subject.follower.cache.image
+    subject.follower.truncate_to(METADATA_PARTITION, 3, completed=True)
+    assert subject.follower.log_end_offset(METADATA_PARTITION) == 0
+    subject.receive(batch_at(0, topic("a")), high_watermark=2)
+    assert subject.follower.cache.image is shown
+    subject.receive(batch_at(1, topic("b")), high_watermark=2)
+    assert list(subject.follower.cache.image.topics) == ["a", "b"]
+
+
+async def test_a_snapshot_of_the_controllers_takes_the_place_of_the_copy(
+    autojump_clock: MockClock,
+) -> None:
+    subject = copy()
+    filled(subject, range(2))
+    image = MetadataImage().apply_all([topic("x"), topic("y")], offset=40, leader_epoch=3)
+    await subject.follower.install(Snapshot(image, encode_snapshot(image)))
+    assert subject.follower.cache.image == image
+    assert subject.follower.log_end_offset(METADATA_PARTITION) == 41
+    assert subject.follower.latest_epoch(METADATA_PARTITION) == 3
+    subject.receive(batch_at(41, topic("z"), epoch=3))
+    again = Copy(subject.file_system)
+    again.follower.recover()
+    assert list(again.follower.cache.image.topics) == ["x", "y", "z"]
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["killed", "power cut"])
+@pytest.mark.parametrize("event", ["cut", "installed"])
+async def test_a_crash_at_any_point_leaves_a_prefix_or_the_snapshot(
+    autojump_clock: MockClock, event: str, power: bool
+) -> None:
+    """What the controller has sent may be lost here: it sends it again."""
+    other = MetadataImage().apply_all([topic("x")], offset=40, leader_epoch=3)
+    whole = MetadataImage().apply_all(
+        [topic(f"topic-{number}") for number in range(6)], offset=5, leader_epoch=1
+    )
+    changes, finished = 0, False
+    while not finished:
+        subject = copy()
+        subject.file_system.die_after(changes)
+        try:
+            filled(subject, range(3))
+            if event == "cut":
+                await subject.follower.take_snapshot()
+            else:
+                await subject.follower.install(Snapshot(other, encode_snapshot(other)))
+            filled(subject, range(3, 6))
+            await subject.follower.take_snapshot()
+            finished = True
+        except (KafkaStorageError, OSError):
+            pass
+        subject.file_system.crash() if power else subject.file_system.detach()
+        again = Copy(subject.file_system.reopen())
+        again.follower.recover()
+        found = again.follower.cache.image
+        if found.offset < other.offset:
+            assert set(found.topics) == set(list(whole.topics)[: found.offset + 1])
+        else:
+            beyond = list(whole.topics)[3 : 3 + found.offset - other.offset]
+            assert set(found.topics) == {"x", *beyond}
+        assert again.follower.log_end_offset(METADATA_PARTITION) == found.offset + 1
+        filled(again, range(10, 12))
+        await again.follower.take_snapshot()
+        assert again.failures == []
+        changes += 1
+    assert changes > 20

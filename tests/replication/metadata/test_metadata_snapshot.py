@@ -1,0 +1,218 @@
+"""A snapshot and the rest of the log say what the whole log says."""
+
+from pathlib import Path
+from typing import get_args
+
+import crc32c
+import msgpack
+import pytest
+from hypothesis import given, strategies as st
+
+from replication.errors import MetadataError
+from replication.metadata.rules import (
+    AclRecord,
+    BrokerConfigRecord,
+    BrokerDirectoriesRecord,
+    BrokerRegistrationChangeRecord,
+    ClusterRecord,
+    ConfigRecord,
+    ControllerRecord,
+    Endpoint,
+    FeatureLevelRecord,
+    LeaderRecoveryState,
+    MetadataImage,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveAclRecord,
+    RemoveScramCredentialRecord,
+    RemoveTopicRecord,
+    ReplicaDirectoryRecord,
+    ScramCredentialRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+    decode_snapshot,
+    encode_snapshot,
+    snapshot_id,
+)
+from storage.types import OffsetAndEpoch
+
+GOLDEN = Path(__file__).parent / "golden" / "metadata_snapshot-1.msgpack"
+
+BROKERS = st.integers(1, 3)
+TOPIC_IDS = st.sampled_from([bytes([number]) * 16 for number in range(1, 4)])
+REPLICAS = st.lists(BROKERS, unique=True, max_size=3).map(tuple)
+EPOCHS = st.integers(0, 2)
+PARTITIONS = st.integers(0, 1)
+KEYS = st.sampled_from(["min.insync.replicas", "retention.ms", "cleanup.policy"])
+VALUES = st.none() | st.sampled_from(["1", "2"])
+DIRECTORIES = st.sampled_from([(), (b"\xbb" * 16,), (b"\xbb" * 16, b"\xcc" * 16)])
+RECOVERY = st.sampled_from(LeaderRecoveryState)
+
+BY_TYPE: dict[type, st.SearchStrategy[MetadataRecord]] = {
+    ClusterRecord: st.builds(ClusterRecord, st.sampled_from(["c", "d"])),
+    ControllerRecord: st.builds(ControllerRecord, st.integers(100, 101), st.integers(0, 5)),
+    RegisterBrokerRecord: st.builds(
+        RegisterBrokerRecord,
+        broker_id=BROKERS,
+        broker_epoch=EPOCHS,
+        incarnation_id=st.just(bytes(16)),
+        endpoints=st.just((Endpoint("PLAINTEXT", "h", 1),)),
+        rack=st.none() | st.just("r"),
+        fenced=st.booleans(),
+        in_controlled_shutdown=st.booleans(),
+    ),
+    UnregisterBrokerRecord: st.builds(UnregisterBrokerRecord, BROKERS, EPOCHS),
+    BrokerRegistrationChangeRecord: st.builds(
+        BrokerRegistrationChangeRecord, BROKERS, EPOCHS, fenced=st.none() | st.booleans()
+    ),
+    BrokerDirectoriesRecord: st.builds(
+        BrokerDirectoriesRecord, BROKERS, EPOCHS, online=DIRECTORIES
+    ),
+    ReplicaDirectoryRecord: st.builds(
+        ReplicaDirectoryRecord, TOPIC_IDS, PARTITIONS, BROKERS, st.just(b"\xbb" * 16)
+    ),
+    TopicRecord: TOPIC_IDS.map(lambda topic_id: TopicRecord(f"topic-{topic_id[0]}", topic_id)),
+    PartitionRecord: st.builds(
+        PartitionRecord,
+        topic_id=TOPIC_IDS,
+        partition=PARTITIONS,
+        replicas=REPLICAS,
+        isr=REPLICAS,
+        leader=BROKERS,
+        leader_epoch=EPOCHS,
+        partition_epoch=EPOCHS,
+        leader_recovery_state=RECOVERY,
+        adding=REPLICAS,
+        removing=REPLICAS,
+        elr=REPLICAS,
+        last_known_elr=REPLICAS,
+    ),
+    PartitionChangeRecord: st.builds(
+        PartitionChangeRecord,
+        TOPIC_IDS,
+        PARTITIONS,
+        isr=st.none() | REPLICAS,
+        leader=st.none() | BROKERS,
+        leader_recovery_state=st.none() | RECOVERY,
+        elr=st.none() | REPLICAS,
+    ),
+    RemoveTopicRecord: st.builds(RemoveTopicRecord, TOPIC_IDS),
+    ConfigRecord: st.builds(ConfigRecord, TOPIC_IDS, KEYS, VALUES),
+    BrokerConfigRecord: st.builds(BrokerConfigRecord, st.none() | BROKERS, KEYS, VALUES),
+    FeatureLevelRecord: st.builds(
+        FeatureLevelRecord, st.just("transaction.version"), st.integers(0, 3)
+    ),
+    ScramCredentialRecord: st.builds(
+        ScramCredentialRecord,
+        *(st.sampled_from(["alice", "bob"]), st.just("SCRAM-SHA-256")),
+        *(st.just(b"salt"), st.just(b"stored"), st.just(b"server"), st.integers(4096, 4098)),
+    ),
+    RemoveScramCredentialRecord: st.builds(
+        RemoveScramCredentialRecord, st.sampled_from(["alice", "bob"]), st.just("SCRAM-SHA-256")
+    ),
+    AclRecord: st.builds(
+        AclRecord,
+        *(st.sampled_from([b"\x01" * 16, b"\x02" * 16]), st.just(2), st.just("t"), st.just(3)),
+        *(st.just("User:alice"), st.just("*"), st.integers(3, 4), st.just(3)),
+    ),
+    RemoveAclRecord: st.builds(RemoveAclRecord, st.sampled_from([b"\x01" * 16, b"\x02" * 16])),
+    ProducerIdsRecord: st.builds(ProducerIdsRecord, BROKERS, EPOCHS, st.integers(0, 5000)),
+}
+RECORDS = st.one_of(*BY_TYPE.values())
+
+
+def applied(image: MetadataImage, record: MetadataRecord) -> MetadataImage:
+    """The next image; a record that fits nothing, which no controller writes, is left out."""
+    try:
+        return image.apply(record)
+    except MetadataError:
+        return image
+
+
+@given(st.lists(RECORDS, min_size=1, max_size=40), st.data())
+def test_the_image_of_all_records_is_that_of_a_snapshot_and_the_rest(
+    records: list[MetadataRecord], data: st.DataObject
+) -> None:
+    cut = data.draw(st.integers(0, len(records) - 1))
+    whole = applied(MetadataImage(leader_epoch=0), ClusterRecord("c"))
+    resumed = whole
+    for index, record in enumerate(records):
+        if index == cut:
+            resumed = decode_snapshot(encode_snapshot(whole))
+            assert resumed == whole
+        whole = applied(whole, record)
+        resumed = applied(resumed, record)
+    assert resumed == whole
+
+
+EXAMPLE = MetadataImage().apply_all(
+    [
+        ClusterRecord("MkU3OEVBNTcwNTJENDM2Qg"),
+        ControllerRecord(controller_id=100, leader_epoch=3),
+        BrokerConfigRecord(None, "log.retention.ms", "1000"),
+        RegisterBrokerRecord(
+            broker_id=1,
+            broker_epoch=7,
+            incarnation_id=b"\xaa" * 16,
+            endpoints=[Endpoint("PLAINTEXT", "127.0.0.1", 9092)],
+            rack="r1",
+            fenced=False,
+            in_controlled_shutdown=False,
+        ),
+        TopicRecord("orders", bytes(range(16))),
+        ConfigRecord(bytes(range(16)), "min.insync.replicas", "2"),
+        PartitionRecord(
+            topic_id=bytes(range(16)), partition=0, replicas=(1, 2), isr=(1,), leader=1, elr=(2,)
+        ),
+        ProducerIdsRecord(broker_id=1, broker_epoch=7, next_producer_id=1000),
+    ],
+    offset=41,
+    leader_epoch=3,
+)
+
+
+def test_bytes_of_a_released_version_never_change() -> None:
+    golden = GOLDEN.read_bytes()
+    assert encode_snapshot(EXAMPLE) == golden
+    assert decode_snapshot(golden) == EXAMPLE
+    assert snapshot_id(EXAMPLE) == OffsetAndEpoch(42, 3)
+
+
+def with_crc(body: bytes) -> bytes:
+    """`body` as whole as a snapshot can be."""
+    return crc32c.crc32c(body).to_bytes(4, "big") + body
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        pytest.param(b"", "not whole", id="nothing"),
+        pytest.param(encode_snapshot(EXAMPLE)[:-1], "not whole", id="torn"),
+        pytest.param(
+            with_crc(msgpack.packb(["metadata_snapshot", 2, 1, 0, []])), "of version 2", id="newer"
+        ),
+        pytest.param(with_crc(msgpack.packb(["other", 1, 1, 0, []])), "'other'", id="type"),
+        pytest.param(with_crc(b"\xc1"), "not msgpack", id="garbage"),
+        pytest.param(with_crc(msgpack.packb([1, 2])), "not msgpack", id="fields"),
+        pytest.param(
+            with_crc(msgpack.packb(["metadata_snapshot", 1, 0, 0, []])), "ends at 0", id="empty"
+        ),
+        pytest.param(
+            with_crc(
+                msgpack.packb(["metadata_snapshot", 1, 9, 0, [msgpack.packb(["acls", 1, "x"])]])
+            ),
+            "unknown metadata record 'acls'",
+            id="record",
+        ),
+    ],
+)
+def test_what_is_not_known_is_refused_by_name(data: bytes, message: str) -> None:
+    with pytest.raises(MetadataError, match=message):
+        decode_snapshot(data)
+
+
+def test_the_random_records_are_of_every_type_there_is() -> None:
+    assert set(BY_TYPE) == set(get_args(MetadataRecord))

@@ -1,0 +1,269 @@
+"""The metadata log is kept short, and a crash at any point of that loses nothing."""
+
+import contextlib
+import random
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from replication.controller.log_service import fetch, fetch_snapshot
+from replication.errors import ErrorCode, MetadataError
+from replication.metadata.log import MetadataLog
+from replication.metadata.rules import (
+    METADATA_PARTITION,
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    ClusterRecord,
+    MetadataImage,
+    TopicRecord,
+    decode_snapshot,
+)
+from replication.metadata.snapshots import SNAPSHOT_FILE
+from replication.net.clock import TrioClock
+from replication.net.seams import Seams
+from replication.net.tcp import TcpTransport
+from replication.wire.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
+    SnapshotId,
+)
+from replication.wire.fetch_snapshot import (
+    FetchSnapshotRequest,
+    PartitionSnapshot,
+    PartitionSnapshotRequest,
+    SnapshotId as WantedSnapshot,
+    TopicSnapshotRequest,
+)
+from storage.errors import KafkaStorageError
+from storage.testing import DetachedError, FaultyFileSystem
+from storage.types import OffsetAndEpoch
+from tests.replication.replica_manager.replica_manager_side import inline
+
+PATH = f"/c/{METADATA_PARTITION}/{SNAPSHOT_FILE}"
+DIED = (DetachedError, KafkaStorageError, OSError)
+
+
+def disk(seed: int = 0) -> FaultyFileSystem:
+    return FaultyFileSystem(random.Random(seed))
+
+
+async def opened(file_system: FaultyFileSystem, *, every_bytes: int = 1 << 20) -> MetadataLog:
+    seams = Seams(
+        clock=TrioClock(),
+        chance=random.Random(0),
+        transport=TcpTransport(),
+        file_system=file_system,
+        offload=inline,
+    )
+    return await MetadataLog.open(seams, "/c", node_id=9, snapshot_bytes=every_bytes)
+
+
+def topic(number: int) -> TopicRecord:
+    return TopicRecord(f"topic-{number}", number.to_bytes(16, "big"))
+
+
+async def write(log: MetadataLog, numbers: range) -> None:
+    """A batch each, all of them synced."""
+    for number in numbers:
+        log.append([topic(number)])
+        await log.sync()
+
+
+def log_files(file_system: FaultyFileSystem) -> list[str]:
+    return sorted(
+        name
+        for name in file_system.list_directory(f"/c/{METADATA_PARTITION}")
+        if name.endswith((".log", ".deleted"))
+    )
+
+
+async def test_a_snapshot_stands_for_the_log_below_it(autojump_clock: MockClock) -> None:
+    file_system = disk()
+    log = await opened(file_system)
+    log.append([ClusterRecord("c")])
+    await write(log, range(5))
+    await log.take_snapshot()
+    assert (log.log.log_start_offset, log.log_end_offset) == (6, 6)
+    assert log.snapshot is not None
+    assert log.snapshot.id == OffsetAndEpoch(6, log.leader_epoch)
+    await write(log, range(5, 8))
+    await log.take_snapshot()
+    assert log.log.log_start_offset == 9
+    assert log_files(file_system) == [f"{9:020}.log"], "and nothing waits to be unlinked"
+    image = log.image
+    log.close()
+    again = await opened(file_system)
+    assert again.image == image
+    assert again.leader_epoch == log.leader_epoch + 1
+    await write(again, range(8, 10))
+    assert len(again.image.topics) == 10
+
+
+async def test_one_is_taken_whenever_enough_has_been_written(autojump_clock: MockClock) -> None:
+    log = await opened(disk(), every_bytes=1000)
+    starts = set()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(log.take_snapshots)
+        for number in range(60):
+            await write(log, range(number, number + 1))
+            await trio.testing.wait_all_tasks_blocked()
+            starts.add(log.log.log_start_offset)
+            assert log.log.size < 3000, "what is between two snapshots, and the half before"
+        nursery.cancel_scope.cancel()
+    assert len(starts) > 4
+
+
+async def test_what_was_written_before_a_restart_counts_too(autojump_clock: MockClock) -> None:
+    file_system = disk()
+    log = await opened(file_system)
+    await write(log, range(30))
+    log.close()
+    log = await opened(file_system, every_bytes=1000)
+    with TrioClock().move_on_after(1):
+        await log.take_snapshots()
+    assert log.log.log_start_offset == 30
+
+
+async def test_what_is_not_synced_is_in_no_snapshot(autojump_clock: MockClock) -> None:
+    log = await opened(disk())
+    await write(log, range(3))
+    log.append([topic(3)])
+    await log.take_snapshot()
+    assert log.snapshot is not None
+    assert list(log.snapshot.image.topics) == ["topic-0", "topic-1", "topic-2"]
+    assert (log.log.log_start_offset, log.log_end_offset) == (3, 4)
+    before = log.snapshot
+    await log.take_snapshot()
+    assert log.snapshot is before, "there is nothing new to be kept"
+
+
+async def grows_and_is_cut(log: MetadataLog, answered: list[MetadataImage]) -> None:
+    """What somebody was answered for is in `answered`, the newest last."""
+    for number in range(4):
+        log.append([topic(number)])
+        await log.sync()
+        answered.append(log.image)
+        if number % 2 == 1:
+            await log.take_snapshot()
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["killed", "power cut"])
+async def test_a_crash_at_any_point_loses_nothing_that_was_answered(
+    autojump_clock: MockClock, power: bool
+) -> None:
+    changes = 0
+    finished = False
+    while not finished:
+        file_system = disk()
+        log = await opened(file_system)
+        answered: list[MetadataImage] = [log.image]
+        file_system.die_after(changes)
+        try:
+            await grows_and_is_cut(log, answered)
+            finished = True
+        except DIED:
+            pass
+        if power:
+            file_system.crash()
+        else:
+            file_system.detach()
+        again = await opened(file_system.reopen())
+        kept, known = again.image.topics, answered[-1].topics
+        assert known.items() <= kept.items()
+        assert len(kept) <= len(known) + 1, "the one that was being written, and no more"
+        assert again.image.offset >= answered[-1].offset
+        await write(again, range(100, 103))
+        await again.take_snapshot()
+        whole = again.image
+        again.close()
+        last = await opened(again.log.file_system.reopen())  # type: ignore[attr-defined] # ours
+        assert last.image == whole
+        changes += 1
+    assert changes > 20
+
+
+async def test_a_snapshot_that_is_not_whole_ends_the_controller_by_name(
+    autojump_clock: MockClock,
+) -> None:
+    file_system = disk()
+    log = await opened(file_system)
+    await write(log, range(3))
+    await log.take_snapshot()
+    log.close()
+    file_system.disk.flip_bit(PATH, 20)
+    with pytest.raises(MetadataError, match="not whole"):
+        await opened(file_system)
+    file_system.remove(PATH)
+    with pytest.raises(MetadataError, match="begins at 3, and its snapshot ends at 0"):
+        await opened(file_system)
+
+
+# Serving it.
+
+
+async def ask(log: MetadataLog, offset: int, *, epoch: int) -> PartitionData:
+    asked = FetchPartition(partition=0, fetch_offset=offset, last_fetched_epoch=epoch)
+    request = FetchRequest(topics=[FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[asked])])
+    request.session_epoch = 0
+    response = await fetch(log, request, TrioClock())
+    return response.responses[0].partitions[0]
+
+
+def piece(log: MetadataLog, wanted: tuple[int, int], position: int, size: int) -> PartitionSnapshot:
+    asked = PartitionSnapshotRequest(
+        current_leader_epoch=-1,
+        snapshot_id=WantedSnapshot(end_offset=wanted[0], epoch=wanted[1]),
+        position=position,
+    )
+    request = FetchSnapshotRequest(
+        max_bytes=size, topics=[TopicSnapshotRequest(name=METADATA_TOPIC, partitions=[asked])]
+    )
+    return fetch_snapshot(log, request).topics[0].partitions[0]
+
+
+async def test_who_is_behind_the_log_is_told_which_snapshot_to_fetch(
+    autojump_clock: MockClock,
+) -> None:
+    file_system = disk()
+    log = await opened(file_system)
+    await write(log, range(3))
+    log.close()
+    log = await opened(file_system)  # epoch 1
+    await write(log, range(3, 5))
+    await log.take_snapshot()
+    await write(log, range(5, 7))
+    needed = SnapshotId(end_offset=5, epoch=1)
+    assert (await ask(log, 0, epoch=-1)).snapshot_id == needed
+    assert (await ask(log, 4, epoch=1)).snapshot_id == needed
+    assert (await ask(log, 5, epoch=0)).snapshot_id == needed, "another branch"
+    assert (await ask(log, 6, epoch=0)).snapshot_id == needed, "of a reign we have forgotten"
+    for offset, epoch in ((5, 1), (5, -1), (6, 1), (7, 1)):
+        data = await ask(log, offset, epoch=epoch)
+        assert (data.snapshot_id, data.error_code) == (SnapshotId(), ErrorCode.NONE)
+    assert (await ask(log, 8, epoch=1)).diverging_epoch.end_offset == 7
+
+
+async def test_a_snapshot_is_served_in_pieces(autojump_clock: MockClock) -> None:
+    log = await opened(disk())
+    await write(log, range(20))
+    assert piece(log, (20, 0), 0, 100).error_code == ErrorCode.SNAPSHOT_NOT_FOUND
+    await log.take_snapshot()
+    data = bytearray()
+    while True:
+        part = piece(log, (20, 0), len(data), 100)
+        assert part.error_code == ErrorCode.NONE
+        assert isinstance(part.unaligned_records, memoryview)
+        assert len(part.unaligned_records) <= 100
+        data += part.unaligned_records
+        if len(data) == part.size:
+            break
+    assert decode_snapshot(data) == log.image
+    assert piece(log, (20, 0), len(data), 100).error_code == ErrorCode.POSITION_OUT_OF_RANGE
+    assert piece(log, (20, 0), -1, 100).error_code == ErrorCode.POSITION_OUT_OF_RANGE
+    assert piece(log, (19, 0), 0, 100).error_code == ErrorCode.SNAPSHOT_NOT_FOUND
+    with contextlib.closing(log):
+        request = FetchSnapshotRequest(cluster_id="another")
+        assert fetch_snapshot(log, request).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID

@@ -1,0 +1,276 @@
+"""How long the loop waits, for a disk on which a sync alone costs a second, and for checks.
+
+While a broker syncs on the loop, everybody waits: clients, followers, its own heartbeats. So
+what one broker does every minute, or for every partition when a leader dies, must not.
+"""
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from replication.config import BrokerConfig
+from replication.errors import ErrorCode
+from replication.metadata.rules import PartitionRegistration
+from replication.wire.fetch import PartitionData
+from storage.batch.allowance import STEPS, STEPS_PER_BATCH
+from storage.batch.records import Record, encode_batch
+from storage.testing import FaultyFileSystem
+from storage.testing.disk import DiskCosts
+from storage.types import TopicPartition
+from tests.replication.leader.leader_side import LOCAL, REMOTE, batch, registration
+from tests.replication.replica_manager.replica_manager_side import CLOCK, SECOND, TP, Node
+
+T = TypeVar("T")
+
+ONLY_SYNCS = DiskCosts(open=0, read=0, read_per_byte=0, write=0, write_per_byte=0, sync=1)
+CONFIG = BrokerConfig(node_id=LOCAL, log_dirs=("/d",))
+ALONE = registration(isr=(LOCAL,), replicas=(LOCAL,))
+FOLLOWED = registration(leader=REMOTE)
+FOLLOWED_SINCE = registration(leader=REMOTE, leader_epoch=2, partition_epoch=2)
+
+
+def _costly_disk() -> FaultyFileSystem:
+    disk = FaultyFileSystem(random.Random(1))
+    disk.disk.costs = ONLY_SYNCS
+    return disk
+
+
+@attrs.define(eq=False)
+class Metered:
+    """Offloads in place, and counts what the disk cost there and what it cost the loop."""
+
+    disk: FaultyFileSystem = attrs.field(factory=_costly_disk)
+    off_the_loop: float = 0.0
+    _on_the_loop: float = 0.0
+
+    async def __call__(self, fn: Callable[[], T], /) -> T:
+        await trio.lowlevel.checkpoint()
+        self._on_the_loop += self.disk.take_cost()
+        try:
+            return fn()
+        finally:
+            self.off_the_loop += self.disk.take_cost()
+
+    @property
+    def on_the_loop(self) -> float:
+        self._on_the_loop += self.disk.take_cost()
+        return self._on_the_loop
+
+    def reset(self) -> None:
+        self.disk.take_cost()
+        self.off_the_loop = self._on_the_loop = 0.0
+
+
+def metered() -> tuple[Metered, Node]:
+    meter = Metered()
+    return meter, Node(config=CONFIG, file_system=meter.disk, offload=meter)
+
+
+def take_over(node: Node, *, epoch: int) -> None:
+    """A batch of the leader's, as a fetcher hands it to the replica."""
+    end = node.state().log_end_offset
+    node.manager.replicas.process_partition_data(
+        TP,
+        end,
+        epoch,
+        PartitionData(
+            partition_index=0,
+            high_watermark=end,
+            log_start_offset=0,
+            records=batch(3, base_offset=end, leader_epoch=epoch),
+        ),
+    )
+
+
+@pytest.mark.parametrize("partition", [ALONE, FOLLOWED], ids=["leading", "following"])
+async def test_a_new_role_is_taken_without_a_sync_on_the_loop(
+    autojump_clock: MockClock, partition: object
+) -> None:
+    meter, node = metered()
+    async with node.running():
+        meter.reset()
+        await node.learn(partition, partition)  # type: ignore[arg-type]  # one of two
+        assert meter.on_the_loop == 0
+        assert meter.off_the_loop > 0
+
+
+async def test_a_leader_appends_without_a_sync(autojump_clock: MockClock) -> None:
+    meter, node = metered()
+    async with node.running():
+        await node.learn(ALONE, ALONE)
+        meter.reset()
+        for partition in (TP, SECOND, TP):
+            await node.produce(to=partition)
+        assert (meter.on_the_loop, meter.off_the_loop) == (0, 0)
+
+
+async def test_a_leader_syncs_what_is_to_last_away_from_the_loop_and_answers_after(
+    autojump_clock: MockClock,
+) -> None:
+    meter, node = metered()
+    async with node.running():
+        await node.learn(ALONE, ALONE, configs={"flush.messages": "1"})
+        meter.reset()
+        for acks in (1, -1):
+            result = await node.produce(3, acks=acks)
+            assert node.manager.partition(TP).log.recovery_point == result.base_offset + 3
+            assert node.state().high_watermark == result.base_offset + 3
+        assert meter.on_the_loop == 0
+        assert meter.off_the_loop > 0
+
+
+async def test_a_followers_first_append_in_a_reign_needs_no_sync(
+    autojump_clock: MockClock,
+) -> None:
+    meter, node = metered()
+    async with node.running():
+        await node.learn(FOLLOWED)
+        meter.reset()
+        for epoch in (1, 1, 2, 3):
+            take_over(node, epoch=epoch)
+        assert (meter.on_the_loop, meter.off_the_loop) == (0, 0)
+        log = node.logs.get(TP)
+        assert log is not None
+        log.roll()
+        await CLOCK.sleep(2)
+        assert log.recovery_point == 12
+        assert meter.on_the_loop == 0
+        # Before the recovery point could pass them, the epochs were on the disk.
+        epochs = node.file_system.open_for_reading("/d/topic-0/leader-epoch-checkpoint")
+        assert epochs.read(0, 100) == b"0\n3\n1 0\n2 6\n3 9\n"
+
+
+async def test_no_checkpoint_of_a_minute_is_synced_on_the_loop(autojump_clock: MockClock) -> None:
+    meter, node = metered()
+    async with node.running():
+        await node.learn(ALONE)
+        await node.produce(5)
+        await node.manager.delete_records({TP: 3}, timeout_ms=0)
+        log = node.logs.get(TP)
+        assert log is not None
+        log.flush()
+        meter.reset()
+        await CLOCK.sleep(31)
+        (directory,) = node.logs.directories
+        assert directory.recovery_points == {TP: 5}
+        assert directory.log_start_offsets == {TP: 3}
+        assert meter.on_the_loop == 0
+        # Each of the two: the file, its name beside, and its name; the high watermarks' six times.
+        assert meter.off_the_loop == 2 * 3 + 6 * 2
+
+
+async def test_what_a_truncation_relies_on_is_synced_where_it_is_cut(
+    autojump_clock: MockClock,
+) -> None:
+    """What is left on the loop: marks that a crash would believe go down before the file does."""
+    meter, node = metered()
+    async with node.running():
+        await node.learn(FOLLOWED)
+        take_over(node, epoch=1)
+        meter.reset()
+        node.manager.replicas.truncate_to(TP, 2, completed=True)
+        assert meter.on_the_loop == 0  # no checkpoint has claimed what is cut
+        log = node.logs.get(TP)
+        assert log is not None
+        log.flush()
+        await CLOCK.sleep(31)
+        meter.reset()
+        node.manager.replicas.truncate_to(TP, 0, completed=True)
+        # The recovery point and its name; and that no producer snapshot comes back.
+        assert meter.on_the_loop == 2 + 1
+
+
+# Checks that are long.
+
+
+def long_to_check() -> memoryview:
+    """Return a batch whose framing takes more steps than an allowance has."""
+    records = [Record(timestamp=0, value=bytes(each % 2)) for each in range(STEPS)]
+    return memoryview(bytearray(encode_batch(records)))
+
+
+@attrs.define(eq=False)
+class Counting:
+    """Offloads in place; `meanwhile` happens while a call is away from the loop."""
+
+    meanwhile: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint
+    calls: int = 0
+
+    async def __call__(self, fn: Callable[[], T], /) -> T:
+        done = fn()
+        self.calls += 1
+        await self.meanwhile()
+        return done
+
+
+async def test_a_long_check_is_made_away_from_the_loop_and_others_are_served_meanwhile(
+    autojump_clock: MockClock,
+) -> None:
+    offload = Counting()
+    node = Node(config=CONFIG, offload=offload)
+    async with node.running():
+        await node.learn(ALONE, ALONE)
+        before = offload.calls
+        assert (await node.produce(3)).base_offset == 0
+        assert offload.calls == before
+
+        async def others() -> None:
+            assert (await node.produce(2)).base_offset == 3
+
+        offload.meanwhile = others
+        assert (await node.produce(records=long_to_check())).base_offset == 5
+        assert offload.calls == before + 1
+        assert node.state().log_end_offset == 5 + STEPS
+
+
+@pytest.mark.parametrize(
+    ("now", "error"),
+    [
+        pytest.param([FOLLOWED_SINCE], ErrorCode.NOT_LEADER_OR_FOLLOWER, id="another leads"),
+        pytest.param([], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="the topic is deleted"),
+    ],
+)
+async def test_what_is_no_longer_led_when_a_long_check_ends_is_not_appended_to(
+    autojump_clock: MockClock, now: list[PartitionRegistration], error: ErrorCode
+) -> None:
+    offload = Counting()
+    node = Node(config=CONFIG, offload=offload)
+    async with node.running():
+        await node.learn(ALONE)
+
+        async def lose() -> None:
+            offload.meanwhile = trio.lowlevel.checkpoint
+            await node.learn(*now)
+
+        offload.meanwhile = lose
+        assert (await node.produce(records=long_to_check())).error is error
+
+
+async def test_a_produce_for_many_partitions_lets_others_have_their_turn(
+    autojump_clock: MockClock,
+) -> None:
+    node = Node(config=CONFIG)
+    async with node.running():
+        await node.learn(*[ALONE] * 200)
+        turns = 0
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                await trio.lowlevel.checkpoint()
+                turns += 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(count_turns)
+            entries = {TopicPartition("topic", each): batch() for each in range(200)}
+            results = await node.manager.append_records(
+                timeout_ms=1000, required_acks=1, entries=entries
+            )
+            nursery.cancel_scope.cancel()
+        assert {each.error for each in results.values()} == {ErrorCode.NONE}
+        assert turns >= 200 * STEPS_PER_BATCH // STEPS

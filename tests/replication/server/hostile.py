@@ -1,0 +1,437 @@
+"""Requests that ask for as much work as they can, and what each costs a running broker.
+
+    HOSTILE      the requests, by name: a message made as large as `count` asks
+    attacked     a cluster of one broker, and a neighbour that asks it for something small
+    send         one of the requests, on a connection of its own; the answer is read and dropped
+
+`tests/replication/server/test_bounded_work.py` counts the steps between two looks at the
+sockets, and what is allocated. `make bench ARGS=stalls` measures the same requests, larger, in
+processor time. A request belongs here when a few bytes of it ask for work; add a row.
+"""
+
+import sys
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from types import FrameType
+from typing import Any, cast
+
+import attrs
+import trio
+
+from replication.cluster.cluster import Cluster, open_cluster
+from replication.config.security import STANDARD_AUTHORIZER, Introduction, Login
+from replication.net import production_seams
+from replication.net.seams import Connection, Seams
+from replication.net.secure import introduced
+from replication.wire.api_versions import ApiVersionsRequest
+from replication.wire.apis import api_of
+from replication.wire.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
+from replication.wire.frames import encode_request
+from replication.wire.list_offsets import (
+    MAX_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from replication.wire.metadata import MetadataRequest, MetadataRequestTopic
+from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from storage.batch.compression import Codec, compress
+from storage.batch.record_batch import HEADER_SIZE
+from storage.batch.records import Record, encode_batch
+from tests.replication.broker.clients import Client
+from tests.replication.broker.stage import QUICK
+from tests.storage.logs import claiming
+
+TOPIC = "there"
+"""The one topic of an attacked cluster; it has one partition."""
+
+USERS = 'PlainLoginModule required username="admin" password="top" user_admin="top" user_eve="e";'
+WITH_ACLS = {
+    "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,INSIDE:SASL_PLAINTEXT",
+    "inter.broker.listener.name": "INSIDE",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "sasl.mechanism.controller.protocol": "PLAIN",
+    "listener.name.inside.plain.sasl.jaas.config": USERS,
+    "listener.name.controller.plain.sasl.jaas.config": USERS,
+    "authorizer.class.name": STANDARD_AUTHORIZER,
+    "super.users": "User:admin",
+}
+ADMIN = Introduction(protocol="SASL_PLAINTEXT", login=Login("PLAIN", "admin", "top"))
+EVE = Introduction(protocol="SASL_PLAINTEXT", login=Login("PLAIN", "eve", "e"))
+"""A user who has logged in and whom no ACL allows anything."""
+
+
+@attrs.frozen(kw_only=True)
+class Hostile:
+    """One request; `request(count)` makes it."""
+
+    request: Callable[[int], object]
+    tested: int = 5_000
+    """The count with which steps are counted; done in one go, it takes more than `MOST_STEPS`."""
+    measured: int = 99_000
+    """The count with which the benchmark measures time."""
+    version: int | None = None
+    """The newest, if None."""
+    before: Callable[[int], object] | None = None
+    """A request that prepares the broker for it."""
+    unauthorised: bool = False
+    """Whether Eve sends it to a broker with ACLs."""
+
+    def frame(self, count: int) -> bytes:
+        return frame_of(self.request(count), self.version)
+
+
+def names(count: int, pattern: str = "topic-%d") -> list[str]:
+    return [pattern % number for number in range(count)]
+
+
+def create_topics(partitions: int, *, topics: int = 1, validate_only: bool) -> CreateTopicsRequest:
+    new = [
+        CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+        for name in names(topics, "grown-%d")
+    ]
+    return CreateTopicsRequest(topics=new, timeout_ms=30_000, validate_only=validate_only)
+
+
+def create_partitions(count: int, *, validate_only: bool) -> CreatePartitionsRequest:
+    topic = CreatePartitionsTopic(name=TOPIC, count=count, assignments=None)
+    return CreatePartitionsRequest(topics=[topic], timeout_ms=30_000, validate_only=validate_only)
+
+
+def produce(batch: bytes) -> ProduceRequest:
+    sent = PartitionProduceData(index=0, records=batch)
+    topic = TopicProduceData(name=TOPIC, partition_data=[sent])
+    return ProduceRequest(transactional_id=None, acks=1, timeout_ms=30_000, topic_data=[topic])
+
+
+def produce_claimed_records(count: int) -> ProduceRequest:
+    """Produce `count` records, all at one offset, which zstd shrinks to nearly nothing."""
+    record = encode_batch([Record(timestamp=0, value=b"x")])[HEADER_SIZE:]
+    return produce(bytes(claiming(count, compress(Codec.ZSTD, count * record), Codec.ZSTD)))
+
+
+def produce_tiny_records(count: int) -> ProduceRequest:
+    """Produce `count` sound records of which no two neighbours have the same size."""
+    records = [Record(timestamp=0, value=b"x" * (each % 2)) for each in range(count)]
+    return produce(encode_batch(records, codec=Codec.ZSTD))
+
+
+def produce_headers(count: int) -> ProduceRequest:
+    record = Record(timestamp=0, headers=(("", None),) * count)
+    return produce(encode_batch([record], codec=Codec.ZSTD))
+
+
+def produce_large_value(size: int) -> ProduceRequest:
+    return produce(encode_batch([Record(timestamp=0, value=bytes(size))], codec=Codec.ZSTD))
+
+
+def produce_unknown_partitions(count: int, *, acks: int = 1) -> ProduceRequest:
+    partitions = [PartitionProduceData(index=1 + each, records=None) for each in range(count)]
+    topic = TopicProduceData(name=TOPIC, partition_data=partitions)
+    return ProduceRequest(transactional_id=None, acks=acks, timeout_ms=30_000, topic_data=[topic])
+
+
+def produce_young_last(count: int) -> ProduceRequest:
+    """Produce `count` records of which only the last is of time 1 or younger."""
+    records = [Record(timestamp=each // (count - 1), value=b"") for each in range(count)]
+    return produce(encode_batch(records))
+
+
+def list_offsets(timestamp: int) -> ListOffsetsRequest:
+    asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    return ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=[asked])]
+    )
+
+
+def metadata(count: int, *, pattern: str = "topic-%d", creates: bool = False) -> MetadataRequest:
+    return MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names(count, pattern)],
+        allow_auto_topic_creation=creates,
+    )
+
+
+def names_with_dots(count: int) -> CreateTopicsRequest:
+    topics = [
+        CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+        for name in names(count, "a.%d_b")
+    ]
+    return CreateTopicsRequest(topics=topics, timeout_ms=30_000, validate_only=True)
+
+
+HOSTILE: dict[str, Hostile] = {
+    "Produce, records that are not there": Hostile(
+        request=produce_claimed_records, tested=1_000_000, measured=30_000_000
+    ),
+    "Produce, tiny records": Hostile(
+        request=produce_tiny_records, tested=10_000, measured=1_000_000
+    ),
+    "Produce, headers": Hostile(request=produce_headers, tested=20_000, measured=5_000_000),
+    "Produce, a large value": Hostile(
+        request=produce_large_value, tested=16_000_000, measured=250_000_000
+    ),
+    "Produce, unknown partitions": Hostile(request=produce_unknown_partitions),
+    "Produce, unknown partitions, no answer": Hostile(
+        request=lambda count: produce_unknown_partitions(count, acks=0)
+    ),
+    "ListOffsets, a time": Hostile(
+        request=lambda _: list_offsets(1), before=produce_young_last, tested=10_000
+    ),
+    "ListOffsets, the largest time": Hostile(
+        request=lambda _: list_offsets(MAX_TIMESTAMP), before=produce_young_last, tested=10_000
+    ),
+    "CreatePartitions": Hostile(
+        request=lambda count: create_partitions(count, validate_only=False),
+        tested=20_000_000,
+        measured=20_000_000,
+    ),
+    "CreatePartitions, validated only": Hostile(
+        request=lambda count: create_partitions(count, validate_only=True),
+        tested=20_000_000,
+        measured=20_000_000,
+    ),
+    "CreateTopics, many partitions": Hostile(
+        request=lambda count: create_topics(count, validate_only=True),
+        tested=20_000_000,
+        measured=20_000_000,
+    ),
+    "CreateTopics, many partitions together": Hostile(
+        request=lambda count: create_topics(10_000, topics=count, validate_only=True),
+        tested=3,
+        measured=100,
+    ),
+    "Metadata, unknown names": Hostile(request=metadata, measured=300_000),
+    "CreateTopics, names with dots": Hostile(request=names_with_dots, tested=500, measured=9_000),
+    "Metadata, names to be created": Hostile(
+        request=lambda count: metadata(count, creates=True), tested=6_000, measured=300_000
+    ),
+    "Metadata, unauthorised names": Hostile(request=metadata, tested=2_000, unauthorised=True),
+}
+
+
+# What it costs.
+
+
+MOST_STEPS = 50_000
+"""The lines that may be run between two looks at the sockets; they take some 10 ms."""
+
+
+def most_allocated(frame_bytes: int, answer_bytes: int = 0) -> int:
+    """Return how many bytes such a request may take: its share, its answer's, what any takes."""
+    return (1 << 20) + 80 * frame_bytes + 8 * answer_bytes
+
+
+@attrs.define(eq=False)
+class Turns(trio.abc.Instrument):
+    """The longest turn of the loop: what runs between two looks at the sockets."""
+
+    read: Callable[[], float]
+    """A count, or a clock."""
+    longest: float = 0
+    _began: float | None = None
+
+    def after_io_wait(self, timeout: float) -> None:
+        self._began = self.read()
+
+    def before_io_wait(self, timeout: float) -> None:
+        if self._began is not None:
+            self.longest = max(self.longest, self.read() - self._began)
+
+
+@attrs.define(eq=False)
+class Steps:
+    """How many lines of Python one thread runs; each round of a comprehension is one."""
+
+    count: int = 0
+
+    def enter(self, _frame: FrameType, _event: str, _argument: object) -> Any:
+        """Count in this frame too; for `sys.settrace`."""
+        return self._note
+
+    def _note(self, _frame: FrameType, event: str, _argument: object) -> Any:
+        if event == "line":
+            self.count += 1
+        return self._note
+
+    def read(self) -> float:
+        return self.count
+
+
+@attrs.frozen(kw_only=True)
+class Cost:
+    """What one request cost, as far as it was counted, weighed or timed."""
+
+    frame_bytes: int
+    answer_bytes: int
+    """0 where the broker closed the connection instead."""
+    neighbours_answers: int
+    """How often the neighbour was answered meanwhile."""
+    neighbours_wait: float
+    """The longest that it waited for one, in seconds."""
+    steps: int = 0
+    """The lines of the longest turn."""
+    allocated: int = 0
+    """The most memory that was taken at once."""
+    seconds: float = 0.0
+    """The processor time of the longest turn."""
+
+
+@attrs.define(eq=False)
+class Neighbour:
+    """Another connection, which asks for something small again and again."""
+
+    address: str
+    client: Client
+    answers: int = 0
+    longest_wait: float = 0.0
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        asked = ApiVersionsRequest(client_software_name="neighbour", client_software_version="1")
+        async with self.client.connected(self.address) as connection:
+            await connection.call(asked, version=3, timeout_ms=600_000)
+            task_status.started()
+            while True:
+                began = time.perf_counter()
+                await connection.call(asked, version=3, timeout_ms=600_000)
+                self.longest_wait = max(self.longest_wait, time.perf_counter() - began)
+                self.answers += 1
+
+
+@attrs.frozen
+class Attacked:
+    """A cluster that requests of `HOSTILE` are sent to."""
+
+    cluster: Cluster
+    unauthorised: bool
+
+    @property
+    def address(self) -> str:
+        return self.cluster.bootstrap_list[0]
+
+    def seams(self, introduction: Introduction) -> Seams:
+        return (
+            introduced(production_seams(), introduction)
+            if self.unauthorised
+            else (production_seams())
+        )
+
+    async def prepare(self, hostile: Hostile, count: int) -> None:
+        """Send what `hostile` needs to be sent before it."""
+        if hostile.before is not None:
+            message = hostile.before(count)
+            await self.send(frame_of(message), nullcontext({}))
+
+    async def send(self, frame: bytes, watch: AbstractContextManager[dict[str, Any]]) -> Cost:
+        """Send it, read its answer, and return what that cost, as `watch` sees it."""
+        neighbour = Neighbour(self.address, Client(self.seams(ADMIN)))
+        host, _, port = self.address.rpartition(":")
+        connection = await self.seams(EVE).transport.connect(host, int(port))
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(neighbour.run)
+                with watch as told:
+                    await connection.send_buffers([frame])
+                    answer_bytes = await drop_answer(connection)
+                cost = Cost(
+                    frame_bytes=len(frame),
+                    answer_bytes=answer_bytes,
+                    neighbours_answers=neighbour.answers,
+                    neighbours_wait=neighbour.longest_wait,
+                    **told,
+                )
+                nursery.cancel_scope.cancel()
+        finally:
+            connection.close()
+        return cost
+
+
+@contextmanager
+def counted() -> Iterator[dict[str, int]]:
+    """The steps of the longest turn, when the block ends."""
+    told: dict[str, int] = {}
+    steps = Steps()
+    with turns_of(steps.read) as turns:
+        tracer = sys.gettrace()  # coverage has one
+        sys.settrace(steps.enter)
+        try:
+            yield told
+        finally:
+            sys.settrace(tracer)
+    told["steps"] = int(turns.longest)
+
+
+@contextmanager
+def weighed() -> Iterator[dict[str, int]]:
+    """The most memory that was taken at once, when the block ends."""
+    told: dict[str, int] = {}
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        yield told
+        told["allocated"] = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+@contextmanager
+def timed() -> Iterator[dict[str, float]]:
+    """The processor time of the longest turn, when the block ends."""
+    told: dict[str, float] = {}
+    with turns_of(time.thread_time) as turns:
+        yield told
+    told["seconds"] = turns.longest
+
+
+@contextmanager
+def turns_of(read: Callable[[], float]) -> Iterator[Turns]:
+    turns = Turns(read)
+    trio.lowlevel.add_instrument(turns)
+    try:
+        yield turns
+    finally:
+        trio.lowlevel.remove_instrument(turns)
+
+
+def frame_of(request: object, version: int | None = None) -> bytes:
+    """Return the whole request, with its length; of the newest version, if None."""
+    if version is None:
+        version = api_of(type(request)).max_version
+    parts = encode_request(request, version=version, correlation_id=1, client_id="hostile")
+    return b"".join(cast("list[bytes]", parts))
+
+
+async def drop_answer(connection: Connection) -> int:
+    """Receive one frame and keep nothing of it; return its size, 0 where none comes."""
+    buffer = memoryview(bytearray(1 << 16))
+    held = 0
+    while held < 4:
+        count = await connection.receive_into(buffer[held:])
+        if count == 0:
+            return 0
+        held += count
+    size = 4 + int.from_bytes(buffer[:4], "big")
+    left = size - held
+    while left:
+        count = await connection.receive_into(buffer)
+        if count == 0:
+            return 0
+        left -= count
+    return size
+
+
+@asynccontextmanager
+async def attacked(*, unauthorised: bool = False) -> AsyncIterator[Attacked]:
+    """A cluster of one broker with `TOPIC`, as `Hostile.unauthorised` asks for."""
+    async with open_cluster(
+        brokers=1,
+        listeners=["INSIDE"] if unauthorised else ["PLAINTEXT"],
+        properties=QUICK | (WITH_ACLS if unauthorised else {}),
+    ) as cluster:
+        stage = Attacked(cluster, unauthorised)
+        await Client(stage.seams(ADMIN)).create_topic(stage.address, TOPIC, replicas=1)
+        await cluster.until(lambda: cluster.leader(TOPIC, 0) is not None, what="it has a leader")
+        yield stage

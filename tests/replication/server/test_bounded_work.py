@@ -1,0 +1,72 @@
+"""One request holds up nobody else, and takes memory by its size, whatever it asks for.
+
+Counted, not timed: the steps that the broker's process takes between two looks at its sockets,
+and the most memory that it takes at once. `hostile.py` has the requests.
+"""
+
+import pytest
+import trio
+
+from replication.server.limits import LIMITED
+from tests.depth import tried
+from tests.replication.server.hostile import (
+    HOSTILE,
+    MOST_STEPS,
+    Hostile,
+    attacked,
+    counted,
+    most_allocated,
+    weighed,
+)
+from tests.replication.server.long_lists import long_lists
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
+async def test_a_request_leaves_its_neighbour_room(hostile: Hostile) -> None:
+    frame = hostile.frame(hostile.tested)
+    async with attacked(unauthorised=hostile.unauthorised) as stage:
+        await stage.prepare(hostile, hostile.tested)
+        weighed_cost = await stage.send(frame, weighed())  # first: it also compiles the codec
+        cost = await stage.send(frame, counted())
+    assert cost.neighbours_answers
+    assert cost.steps <= MOST_STEPS
+    assert weighed_cost.allocated <= most_allocated(cost.frame_bytes, cost.answer_bytes)
+
+
+LISTS = dict(long_lists())
+ITEMS = 3_000
+
+
+async def test_a_long_list_leaves_its_neighbour_room() -> None:
+    """Done in one go, most take thirty lines an item.
+
+    What the controller is asked to change may take sixteen: there are 10,000 items at most.
+    """
+    names = tried(sorted(LISTS)[::6], deep=sorted(LISTS))
+    steps: dict[str, int] = {}
+    allocated: dict[str, float] = {}
+    async with attacked() as stage:
+        for name in names:
+            frame = LISTS[name].frame(ITEMS)
+            cost = await stage.send(frame, weighed())
+            allocated[name] = cost.allocated / most_allocated(len(frame), cost.answer_bytes)
+            steps[name] = (await stage.send(frame, counted())).steps
+    changes = {key.name for key in LIMITED}
+    most = {name: (16 if name.split()[0] in changes else 10) * ITEMS for name in steps}
+    assert {name: each for name, each in steps.items() if each > most[name]} == {}
+    assert {name: each for name, each in allocated.items() if each > 1} == {}
+
+
+async def test_work_without_a_checkpoint_is_seen() -> None:
+    """The counting itself: a request that did this would fail."""
+    with counted() as told:
+        await trio.lowlevel.checkpoint()
+        assert sum(number % 2 for number in range(MOST_STEPS))
+        await trio.lowlevel.checkpoint()
+    assert told["steps"] > MOST_STEPS
+
+
+def test_memory_that_is_taken_and_let_go_is_seen() -> None:
+    with weighed() as told:
+        assert bytes(2 << 20)
+    assert told["allocated"] > most_allocated(0)

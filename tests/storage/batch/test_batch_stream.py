@@ -1,0 +1,125 @@
+"""The batches of a directory at rest: one stream over segments, and damage with its place."""
+
+import pytest
+
+from storage.batch.batch_stream import (
+    BatchStream,
+    DamagedLogError,
+    log_start_offsets,
+    partitions_in,
+)
+from storage.checkpoint import LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint, write_clean_shutdown
+from storage.testing import FaultyFileSystem
+from storage.types import TopicPartition
+from tests.storage.fuzz.corpus import put
+from tests.storage.logs import batch, fill, new_disk, open_log
+
+DIRECTORY = "/d/t-0"
+
+
+def three_segments() -> FaultyFileSystem:
+    disk = new_disk()
+    fill(log := open_log(disk), 30)
+    assert len(log.segments) >= 3
+    log.close()
+    return disk
+
+
+def base_offsets(stream: BatchStream) -> list[int]:
+    """Of the batches from the cursor on, each skipped."""
+    found = []
+    while (header := stream.head()) is not None:
+        found.append(header.base_offset)
+        stream.skip(header.size)
+        stream.passed(header)
+    stream.close()
+    return found
+
+
+@pytest.mark.parametrize("chunk_size", [1, 61, 200, 1 << 20])
+@pytest.mark.parametrize("offset", [0, 1, 10, 17, 29, 30, 99])
+def test_a_stream_begins_at_the_batch_of_an_offset(chunk_size: int, offset: int) -> None:
+    stream = BatchStream(three_segments(), DIRECTORY, chunk_size=chunk_size)
+    assert (stream.path, stream.file_name) == (None, None)
+    stream.seek(offset)
+    assert base_offsets(stream) == list(range(offset, 30))
+
+
+def test_it_knows_where_it_is() -> None:
+    stream = BatchStream(three_segments(), DIRECTORY)
+    header = stream.head()
+    assert header is not None
+    assert (stream.file_name, stream.position) == ("00000000000000000000.log", 0)
+    assert len(stream.take(header.size)) == header.size
+    assert stream.position == header.size
+    stream.close()
+
+
+def test_an_empty_directory_has_no_batches() -> None:
+    disk = new_disk()
+    disk.make_directory(DIRECTORY)
+    stream = BatchStream(disk, DIRECTORY)
+    assert stream.available == 0
+    assert stream.head() is None
+    stream.close()
+
+
+@pytest.mark.parametrize(
+    ("bytes_after", "reason"),
+    [
+        (b"\0" * 10, "10 bytes after the last batch"),
+        (bytes(61), "magic 0"),
+        (batch(at=9).tobytes()[:-1], "where"),
+        (batch(at=0).tobytes(), "offsets 0 to 0 where 1 comes next"),
+    ],
+)
+def test_what_is_no_batch_is_damage_with_a_place(bytes_after: bytes, reason: str) -> None:
+    disk, first = new_disk(), batch().tobytes()
+    put(disk, f"{DIRECTORY}/00000000000000000000.log", first + bytes_after)
+    write_clean_shutdown(disk, "/d", 1)
+    with pytest.raises(DamagedLogError, match=reason) as caught:
+        base_offsets(BatchStream(disk, DIRECTORY))
+    assert caught.value.position == len(first)
+
+
+def test_a_file_that_shrinks_under_the_reader_is_the_disks_doing() -> None:
+    disk = new_disk()
+    path = f"{DIRECTORY}/00000000000000000000.log"
+    put(disk, path, batch().tobytes() + batch(at=1).tobytes())
+    stream = BatchStream(disk, DIRECTORY, chunk_size=61)
+    assert stream.head() is not None
+    disk.open(path).truncate(61)
+    with pytest.raises(OSError, match="became shorter while it was read"):
+        base_offsets(stream)
+
+
+def test_replicas_are_those_that_nobody_is_deleting() -> None:
+    disk = new_disk()
+    for name in ("a-b-0", "t-1", "t-2.0123-delete", "t", "-1"):
+        disk.make_directory(f"/d/{name}")
+    put(disk, "/d/f-0", b"a file")
+    assert partitions_in(disk, "/d") == {
+        TopicPartition("a-b", 0): "/d/a-b-0",
+        TopicPartition("t", 1): "/d/t-1",
+    }
+
+
+def test_log_starts_are_those_of_the_checkpoint_where_it_can_be_read() -> None:
+    disk = new_disk()
+    path = f"/d/{LOG_START_OFFSET_CHECKPOINT}"
+    OffsetCheckpoint(disk, path).write({TopicPartition("t", 0): 7})
+    assert log_start_offsets(disk, "/d") == {TopicPartition("t", 0): 7}
+    put(disk, path, b"rubbish")
+    assert log_start_offsets(disk, "/d") == {}
+
+
+def test_what_is_available_becomes_less_with_what_is_taken() -> None:
+    stream = BatchStream(three_segments(), DIRECTORY, chunk_size=200)
+    assert stream.head() is not None
+    before = stream.available
+    assert before == 200
+    stream.take(61)
+    assert stream.available == before - 61
+    stream.take(before - 61)
+    assert stream.available == 200, "the next chunk"
+    stream.close()

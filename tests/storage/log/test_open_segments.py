@@ -1,0 +1,174 @@
+"""A bound on open files: who lets go, who may not, and what is found on coming back."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from storage.errors import RegionAbortedError
+from storage.filesystem import OsFileSystem
+from storage.log.log import Log
+from storage.log.open_segments import OpenSegments
+from storage.manager.log_manager import LogManager
+from storage.testing import Fault, FaultyFileSystem
+from storage.testing.file_system import FaultyFile
+from storage.types import TopicPartition
+from tests.storage.logs import batch, contents, fill, lead, new_disk, open_log, small_config
+
+DESCRIPTORS = Path("/proc/self/fd")
+
+
+class Counting(FaultyFileSystem):
+    """Knows how many files are open."""
+
+    def __init__(self) -> None:
+        super().__init__(random.Random(1))
+        self.opened: list[FaultyFile] = []
+
+    def open(self, path: str, *, create: bool = False) -> FaultyFile:
+        file = super().open(path, create=create)
+        self.opened = [each for each in self.opened if not each.closed] + [file]
+        return file
+
+    @property
+    def held(self) -> int:
+        return sum(not each.closed for each in self.opened)
+
+
+def counting() -> Counting:
+    system = Counting()
+    system.make_directory("/d")
+    return system
+
+
+def region_at(log: Log, offset: int) -> object:
+    return log.read(offset, 1, max_offset_exclusive=log.log_end_offset, min_one=True).records
+
+
+def test_a_log_that_was_just_opened_holds_no_file() -> None:
+    system = counting()
+    log = open_log(system)
+    fill(log, 50)
+    log.close()
+    assert system.held == 0
+    for clean in (True, False):
+        log = open_log(system, clean=clean, recovery_point=50)
+        assert log.log_end_offset == 50
+        assert system.held == 0
+        log.close_uncleanly()
+
+
+def test_what_nobody_wrote_to_is_closed_without_a_write_or_a_sync() -> None:
+    system = counting()
+    log = open_log(system)
+    fill(log, 50)
+    log.close()
+    log = open_log(system, clean=True, recovery_point=50)
+    assert contents(log)
+    assert log.offset_for_timestamp(0) is not None
+    for operation in ("write", "truncate", "sync", "sync_directory", "rename", "remove"):
+        system.inject(Fault(operation=operation, times=None))
+    log.close()
+    assert not log.failed
+    assert log.recovery_point == 50
+
+
+def test_however_many_logs_are_used_no_more_stay_open_than_the_limit() -> None:
+    system = counting()
+    logs = LogManager(
+        system, ["/d"], node_id=1, config=small_config(), open_segments=OpenSegments(limit=5)
+    )
+    logs.startup()
+    used = [logs.get_or_create(TopicPartition("t", number)) for number in range(40)]
+    most = 0
+    for log in used * 3:
+        lead(log)
+        assert contents(log)
+        most = max(most, system.held)
+    # Each segment that is noted has its `.log` and perhaps its indexes; one more is in use.
+    assert len(logs.open_segments) <= 6
+    assert most <= 4 * 6
+    before = [contents(log) for log in used]
+    logs.shutdown()
+    assert system.held == 0
+    logs = LogManager(system, ["/d"], node_id=1, config=small_config())
+    logs.startup()
+    assert logs.clean
+    assert sorted(contents(log) for log in logs.logs()) == sorted(before)
+
+
+def test_what_is_being_sent_stays_open_and_can_still_be_aborted() -> None:
+    system = counting()
+    log = open_log(system, small_config(segment_bytes=1 << 20))
+    fill(log, 10)
+    region = log.read(9, 1, max_offset_exclusive=10, min_one=True).records
+    assert region is not None
+    log.open_segments.trim()
+    assert not region.file.closed  # type: ignore[attr-defined]  # a FaultyFile
+    log.truncate_to(5)
+    with pytest.raises(RegionAbortedError):
+        region.read()
+    region.release()
+    log.open_segments.trim()
+    assert system.held == 0
+    assert lead(log) == 5
+
+
+def test_a_disk_that_fails_is_no_matter_of_the_log_that_needed_room() -> None:
+    system = counting()
+    segments = OpenSegments(limit=0)
+    first = open_log(system, small_config(segment_bytes=1 << 20), open_segments=segments)
+    fill(first, 10)  # its indexes have room that is to be trimmed
+    other = Log.open(system, "/d/u-0", TopicPartition("u", 0), open_segments=segments)
+    system.inject(Fault(operation="truncate", times=None, names=f"{0:020d}.index"))
+    system.inject(Fault(operation="truncate", times=None, names=f"{0:020d}.timeindex"))
+    assert lead(other) == 0
+    assert not first.failed
+    system.disk.faults.clear()
+    assert lead(other) == 1
+    assert lead(first) == 10
+    indexed = [each.offset for each in first.segments.active.offset_index.entries()]
+    assert indexed == sorted(set(indexed))
+
+
+def test_the_oldest_go_first_and_the_pinned_are_passed_over() -> None:
+    segments = OpenSegments(limit=2)
+    log = open_log(new_disk(), small_config(segment_bytes=len(batch())), open_segments=segments)
+    fill(log, 5)
+    held = region_at(log, 0)
+    for offset in (1, 2, 3):
+        assert region_at(log, offset) is not None
+    segments.trim()
+    assert len(segments) == 2
+    assert log.segments[0]._pins is not None
+    assert log.segments[1]._pins is None
+    del held
+    assert region_at(log, 4) is not None
+    segments.trim()
+    assert log.segments[0]._pins is None
+
+
+def test_indexes_that_were_let_go_in_the_middle_are_whole_when_they_come_back() -> None:
+    kept = open_log(new_disk(), open_segments=OpenSegments())
+    released = open_log(new_disk())
+    for _ in range(60):
+        for log in (kept, released):
+            lead(log, timestamp=log.log_end_offset)
+    for one, other in zip(kept.segments, released.segments, strict=True):
+        assert list(one.offset_index.entries()) == list(other.offset_index.entries())
+        assert list(one.time_index.entries()) == list(other.time_index.entries())
+
+
+@pytest.mark.skipif(not DESCRIPTORS.exists(), reason="needs /proc")
+def test_the_kernel_agrees(tmp_path: Path) -> None:
+    before = len(list(DESCRIPTORS.iterdir()))
+    limit = 10
+    logs = LogManager(
+        OsFileSystem(), [str(tmp_path)], node_id=1, open_segments=OpenSegments(limit=limit)
+    )
+    logs.startup()
+    for number in range(100):
+        lead(logs.get_or_create(TopicPartition("t", number)))
+    assert len(list(DESCRIPTORS.iterdir())) - before <= 4 * (limit + 1)
+    logs.shutdown()
+    assert len(list(DESCRIPTORS.iterdir())) <= before  # what others have dropped may go meanwhile

@@ -1,0 +1,131 @@
+"""What a flush has made to last is there when the power has taken all the rest.
+
+The disk keeps what was synced and nothing else: neither the bytes of a file nor the names in a
+directory. So each of the syncs that a flush consists of is missed where it is left out.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from storage.log.log import Log
+from storage.manager.log_manager import LogManager
+from storage.producers.snapshot import snapshots_in
+from storage.testing import Fate
+from storage.types import TopicPartition
+from tests.storage.logs import batch, contents, fill, joined, lead, new_disk, open_log, small_config
+
+T0 = TopicPartition("t", 0)
+
+
+@pytest.mark.parametrize("fate", [Fate.NOTHING, Fate.WHOLE])
+def test_a_segment_that_was_flushed_has_its_name(fate: Fate) -> None:
+    """The epoch is written with the first flush, which syncs names too; with the second it is
+    the flush itself that has to.
+    """
+    disk = new_disk()
+    log = open_log(disk)
+    fill(log, 3)
+    log.flush()
+    log.roll()
+    fill(log, 3)
+    log.flush()
+    synced, point = contents(log), log.recovery_point
+    disk.crash(fate)
+    found = open_log(disk.reopen(), recovery_point=point)
+    assert contents(found) == synced
+    assert found.log_end_offset == point == 6
+
+
+def test_a_log_that_was_flushed_has_its_directory() -> None:
+    disk = new_disk()
+    logs = LogManager(disk, ["/d"], node_id=1, config=small_config())
+    logs.startup()
+    log = logs.get_or_create(T0, b"\1" * 16)
+    fill(log, 3)
+    log.flush()
+    disk.crash(Fate.NOTHING)
+    again = LogManager(disk.reopen(), ["/d"], node_id=1, config=small_config())
+    again.startup()
+    found = again.get(T0)
+    assert found is not None
+    assert found.log_end_offset == 3
+
+
+def test_a_cut_is_synced_before_a_segment_follows_it() -> None:
+    """Or what was cut comes back, as long as what was written in its place, and the next segment
+    still joins it: two histories in one log.
+    """
+    disk = new_disk()
+    log = open_log(disk)
+    kept, cut, instead, behind = (
+        batch(1, at=at, epoch=epoch, key=key)
+        for at, epoch, key in ((0, 0, b"k"), (1, 0, b"x"), (1, 1, b"y"), (2, 1, b"z"))
+    )
+    log.append_as_follower(joined(kept, cut))
+    log.flush()
+    log.truncate_to(1)
+    log.append_as_follower(memoryview(bytearray(instead)))
+    log.roll()
+    log.append_as_follower(memoryview(bytearray(behind)))
+    point = log.recovery_point
+    disk.crash(Fate.UNCUT)
+    found = contents(open_log(disk.reopen(), recovery_point=point))
+    assert point == 1
+    assert found in (b"".join([kept, instead, behind]), b"".join([kept, cut]))
+
+
+def test_a_log_that_begins_anew_knows_no_epoch_of_before() -> None:
+    disk = new_disk()
+    log = open_log(disk)
+    for epoch in range(3):
+        lead(log, epoch=epoch)
+    log.flush()
+    log.truncate_fully_and_start_at(50)
+    assert log.leader_epoch_cache.entries == []
+    assert log.latest_epoch is None
+    log.append_as_follower(batch(1, at=50, epoch=7))
+    log.flush()
+    disk.crash(Fate.NOTHING)
+    found = open_log(disk.reopen(), recovery_point=51, log_start_offset=50)
+    assert [(each.epoch, each.start_offset) for each in found.leader_epoch_cache.entries] == [
+        (7, 50)
+    ]
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [lambda log: log.truncate_to(2), lambda log: log.truncate_fully_and_start_at(2)],
+    ids=["cut", "begun anew"],
+)
+def test_a_cut_lowers_the_recovery_point_for_good_before_anything_is_cut(
+    cut: Callable[[Log], None],
+) -> None:
+    """A crash would believe that what comes instead had been synced."""
+    disk = new_disk()
+    logs = LogManager(disk, ["/d"], node_id=1, config=small_config())
+    logs.startup()
+    log = logs.get_or_create(T0, b"\1" * 16)
+    fill(log, 6)
+    log.flush()
+    logs.checkpoint_recovery_points()
+    cut(log)
+    disk.crash(Fate.NOTHING)
+    again = LogManager(disk.reopen(), ["/d"], node_id=1, config=small_config())
+    again.startup()
+    assert again.directories[0].recovery_points[T0] <= 2
+
+
+def test_a_snapshot_that_a_cut_deleted_does_not_come_back() -> None:
+    """The log goes on differently, and would take what it says for its own."""
+    disk = new_disk()
+    log = open_log(disk)
+    for sequence in range(4):
+        lead(log, producer_id=1, producer_epoch=0, base_sequence=sequence)
+        log.roll()
+    log.flush()
+    assert [offset for offset in log.producers.snapshots if offset > 2]
+    log.truncate_to(2)
+    disk.crash(Fate.NOTHING)
+    left = snapshots_in(disk.reopen().list_directory("/d/t-0"))
+    assert [offset for offset in left if offset > 2] == []
