@@ -34,7 +34,7 @@ from replication.faults import (
     RuleBook,
     judged,
 )
-from replication.faults.applied import AppliedFaults, Respond
+from replication.faults.applied_faults import AppliedFaults, Respond
 from replication.faults.rules.parts import NameOf, Part
 from replication.leader.rules.fetch_session.session import FetchSession
 from replication.net.seams import Connection, NodeClock, Seams

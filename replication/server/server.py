@@ -36,7 +36,7 @@ from replication.errors import (
     TooManyConnectionsError,
 )
 from replication.events import ConnectionRefused, EventSink
-from replication.faults.applied import FaultInjectedError
+from replication.faults.applied_faults import FaultInjectedError
 from replication.faults.node_faults import FaultGate
 from replication.leader.purgatory import WAITED, Waited
 from replication.net.framing import DEFAULT_MAX_FRAME_BYTES, LENGTH_SIZE, FrameReader, send_parts
