@@ -50,6 +50,21 @@ def test_every_module_is_imported_by_another() -> None:
     assert modules - imported_names() - ENTRY_POINTS == set()
 
 
+def test_no_module_hides_a_name_that_its_package_re_exports() -> None:
+    """Importing a module binds its name in its package, in place of what had it."""
+    modules = {module_name(path) for path in sources()}
+    hidden = [
+        f"{package}.{alias.name}"
+        for package, path in ((module_name(path), path) for path in sources())
+        if path.name == "__init__.py"
+        for node in parsed(path).body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if f"{package}.{alias.name}" in modules and node.module != f"{package}.{alias.name}"
+    ]
+    assert hidden == []
+
+
 def test_every_module_opens_with_its_theory() -> None:
     trees = ((path, parsed(path)) for path in sources())
     assert [path.name for path, tree in trees if tree.body and not ast.get_docstring(tree)] == []
