@@ -2,6 +2,9 @@
 
 `BrokerConfig(node_id=1)` is a node with Kafka's defaults; `from_properties` reads a
 server.properties file. Both check every value, and the rules that involve several keys.
+
+The file is long because it is one table: a key, its default, and the text that DescribeConfigs
+and docs/configuration-keys.md show of it.
 """
 
 import sys

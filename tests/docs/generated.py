@@ -52,7 +52,7 @@ FIELDS: Final = {
     "instance": "its `group.instance.id`",
     "isr": "the in-sync replicas, by broker id",
     "leader": "the leader's broker id",
-    "leader_epoch": "which reign; -1: not known",
+    "leader_epoch": "leader epoch of the partition; -1 if it is not known",
     "log_end_offset": "the offset that the next record gets",
     "member": "its id in the group",
     "members": "those in the group",

@@ -147,7 +147,7 @@ def until_cleaned(log_dir: Path, topic: str) -> Offset:
         active = max(int(path.stem) for path in logs)
         if active == cleaned(log_dir, TopicPartition(topic, 0)):
             return active
-        time.sleep(0.2)
+        time.sleep(0.2)  # Kafka announces no compaction: its files are looked at again
     pytest.fail(f"{topic} was not cleaned within {SECONDS:g} s")
 
 
