@@ -37,11 +37,15 @@ class Sample:
 
 
 def samples() -> list[Sample]:
-    """With and without keys, values and headers; compressible."""
+    """Return records with and without keys, values and headers.
+
+    Each is compressible by itself: clients send a batch as it is where a codec saves nothing,
+    and how many records a batch gets depends on how busy the machine is.
+    """
     return [
         Sample(
             partition=index % PARTITIONS,
-            key=None if index % 4 == 0 else f"key {index}".encode(),
+            key=None if index % 4 == 0 else f"key {index} ".encode() * 10,
             value=None if index % 50 == 49 else f"value {index} ".encode() * 10,
             timestamp=1_600_000_000_000 + index,
             headers=(("one", b"1"), ("empty", b"")) if index % 5 == 0 else (),
