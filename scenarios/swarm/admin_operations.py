@@ -33,13 +33,13 @@ LOOKED_AT_SOON = {"log.retention.check.interval.ms": 1000, "log.initial.task.del
 
 
 @attrs.define(eq=False)
-class Operations:
+class AdminOperations:
     chance: random.Random
     stage: Stage
     kinds: tuple[str, ...]
 
     @classmethod
-    def drawn(cls, chance: Chance, stage: Stage) -> "Operations":
+    def drawn(cls, chance: Chance, stage: Stage) -> "AdminOperations":
         operator = chance("operator")
         operated = operator.random() < OPERATED
         kinds = operator.sample(KINDS, operator.randint(1, 3)) if operated else []

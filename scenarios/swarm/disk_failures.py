@@ -8,7 +8,7 @@
     remake   the topic is deleted, and another one made under its name
 
 Drawn from a stream of its own, as `harm` is: the rest of a run does not depend on whether it
-has any of this. In a `Contest` leaders are known and short-lived, so most of these are found
+has any of this. In a `LeadershipContest` leaders are known and short-lived, so most of these are found
 there; other runs have those that ask for nobody in particular.
 
 What is expected of each is in `scenarios.checkers.contract`. One disk of a run lies,
@@ -21,8 +21,8 @@ from collections.abc import Iterator, Sequence
 import attrs
 
 from scenarios.story.log_drawing import batches_of
-from scenarios.swarm.faults import Misfortune
-from scenarios.swarm.sequences import Intrigues
+from scenarios.swarm.faults import FaultGenerator
+from scenarios.swarm.sequences import FaultSequences
 from scenarios.swarm.settings import Chance
 from scenarios.world.cluster import CONTROLLER, node_name, partition_directory
 from storage.types import TopicPartition
@@ -44,26 +44,26 @@ SETTINGS: dict[str, dict[str, object]] = {
 
 
 @attrs.define(eq=False, kw_only=True)
-class Frailty:
+class DiskFailures:
     chance: random.Random
-    misfortune: Misfortune
+    generator: FaultGenerator
     kinds: tuple[str, ...]
-    _intrigues: Intrigues = attrs.field(init=False)
+    _sequences: FaultSequences = attrs.field(init=False)
     _liar: str | None = attrs.field(default=None, init=False)
     _rots_on: str | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._intrigues = Intrigues(self.chance, self.misfortune)
+        self._sequences = FaultSequences(self.chance, self.generator)
 
     @classmethod
-    def drawn(cls, chance: Chance, misfortune: Misfortune, *, contested: bool) -> "Frailty":
+    def drawn(cls, chance: Chance, generator: FaultGenerator, *, contested: bool) -> "DiskFailures":
         frail = chance("frailty")
         share, kinds = (IN_CONTESTS, OF_CONTESTS) if contested else (ELSEWHERE, OF_ANY_RUN)
         has_any = frail.random() < share
         drawn = frail.sample(kinds, frail.randint(1, 2)) if has_any else []
-        if misfortune.company.kinds:
+        if generator.our_clients.kinds:
             drawn = [each for each in drawn if each not in NOT_IN_COMPANY]
-        return cls(chance=frail, misfortune=misfortune, kinds=tuple(drawn))
+        return cls(chance=frail, generator=generator, kinds=tuple(drawn))
 
     @property
     def settings(self) -> dict[str, object]:
@@ -79,7 +79,7 @@ class Frailty:
         if kind == "rot":
             yield from self._rot(partition)
             return
-        leader = self.misfortune.stage.cluster.leader(partition)
+        leader = self.generator.stage.cluster.leader(partition)
         others = [each for each in self._replicas(partition) if each != leader]
         if leader is None or not others or not self._all_well(CONTROLLER, leader):
             return
@@ -98,21 +98,21 @@ class Frailty:
     # Who is there, and how.
 
     def _replicas(self, partition: TopicPartition) -> list[str]:
-        registration = self.misfortune.stage.cluster.partition(partition)
+        registration = self.generator.stage.cluster.partition(partition)
         return [] if registration is None else list(map(node_name, registration.replicas))
 
     def _all_well(self, *names: str) -> bool:
-        return all(map(self._intrigues.is_well, names))
+        return all(map(self._sequences.is_well, names))
 
     def _is_running(self, name: str) -> bool:
-        return self.misfortune.stage.cluster.is_running(name)
+        return self.generator.stage.cluster.is_running(name)
 
     def _run(self, *durations: str) -> str:
         return f"run {self.chance.choice(durations)}"
 
     def _cut_off(self, name: str) -> str:
         """From the other brokers; the controller hears it."""
-        return f"cut {name} {' '.join(each for each in self._intrigues.brokers if each != name)}"
+        return f"cut {name} {' '.join(each for each in self._sequences.brokers if each != name)}"
 
     # Cuts that are undone.
 
@@ -121,16 +121,16 @@ class Frailty:
         and that is written down: then the cut is lost with the power.
         """
         yield self._cut_off(leader)
-        yield self._intrigues.produce(partition)
+        yield self._sequences.produce(partition)
         yield self._run("3ms", "10ms", "30ms")
-        yield from self._intrigues.lead(partition, last=leader)
+        yield from self._sequences.lead(partition, last=leader)
         for _ in range(self.chance.randint(2, 3)):
-            yield self._intrigues.produce(partition)
+            yield self._sequences.produce(partition)
         yield "heal"
         yield self._run("60ms", "100ms", "200ms", "400ms")
         if self._all_well(leader):
             yield f"power-cut {leader}{'' if leader == self._liar else ' leaving=uncut'}"
-        yield from self._intrigues.back(leader)
+        yield from self._sequences.back(leader)
         yield self._run("10ms", "100ms", "1s")
 
     # Syncs that did nothing.
@@ -147,23 +147,23 @@ class Frailty:
             if self._all_well(name, CONTROLLER):
                 yield f"stop {name}"
         for _ in range(self.chance.randint(1, 3)):
-            yield self._intrigues.produce(partition)
+            yield self._sequences.produce(partition)
         yield self._run("30ms", "100ms", "300ms")
         if self._all_well(self._liar, CONTROLLER):
             yield f"stop {self._liar}"
         if not self._is_running(self._liar):
             yield f"power-cut {self._liar}"
-            yield from self._intrigues.back(self._liar)
+            yield from self._sequences.back(self._liar)
         yield self._run("10ms", "100ms", "1s")
         for name in idle:
-            yield from self._intrigues.back(name)
+            yield from self._sequences.back(name)
 
     # Bytes that nobody wrote.
 
     def _rot(self, partition: TopicPartition) -> Iterator[str]:
         """One replica of the run, whether its broker is up or not."""
         name = self._rots_on or self.chance.choice(self._replicas(partition) or [""])
-        disk = self.misfortune.stage.cluster
+        disk = self.generator.stage.cluster
         directory = partition_directory(name, partition)
         offsets = [
             offset
@@ -182,9 +182,9 @@ class Frailty:
         yield f"alter {partition.topic} segment.bytes={self.chance.choice((100, 200, 1 << 30))}"
         yield self._cut_off(leader)
         for _ in range(self.chance.randint(2, 4)):
-            yield self._intrigues.produce(partition)
+            yield self._sequences.produce(partition)
         yield self._run("3ms", "10ms")
-        end = self._intrigues.log_end(partition, leader)
+        end = self._sequences.log_end(partition, leader)
         asked = (
             f"delete-records {partition} {end} &",
             f"delete-records {partition} all &",
@@ -193,7 +193,7 @@ class Frailty:
         yield from self.chance.sample(asked, 2)
         yield self._run("300ms", "1s")
         if self.chance.random() < 0.5 and self._all_well(CONTROLLER):
-            yield from self._intrigues.lead(partition, last=leader)
+            yield from self._sequences.lead(partition, last=leader)
         yield "heal"
         yield self._run("30ms", "300ms")
         yield f"alter {partition.topic} retention.bytes=-1"
@@ -204,10 +204,10 @@ class Frailty:
         """
         yield f"alter {partition.topic} flush.messages=1"
         yield f"slow {leader} disk=500ms"
-        yield self.misfortune.workload.once(partition, acks="all")
+        yield self.generator.workload.once(partition, acks="all")
         yield self._run("20ms", "50ms")
         yield self._cut_off(leader)
-        yield self.misfortune.workload.once(partition, acks="1")
+        yield self.generator.workload.once(partition, acks="1")
         yield "run 2s"
         yield f"slow {leader} disk=1ms"
         yield f"alter {partition.topic} flush.messages={(1 << 63) - 1}"
@@ -219,8 +219,8 @@ class Frailty:
         self, partition: TopicPartition, partitions: Sequence[TopicPartition]
     ) -> Iterator[str]:
         """Asked for by somebody whom everybody hears, and who stays; some replicas may be down."""
-        stage = self.misfortune.stage
-        brokers = [each for each in self._intrigues.brokers if self._is_running(each)]
+        stage = self.generator.stage
+        brokers = [each for each in self._sequences.brokers if self._is_running(each)]
         if partition.topic in stage.compacted or not self._all_well(*brokers):
             return
         if not any(map(stage.stays, brokers)):
@@ -229,7 +229,7 @@ class Frailty:
         assigned = []
         for _ in partitions:
             first = self.chance.choice(brokers)
-            rest = [each for each in self._intrigues.brokers if each != first]
+            rest = [each for each in self._sequences.brokers if each != first]
             assigned.append([first, *self.chance.sample(rest, copies - 1)])
         yield "heal"
         yield f"remake {partition.topic} replicas={'/'.join(map(','.join, assigned))}"

@@ -1,10 +1,10 @@
 """Lines after which those who ask and those who answer live in different leader epochs.
 
-    revenant   who led is deposed, cuts its log, and leads again; a follower has heard of neither
-    relapse    it is asked in its next reign before it has heard of the one between, in which it
+    deposed-leader-returns   who led is deposed, cuts its log, and leads again; a follower has heard of neither
+    follower-misses-an-epoch    it is asked in its next reign before it has heard of the one between, in which it
                has yet to cut its log
-    echo       an answer about where an epoch ends is on its way for two elections
-    regroup    an answer is on its way while its partition goes to another fetcher, and back
+    late-epoch-answer       an answer about where an epoch ends is on its way for two elections
+    partition-changes-fetcher    an answer is on its way while its partition goes to another fetcher, and back
 
     b1  [e0: 0-1]           deposed   [e0: 0-0][e1: 1-1]   leads again, in epoch 2
     b2  [e0: 0-0]           leads     [e0: 0-0][e1: 1-1]
@@ -24,17 +24,22 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from scenarios.swarm.faults import Misfortune
-from scenarios.swarm.sequences import Intrigues
+from scenarios.swarm.faults import FaultGenerator
+from scenarios.swarm.sequences import FaultSequences
 from storage.types import TopicPartition
 
 FETCH_VERSION = "understudy.inter.broker.fetch.version"
-PARTED = 0.7
+HAPPENS = 0.7
 """How many contests have any."""
-PARTS = 0.4
+REPEATED = 0.4
 KINDS = {
-    11: ("revenant", "relapse", "echo"),
-    17: ("regroup", "regroup", "revenant", "relapse"),
+    11: ("deposed-leader-returns", "follower-misses-an-epoch", "late-epoch-answer"),
+    17: (
+        "partition-changes-fetcher",
+        "partition-changes-fetcher",
+        "deposed-leader-returns",
+        "follower-misses-an-epoch",
+    ),
 }
 """By the version of fetches between brokers."""
 VERSIONS = (11, 11, 17)
@@ -45,26 +50,26 @@ AT_PEACE, HEALED = 0.7, 0.7
 
 
 @attrs.define(eq=False)
-class Estranged:
+class EpochMismatch:
     chance: random.Random
-    misfortune: Misfortune
+    generator: FaultGenerator
     happens: bool
     _version: int = attrs.field(init=False)
     _backoff_ms: int = attrs.field(init=False)
-    _intrigues: Intrigues = attrs.field(init=False)
+    _sequences: FaultSequences = attrs.field(init=False)
 
     @classmethod
     def drawn(
-        cls, chance: random.Random, misfortune: Misfortune, *, unless_hidden_by: bool
-    ) -> "Estranged":
+        cls, chance: random.Random, generator: FaultGenerator, *, unless_hidden_by: bool
+    ) -> "EpochMismatch":
         """Nor where fetches have to be of another version."""
-        free = not unless_hidden_by and FETCH_VERSION not in misfortune.further_settings
-        return cls(chance, misfortune, chance.random() < PARTED and free)
+        free = not unless_hidden_by and FETCH_VERSION not in generator.further_settings
+        return cls(chance, generator, chance.random() < HAPPENS and free)
 
     def __attrs_post_init__(self) -> None:
         self._version = self.chance.choice(VERSIONS)
         self._backoff_ms = self.chance.choice(BACKOFFS_MS)
-        self._intrigues = Intrigues(self.chance, self.misfortune)
+        self._sequences = FaultSequences(self.chance, self.generator)
 
     @property
     def settings(self) -> dict[str, object]:
@@ -82,55 +87,55 @@ class Estranged:
 
     def lines(self) -> Iterator[str]:
         """One of them, if it is time."""
-        if self.happens and self.chance.random() < PARTS:
-            yield from self._any(self.chance.choice(self.misfortune.partitions))
+        if self.happens and self.chance.random() < REPEATED:
+            yield from self._any(self.chance.choice(self.generator.partitions))
 
     def _any(self, partition: TopicPartition) -> Iterator[str]:
         """If everybody may be heard."""
         kind = self.chance.choice(KINDS[self._version])
         if self.chance.random() < AT_PEACE:
             yield from self._make_peace()
-        cluster = self.misfortune.stage.cluster
+        cluster = self.generator.stage.cluster
         leader = cluster.leader(partition)
-        if leader is None or not all(map(self._intrigues.is_well, cluster.names)):
+        if leader is None or not all(map(self._sequences.is_well, cluster.names)):
             return
         others = [each for each in cluster.broker_names if each != leader]
         rival, deaf = self.chance.sample(others, 2)
         match kind:
-            case "revenant":
-                yield from self._revenant(partition, leader, rival, deaf)
-            case "relapse":
-                yield from self._relapse(partition, leader, rival, deaf)
-            case "echo":
-                yield from self._echo(partition, leader, rival, deaf)
+            case "deposed-leader-returns":
+                yield from self._deposed_leader_returns(partition, leader, rival, deaf)
+            case "follower-misses-an-epoch":
+                yield from self._follower_misses_an_epoch(partition, leader, rival, deaf)
+            case "late-epoch-answer":
+                yield from self._late_epoch_answer(partition, leader, rival, deaf)
             case _:
-                yield from self._regroup(leader, deaf)
+                yield from self._partition_changes_fetcher(leader, deaf)
         yield self._after_a_while()
         if self.chance.random() < HEALED:
             yield "heal"
 
     def _make_peace(self) -> Iterator[str]:
-        stage = self.misfortune.stage
-        unwell = [each for each in stage.cluster.names if not self._intrigues.is_well(each)]
+        stage = self.generator.stage
+        unwell = [each for each in stage.cluster.names if not self._sequences.is_well(each)]
         for name in unwell:
             yield f"resume {name}" if stage.cluster.is_running(name) else f"start {name} &"
         yield "heal"
         yield "run 2s" if unwell else self._after_a_while()
 
-    def _revenant(
+    def _deposed_leader_returns(
         self, partition: TopicPartition, leader: str, rival: str, deaf: str
     ) -> Iterator[str]:
         yield f"hold c {deaf} FETCH"
         yield from self._tail_without(rival, partition, leader)
-        yield from self._intrigues.lead(partition, (rival, leader))
+        yield from self._sequences.lead(partition, (rival, leader))
         yield f"heal {leader} {rival}"
         yield self._produce_to(rival, partition)
         yield self._soon()
-        yield from self._intrigues.lead(partition, (leader, rival))
+        yield from self._sequences.lead(partition, (leader, rival))
         yield self._soon()
-        yield self._intrigues.produce(partition)
+        yield self._sequences.produce(partition)
 
-    def _relapse(
+    def _follower_misses_an_epoch(
         self, partition: TopicPartition, leader: str, rival: str, deaf: str
     ) -> Iterator[str]:
         yield f"hold c {deaf} FETCH"
@@ -144,7 +149,7 @@ class Estranged:
         yield self._produce_to(rival, partition)
         yield "run 10ms"
         yield f"hold c {rival} FETCH"
-        yield from self._intrigues.lead(partition, (leader, rival))
+        yield from self._sequences.lead(partition, (leader, rival))
         yield f"heal c {deaf}"
         yield "run 5ms"
         # Whoever fetches there has an answer, and asks again.
@@ -164,26 +169,28 @@ class Estranged:
         yield self._produce_to(leader, partition)
         yield self._soon()
 
-    def _echo(self, partition: TopicPartition, rival: str, leader: str, deaf: str) -> Iterator[str]:
+    def _late_epoch_answer(
+        self, partition: TopicPartition, rival: str, leader: str, deaf: str
+    ) -> Iterator[str]:
         yield from self._gather(leader, self._others(partition))
         yield f"hold {leader} {deaf} OFFSET_FOR_LEADER_EPOCH"
-        yield from self._intrigues.lead(partition, (leader, rival))
+        yield from self._sequences.lead(partition, (leader, rival))
         yield "run 10ms"
-        yield from map(self._intrigues.produce, self._others(partition))
+        yield from map(self._sequences.produce, self._others(partition))
         yield self._soon()
-        yield from self._intrigues.lead(partition, (rival, leader))
+        yield from self._sequences.lead(partition, (rival, leader))
         yield "run 10ms"
         yield self._produce_to(rival, partition)
         yield self._soon()
-        yield from self._intrigues.lead(partition, (leader, rival))
+        yield from self._sequences.lead(partition, (leader, rival))
         yield "run 10ms"
         yield f"heal {leader} {deaf}"
 
-    def _regroup(self, leader: str, deaf: str) -> Iterator[str]:
-        yield from self._gather(leader, self.misfortune.partitions)
+    def _partition_changes_fetcher(self, leader: str, deaf: str) -> Iterator[str]:
+        yield from self._gather(leader, self.generator.partitions)
         yield f"late {leader} {deaf} 400ms"
         # Of two the second is the one that another fetcher is given.
-        yield self._intrigues.produce(self.misfortune.partitions[-1])
+        yield self._sequences.produce(self.generator.partitions[-1])
         yield self._soon()
         yield f"late {leader} {deaf} 1ms"
         yield f"alter {deaf} num.replica.fetchers=2"
@@ -193,16 +200,16 @@ class Estranged:
     def _gather(self, leader: str, partitions: Iterable[TopicPartition]) -> Iterator[str]:
         """It leads these too."""
         for partition in partitions:
-            if self.misfortune.stage.cluster.leader(partition) != leader:
-                yield from self._intrigues.lead(partition, (leader,))
+            if self.generator.stage.cluster.leader(partition) != leader:
+                yield from self._sequences.lead(partition, (leader,))
         yield self._after_a_while()
 
     def _others(self, partition: TopicPartition) -> list[TopicPartition]:
-        return [each for each in self.misfortune.partitions if each != partition]
+        return [each for each in self.generator.partitions if each != partition]
 
     def _produce_to(self, name: str, partition: TopicPartition) -> str:
         """Whoever leads by now."""
-        return self.misfortune.workload.once(partition, acks="1", to=name)
+        return self.generator.workload.once(partition, acks="1", to=name)
 
     def _soon(self) -> str:
         return f"run {self.chance.choice(SHORT)}"

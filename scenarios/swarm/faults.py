@@ -22,10 +22,10 @@ import attrs
 
 from replication.leader.rules.isr import Committed
 from scenarios.story.stage import Stage
-from scenarios.swarm.admin_operations import Operations
-from scenarios.swarm.our_clients import Company
-from scenarios.swarm.rare_faults import Harm
-from scenarios.swarm.settings import Cast, cast
+from scenarios.swarm.admin_operations import AdminOperations
+from scenarios.swarm.our_clients import OurClients
+from scenarios.swarm.rare_faults import RareFaults
+from scenarios.swarm.settings import ClusterPlan, cast
 from scenarios.swarm.workload import Workload
 from scenarios.world.cluster import CONTROLLER
 from storage.types import TopicPartition
@@ -34,7 +34,7 @@ from storage.types import TopicPartition
 WAITS = ("1ms", "5ms", "5ms", "20ms", "20ms", "100ms", "500ms", "1s", "2s", "4s", "10s")
 SLOWNESS = ("1ms", "50ms", "500ms")
 # How a run may come by it, and how often beside others.
-BEFALLS = (
+FAULT_VERBS = (
     "kill",
     "power-cut",
     "stop",
@@ -50,12 +50,12 @@ BEFALLS = (
 ENDS = {"start": 4, "resume": 4, "heal": 4}
 """What befalls somebody comes to an end."""
 CONTROLLER_TOO = 0.5
-MAY_BEFALL = 0.45
+HAS_FAULT = 0.45
 PRODUCES, LEADERS_MORE, STRIKES = 0.4, 2, 0.5
 HELD = ("FETCH", "ALTER_PARTITION", "BROKER_HEARTBEAT", "BROKER_REGISTRATION", "PRODUCE")
 
 
-class Besides(Protocol):
+class ExtraFaults(Protocol):
     """What else befalls a run, drawn from a stream of its own."""
 
     @property
@@ -65,80 +65,82 @@ class Besides(Protocol):
 
 
 @attrs.define(eq=False)
-class Misfortune:
+class FaultGenerator:
     """Draws the lines of one run."""
 
     stage: Stage
-    besides: Besides | None = attrs.field(default=None, init=False)
+    extra_faults: ExtraFaults | None = attrs.field(default=None, init=False)
     chance: random.Random = attrs.field(init=False)
     workload: Workload = attrs.field(init=False)
-    operations: Operations = attrs.field(init=False)
-    harm: Harm = attrs.field(init=False)
-    company: Company = attrs.field(init=False)
+    admin_operations: AdminOperations = attrs.field(init=False)
+    rare_faults: RareFaults = attrs.field(init=False)
+    our_clients: OurClients = attrs.field(init=False)
     partitions: list[TopicPartition] = attrs.field(factory=list, init=False)
     """Those of the run, as they are made."""
-    _befalls: dict[str, int] = attrs.field(init=False)
+    _fault_weights: dict[str, int] = attrs.field(init=False)
     _victims: list[str] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         chance = self.stage.world.chance
         self.chance = chance("misfortune")
         self.workload = Workload.drawn(chance)
-        self.operations = Operations.drawn(chance, self.stage)
-        self.harm = Harm(chance=chance("harm"), stage=self.stage)
-        self.company = Company.drawn(chance, self.stage, compacted=self.workload.compacted)
-        self._befalls = {
-            verb: self.chance.randint(1, 4) for verb in BEFALLS if self.chance.random() < MAY_BEFALL
+        self.admin_operations = AdminOperations.drawn(chance, self.stage)
+        self.rare_faults = RareFaults(chance=chance("harm"), stage=self.stage)
+        self.our_clients = OurClients.drawn(chance, self.stage, compacted=self.workload.compacted)
+        self._fault_weights = {
+            verb: self.chance.randint(1, 4)
+            for verb in FAULT_VERBS
+            if self.chance.random() < HAS_FAULT
         }
 
     def lines(self) -> Iterator[str]:
         """Each is to be carried out before the next is drawn."""
         yield from self._beginning()
-        for _ in range(self.company.steps(self.chance.randint(5, 35))):
+        for _ in range(self.our_clients.steps(self.chance.randint(5, 35))):
             self._find_new_partitions()
             if self.chance.random() < PRODUCES:
                 yield self.workload.produce(self.chance.choice(self.partitions))
             else:
-                yield from self._misfortune()
-            yield from self.operations.lines(self.partitions)
-            yield from self.harm.lines(self.partitions)
+                yield from self._fault()
+            yield from self.admin_operations.lines(self.partitions)
+            yield from self.rare_faults.lines(self.partitions)
             yield from self.what_else()
             yield from self.workload.read(self.partitions)
-            yield from self.company.lines(self.partitions)
+            yield from self.our_clients.lines(self.partitions)
             yield f"run {self.chance.choice(WAITS)}"
         yield from self.ending()
 
     def _beginning(self) -> Iterator[str]:
-        drawn: Cast = cast(self.stage.world.chance)
-        own = self.workload.settings | self.operations.settings | self.harm.settings
-        own |= self.company.settings(drawn.brokers, drawn.min_insync_replicas)
+        drawn: ClusterPlan = cast(self.stage.world.chance)
+        own = self.workload.settings | self.admin_operations.settings | self.rare_faults.settings
+        own |= self.our_clients.settings(drawn.brokers, drawn.min_insync_replicas)
         yield drawn.cluster({**own, **self.further_settings})
-        self.workload.racks = self.company.racks = drawn.racks
+        self.workload.racks = self.our_clients.racks = drawn.racks
         names = self.stage.cluster.broker_names
         self._victims = names + [CONTROLLER] * (self.chance.random() < CONTROLLER_TOO)
         assigned = [self.chance.sample(names, drawn.copies) for _ in range(drawn.partitions)]
         yield drawn.topic("t", assigned, self.workload.topic)
-        yield from self.company.beginning(assigned)
+        yield from self.our_clients.beginning(assigned)
 
     @property
     def further_settings(self) -> Mapping[str, object]:
-        return {} if self.besides is None else self.besides.settings
+        return {} if self.extra_faults is None else self.extra_faults.settings
 
     def what_else(self) -> Iterator[str]:
-        if self.besides is not None:
-            yield from self.besides.lines(self.partitions)
+        if self.extra_faults is not None:
+            yield from self.extra_faults.lines(self.partitions)
 
     def _find_new_partitions(self) -> None:
         """An operator may have added some."""
         while self.stage.cluster.partition(new := TopicPartition("t", len(self.partitions))):
             self.partitions.append(new)
 
-    def _misfortune(self) -> Iterator[str]:
+    def _fault(self) -> Iterator[str]:
         """Something that may happen now."""
         if self._is_asked() and self.chance.random() < STRIKES:
             yield f"kill {CONTROLLER}"
             return
-        weights = ENDS | self._befalls
+        weights = ENDS | self._fault_weights
         victims = {verb: self._victims_of(verb) for verb in weights}
         verbs = [verb for verb in weights if victims[verb]]
         if not verbs:
@@ -229,13 +231,13 @@ class Misfortune:
         for partition in self.partitions:
             yield f"wait whole {partition}"
             yield self.workload.once(partition, acks="all")
-        yield from self.company.beginning_anew(self.partitions)
-        yield from self.company.taking_over(
+        yield from self.our_clients.beginning_anew(self.partitions)
+        yield from self.our_clients.taking_over(
             self.workload.once(partition, acks="all") for partition in self.partitions
         )
-        yield from self.company.ending()
+        yield from self.our_clients.ending()
         yield "answers"
-        yield from self.company.draining(self.partitions)
+        yield from self.our_clients.draining(self.partitions)
         for partition in self.partitions:
             yield f"wait whole {partition}"
             yield f"wait equal {partition}"
@@ -244,4 +246,4 @@ class Misfortune:
             yield f"verify {partition}"
             yield f"poll {partition}"
             yield f"judge {partition}"
-        yield from self.company.judgement()
+        yield from self.our_clients.judgement()

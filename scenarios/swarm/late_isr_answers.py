@@ -16,11 +16,11 @@ from collections.abc import Iterator
 
 import attrs
 
-from scenarios.swarm.faults import Misfortune
-from scenarios.swarm.sequences import Intrigues
+from scenarios.swarm.faults import FaultGenerator
+from scenarios.swarm.sequences import FaultSequences
 from storage.types import TopicPartition
 
-BELATED = 0.3
+HAPPENS = 0.3
 """How many contests end so."""
 UNTIL_LAGGING = "run 2s"
 UNTIL_DEAF = "run 600ms"
@@ -30,13 +30,13 @@ SOON = ("10ms", "30ms", "100ms")
 
 
 @attrs.define(eq=False)
-class Belated:
+class LateIsrAnswer:
     chance: random.Random
-    misfortune: Misfortune
+    generator: FaultGenerator
     happens: bool = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.happens = self.chance.random() < BELATED
+        self.happens = self.chance.random() < HAPPENS
 
     def lines(self) -> Iterator[str]:
         """If everybody is there and in sync by then."""
@@ -44,8 +44,8 @@ class Belated:
             return
         yield "recover"
         yield "run 3s"
-        cluster = self.misfortune.stage.cluster
-        partition = self.chance.choice(self.misfortune.partitions)
+        cluster = self.generator.stage.cluster
+        partition = self.chance.choice(self.generator.partitions)
         leader, registration = cluster.leader(partition), cluster.partition(partition)
         others = [name for name in cluster.broker_names if name != leader]
         if leader and registration and len(registration.isr) == len(cluster.broker_names):
@@ -55,21 +55,21 @@ class Belated:
     def _overruled(
         self, partition: TopicPartition, leader: str, rival: str, absent: str
     ) -> Iterator[str]:
-        intrigues = Intrigues(self.chance, self.misfortune)
+        sequences = FaultSequences(self.chance, self.generator)
         yield f"hold c {leader} ALTER_PARTITION"
         yield f"cut {leader} {absent}"
-        yield intrigues.produce(partition)
+        yield sequences.produce(partition)
         yield UNTIL_LAGGING
         yield f"hold {leader} c FETCH"
         yield UNTIL_DEAF
         yield f"heal {leader} {absent}"
-        yield from intrigues.lead(partition, (rival, leader))
+        yield from sequences.lead(partition, (rival, leader))
         yield f"run {self.chance.choice(REIGNS)}"
-        yield from intrigues.lead(partition, (leader, rival))
+        yield from sequences.lead(partition, (leader, rival))
         yield f"run {self.chance.choice(SOON)}"
         yield f"cut {leader} {absent}"
         yield f"unmute {leader} c"
         yield "run 100ms"
         yield f"unmute c {leader}"
-        yield self.misfortune.workload.once(partition, acks="1", to=leader)
+        yield self.generator.workload.once(partition, acks="1", to=leader)
         yield f"run {self.chance.choice(REIGNS)}"

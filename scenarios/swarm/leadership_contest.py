@@ -15,11 +15,11 @@ from collections.abc import Iterator
 
 import attrs
 
-from scenarios.swarm.epoch_mismatch import Estranged
-from scenarios.swarm.faults import Misfortune
-from scenarios.swarm.late_isr_answers import Belated
-from scenarios.swarm.lost_controller_answers import Mishearing
-from scenarios.swarm.sequences import Intrigues
+from scenarios.swarm.epoch_mismatch import EpochMismatch
+from scenarios.swarm.faults import FaultGenerator
+from scenarios.swarm.late_isr_answers import LateIsrAnswer
+from scenarios.swarm.lost_controller_answers import LostControllerAnswers
+from scenarios.swarm.sequences import FaultSequences
 from scenarios.swarm.settings import options
 from scenarios.world.cluster import CONTROLLER
 from storage.types import TopicPartition
@@ -56,63 +56,63 @@ REPLICAS = 3
 
 
 @attrs.define(eq=False, kw_only=True)
-class Contest:
+class LeadershipContest:
     """Draws the lines of one run; how it ends is the other's, as is producing."""
 
     chance: random.Random
-    misfortune: Misfortune
-    mishearing: Mishearing
-    estranged: Estranged
-    belated: Belated
-    _intrigues: Intrigues = attrs.field(init=False)
+    generator: FaultGenerator
+    lost_answers: LostControllerAnswers
+    epoch_mismatch: EpochMismatch
+    late_isr_answer: LateIsrAnswer
+    _sequences: FaultSequences = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._intrigues = Intrigues(self.chance, self.misfortune)
+        self._sequences = FaultSequences(self.chance, self.generator)
 
     def lines(self) -> Iterator[str]:
         yield from self._beginning()
-        for _ in range(self.misfortune.company.steps(self.chance.randint(8, 30))):
-            yield from self.mishearing.lines()
-            yield from self.estranged.lines()
+        for _ in range(self.generator.our_clients.steps(self.chance.randint(8, 30))):
+            yield from self.lost_answers.lines()
+            yield from self.epoch_mismatch.lines()
             yield from self._next()
-            yield from self.misfortune.what_else()
-            yield from self.misfortune.company.lines(self.misfortune.partitions)
+            yield from self.generator.what_else()
+            yield from self.generator.our_clients.lines(self.generator.partitions)
             yield f"run {self.chance.choice(WAITS)}"
-        yield from self.belated.lines()
-        yield from self.misfortune.ending()
+        yield from self.late_isr_answer.lines()
+        yield from self.generator.ending()
 
     def _beginning(self) -> Iterator[str]:
         settings: dict[str, object] = {
             key: self.chance.choice(choices) for key, choices in SETTINGS.items()
         }
-        settings |= self.misfortune.further_settings
-        company = self.misfortune.company
-        of_company = company.settings(REPLICAS, int(str(settings["min.insync.replicas"])))
-        yield f"cluster brokers={REPLICAS} {options(settings | of_company | self.estranged.settings)}"
+        settings |= self.generator.further_settings
+        our_clients = self.generator.our_clients
+        of_company = our_clients.settings(REPLICAS, int(str(settings["min.insync.replicas"])))
+        yield f"cluster brokers={REPLICAS} {options(settings | of_company | self.epoch_mismatch.settings)}"
         # Where there are several, their fetchers outlive a change of one.
-        count = max(self.chance.choice((1, 2, 2)), self.estranged.least_partitions)
+        count = max(self.chance.choice((1, 2, 2)), self.epoch_mismatch.least_partitions)
         assigned = [self.chance.sample(self._brokers, REPLICAS) for _ in range(count)]
-        self.misfortune.partitions += [TopicPartition("t", number) for number in range(count)]
+        self.generator.partitions += [TopicPartition("t", number) for number in range(count)]
         yield f"topic t replicas={'/'.join(map(','.join, assigned))}"
-        yield from company.beginning(assigned)
+        yield from our_clients.beginning(assigned)
 
     @property
     def _brokers(self) -> list[str]:
-        return self.misfortune.stage.cluster.broker_names
+        return self.generator.stage.cluster.broker_names
 
     def _next(self) -> Iterator[str]:
         victims = {verb: self._victims_of(verb) for verb in WEIGHTS}
         verbs = [verb for verb in WEIGHTS if victims[verb]]
         verb = self.chance.choices(verbs, [WEIGHTS[verb] for verb in verbs])[0]
         victim = self.chance.choice(victims[verb])
-        partition = self.chance.choice(self.misfortune.partitions)
+        partition = self.chance.choice(self.generator.partitions)
         match verb:
             case "produce":
-                yield self._intrigues.produce(partition)
+                yield self._sequences.produce(partition)
             case "lead":
-                yield from self._intrigues.lead(partition)
+                yield from self._sequences.lead(partition)
             case "intrigue":
-                yield from self._intrigues.lines(partition)
+                yield from self._sequences.lines(partition)
             case "slow":
                 yield f"slow {victim} network={self.chance.choice(DELAYS)}"
             case "cut" | "mute":
@@ -129,7 +129,7 @@ class Contest:
 
     def _victims_of(self, verb: str) -> list[str]:
         """Who may be in for it; one name where it is nobody in particular."""
-        stage = self.misfortune.stage
+        stage = self.generator.stage
         up = [name for name in self._brokers if stage.cluster.is_running(name)]
         match verb:
             case "produce" | "lead" | "poll":

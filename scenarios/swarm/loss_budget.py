@@ -13,13 +13,13 @@ import attrs
 from scenarios.story.arguments import Options, Words, partition_of, split
 from scenarios.story.stage import Stage
 
-SPARING = 0.25
+WITHIN_BUDGET = 0.25
 """How many runs are."""
 ENDS = ("kill", "power-cut", "wipe", "restore", "swap")
 
 
 @attrs.frozen
-class Sparing:
+class LossBudget:
     stage: Stage
 
     def lines(self, drawn: Iterable[str]) -> Iterator[str]:

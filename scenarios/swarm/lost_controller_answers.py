@@ -16,11 +16,11 @@ from collections.abc import Iterator
 
 import attrs
 
-from scenarios.swarm.faults import Misfortune
-from scenarios.swarm.sequences import Intrigues
+from scenarios.swarm.faults import FaultGenerator
+from scenarios.swarm.sequences import FaultSequences
 from storage.types import TopicPartition
 
-MISHEARD = 0.5
+HAPPENS = 0.5
 """How many contests have any."""
 AGAIN = 0.2
 KINDS = ("lost", "lost", "overtaken", "reborn", "reborn", "blackout")
@@ -31,16 +31,16 @@ BACK = ("1ms", "100ms", "3s", "10s")
 
 
 @attrs.define(eq=False)
-class Mishearing:
+class LostControllerAnswers:
     chance: random.Random
-    misfortune: Misfortune
-    _intrigues: Intrigues = attrs.field(init=False)
+    generator: FaultGenerator
+    _sequences: FaultSequences = attrs.field(init=False)
     _begun: bool = attrs.field(default=False, init=False)
     happens: bool = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._intrigues = Intrigues(self.chance, self.misfortune)
-        self.happens = self.chance.random() < MISHEARD
+        self._sequences = FaultSequences(self.chance, self.generator)
+        self.happens = self.chance.random() < HAPPENS
 
     def lines(self) -> Iterator[str]:
         """One of them, if it is time: first when nothing else has happened yet."""
@@ -49,13 +49,13 @@ class Mishearing:
             yield from self._any()
 
     def _any(self) -> Iterator[str]:
-        partition = self.chance.choice(self.misfortune.partitions)
-        cluster = self.misfortune.stage.cluster
+        partition = self.chance.choice(self.generator.partitions)
+        cluster = self.generator.stage.cluster
         leader = cluster.leader(partition)
         others = [name for name in cluster.broker_names if name != leader]
         self.chance.shuffle(others)
         kind = self.chance.choice(KINDS)
-        if leader is None or not all(map(self._intrigues.is_well, cluster.names)):
+        if leader is None or not all(map(self._sequences.is_well, cluster.names)):
             return
         match kind:
             case "lost":
@@ -74,7 +74,7 @@ class Mishearing:
         yield f"heal {leader} {replica}"
         yield self._soon()
         yield f"cut {leader} {replica}"
-        yield self._intrigues.produce(partition)
+        yield self._sequences.produce(partition)
         yield self._soon()
         yield from self._heal()
 
@@ -88,7 +88,7 @@ class Mishearing:
             yield self._soon()
         if self.chance.random() < 0.5:
             yield f"cut {leader} {replicas[-1]}"
-            yield self._intrigues.produce(partition)
+            yield self._sequences.produce(partition)
         yield f"heal c {leader}"
         yield self._soon()
         yield from self._heal()
@@ -99,7 +99,7 @@ class Mishearing:
         yield f"heal {leader} {replica}"
         yield self._soon()
         yield f"cut {leader} {replica}"
-        if self._intrigues.is_well(replica):
+        if self._sequences.is_well(replica):
             yield f"stop {replica}"
         if self.chance.random() < 0.7:
             yield f"wipe {replica}"
@@ -110,15 +110,15 @@ class Mishearing:
         yield from self._heal()
 
     def _blackout(self, partition: TopicPartition) -> Iterator[str]:
-        names = list(self._intrigues.brokers)
-        yield self._intrigues.produce(partition)
+        names = list(self._sequences.brokers)
+        yield self._sequences.produce(partition)
         self.chance.shuffle(names)
         for name in names:
             yield f"power-cut {name}"
             yield self._soon()
         self.chance.shuffle(names)
         for name in names:
-            if not self.misfortune.stage.cluster.is_running(name):
+            if not self.generator.stage.cluster.is_running(name):
                 yield f"start {name} &"
             yield f"run {self.chance.choice(BACK)}"
 
@@ -126,7 +126,7 @@ class Mishearing:
         """They lack a record, are up, and cannot ask for it."""
         for replica in replicas:
             yield f"stop {replica}"
-        yield self._intrigues.produce(partition)
+        yield self._sequences.produce(partition)
         yield f"cut {leader} {' '.join(replicas)}"
         for replica in replicas:
             yield f"start {replica} &"

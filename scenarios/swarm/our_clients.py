@@ -19,7 +19,7 @@ import attrs
 from scenarios.story.disk_truth import OFFSETS, TRANSACTIONS
 from scenarios.story.stage import Stage
 from scenarios.swarm.settings import Chance, options
-from scenarios.swarm.transaction_takeover import Takeover
+from scenarios.swarm.transaction_takeover import TransactionTakeover
 from scenarios.swarm.workload import KEYS
 from scenarios.world.clients.copying import Copier
 from scenarios.world.clients.reading import Reader
@@ -33,10 +33,10 @@ MOST_STEPS = 14
 COPY = "u"
 KINDS = ("producer", "transactional", "reader", "member", "copier")
 TAKES_PART = 0.6
-ACTS, SENDS, BEFALLS = 0.7, 0.7, 0.25
+ACTS, SENDS, HAS_FAULT = 0.7, 0.7, 0.25
 BEGINS_ANEW = 0.7
 ANEW = "p9 linger.ms=0 delivery.timeout.ms=3000 request.timeout.ms=500 max.block.ms=15000"
-BEFALL = (
+FAULT_VERBS = (
     "kill",
     "leave",
     "pause",
@@ -92,12 +92,12 @@ ISOLATION = ("read_uncommitted", "read_committed")
 
 
 @attrs.define(eq=False, kw_only=True)
-class Company:
+class OurClients:
     stage: Stage
     chance: random.Random
     kinds: tuple[str, ...]
     compacted: bool
-    takeover: Takeover
+    transaction_takeover: TransactionTakeover
     _places: random.Random
     _numbers: random.Random
     _strategy: str
@@ -110,7 +110,7 @@ class Company:
     """How each was started."""
 
     @classmethod
-    def drawn(cls, chance: Chance, stage: Stage, *, compacted: bool) -> "Company":
+    def drawn(cls, chance: Chance, stage: Stage, *, compacted: bool) -> "OurClients":
         """Nobody, in most runs."""
         clients = chance("clients")
         kinds: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ class Company:
             compacted=compacted,
             places=chance("racks of clients"),
             numbers=chance("numbers of producers"),
-            takeover=Takeover(chance("takeover"), stage),
+            transaction_takeover=TransactionTakeover(chance("takeover"), stage),
             strategy=clients.choice(STRATEGIES),
             isolation=clients.choice(ISOLATION),
             auto_commit=clients.choice(("true", "false")),
@@ -198,8 +198,8 @@ class Company:
             return
         if self.chance.random() < SENDS:
             yield from self._send(partitions)
-        if self.chance.random() < BEFALLS:
-            yield from self._befall(partitions)
+        if self.chance.random() < HAS_FAULT:
+            yield from self._fault(partitions)
 
     def _send(self, partitions: Sequence[TopicPartition]) -> Iterator[str]:
         senders = self.stage.programs.senders
@@ -223,11 +223,11 @@ class Company:
         key = f"{self.chance.choice(KEYS)}:" if self.compacted else ""
         return f"{key}o{self._values}"
 
-    def _befall(self, partitions: Sequence[TopicPartition]) -> Iterator[str]:
+    def _fault(self, partitions: Sequence[TopicPartition]) -> Iterator[str]:
         programs, chance = self.stage.programs, self.chance
         away = [name for name in self._lines if name not in programs.running]
         paused = [name for name in programs.running if self.stage.world.clock(name).paused]
-        verb = chance.choice(BEFALL)
+        verb = chance.choice(FAULT_VERBS)
         if away and chance.random() < 0.5:
             yield self._lines[chance.choice(away)]
         elif paused and chance.random() < 0.7:
@@ -340,11 +340,11 @@ class Company:
 
     def taking_over(self, produced: Iterable[str]) -> Iterator[str]:
         """Everything is whole, and some of the lines `produced` make something to be copied."""
-        if "copier" in self.kinds and self.takeover.happens:
-            for line in self.takeover.beginning("h", "t", TopicPartition(COPY, 0)):
+        if "copier" in self.kinds and self.transaction_takeover.happens:
+            for line in self.transaction_takeover.beginning("h", "t", TopicPartition(COPY, 0)):
                 self._lines[line.split()[1]] = line
                 yield line
-            yield from self.takeover.lines(produced)
+            yield from self.transaction_takeover.lines(produced)
 
     def ending(self) -> Iterator[str]:
         """Nobody sends any more: what there is to read and to copy is there."""

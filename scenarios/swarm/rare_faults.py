@@ -21,20 +21,20 @@ import attrs
 from scenarios.story.stage import Stage
 from storage.types import TopicPartition
 
-HARMED, HARMS = 0.5, 0.25
+HAS_ANY, HAPPENS = 0.5, 0.25
 KINDS = ("clock", "fail", "disk", "trim")
 DRIFTS = ("0ms", "1ms", "200ms")
 JUMPS = ("-600s", "-5s", "1s", "60s", "86400s")
 
 
 @attrs.define(eq=False, kw_only=True)
-class Harm:
+class RareFaults:
     chance: random.Random
     stage: Stage
     kinds: list[str] = attrs.field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
-        if self.chance.random() < HARMED:
+        if self.chance.random() < HAS_ANY:
             self.kinds = self.chance.sample(KINDS, self.chance.randint(1, 2))
 
     @property
@@ -44,7 +44,7 @@ class Harm:
 
     def lines(self, partitions: Sequence[TopicPartition]) -> list[str]:
         """One, or none where it is not time, or nobody is in the state for it."""
-        if not self.kinds or self.chance.random() >= HARMS:
+        if not self.kinds or self.chance.random() >= HAPPENS:
             return []
         broker = self.chance.choice(self.stage.cluster.broker_names)
         partition = self.chance.choice(partitions)

@@ -29,13 +29,13 @@ from scenarios.story.commands.table import carry_out
 from scenarios.story.report.recording import Recording
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
-from scenarios.swarm.disk_failures import Frailty
-from scenarios.swarm.epoch_mismatch import Estranged
-from scenarios.swarm.faults import Misfortune
-from scenarios.swarm.late_isr_answers import Belated
-from scenarios.swarm.leadership_contest import Contest
-from scenarios.swarm.loss_budget import SPARING, Sparing
-from scenarios.swarm.lost_controller_answers import Mishearing
+from scenarios.swarm.disk_failures import DiskFailures
+from scenarios.swarm.epoch_mismatch import EpochMismatch
+from scenarios.swarm.faults import FaultGenerator
+from scenarios.swarm.late_isr_answers import LateIsrAnswer
+from scenarios.swarm.leadership_contest import LeadershipContest
+from scenarios.swarm.loss_budget import WITHIN_BUDGET, LossBudget
+from scenarios.swarm.lost_controller_answers import LostControllerAnswers
 from scenarios.swarm.markers import markers_of
 from scenarios.world.patience import ENDLESS, PATIENCE_SECONDS, EndlessRunError, at_most
 from scenarios.world.world import World
@@ -43,8 +43,8 @@ from scenarios.world.world import World
 Plot: TypeAlias = Callable[[Stage], Iterable[str]]
 """The lines of a run, each of which may depend on what came of those before it."""
 
-CONTESTED = 0.3
-"""How many of the runs are a `Contest`."""
+CONTESTS = 0.3
+"""How many of the runs are a `LeadershipContest`."""
 
 _NAMES_AND_NUMBERS = re.compile(r"\b(b|\w+-)?\d+\b(,b\d+)*")
 
@@ -111,33 +111,35 @@ def run_seed(seed: int, recording: Recording | None = None) -> SwarmRun:
 
     def drawn(stage: Stage) -> Iterator[str]:
         lines = _drawn(stage)
-        sparing = stage.world.chance("budget").random() < SPARING
-        yield from Sparing(stage).lines(lines) if sparing else lines
+        within_budget = stage.world.chance("budget").random() < WITHIN_BUDGET
+        yield from LossBudget(stage).lines(lines) if within_budget else lines
 
     return play(drawn, seed=seed, recording=recording)
 
 
 def _drawn(stage: Stage) -> Iterator[str]:
-    misfortune = Misfortune(stage)
-    rivals = stage.world.chance("contest")
-    contested = rivals.random() < CONTESTED
-    misfortune.besides = Frailty.drawn(stage.world.chance, misfortune, contested=contested)
+    generator = FaultGenerator(stage)
+    contest_chance = stage.world.chance("contest")
+    contested = contest_chance.random() < CONTESTS
+    generator.extra_faults = DiskFailures.drawn(stage.world.chance, generator, contested=contested)
     if contested:
-        return _contest(stage, rivals, misfortune).lines()
-    return misfortune.lines()
+        return _contest(stage, contest_chance, generator).lines()
+    return generator.lines()
 
 
-def _contest(stage: Stage, rivals: random.Random, misfortune: Misfortune) -> Contest:
+def _contest(
+    stage: Stage, contest_chance: random.Random, generator: FaultGenerator
+) -> LeadershipContest:
     chance = stage.world.chance
-    mishearing = Mishearing(chance("mishearing"), misfortune)
-    return Contest(
-        chance=rivals,
-        misfortune=misfortune,
-        mishearing=mishearing,
-        estranged=Estranged.drawn(
-            chance("estranged"), misfortune, unless_hidden_by=mishearing.happens
+    lost_answers = LostControllerAnswers(chance("mishearing"), generator)
+    return LeadershipContest(
+        chance=contest_chance,
+        generator=generator,
+        lost_answers=lost_answers,
+        epoch_mismatch=EpochMismatch.drawn(
+            chance("estranged"), generator, unless_hidden_by=lost_answers.happens
         ),
-        belated=Belated(chance("belated"), misfortune),
+        late_isr_answer=LateIsrAnswer(chance("belated"), generator),
     )
 
 

@@ -19,11 +19,11 @@ from collections.abc import Iterator
 
 import attrs
 
-from scenarios.swarm.faults import Misfortune
+from scenarios.swarm.faults import FaultGenerator
 from storage.types import Offset, TopicPartition
 
 SOON = ("1ms", "1ms", "3ms", "10ms", "10ms", "30ms", "100ms")
-INTRIGUES = (
+SEQUENCES = (
     *("fork", "fork", "trim", "missed", "ignorant", "handover"),
     *("replace", "orphan", "late", "late", "zombie"),
 )
@@ -31,15 +31,15 @@ HEALED = 0.7
 
 
 @attrs.define(eq=False)
-class Intrigues:
+class FaultSequences:
     chance: random.Random
-    misfortune: Misfortune
+    generator: FaultGenerator
 
     def lines(self, partition: TopicPartition) -> Iterator[str]:
         """One of them, if the partition is led by somebody who may be heard."""
-        leader = self.misfortune.stage.cluster.leader(partition)
+        leader = self.generator.stage.cluster.leader(partition)
         replica = self.chance.choice([each for each in self.brokers if each != leader])
-        name = self.chance.choice(INTRIGUES)
+        name = self.chance.choice(SEQUENCES)
         if not self.is_well(replica) or leader is None or not self.is_well(leader):
             return
         match name:
@@ -64,7 +64,7 @@ class Intrigues:
 
     @property
     def brokers(self) -> list[str]:
-        return self.misfortune.stage.cluster.broker_names
+        return self.generator.stage.cluster.broker_names
 
     def lead(
         self, partition: TopicPartition, first: tuple[str, ...] = (), *, last: str = ""
@@ -78,15 +78,15 @@ class Intrigues:
 
     def produce(self, partition: TopicPartition) -> str:
         acks = self.chance.choice(("all", "1"))
-        return self.misfortune.workload.once(partition, acks=acks)
+        return self.generator.workload.once(partition, acks=acks)
 
     def is_well(self, name: str) -> bool:
-        stage = self.misfortune.stage
+        stage = self.generator.stage
         return stage.cluster.is_running(name) and not stage.world.clock(name).paused
 
     def log_end(self, partition: TopicPartition, name: str) -> Offset:
         """0 where that broker has no such replica by now."""
-        broker = self.misfortune.stage.cluster.brokers.get(name)
+        broker = self.generator.stage.cluster.brokers.get(name)
         replica_manager = getattr(broker, "replica_manager", None)  # none before it is up
         replica = None if replica_manager is None else replica_manager.snapshot(partition)
         return 0 if replica is None else replica.log_end_offset
@@ -172,7 +172,7 @@ class Intrigues:
         yield "run 300ms"
         if self.is_well(replica):
             yield f"stop {replica}"
-        if not self.misfortune.stage.cluster.is_running(replica):
+        if not self.generator.stage.cluster.is_running(replica):
             yield f"wipe {replica}"
             yield from self.back(replica)
             yield self._soon()
@@ -232,5 +232,5 @@ class Intrigues:
         yield f"run {self.chance.choice(('30ms', '100ms', '600ms'))}"
 
     def back(self, replica: str) -> Iterator[str]:
-        if not self.misfortune.stage.cluster.is_running(replica):
+        if not self.generator.stage.cluster.is_running(replica):
             yield f"start {replica} &"

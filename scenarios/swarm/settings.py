@@ -51,7 +51,7 @@ RATES = (300, 1000)
 
 
 @attrs.frozen(kw_only=True)
-class Cast:
+class ClusterPlan:
     """The brokers, how many of them hold each partition, and what all of them are told."""
 
     brokers: int
@@ -78,7 +78,7 @@ class Cast:
         return {f"{side}.replication.throttled.replicas": "*" for side in sides}
 
 
-def cast(chance: Chance) -> Cast:
+def cast(chance: Chance) -> ClusterPlan:
     topology = chance("topology")
     brokers = topology.choice(BROKERS)
     copies = min(topology.choice(COPIES), brokers)
@@ -92,7 +92,7 @@ def cast(chance: Chance) -> Cast:
         settings["replica.selector.class"] = RACK_AWARE
     if throttled:
         settings |= {f"{side}.replication.throttled.rate": rate for side in SIDES}
-    return Cast(
+    return ClusterPlan(
         brokers=brokers,
         copies=copies,
         partitions=topology.choice(PARTITIONS),

@@ -35,7 +35,7 @@ UNTIL_IT_IS_REPLACED = "run 12s"
 
 
 @attrs.define(eq=False)
-class Takeover:
+class TransactionTakeover:
     chance: random.Random
     stage: Stage
     happens: bool = attrs.field(init=False)

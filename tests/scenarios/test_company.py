@@ -13,7 +13,7 @@ from replication.client.consumer.position import FetchPosition
 from replication.client.consumer.subscription import SubscriptionState
 from replication.client.producer import Producer
 from scenarios.story.stage import Stage
-from scenarios.swarm.our_clients import KINDS, TAKE_PART, Company
+from scenarios.swarm.our_clients import KINDS, TAKE_PART, OurClients
 from scenarios.swarm.runner import SwarmRun, play, run_seed
 from scenarios.world.world import World
 
@@ -216,14 +216,14 @@ def test_what_was_not_deleted_is_held_against_it(monkeypatch: pytest.MonkeyPatch
 # In the swarm.
 
 
-def company(seed: int, *, compacted: bool = False) -> Company:
+def our_clients(seed: int, *, compacted: bool = False) -> OurClients:
     world = World(seed)
     stage = Stage(world=world, stack=AsyncExitStack())
-    return Company.drawn(world.chance, stage, compacted=compacted)
+    return OurClients.drawn(world.chance, stage, compacted=compacted)
 
 
 def test_some_runs_have_our_clients_and_the_others_are_what_they_were() -> None:
-    drawn = [company(seed) for seed in range(400)]
+    drawn = [our_clients(seed) for seed in range(400)]
     some = [each for each in drawn if each.kinds]
     assert TAKE_PART * 300 < len(some) < TAKE_PART * 500
     assert {kind for each in some for kind in each.kinds} == set(KINDS)
@@ -240,11 +240,11 @@ def test_some_runs_have_our_clients_and_the_others_are_what_they_were() -> None:
 
 def test_nothing_is_sent_in_transactions_where_records_are_compacted() -> None:
     for seed in range(100):
-        assert not {"transactional", "copier"} & set(company(seed, compacted=True).kinds)
+        assert not {"transactional", "copier"} & set(our_clients(seed, compacted=True).kinds)
 
 
 def test_a_run_with_all_of_our_clients() -> None:
-    assert company(11).kinds == KINDS
+    assert our_clients(11).kinds == KINDS
     run = run_seed(11)
     assert not run.wrong, run.traceback
     verbs = {line.split()[0] for line in run.lines}

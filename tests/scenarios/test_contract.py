@@ -11,7 +11,7 @@ from replication.metadata.rules import NO_LEADER
 from scenarios.checkers import leadership
 from scenarios.checkers.budget import WITHIN, Budget, within
 from scenarios.checkers.contract import Contract
-from scenarios.swarm.loss_budget import Sparing
+from scenarios.swarm.loss_budget import LossBudget
 from scenarios.swarm.runner import play
 from storage.types import TopicPartition
 from tests.scenarios.values import PARTITION, decided, rules
@@ -241,7 +241,7 @@ kill c
 
 
 def test_a_sparing_run_leaves_out_what_would_cost_too_much() -> None:
-    run = play(lambda stage: Sparing(stage).lines(CHEAP_AND_DEAR.splitlines()), seed=1)
+    run = play(lambda stage: LossBudget(stage).lines(CHEAP_AND_DEAR.splitlines()), seed=1)
     assert not run.wrong
     left_out = [line for line in CHEAP_AND_DEAR.splitlines() if line not in run.lines]
     assert left_out == [

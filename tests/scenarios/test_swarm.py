@@ -18,9 +18,9 @@ from scenarios.story.commands.judge import ACKS_ALL, broken_promises, risen
 from scenarios.story.runner import tell
 from scenarios.story.script import parse
 from scenarios.story.stage import Stage
-from scenarios.swarm.disk_failures import OF_CONTESTS, Frailty
-from scenarios.swarm.faults import Misfortune
-from scenarios.swarm.rare_faults import KINDS, Harm
+from scenarios.swarm.disk_failures import OF_CONTESTS, DiskFailures
+from scenarios.swarm.faults import FaultGenerator
+from scenarios.swarm.rare_faults import KINDS, RareFaults
 from scenarios.swarm.runner import play, run_seed
 from scenarios.world.client import Acked, NoAnswer, ReadRecord, Refused, SentBatch
 from scenarios.world.history import Polled
@@ -159,9 +159,11 @@ def test_harm_is_done_in_some_runs_and_shifts_nothing_else() -> None:
     others: list[int] = []
     for seed in range(40):
         world = World(seed)
-        harm = Harm(chance=world.chance("harm"), stage=Stage(world=world, stack=AsyncExitStack()))
-        (harmed if harm.kinds else others).append(seed)
-        assert set(harm.kinds) <= set(KINDS)
+        rare_faults = RareFaults(
+            chance=world.chance("harm"), stage=Stage(world=world, stack=AsyncExitStack())
+        )
+        (harmed if rare_faults.kinds else others).append(seed)
+        assert set(rare_faults.kinds) <= set(KINDS)
     assert len(harmed) > 5
     assert len(others) > 5
 
@@ -198,8 +200,10 @@ def test_some_runs_have_disks_that_are_not_to_be_trusted() -> None:
     drawn: Counter[str] = Counter()
     for seed in range(60):
         stage = Stage(world=World(seed), stack=AsyncExitStack())
-        frailty = Frailty.drawn(stage.world.chance, Misfortune(stage), contested=True)
-        drawn.update(frailty.kinds or ["none"])
+        disk_failures = DiskFailures.drawn(
+            stage.world.chance, FaultGenerator(stage), contested=True
+        )
+        drawn.update(disk_failures.kinds or ["none"])
     assert set(drawn) == {*OF_CONTESTS, "none"}
 
 
@@ -207,12 +211,14 @@ def test_nobody_makes_a_topic_again_while_the_last_one_is_on_its_way_down() -> N
     drawn = []
 
     def plot(stage: Stage) -> Iterator[str]:
-        misfortune = Misfortune(stage)
-        frailty = Frailty(chance=misfortune.chance, misfortune=misfortune, kinds=("remake",))
+        generator = FaultGenerator(stage)
+        disk_failures = DiskFailures(
+            chance=generator.chance, generator=generator, kinds=("remake",)
+        )
         yield from ("cluster brokers=1", "topic t replicas=b1")
-        drawn.append(list(frailty.remade(PARTITION, [PARTITION])))
+        drawn.append(list(disk_failures.remade(PARTITION, [PARTITION])))
         yield "stop b1 &"
-        drawn.append(list(frailty.remade(PARTITION, [PARTITION])))
+        drawn.append(list(disk_failures.remade(PARTITION, [PARTITION])))
 
     assert not play(plot, seed=1).wrong
     assert drawn == [["heal", "remake t replicas=b1"], []]
