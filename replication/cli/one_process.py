@@ -1,9 +1,8 @@
 """`understudy up`, all nodes in one process: imported when that is asked for, and not before."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import attrs
 import trio
@@ -14,14 +13,10 @@ from replication.cli.output import tell
 from replication.cli.running import allow_many_files, journal_sink, reporting_bugs
 from replication.cli.served import ControlServer, HttpPort, MetricsServer, PageServer, serve
 from replication.cluster.cluster import Cluster, open_cluster
-from replication.cluster.steering import Steering
 from replication.errors import UnderstudyError
 from replication.events import EventSink, fan_out, ignore
 from replication.faults.impairments import Impairments
 from storage.filesystem import OsFileSystem
-
-if TYPE_CHECKING:
-    from replication.observe.control import Steered
 
 LOOK_SECONDS = 0.5
 # What is said when it runs: where brokers are reached, and where what else is served.
@@ -62,32 +57,30 @@ class OneProcess:
 
     async def _run(self) -> None:
         on_bug = self._metrics.on_bug(reporting_bugs(ignore))
-        impairments = Impairments()
         refused: UnderstudyError | None = None
         opened = open_cluster(
             brokers=self.brokers,
             data_dir=str(self.data_dir),
             base_port=self.first_port,
             properties=self.properties,
-            make_seams=impairments.seams if self.ui or self.control else None,
             make_sink=self._sink,
+            impairments=Impairments() if self.ui or self.control else None,
             on_bug=on_bug,
         )
         with trio.open_signal_receiver(*STOP_SIGNALS) as signals:
             async with opened as cluster, trio.open_nursery() as nursery:
                 nursery.start_soon(_tell_failures, cluster)
-                steering = Steering(cluster, impairments)
                 try:
                     sites = self._metrics.sites_beside(cluster, nursery)
-                    sites += self._page.sites(steering, nursery)
-                    sites += self._control.sites(partial(_steered, steering))
+                    sites += self._page.sites(cluster, nursery)
+                    sites += self._control.sites(cluster)
                     urls = await serve(sites, nursery, on_bug)
                 except UnderstudyError as error:
                     refused = error  # and the cluster leaves in good order, as ever
                 else:
                     self.show(cluster.bootstrap_list, urls)
                     await anext(signals)
-                    steering.let_go()  # a frozen node would not leave
+                    cluster.let_go()  # a frozen node would not leave
                 nursery.cancel_scope.cancel()
         if refused is not None:
             raise refused
@@ -104,12 +97,6 @@ class OneProcess:
             path = str(directory / "events.journal")
             self._journals[node_id] = journal_sink(path, node_id=node_id)
         return self._journals[node_id]
-
-
-def _steered(steering: Steering) -> "Steered":
-    from replication.observe.control import SteeredHere
-
-    return SteeredHere(steering)
 
 
 async def _tell_failures(cluster: Cluster) -> None:

@@ -15,7 +15,7 @@ import trio
 from replication.cli.steered_processes import SeenReplica, SteeredProcesses
 from replication.client.admin import Admin
 from replication.client.errors import KafkaTimeoutError
-from replication.cluster.steering import NodeStatus
+from replication.cluster.interface import NodeStatus, NodeSummary
 from replication.errors import KafkaError
 from replication.net.clock import TrioClock
 from replication.observe.cluster_state import (
@@ -26,7 +26,6 @@ from replication.observe.cluster_state import (
     Role,
     Status,
 )
-from replication.observe.control.steered import Node
 from replication.observe.foreign_state import ForeignState
 from replication.observe.isr_reasons import IsrReasons
 from storage.types import TopicPartition
@@ -113,12 +112,12 @@ class ProcessesState:
         )
 
 
-def _status(node: Node, told: Status | None) -> Status:
+def _status(node: NodeSummary, told: Status | None) -> Status:
     """One whose process runs, and of whom no broker tells as alive, is fenced."""
     status = _STATUSES[node.status]
     return Status.FENCED if status is Status.UP and told in (None, Status.DOWN) else status
 
 
-def _broker(node: Node, status: Status) -> BrokerState:
+def _broker(node: NodeSummary, status: Status) -> BrokerState:
     host, _, port = node.address.rpartition(":")
     return BrokerState(id=node.id, host=host, port=int(port), status=status)

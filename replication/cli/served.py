@@ -19,8 +19,7 @@ from replication.events import EventSink
 
 if TYPE_CHECKING:
     from replication.cluster.cluster import Cluster
-    from replication.cluster.steering import Steering
-    from replication.observe.control import Steered
+    from replication.cluster.interface import AnyCluster
     from replication.observe.http.sites import Site
     from replication.observe.isr_reasons import IsrReasons
     from replication.observe.journal import JournalEntry
@@ -144,18 +143,18 @@ class PageServer:
         assert self.page is not None, "it was asked for"
         return self.page.reasons
 
-    def sites(self, steering: "Steering", nursery: trio.Nursery) -> "list[Site]":
-        """Of a cluster in this process."""
+    def sites(self, cluster: "Cluster", nursery: trio.Nursery) -> "list[Site]":
+        """Return the page's site for a cluster in this process."""
         if self.page is None:
             return []
-        from replication.observe.control import SteeredHere
+        return self.sites_of(self.page.state_of(cluster), cluster, nursery)
 
-        return self.sites_of(self.page.state_of(steering), SteeredHere(steering), nursery)
-
-    def sites_of(self, state: "Looks", steered: "Steered", nursery: trio.Nursery) -> "list[Site]":
+    def sites_of(
+        self, state: "Looks", cluster: "AnyCluster", nursery: trio.Nursery
+    ) -> "list[Site]":
         if self.where is None or self.page is None:
             return []
-        site = self.page.site(state, steered, port=self.where.port, host=self.where.host)
+        site = self.page.site(state, cluster, port=self.where.port, host=self.where.host)
         nursery.start_soon(self.page.run)
         return [site]
 
@@ -170,7 +169,7 @@ class ControlServer:
         if self.where is not None:
             import replication.observe.http  # noqa: F401 - or it is said now what is missing
 
-    def sites(self, steered: "Callable[[], Steered]") -> "list[Site]":
+    def sites(self, cluster: "AnyCluster") -> "list[Site]":
         if self.where is None:
             return []
         from replication.observe.control import control_routes
@@ -181,7 +180,7 @@ class ControlServer:
                 purpose="control",
                 port=self.where.port,
                 host=self.where.host,
-                routes=control_routes(steered()),
+                routes=control_routes(cluster),
                 path="/openapi.json",
             )
         ]

@@ -28,8 +28,13 @@ from replication.cli.probe import broker_ids, fetch_metadata
 from replication.cli.running import reporting_bugs
 from replication.cli.served import ControlServer, PageServer, serve
 from replication.cli.steering_line import Line, Word, call_of
-from replication.cluster.cluster import NotInTimeError, NotPossibleError
-from replication.cluster.steering import NodeStatus
+from replication.cluster.interface import (
+    NodeStatus,
+    NodeSummary,
+    NotInTimeError,
+    NotPossibleError,
+    PartitionSummary,
+)
 from replication.errors import ProtocolError
 from replication.events import ignore
 from replication.faults import AddedRule, Decision, FaultRule
@@ -38,13 +43,13 @@ from replication.faults.rules.book import KEPT_HITS
 from replication.faults.rules.words import words_of
 from replication.net.clock import TrioClock
 from replication.net.raising import raising_only_one
-from replication.observe.control.steered import START_SECONDS, Node, Partition
 from replication.observe.journal import JournalEntry, decode_entry
 from storage.checkpoint import EpochEntry
 from storage.types import LeaderEpoch, Offset, TopicPartition
 
 LOOK_SECONDS = 0.05
 HEARD_SECONDS = 30.0
+START_SECONDS = 30.0
 
 
 def steer(
@@ -80,7 +85,7 @@ async def _serve(
     cluster = processes.cluster
     processes.begin(nursery)
     await trio.to_thread.run_sync(cluster.wait_until_ready, abandon_on_cancel=True)
-    sites = control.sites(lambda: processes)
+    sites = control.sites(processes)
     if page.where is not None:
         from replication.cli.processes_state import ProcessesState
 
@@ -133,7 +138,7 @@ class _Looked:
 
 @attrs.define(eq=False)
 class SteeredProcesses:
-    """`cluster`, whose nodes were started and wait for what is said to them."""
+    """A running cluster (`interface.AnyCluster`) whose nodes are processes, started by `cluster`."""
 
     cluster: IsolatedCluster
     on_event: Callable[[JournalEntry], None] | None = None
@@ -164,28 +169,30 @@ class SteeredProcesses:
 
     # -- nodes
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[NodeSummary]:
         return [
-            Node(id=node_id, status=self._status(node_id), address=f"{HOST}:{self._port(node_id)}")
+            NodeSummary(
+                id=node_id, status=self._status(node_id), address=f"{HOST}:{self._port(node_id)}"
+            )
             for node_id in self.cluster.node_ids
         ]
 
-    async def kill(self, node_id: int) -> None:
+    async def kill_node(self, node_id: int) -> None:
         self._must_be(node_id, up=True)
         self.cluster.kill(node_id)
         self._frozen.discard(node_id)
 
-    async def stop(self, node_id: int) -> None:
+    async def stop_node(self, node_id: int) -> None:
         """SIGKILL if it has not left by then."""
-        await self.thaw(node_id)
+        await self.thaw_node(node_id)
         await trio.to_thread.run_sync(self.cluster.stop_node, node_id)
 
-    async def start(self, node_id: int) -> None:
-        """Given up after START_SECONDS, and then it is killed."""
+    async def start_node(self, node_id: int, *, timeout_seconds: float = START_SECONDS) -> None:
+        """Start a node that is down; return when it serves. After the time limit it is killed."""
         self._must_be(node_id, up=False)
         self.cluster.start(node_id)
         self._speak_to(node_id)
-        with TrioClock().move_on_after(START_SECONDS):
+        with TrioClock().move_on_after(timeout_seconds):
             while not await trio.to_thread.run_sync(self._serves, node_id):
                 if not self.cluster.is_running(node_id):
                     raise NodeFailedError(
@@ -193,15 +200,15 @@ class SteeredProcesses:
                     )
                 await trio.sleep(LOOK_SECONDS)
             return
-        await self.kill(node_id)
-        raise NotPossibleError(f"not started within {START_SECONDS:g} s: is the controller up?")
+        await self.kill_node(node_id)
+        raise NotPossibleError(f"not started within {timeout_seconds:g} s: is the controller up?")
 
-    async def freeze(self, node_id: int) -> None:
+    async def freeze_node(self, node_id: int) -> None:
         self._must_be(node_id, up=True)
         os.kill(self.cluster.pid(node_id), signal.SIGSTOP)
         self._frozen.add(node_id)
 
-    async def thaw(self, node_id: int) -> None:
+    async def thaw_node(self, node_id: int) -> None:
         self._must_be(node_id, up=True)
         os.kill(self.cluster.pid(node_id), signal.SIGCONT)
         self._frozen.discard(node_id)
@@ -220,9 +227,9 @@ class SteeredProcesses:
         await self.heal()
         for node_id in self.cluster.node_ids:
             if not self.cluster.is_running(node_id):
-                await self.start(node_id)
+                await self.start_node(node_id)
 
-    async def topics(self) -> Mapping[str, Sequence[Partition]]:
+    async def topics(self) -> Mapping[str, Sequence[PartitionSummary]]:
         """As the first broker that answers knows them."""
         for node_id in self.cluster.node_ids[1:]:
             if self._status(node_id) is NodeStatus.RUNNING:
@@ -233,7 +240,7 @@ class SteeredProcesses:
                     continue
                 return {
                     topic.name or "": [
-                        Partition(
+                        PartitionSummary(
                             partition=each.partition_index,
                             leader=None if each.leader_id < 0 else each.leader_id,
                             leader_epoch=each.leader_epoch,
@@ -252,7 +259,7 @@ class SteeredProcesses:
         return sorted(self._cuts)
 
     async def cut(
-        self, some: Iterable[int], others: Iterable[int] | None, *, one_way: bool
+        self, some: Iterable[int], others: Iterable[int] | None = None, *, one_way: bool = False
     ) -> None:
         some = list(some)
         rest = [each for each in self.cluster.node_ids if each not in some]

@@ -1,5 +1,5 @@
 """A whole cluster in this process: its brokers, its controller, and how a test steers them.
 
-cluster    `open_cluster` is where a program begins
-steering   kill, freeze and cut off nodes
+interface  what can be asked of a running cluster, however its nodes run
+cluster    nodes in this process, over any seams; a program begins with `open_cluster`
 """

@@ -19,9 +19,16 @@ Rule 3: a node that starts again keeps its port, so that clients find it where i
 
 Rule 4: what is not possible now (a node that is down cannot be killed) is refused with
 NotPossibleError, and nothing has changed.
+
+Nodes can be frozen, and cut off from each other, in a cluster with impairments:
+
+    async with open_cluster(impairments=Impairments()) as cluster:
+        await cluster.freeze_node(2)
+        await cluster.cut([1], [2, 3])
+        await cluster.make_whole()
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from tempfile import TemporaryDirectory
@@ -32,10 +39,19 @@ import trio
 
 from replication.broker.broker import Broker
 from replication.broker.nodes import CONTROLLER_ID, HostOf, loopback, node_configs, node_name
+from replication.cluster.interface import (
+    NodeStatus,
+    NodeSummary,
+    NotInTimeError,
+    NotPossibleError,
+    PartitionSummary,
+)
 from replication.config import BrokerConfig, Voter
 from replication.controller.node import ControllerNode
 from replication.errors import UnderstudyError
 from replication.events import EventSink, ignore
+from replication.faults import AddedRule, FaultRule
+from replication.faults.impairments import Impairments
 from replication.faults.node_faults import Faults
 from replication.metadata.rules import MetadataImage, PartitionRegistration
 from replication.net import production_seams
@@ -56,14 +72,6 @@ STOP_PATIENCE_SECONDS = 1.0  # of brokers that all leave
 Node: TypeAlias = Broker | ControllerNode
 MakeSeams: TypeAlias = Callable[[int], Seams]
 MakeSink: TypeAlias = Callable[[int], EventSink]
-
-
-class NotInTimeError(UnderstudyError):
-    """What was waited for did not come to hold."""
-
-
-class NotPossibleError(UnderstudyError):
-    """Not in the state that the cluster is in; the message names the node."""
 
 
 class KilledError(UnderstudyError):
@@ -87,7 +95,7 @@ class _Incarnation:
             with self.scope:
                 await self.node.run(task_status=task_status)
         except (UnderstudyError, StorageError, OSError) as error:
-            # What a killed node stumbles over while it is cancelled is the kill, not news.
+            # An error of a killed node, while it is cancelled, is a consequence of the kill.
             if not self.transport.detached:
                 if not self.started:
                     raise
@@ -97,45 +105,51 @@ class _Incarnation:
 
 
 def raise_bug(error: BaseException) -> None:
-    """The `on_bug` of a cluster that was given none: a mistake of ours ends the program."""
+    """Raise the error: the default `on_bug`, by which a mistake of ours ends the program."""
     raise error
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
 class Cluster:
-    """Nodes by id; 0 is the controller. Made by `open_cluster`."""
+    """Nodes in this process, by id; 0 is the controller. Made by `open_cluster`."""
 
     configs: dict[int, BrokerConfig]
     make_seams: MakeSeams
     make_sink: MakeSink
     on_bug: OnBug
     clock: NodeClock
+    impairments: Impairments | None = None
+    """What freezes nodes and cuts them off, where the nodes have its seams."""
     _nursery: trio.Nursery
     faults: Faults = attrs.field(init=False)
-    """What is to go wrong with requests (`replication.faults`); nothing, until rules are added."""
+    """The fault rules for requests (`replication.faults`); none until some are added."""
     failures: dict[int, Exception] = attrs.field(factory=dict, init=False)
-    """What ended a node that was neither killed nor stopped; a disk, most likely."""
+    """The error that ended a node which was neither killed nor stopped, most likely of a disk."""
     _alive: dict[int, _Incarnation] = attrs.field(factory=dict, init=False)
 
     @faults.default
     def _no_faults(self) -> Faults:
         return Faults(self.clock, node_ids=lambda: self.node_ids)
 
+    def __attrs_post_init__(self) -> None:
+        if self.impairments is not None:
+            self.impairments.know(self._node_at)
+
     # Where it is.
 
     @property
     def node_ids(self) -> list[int]:
-        """The controller's and every broker's, those that are down included."""
+        """The ids of all nodes, running or not, the controller's first."""
         return sorted(self.configs)
 
     @property
     def broker_ids(self) -> list[int]:
-        """Of all brokers, those that are down included."""
+        """The ids of all brokers, running or not."""
         return sorted(self.configs.keys() - {CONTROLLER_ID})
 
     @property
     def brokers(self) -> dict[int, Broker]:
-        """Those that run now."""
+        """The brokers that run now, by id."""
         alive = ((node_id, each.node) for node_id, each in sorted(self._alive.items()))
         return {node_id: node for node_id, node in alive if isinstance(node, Broker)}
 
@@ -149,35 +163,35 @@ class Cluster:
 
     @property
     def bootstrap_list(self) -> list[str]:
-        """`host:port` of every broker's first listener, those that are down included."""
+        """`host:port` of the first listener of every broker, running or not."""
         return self.addresses(self.configs[self.broker_ids[0]].listeners[0].name)
 
     def addresses(self, listener: str) -> list[str]:
-        """The same of another listener, by its name."""
+        """Return `host:port` of every broker's listener of that name."""
         listening = [each for broker in self.broker_ids for each in self.configs[broker].listeners]
         return [f"{each.host}:{each.port}" for each in listening if each.name == listener]
 
     @property
     def bootstrap_servers(self) -> str:
-        """The same as one string, as clients take it."""
+        """`bootstrap_list` as one string, as clients take it."""
         return ",".join(self.bootstrap_list)
 
-    # Clients of it, over TCP: where its nodes live on another transport, those need its seams.
+    # Clients over TCP. Where nodes listen on another transport, a client needs its seams.
 
     def producer(self, **config: Any) -> "Producer[Any, Any]":
-        """`async with cluster.producer() as producer`; Kafka's words, underscored."""
+        """Make a producer for `async with`; `config` is Kafka's keys, underscored."""
         from replication.client import Producer  # noqa: PLC0415 - brokers start without it
 
         return Producer(self.bootstrap_servers, **config)
 
     def consumer(self, *topics: str, **config: Any) -> "Consumer":
-        """`async with cluster.consumer("t", group_id="g") as consumer`."""
+        """Make a consumer for `async with`: `cluster.consumer("t", group_id="g")`."""
         from replication.client import Consumer  # noqa: PLC0415 - brokers start without it
 
         return Consumer(*topics, bootstrap_servers=self.bootstrap_servers, **config)
 
     def admin(self, **config: Any) -> "Admin":
-        """`async with cluster.admin() as admin`."""
+        """Make an admin client for `async with`."""
         from replication.client import Admin  # noqa: PLC0415 - brokers start without it
 
         return Admin(self.bootstrap_servers, **config)
@@ -209,14 +223,14 @@ class Cluster:
         return attrs.evolve(registration, isr=isr, partition_epoch=seen.partition_epoch)
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """Who leads it; None where nobody does."""
+        """Return the id of a partition's leader; None if it has none."""
         registration = self.partition(topic, partition)
         return None if registration is None or registration.leader < 0 else registration.leader
 
     async def until(
         self, predicate: Callable[[], bool], *, timeout_seconds: float = 30.0, what: str = ""
     ) -> None:
-        """Until `predicate` holds; NotInTimeError where it does not come to."""
+        """Wait until `predicate` is true; raise NotInTimeError after the time limit."""
         with self.clock.move_on_after(timeout_seconds):
             while not predicate():
                 await self.clock.sleep(POLL_SECONDS)
@@ -235,7 +249,7 @@ class Cluster:
         await self.until(self.is_complete, what="every broker knows every other")
 
     def is_complete(self) -> bool:
-        """Whether every broker that runs knows every other one alive."""
+        """Return whether every running broker sees every other one alive."""
         brokers = self.brokers
         return all(
             broker.metadata.image.is_alive(other)
@@ -243,12 +257,26 @@ class Cluster:
             for other in brokers
         )
 
-    async def start_node(self, node_id: int) -> None:
+    async def start_node(self, node_id: int, *, timeout_seconds: float | None = None) -> None:
         """Start a node that is down; a broker is unfenced when this returns.
 
-        KilledError where somebody kills it first.
+        Raises:
+            KilledError: it was killed before it had started.
+            NotPossibleError: it runs already, or it did not start within the time limit; then it
+                is down again.
         """
         self.must_be(node_id, up=False)
+        if timeout_seconds is None:
+            await self._start_node(node_id)
+            return
+        with self.clock.move_on_after(timeout_seconds):
+            await self._start_node(node_id)
+            return
+        raise NotPossibleError(
+            f"not started within {timeout_seconds:g} s: is the controller up, and reachable?"
+        )
+
+    async def _start_node(self, node_id: int) -> None:
         incarnation = self._incarnation(node_id)
         self._alive[node_id] = incarnation
         try:
@@ -265,25 +293,25 @@ class Cluster:
         self._keep_ports(node_id, incarnation.node)
 
     async def start_broker(self, broker_id: int) -> None:
-        """Again, at the same port; returns when it is unfenced."""
+        """Start a broker that is down, at its port; return when it is unfenced."""
         self.must_be_a_broker(broker_id)
         await self.start_node(broker_id)
 
     async def start_controller(self) -> None:
-        """Again, from its own log."""
+        """Start the controller again, from its own log."""
         await self.start_node(CONTROLLER_ID)
 
     async def kill_broker(self, broker_id: int) -> None:
-        """As SIGKILL would: nothing is written, and nobody is told."""
+        """End a broker as SIGKILL would: it writes nothing more and says goodbye to no peer."""
         self.must_be_a_broker(broker_id)
         await self.kill_node(broker_id)
 
     async def kill_controller(self) -> None:
-        """The same of the controller; brokers go on serving what they lead."""
+        """End the controller as SIGKILL would; brokers go on serving what they lead."""
         await self.kill_node(CONTROLLER_ID)
 
     async def kill_node(self, node_id: int) -> None:
-        """As SIGKILL would: nothing is written, and nobody is told."""
+        """End a node as SIGKILL would: it writes nothing more and says goodbye to no peer."""
         self.must_be(node_id, up=True)
         incarnation = self._alive.pop(node_id)
         incarnation.transport.detach()
@@ -293,23 +321,25 @@ class Cluster:
         incarnation.file_system.abandon()
 
     async def stop_node(self, node_id: int) -> None:
-        """A controlled shutdown, which leaves the node's logs in good order."""
+        """Shut a node down, with its logs in good order; a frozen node is thawed first."""
         self.must_be(node_id, up=True)
+        if self.impairments is not None:
+            self.impairments.thaw(node_id)
         incarnation = self._alive[node_id]
         incarnation.node.shut_down()
         await incarnation.ended.wait()
         self._alive.pop(node_id, None)
 
     async def stop_broker(self, broker_id: int) -> None:
-        """A controlled shutdown: its leaderships are taken over first."""
+        """Shut a broker down, once other brokers have taken over its leaderships."""
         self.must_be_a_broker(broker_id)
         await self.stop_node(broker_id)
 
     async def stop(self) -> None:
-        """Every broker first, then the controller: somebody must take their leaderships.
+        """Stop the brokers, then the controller, which has to move their leaderships.
 
-        Nobody stays who would have to know of that. So none waits for long for the session of
-        one that was killed to end, nor for a controller that was.
+        No broker stays up, so none waits long for the session of a killed broker to end, nor for
+        a controller that is down.
         """
         async with trio.open_nursery() as nursery:
             for broker_id, broker in self.brokers.items():
@@ -318,14 +348,132 @@ class Cluster:
         if CONTROLLER_ID in self._alive:
             await self.stop_node(CONTROLLER_ID)
 
-    # What is possible now.
+    # Frozen nodes, cuts and fault rules (`interface.AnyCluster`).
+
+    @property
+    def frozen(self) -> frozenset[int]:
+        """The ids of the nodes that are frozen."""
+        return frozenset() if self.impairments is None else self.impairments.frozen
+
+    async def freeze_node(self, node_id: int) -> None:
+        """Hold a node up as SIGSTOP would."""
+        self.must_be(node_id, up=True)
+        self._impairments().freeze(node_id)
+
+    async def thaw_node(self, node_id: int) -> None:
+        """Let a frozen node go on; what fell due meanwhile falls due at once."""
+        self.must_be(node_id, up=True)
+        self._impairments().thaw(node_id)
+
+    def cuts(self) -> Sequence[tuple[int, int]]:
+        """Return the pairs (sender, receiver) between which nothing arrives."""
+        return [] if self.impairments is None else sorted(self.impairments.cuts)
+
+    async def cut(
+        self, some: Iterable[int], others: Iterable[int] | None = None, *, one_way: bool = False
+    ) -> None:
+        """Cut `some` nodes off from `others`, by default from all other nodes.
+
+        Clients still reach every node. With `one_way` only what `some` send is lost.
+        """
+        some = self._checked_ids(some)
+        rest = [each for each in self.node_ids if each not in some]
+        others = rest if others is None else self._checked_ids(others)
+        self._impairments().cut(some, others, one_way=one_way)
+
+    async def heal(self) -> None:
+        """Undo every cut; what was held up meanwhile arrives."""
+        self._impairments().heal()
+
+    def let_go(self) -> None:
+        """Remove every fault rule and cut, and thaw every node."""
+        self.faults.clear()
+        if self.impairments is not None:
+            self.impairments.heal()
+            for node_id in self.impairments.frozen:
+                self.impairments.thaw(node_id)
+
+    async def make_whole(self) -> None:
+        """Start, thaw and connect every node, and remove every fault rule. Topics stay."""
+        self.let_go()
+        with raising_only_one():
+            async with trio.open_nursery() as nursery:
+                for node_id in self.node_ids:
+                    if not self.is_up(node_id):
+                        nursery.start_soon(self.start_node, node_id)
+        await self.until(self.is_complete, what="every broker knows every other")
+
+    async def add_fault(self, rule: FaultRule) -> AddedRule:
+        """Put a fault rule in force."""
+        return self.faults.add(rule)
+
+    async def remove_fault(self, rule: AddedRule) -> None:
+        """Remove a fault rule; requests that it holds go on."""
+        self.faults.remove(rule)
+
+    async def clear_faults(self) -> None:
+        """Remove every fault rule."""
+        self.faults.clear()
+
+    def _impairments(self) -> Impairments:
+        if self.impairments is None:
+            raise NotPossibleError(
+                "this cluster was opened without impairments: its nodes can neither be frozen nor"
+                " cut off"
+            )
+        return self.impairments
+
+    def _checked_ids(self, nodes: Iterable[int]) -> list[int]:
+        if not isinstance(nodes, Iterable):
+            raise NotPossibleError(f"{nodes!r} is no list of node ids, such as [1, 2]")
+        node_ids = list(nodes)
+        for node_id in node_ids:
+            self.must_be_one(node_id)
+        return node_ids
+
+    def _node_at(self, port: int) -> int | None:
+        for node_id, config in self.configs.items():
+            if any(listener.port == port for listener in config.listeners):
+                return node_id
+        return None
+
+    # Summaries, and what is possible now.
+
+    def nodes(self) -> list[NodeSummary]:
+        """Return every node, the controller first."""
+        return [self._node_summary(node_id) for node_id in self.node_ids]
+
+    def _node_summary(self, node_id: int) -> NodeSummary:
+        listener = self.configs[node_id].listeners[0]
+        status = NodeStatus.FROZEN if node_id in self.frozen else NodeStatus.RUNNING
+        return NodeSummary(
+            id=node_id,
+            status=status if self.is_up(node_id) else NodeStatus.DOWN,
+            address=f"{listener.host}:{listener.port}",
+        )
+
+    async def topics(self) -> Mapping[str, Sequence[PartitionSummary]]:
+        """Return the partitions of every topic, by its name."""
+        return {
+            name: [
+                PartitionSummary(
+                    partition=number,
+                    leader=None if each.leader < 0 else each.leader,
+                    leader_epoch=each.leader_epoch,
+                    replicas=list(each.replicas),
+                    isr=sorted(each.isr),
+                )
+                for number, each in sorted(topic.partitions.items())
+            ]
+            for name, topic in sorted(self.image.topics.items())
+        }
 
     def is_up(self, node_id: int) -> bool:
-        """Whether it runs, or is about to."""
+        """Return whether a node runs or is starting."""
         return node_id in self._alive
 
     def must_be_one(self, node_id: int) -> None:
-        """NotPossibleError of a node that this cluster does not have."""
+        """Raise NotPossibleError for a node that this cluster does not have."""
         if type(node_id) is not int or node_id not in self.node_ids:
             there = ", ".join(map(str, self.node_ids))
             raise NotPossibleError(f"there is no node {node_id!r}; those of this cluster: {there}")
@@ -340,7 +488,7 @@ class Cluster:
             )
 
     def must_be(self, node_id: int, *, up: bool) -> None:
-        """NotPossibleError of one that is down where it must be up, or the other way round."""
+        """Raise NotPossibleError if a node is down where it must be up, or up instead of down."""
         self.must_be_one(node_id)
         if self.is_up(node_id) != up:
             raise NotPossibleError(f"{node_name(node_id)} is {'down' if up else 'up'} already")
@@ -365,7 +513,7 @@ class Cluster:
         )
 
     def _lose(self, node_id: int, error: Exception) -> None:
-        """A node has ended of itself. The others go on, as they would on other machines."""
+        """Record that a node has ended by itself; the others go on, as on other machines."""
         self.failures[node_id] = error
         self._alive.pop(node_id, None)
 
@@ -377,12 +525,16 @@ class Cluster:
             for each, port in zip(config.listeners, ports, strict=False)
         )
         if not listeners:
-            return  # it was asked to stop before it listened
+            return  # it was stopped before it listened
         self.configs[node_id] = attrs.evolve(config, listeners=listeners)
         if node_id == CONTROLLER_ID:
             voter = Voter(CONTROLLER_ID, listeners[0].host, listeners[0].port)
             for each, other in self.configs.items():
                 self.configs[each] = attrs.evolve(other, controller_quorum_voters=(voter,))
+
+
+def _production(_: int) -> Seams:
+    return production_seams()
 
 
 @asynccontextmanager
@@ -396,21 +548,26 @@ async def open_cluster(
     host_of: HostOf = loopback,
     make_seams: MakeSeams | None = None,
     make_sink: MakeSink | None = None,
+    impairments: Impairments | None = None,
     on_bug: OnBug = raise_bug,
 ) -> AsyncIterator[Cluster]:
-    """A cluster that is up when the block begins, and is shut down when it ends.
+    """Open a cluster that is up when the block begins, and is shut down when it ends.
 
     Args:
-        brokers: how many; their ids are 1 to `brokers`, the controller's is 0.
-        data_dir: where their data lies, and is found again; by default a temporary directory.
-        base_port: broker 1 listens there, broker 2 one above, ...; 0 takes any.
+        brokers: the number of brokers; their ids are 1 to `brokers`, the controller's is 0.
+        data_dir: the directory of their data, which is kept; by default a temporary one.
+        base_port: broker 1 listens there, broker 2 one above, ...; 0 takes any free port.
         properties: further `server.properties` entries, for every node.
-        listeners: the names of each broker's; the first is at `base_port`, others at any port.
-        host_of: the host of each node, where they are not all on this machine.
-        make_seams: what each node reaches the world through; by default the real one.
-        make_sink: where each node's events go.
-        on_bug: what becomes of a mistake of ours; by default it is raised.
+        listeners: the names of each broker's listeners; the first is at `base_port`, the others
+            at any free port.
+        host_of: the host of each node, if they are not all on this machine.
+        make_seams: the seams of each node; by default those of `impairments`, or else production's.
+        make_sink: the sink of each node's events.
+        impairments: what freezes nodes and cuts them off; without it that is refused.
+        on_bug: the handler of a mistake of ours; by default it is raised.
     """
+    if make_seams is None:
+        make_seams = _production if impairments is None else impairments.seams
     with ExitStack() as stack:
         if data_dir is None:
             data_dir = stack.enter_context(TemporaryDirectory(prefix="understudy-"))
@@ -426,10 +583,11 @@ async def open_cluster(
             async with trio.open_nursery() as nursery:
                 cluster = Cluster(
                     configs=configs,
-                    make_seams=make_seams or (lambda _: production_seams()),
+                    make_seams=make_seams,
                     make_sink=make_sink or (lambda _: ignore),
                     on_bug=on_bug,
                     clock=TrioClock(),
+                    impairments=impairments,
                     nursery=nursery,
                 )
                 await cluster.start()

@@ -1,6 +1,6 @@
 """Who is frozen and who is cut off, in a cluster whose nodes share a process."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import product
 
 import attrs
@@ -12,7 +12,10 @@ from replication.net.seams import Seams
 
 @attrs.define(eq=False)
 class Impairments:
-    """`seams` of each node, and what holds them up. For `open_cluster(make_seams=...)`."""
+    """The seams of each node, and what holds them up. For `open_cluster(impairments=...)`."""
+
+    make_seams: Callable[[int], Seams] = lambda _: production_seams()
+    """The seams of a node that nothing holds up."""
 
     _gates: Gates = attrs.field(init=False, factory=Gates)
     _clocks: dict[int, ImpairedClock] = attrs.field(init=False, factory=dict)
@@ -20,7 +23,7 @@ class Impairments:
     def seams(self, node_id: int) -> Seams:
         """For a node that starts: it is not frozen; what is cut stays cut."""
         self.thaw(node_id)
-        seams = production_seams()
+        seams = self.make_seams(node_id)
         clock = self._clocks[node_id] = ImpairedClock(node_id, self._gates, seams.clock)
         transport = ImpairedTransport(node_id, self._gates, seams.transport)
         return attrs.evolve(seams, clock=clock, transport=transport)

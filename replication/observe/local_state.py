@@ -11,7 +11,7 @@ partitions those in trouble are, and then the first by name.
 Rule 2: of a broker that is down the last figures that were seen are shown, as such.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import attrs
 import trio
@@ -48,8 +48,6 @@ class LocalState:
 
     cluster: Cluster
     reasons: IsrReasons
-    frozen: Callable[[], frozenset[int]] = frozenset
-    cut: Callable[[], frozenset[tuple[int, int]]] = frozenset
     limit: int = LIMIT
     _seen: dict[tuple[TopicPartition, int], ReplicaState] = attrs.field(init=False, factory=dict)
 
@@ -90,11 +88,11 @@ class LocalState:
             now_ms=self.cluster.clock.now_ms(),
             cluster_id=looks.image.cluster_id,
             controller=CONTROLLER_ID,
-            controller_status=_of_node(controls, CONTROLLER_ID in self.frozen()),
+            controller_status=_of_node(controls, CONTROLLER_ID in self.cluster.frozen),
             brokers=tuple(self._broker(each, status) for each, status in looks.statuses.items()),
             partitions=tuple(partitions),
             number_of_partitions=looks.number_of_partitions,
-            cut=tuple(sorted(self.cut())),
+            cut=tuple(sorted(self.cluster.cuts())),
         )
 
     def last_seen(self, partition: TopicPartition, broker: int) -> ReplicaState | None:
@@ -120,7 +118,7 @@ class LocalState:
         )
 
     def _status(self, image: MetadataImage, broker_id: int) -> Status:
-        status = _of_node(broker_id in self.cluster.brokers, broker_id in self.frozen())
+        status = _of_node(broker_id in self.cluster.brokers, broker_id in self.cluster.frozen)
         if status is not Status.UP:
             return status
         registration = image.broker(broker_id)

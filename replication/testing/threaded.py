@@ -22,8 +22,8 @@ import attrs
 import trio
 
 from replication.broker.nodes import CONTROLLER_ID
-from replication.cluster.cluster import POLL_SECONDS, Cluster, NotInTimeError, open_cluster
-from replication.cluster.steering import Steering
+from replication.cluster.cluster import POLL_SECONDS, Cluster, open_cluster
+from replication.cluster.interface import NotInTimeError
 from replication.faults.impairments import Impairments
 from replication.metadata.rules import MetadataImage, PartitionRegistration
 from replication.testing.collector import collector_put_off
@@ -173,38 +173,38 @@ class ThreadedCluster:
     def kill_broker(self, broker_id: int) -> None:
         """As SIGKILL would: nothing is written, and nobody is told."""
         self._must_be_a_broker(broker_id)
-        self._steer(lambda steering: steering.kill(broker_id))
+        self.with_cluster(lambda cluster: cluster.kill_node(broker_id))
 
     def stop_broker(self, broker_id: int) -> None:
         """A controlled shutdown: its leaderships are taken over first."""
         self._must_be_a_broker(broker_id)
-        self._steer(lambda steering: steering.stop(broker_id))
+        self.with_cluster(lambda cluster: cluster.stop_node(broker_id))
 
     def start_broker(self, broker_id: int) -> None:
         """Again, at the same port; returns when it is unfenced."""
         self._must_be_a_broker(broker_id)
-        self._steer(lambda steering: steering.start(broker_id))
+        self.with_cluster(lambda cluster: cluster.start_node(broker_id))
 
     def freeze_broker(self, broker_id: int) -> None:
         """As SIGSTOP would, or a long pause of a garbage collector."""
         self._must_be_a_broker(broker_id)
-        self._of(lambda running: running.steering.freeze(broker_id))
+        self.with_cluster(lambda cluster: cluster.freeze_node(broker_id))
 
     def thaw_broker(self, broker_id: int) -> None:
         """What fell due meanwhile falls due at once."""
         self._must_be_a_broker(broker_id)
-        self._of(lambda running: running.steering.thaw(broker_id))
+        self.with_cluster(lambda cluster: cluster.thaw_node(broker_id))
 
     def _must_be_a_broker(self, broker_id: int) -> None:
         self._of(lambda running: running.cluster.must_be_a_broker(broker_id))
 
     def kill_controller(self) -> None:
         """As SIGKILL would; brokers go on serving what they lead, and nobody is elected."""
-        self._steer(lambda steering: steering.kill(CONTROLLER_ID))
+        self.with_cluster(lambda cluster: cluster.kill_node(CONTROLLER_ID))
 
     def start_controller(self) -> None:
         """Again, from its own log; then it elects."""
-        self._steer(lambda steering: steering.start(CONTROLLER_ID))
+        self.with_cluster(lambda cluster: cluster.start_node(CONTROLLER_ID))
 
     def partition_network(
         self, some: Iterable[int], others: Iterable[int] | None = None, *, one_way: bool = False
@@ -212,11 +212,11 @@ class ThreadedCluster:
         """Cut `some` nodes off from `others`, by default from all other nodes, the controller
         (0) among them; clients still reach everybody. `one_way`: only what `some` send is lost.
         """
-        self._of(lambda running: running.steering.cut(some, others, one_way=one_way))
+        self.with_cluster(lambda cluster: cluster.cut(some, others, one_way=one_way))
 
     def heal_network(self) -> None:
         """What was held up meanwhile arrives."""
-        self._of(lambda running: running.steering.heal())
+        self.with_cluster(Cluster.heal)
 
     @property
     def faults(self) -> ThreadedFaults:
@@ -225,7 +225,7 @@ class ThreadedCluster:
 
     def reset(self) -> None:
         """Whole again: everybody up, thawed and connected, no fault rules. Topics stay."""
-        self._steer(lambda steering: steering.make_whole())
+        self.with_cluster(Cluster.make_whole)
 
     # -- inside
 
@@ -238,7 +238,6 @@ class ThreadedCluster:
             self._up.set()
 
     async def _main(self) -> None:
-        impairments = Impairments()
         properties = FOR_TESTS | {**self.config}
         async with (
             open_cluster(
@@ -246,17 +245,17 @@ class ThreadedCluster:
                 data_dir=self.data_dir,
                 base_port=self.base_port,
                 properties=properties,
-                make_seams=impairments.seams,
                 make_sink=self.trace.sink,
+                impairments=Impairments(),
             ) as cluster,
             trio.open_nursery() as nursery,
         ):
             portal = Portal()
             await nursery.start(portal.serve)
-            self._running = _Running(Steering(cluster, impairments), portal)
+            self._running = _Running(cluster, portal)
             self._up.set()
             await self._running.ended.wait()
-            self._running.steering.let_go()
+            cluster.let_go()
             nursery.cancel_scope.cancel()
 
     def _call(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
@@ -273,12 +272,6 @@ class ThreadedCluster:
 
         return self._call(there)
 
-    def _steer(self, do: Callable[[Steering], Awaitable[None]]) -> None:
-        async def there(running: _Running) -> None:
-            await do(running.steering)
-
-        self._call(there)
-
     def _of(self, read: Callable[["_Running"], T]) -> T:
         async def there(running: "_Running") -> T:
             return read(running)
@@ -294,13 +287,9 @@ class ThreadedCluster:
 class _Running:
     """A cluster as its own thread sees it."""
 
-    steering: Steering
+    cluster: Cluster
     portal: Portal
     ended: trio.Event = attrs.field(init=False, factory=trio.Event)
-
-    @property
-    def cluster(self) -> Cluster:
-        return self.steering.cluster
 
     def end(self) -> None:
         """From another thread."""

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 
 from replication.broker.broker import Broker
-from replication.cluster.cluster import NotInTimeError
+from replication.cluster.interface import NotInTimeError
 from replication.metadata.rules import METADATA_PARTITION
 from scenarios.checkers import ends
 from scenarios.checkers.violation import Wrong

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from replication.cluster.cluster import NotInTimeError
+from replication.cluster.interface import NotInTimeError
 from replication.events import (
     BecameLeader,
     BrokerRegistered,

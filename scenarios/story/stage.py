@@ -13,7 +13,7 @@ from typing import TypeVar
 import attrs
 import trio
 
-from replication.cluster.cluster import NotInTimeError
+from replication.cluster.interface import NotInTimeError
 from replication.errors import ErrorCode, KafkaError, PeerUnavailableError, UnderstudyError
 from replication.events import Event, fan_out
 from scenarios.checkers import Checkers

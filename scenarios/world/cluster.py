@@ -27,7 +27,8 @@ import attrs
 import trio
 
 from replication.broker.broker import Broker
-from replication.cluster.cluster import Node, NotInTimeError
+from replication.cluster.cluster import Node
+from replication.cluster.interface import NotInTimeError
 from replication.config import BrokerConfig
 from replication.controller.controller import Controller
 from replication.controller.node import ControllerNode

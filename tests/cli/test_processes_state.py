@@ -7,9 +7,8 @@ import attrs
 
 from replication.cli.processes_state import ProcessesState
 from replication.cli.steered_processes import SeenReplica
-from replication.cluster.steering import NodeStatus
+from replication.cluster.interface import NodeStatus, NodeSummary
 from replication.observe.cluster_state import ClusterState, PartitionState
-from replication.observe.control.steered import Node
 from replication.observe.isr_reasons import IsrReasons
 from storage.types import TopicPartition
 from tests.cli.test_top_view import partition, state
@@ -31,8 +30,8 @@ class Told:
 class Processes:
     answers: bool = True
 
-    def nodes(self) -> list[Node]:
-        return [Node(id=each, status=NodeStatus.RUNNING, address="h:1") for each in range(3)]
+    def nodes(self) -> list[NodeSummary]:
+        return [NodeSummary(id=each, status=NodeStatus.RUNNING, address="h:1") for each in range(3)]
 
     def cuts(self) -> list[tuple[int, int]]:
         return []

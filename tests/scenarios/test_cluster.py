@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from replication.cluster.cluster import NotInTimeError
+from replication.cluster.interface import NotInTimeError
 from replication.errors import ErrorCode
 from scenarios.checkers import Checkers
 from scenarios.checkers.loss_ledger import loss_ledger

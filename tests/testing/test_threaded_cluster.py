@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from replication.client import Producer
-from replication.cluster.cluster import NotInTimeError, NotPossibleError
+from replication.cluster.interface import NotInTimeError, NotPossibleError
 from replication.errors import ConfigError, KafkaError
 from replication.faults import FaultRule, FaultRuleError, times
 from replication.faults.node_faults import NotHitError

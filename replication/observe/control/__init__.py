@@ -4,7 +4,6 @@
     operations   all of them, in the order of the documentation
     schemas      what is asked and answered, as JSON Schema
     description  the same as OpenAPI 3.1, made of the declarations
-    steered      what is steered: a cluster in this process (one of processes is the command's)
 
 Rule 1: an operation is declared once. Its route, its checks and its description are made of it.
 
@@ -12,7 +11,7 @@ Rule 2: what is not understood is refused with one line that names the field, an
 changed.
 """
 
+from replication.observe.control.declared import NotThereError
 from replication.observe.control.operations import control_routes
-from replication.observe.control.steered import NotThereError, Steered, SteeredHere
 
-__all__ = ["NotThereError", "Steered", "SteeredHere", "control_routes"]
+__all__ = ["NotThereError", "control_routes"]

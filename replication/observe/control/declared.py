@@ -18,16 +18,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from replication.cluster.cluster import NotInTimeError
+from replication.cluster.interface import AnyCluster, NotInTimeError
 from replication.errors import UnderstudyError
 from replication.faults import FaultRuleError
 from replication.faults.node_faults import NotHitError
 from replication.observe.control.schemas import Schema, resolved
-from replication.observe.control.steered import NotThereError, Steered
 from storage.errors import StorageError
 
 MOST_BYTES = 64 * 1024
 """Of a request's body."""
+
+
+class NotThereError(UnderstudyError):
+    """A request names a node, a topic or a rule that does not exist."""
 
 
 class FieldError(UnderstudyError):
@@ -42,7 +45,7 @@ class FieldError(UnderstudyError):
 class Asked:
     """One request, as far as an operation looks at it."""
 
-    steered: Steered
+    cluster: AnyCluster
     path: Mapping[str, str]
     query: Mapping[str, str]
     body: Mapping[str, Any]
@@ -97,12 +100,12 @@ class Operation:
     def answered_with(self) -> HTTPStatus:
         return HTTPStatus.NO_CONTENT if self.answer is None else self.status
 
-    def route(self, steered: Steered) -> Route:
+    def route(self, cluster: AnyCluster) -> Route:
         async def endpoint(request: Request) -> Response:
             try:
                 answer = await self.do(
                     Asked(
-                        steered=steered,
+                        cluster=cluster,
                         path=request.path_params,
                         query=self._query_of(request),
                         body=await self._body_of(request),

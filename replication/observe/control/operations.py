@@ -7,15 +7,22 @@ from typing import Any, TypeAlias
 from starlette.routing import BaseRoute
 
 from replication.broker.nodes import CONTROLLER_ID
+from replication.cluster.interface import AnyCluster, NodeSummary, PartitionSummary
 from replication.faults import AddedRule
 from replication.faults.rules.words import hit_words, rule_of, words_of
-from replication.observe.control.declared import Asked, FieldError, Operation, Parameter
+from replication.observe.control.declared import (
+    Asked,
+    FieldError,
+    NotThereError,
+    Operation,
+    Parameter,
+)
 from replication.observe.control.description import described
 from replication.observe.control.schemas import listed, record, reference
-from replication.observe.control.steered import Node, NotThereError, Partition, Steered
 
 LONGEST_WAIT_MS = 600_000
 WAIT_MS = 30_000
+START_SECONDS = 30.0
 
 _GONE, _NOT_NOW = HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT
 _LATE = HTTPStatus.GATEWAY_TIMEOUT
@@ -24,23 +31,23 @@ _LATE = HTTPStatus.GATEWAY_TIMEOUT
 
 
 async def _nodes(asked: Asked) -> Any:
-    controller, *brokers = asked.steered.nodes()
+    controller, *brokers = asked.cluster.nodes()
     return {"controller": _node(controller), "brokers": [_node(each) for each in brokers]}
 
 
-def _node(node: Node) -> Any:
+def _node(node: NodeSummary) -> Any:
     return {"id": node.id, "status": node.status.value, "address": node.address}
 
 
-def _found(steered: Steered, node_id: int) -> Node:
-    nodes = {node.id: node for node in steered.nodes()}
+def _found(cluster: AnyCluster, node_id: int) -> NodeSummary:
+    nodes = {node.id: node for node in cluster.nodes()}
     if node_id not in nodes:
         known = ", ".join(str(each) for each in nodes if each != CONTROLLER_ID)
         raise NotThereError(f"broker_id: there is no broker {node_id}; there are {known}")
     return nodes[node_id]
 
 
-Act: TypeAlias = Callable[[Steered, int], Awaitable[None]]
+Act: TypeAlias = Callable[[AnyCluster, int], Awaitable[None]]
 
 
 def _on_node(act: Act, *, controller: bool) -> Callable[[Asked], Awaitable[Any]]:
@@ -48,19 +55,27 @@ def _on_node(act: Act, *, controller: bool) -> Callable[[Asked], Awaitable[Any]]
         node_id = CONTROLLER_ID
         if not controller:
             node_id = asked.number("broker_id", asked.path["broker_id"], least=1)
-        _found(asked.steered, node_id)
-        await act(asked.steered, node_id)
-        return _node(_found(asked.steered, node_id))
+        _found(asked.cluster, node_id)
+        await act(asked.cluster, node_id)
+        return _node(_found(asked.cluster, node_id))
 
     return do
 
 
+async def _start(cluster: AnyCluster, node_id: int) -> None:
+    await cluster.start_node(node_id, timeout_seconds=START_SECONDS)
+
+
 _ACTS: Sequence[tuple[str, str, Act]] = (
-    ("kill", "SIGKILL: nothing is written any more, nobody is told.", lambda s, n: s.kill(n)),
-    ("stop", "SIGTERM: it leaves in good order.", lambda s, n: s.stop(n)),
-    ("start", "Again, where it was; answered when it serves.", lambda s, n: s.start(n)),
-    ("freeze", "SIGSTOP: there, and silent.", lambda s, n: s.freeze(n)),
-    ("thaw", "SIGCONT: all that fell due meanwhile falls due at once.", lambda s, n: s.thaw(n)),
+    ("kill", "SIGKILL: nothing is written any more, nobody is told.", lambda c, n: c.kill_node(n)),
+    ("stop", "SIGTERM: it leaves in good order.", lambda c, n: c.stop_node(n)),
+    ("start", "Again, where it was; answered when it serves.", _start),
+    ("freeze", "SIGSTOP: there, and silent.", lambda c, n: c.freeze_node(n)),
+    (
+        "thaw",
+        "SIGCONT: all that fell due meanwhile falls due at once.",
+        lambda c, n: c.thaw_node(n),
+    ),
 )
 _BROKER_ID = Parameter(
     name="broker_id", schema={"type": "integer", "minimum": 1}, description="From 1 on."
@@ -88,7 +103,7 @@ def _node_operations() -> list[Operation]:
 
 
 async def _network(asked: Asked) -> Any:
-    cuts = asked.steered.cuts()
+    cuts = asked.cluster.cuts()
     return {"cuts": [{"from": source, "to": target} for source, target in cuts]}
 
 
@@ -100,13 +115,13 @@ async def _cut(asked: Asked) -> Any:
         raise FieldError("one_way", f"{one_way!r} is neither true nor false")
     if others is not None and (both := set(some) & set(others)):
         raise FieldError("others", f"{min(both)} is among the nodes, and is not cut off itself")
-    await asked.steered.cut(some, others, one_way=one_way)
+    await asked.cluster.cut(some, others, one_way=one_way)
     return await _network(asked)
 
 
 def _node_ids(asked: Asked, field: str) -> list[int]:
     given = asked.body.get(field)
-    known = [node.id for node in asked.steered.nodes()]
+    known = [node.id for node in asked.cluster.nodes()]
     if not isinstance(given, list) or not given:
         raise FieldError(field, "a list of node ids is needed: [1]")
     for each in given:
@@ -116,7 +131,7 @@ def _node_ids(asked: Asked, field: str) -> list[int]:
 
 
 async def _heal(asked: Asked) -> Any:
-    await asked.steered.heal()
+    await asked.cluster.heal()
     return await _network(asked)
 
 
@@ -124,18 +139,18 @@ async def _heal(asked: Asked) -> Any:
 
 
 async def _topics(asked: Asked) -> Any:
-    topics = await asked.steered.topics()
+    topics = await asked.cluster.topics()
     return {"topics": [_topic(name, each) for name, each in topics.items()]}
 
 
 async def _one_topic(asked: Asked) -> Any:
-    name, topics = asked.path["topic"], await asked.steered.topics()
+    name, topics = asked.path["topic"], await asked.cluster.topics()
     if name not in topics:
         raise NotThereError(f"topic: there is no {name!r}")
     return _topic(name, topics[name])
 
 
-def _topic(name: str, partitions: Sequence[Partition]) -> Any:
+def _topic(name: str, partitions: Sequence[PartitionSummary]) -> Any:
     return {
         "name": name,
         "partitions": [
@@ -155,11 +170,11 @@ def _topic(name: str, partitions: Sequence[Partition]) -> Any:
 
 
 async def _rules(asked: Asked) -> Any:
-    return {"rules": [_added(each) for each in asked.steered.faults.rules.values()]}
+    return {"rules": [_added(each) for each in asked.cluster.faults.rules.values()]}
 
 
 async def _add(asked: Asked) -> Any:
-    return _added(await asked.steered.add_fault(rule_of(asked.body)))
+    return _added(await asked.cluster.add_fault(rule_of(asked.body)))
 
 
 async def _one_rule(asked: Asked) -> Any:
@@ -176,21 +191,21 @@ async def _wait(asked: Asked) -> Any:
     wait_ms = asked.number("timeout_ms", asked.query.get("timeout_ms"), least=0, default=WAIT_MS)
     if wait_ms > LONGEST_WAIT_MS:
         raise FieldError("timeout_ms", f"{wait_ms} is more than {LONGEST_WAIT_MS}")
-    await asked.steered.faults.wait_for_hits(rule, hits, timeout=wait_ms / 1000)
+    await asked.cluster.faults.wait_for_hits(rule, hits, timeout=wait_ms / 1000)
     return _added(rule)
 
 
 async def _remove(asked: Asked) -> None:
-    await asked.steered.remove_fault(_rule(asked))
+    await asked.cluster.remove_fault(_rule(asked))
 
 
 async def _clear(asked: Asked) -> None:
-    await asked.steered.clear_faults()
+    await asked.cluster.clear_faults()
 
 
 def _rule(asked: Asked) -> AddedRule:
     number = asked.number("number", asked.path["number"], least=1)
-    rule = asked.steered.faults.rules.get(number)
+    rule = asked.cluster.faults.rules.get(number)
     if rule is None:
         raise NotThereError(f"number: there is no rule {number}")
     return rule
@@ -209,7 +224,7 @@ def _added(added: AddedRule) -> Any:
 
 
 async def _reset(asked: Asked) -> Any:
-    await asked.steered.make_whole()
+    await asked.cluster.make_whole()
     return await _nodes(asked)
 
 
@@ -371,6 +386,6 @@ OPERATIONS: Sequence[Operation] = (
 )
 
 
-def control_routes(steered: Steered) -> list[BaseRoute]:
-    """Every operation on `steered`, and the description of them."""
-    return [operation.route(steered) for operation in OPERATIONS]
+def control_routes(cluster: AnyCluster) -> list[BaseRoute]:
+    """Return the routes of every operation on `cluster`, and of their description."""
+    return [operation.route(cluster) for operation in OPERATIONS]

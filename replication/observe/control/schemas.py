@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from replication.cluster.steering import NodeStatus
+from replication.cluster.interface import NodeStatus
 from replication.faults.rules.words import HIT_SCHEMA, RULE_SCHEMA
 
 Schema: TypeAlias = Mapping[str, Any]

@@ -1,9 +1,8 @@
-"""All that a page needs of a cluster: its nodes' events, its state, its steering.
+"""All that a page needs of a cluster: its nodes' events, its state, its control.
 
     page = LivePage()
-    async with open_cluster(make_seams=impairments.seams, make_sink=page.sink) as cluster:
-        steering = Steering(cluster, impairments)
-        site = page.site(page.state_of(steering), SteeredHere(steering), port=8080)
+    async with open_cluster(impairments=Impairments(), make_sink=page.sink) as cluster:
+        site = page.site(page.state_of(cluster), cluster, port=8080)
         nursery.start_soon(page.run)
 
 Rule: events are heard from the beginning, also those of the nodes' start: why a replica is in
@@ -12,11 +11,12 @@ the ISR may have been told before anybody looks.
 
 import attrs
 
-from replication.cluster.steering import Steering
+from replication.cluster.cluster import Cluster
+from replication.cluster.interface import AnyCluster
 from replication.events import EventSink, fan_out
 from replication.net.clock import TrioClock
 from replication.net.seams import NodeClock
-from replication.observe.control import Steered, control_routes
+from replication.observe.control import control_routes
 from replication.observe.http import LOOPBACK, Site
 from replication.observe.isr_reasons import IsrReasons
 from replication.observe.journal import JournalEntry
@@ -46,20 +46,15 @@ class LivePage:
         """The same of a node in another process."""
         self.sink(entry.broker)(entry.event)
 
-    def state_of(self, steering: Steering) -> LocalState:
-        """Of a cluster in this process."""
-        return LocalState(
-            cluster=steering.cluster,
-            reasons=self.reasons,
-            frozen=lambda: steering.impairments.frozen,
-            cut=lambda: steering.impairments.cuts,
-        )
+    def state_of(self, cluster: Cluster) -> LocalState:
+        """Return the state of a cluster in this process."""
+        return LocalState(cluster=cluster, reasons=self.reasons)
 
-    def site(self, state: Looks, steered: Steered, *, port: int, host: str = LOOPBACK) -> Site:
+    def site(self, state: Looks, cluster: AnyCluster, *, port: int, host: str = LOOPBACK) -> Site:
         """The page, and what its buttons ask for."""
         board = Board(self._timeline)
         self._watch = Watch(state=state, board=board, clock=self.clock)
-        routes = [*page_routes(board, state.look_in_slices), *control_routes(steered)]
+        routes = [*page_routes(board, state.look_in_slices), *control_routes(cluster)]
         return Site(purpose="page", host=host, port=port, routes=routes)
 
     async def run(self) -> None:

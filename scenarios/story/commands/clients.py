@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from replication.client.config import ClientConfig, keys_of
 from replication.client.consumer.config import ConsumerConfig
 from replication.client.producer.config import ProducerConfig
-from replication.cluster.cluster import NotInTimeError
+from replication.cluster.interface import NotInTimeError
 from replication.config.known import nearest
 from scenarios.story.arguments import Options, Words, background, exactly, number_of, partition_of
 from scenarios.story.commands.judge import BrokenPromiseError

@@ -2,11 +2,14 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 
 import attrs
 
 from replication.cluster.cluster import Cluster, open_cluster
+from replication.faults.impairments import Impairments
 from replication.leader.partition import PartitionSnapshot
+from replication.net.seams import Seams
 from scenarios.world.world import World
 from storage.types import TopicPartition
 from tests.replication.broker.clients import Client
@@ -65,14 +68,27 @@ class Stage:
         await self.cluster.until(in_sync, what=f"{count} replicas of {topic} in sync")
 
 
+def seams_in(world: World, node_id: int) -> Seams:
+    return world.node(name_of(node_id))
+
+
 @contextlib.asynccontextmanager
-async def staged(world: World, *, brokers: int = 3, **properties: str) -> AsyncIterator[Stage]:
+async def staged(
+    world: World,
+    impairments: Impairments | None = None,
+    /,
+    *,
+    brokers: int = 3,
+    **properties: str,
+) -> AsyncIterator[Stage]:
+    """Open a cluster on the simulator's seams, or on those of `impairments`."""
     async with open_cluster(
         brokers=brokers,
         data_dir="/data",
         properties=QUICK | {key.replace("_", "."): value for key, value in properties.items()},
         host_of=name_of,
-        make_seams=lambda node_id: world.node(name_of(node_id)),
+        make_seams=None if impairments else partial(seams_in, world),
+        impairments=impairments,
         make_sink=lambda node_id: world.sink(name_of(node_id)),
     ) as cluster:
         yield Stage(world, cluster, Client(world.node("client")))

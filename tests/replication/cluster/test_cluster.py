@@ -10,7 +10,8 @@ import pytest
 import trio
 
 from replication.broker.nodes import CONTROLLER_ID
-from replication.cluster.cluster import KilledError, NotPossibleError
+from replication.cluster.cluster import KilledError
+from replication.cluster.interface import NotPossibleError
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.events import FollowersBehind
 from replication.wire.apis import ApiKey
@@ -391,5 +392,30 @@ def test_a_controller_whose_disk_fails_two_tasks_at_once_takes_nobody_with_it() 
             await stage.cluster.until(lambda: stage.cluster.controller is None)
             assert isinstance(stage.cluster.failures[CONTROLLER_ID], KafkaStorageError)
             assert sorted(stage.cluster.brokers) == [1, 2, 3]
+
+    play(story)
+
+
+def test_nodes_are_neither_frozen_nor_cut_off_without_impairments() -> None:
+    async def story(world: World) -> None:
+        async with staged(world, brokers=1) as stage:
+            for refused in (stage.cluster.freeze_node(1), stage.cluster.cut([1])):
+                with pytest.raises(NotPossibleError, match="opened without impairments"):
+                    await refused
+
+    play(story)
+
+
+def test_a_broker_that_is_not_unfenced_in_time_is_down_again() -> None:
+    async def story(world: World) -> None:
+        async with staged(world, brokers=1) as stage:
+            await stage.cluster.kill_broker(1)
+            await stage.cluster.kill_controller()
+            with pytest.raises(NotPossibleError, match="not started within 5 s"):
+                await stage.cluster.start_node(1, timeout_seconds=5)
+            assert not stage.cluster.is_up(1)
+            await stage.cluster.start_controller()
+            await stage.cluster.start_node(1, timeout_seconds=5)
+            assert stage.cluster.is_up(1)
 
     play(story)

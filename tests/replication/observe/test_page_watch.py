@@ -1,35 +1,31 @@
 """What is done to nodes shows between two looks, and is told."""
 
+from functools import partial
+
+from replication.faults.impairments import Impairments
 from replication.observe.isr_reasons import IsrReasons
 from replication.observe.local_state import LocalState
 from replication.observe.page import Board, Timeline, Watch
 from scenarios.world.world import World
-from tests.replication.broker.stage import play, staged
+from tests.replication.broker.stage import play, seams_in, staged
 
 
 def test_a_kill_a_freeze_and_a_cut_are_told_when_they_are_seen() -> None:
-    frozen: set[int] = set()
-    cut: set[tuple[int, int]] = set()
-
     async def story(world: World) -> None:
-        async with staged(world) as stage:
+        impairments = Impairments(partial(seams_in, world))
+        async with staged(world, impairments) as stage:
             clock = stage.cluster.clock
             timeline = Timeline(clock.wall_ms)
-            state = LocalState(
-                cluster=stage.cluster,
-                reasons=IsrReasons(clock.now_ms),
-                frozen=lambda: frozenset(frozen),
-                cut=lambda: frozenset(cut),
-            )
+            state = LocalState(cluster=stage.cluster, reasons=IsrReasons(clock.now_ms))
             watch = Watch(state=state, board=Board(timeline), clock=clock)
             await watch.look()
             assert timeline.count == 0
             await stage.cluster.kill_broker(1)
-            frozen.add(2)
-            cut.update({(2, 3), (3, 2), (0, 1)})
+            await stage.cluster.freeze_node(2)
+            await stage.cluster.cut([2], [3])
+            await stage.cluster.cut([0], [1], one_way=True)
             await watch.look()
-            frozen.clear()
-            cut.clear()
+            stage.cluster.let_go()
             await stage.cluster.start_broker(1)
             await watch.look()
             assert [(each.kind, each.text) for each in timeline.since(0)] == [

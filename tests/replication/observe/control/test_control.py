@@ -12,13 +12,12 @@ import trio
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from replication.cluster.cluster import open_cluster
-from replication.cluster.steering import Steering
+from replication.cluster.cluster import Cluster, open_cluster
 from replication.faults import FaultRule, on_call, with_probability
 from replication.faults.impairments import Impairments
 from replication.faults.rules.words import rule_of, words_of
 from replication.net import production_seams
-from replication.observe.control import SteeredHere, control_routes
+from replication.observe.control import control_routes
 from replication.observe.control.declared import MOST_BYTES, Operation
 from replication.observe.control.description import described
 from replication.observe.control.operations import OPERATIONS
@@ -35,7 +34,7 @@ class Controlled:
     """A cluster behind its control, and what of that has been used."""
 
     url: str
-    steering: Steering
+    cluster: Cluster
     used: set[tuple[str, int]] = attrs.field(factory=set)
 
     async def ask(self, method: str, path: str, body: object = None, *, raw: bytes = b"") -> Any:
@@ -86,14 +85,12 @@ def operation_at(method: str, path: str) -> Any:
 
 @asynccontextmanager
 async def controlled() -> AsyncIterator[Controlled]:
-    impairments = Impairments()
-    opened = open_cluster(brokers=2, properties=QUICK, make_seams=impairments.seams)
+    opened = open_cluster(brokers=2, properties=QUICK, impairments=Impairments())
     async with opened as cluster, trio.open_nursery() as nursery:
-        steering = Steering(cluster, impairments)
-        app = http_app(control_routes(SteeredHere(steering)))
+        app = http_app(control_routes(cluster))
         address = await nursery.start(serve_http, app, LOOPBACK, 0)
-        yield Controlled(address.url, steering)
-        steering.let_go()
+        yield Controlled(address.url, cluster)
+        cluster.let_go()
         nursery.cancel_scope.cancel()
 
 
@@ -133,7 +130,7 @@ async def of_nodes(there: Controlled) -> None:
         (2, "running"),
     ]
     addresses = [each["address"] for each in nodes["brokers"]]
-    assert addresses == there.steering.cluster.bootstrap_list
+    assert addresses == there.cluster.bootstrap_list
     statuses = {"kill": "down", "freeze": "frozen", "stop": "down"}
     for node in ("brokers/2", "controller"):
         ends = [("kill", "start")] * (node == "controller")  # who has killed a broker waits for it
@@ -167,7 +164,7 @@ async def of_the_network(there: Controlled) -> None:
 
 async def of_topics(there: Controlled) -> None:
     assert await there.done("GET", "/control/topics") == {"topics": []}
-    cluster = there.steering.cluster
+    cluster = there.cluster
     client = Client(production_seams())
     await client.create_topic(cluster.bootstrap_list[0], "t", partitions=2, replicas=2)
     await cluster.until(lambda: cluster.leader("t", 1) is not None)
@@ -183,7 +180,7 @@ async def of_topics(there: Controlled) -> None:
 
 
 async def of_faults(there: Controlled) -> None:
-    cluster = there.steering.cluster
+    cluster = there.cluster
     client = Client(production_seams())
     leader = cluster.bootstrap_list[(cluster.leader("t", 0) or 0) - 1]
     words = {"api": "PRODUCE", "topic": "t", "error": "INVALID_RECORD", "trigger": {"times": 2}}
@@ -247,7 +244,7 @@ BAD: list[tuple[str, str, object, str]] = [
 
 async def test_what_is_not_understood_is_refused_by_its_field_and_changes_nothing() -> None:
     async with controlled() as there:
-        there.steering.cluster.faults.add(FaultRule(effect="observe"))
+        there.cluster.faults.add(FaultRule(effect="observe"))
         before = await state_of(there)
         for method, path, body, field in BAD:
             refused = await there.refused(400, method, path, body)
