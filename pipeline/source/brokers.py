@@ -98,7 +98,7 @@ class _Fetch:
                     yield projection.finish(found, schema, part.tp, "")
         finally:
             if sent_to is not None:
-                self.cluster.link(sent_to).close()
+                self.cluster.connection(sent_to).close()
 
     def _gone(self, offset: Offset, error: UnknownTopicError) -> None:
         said = f"{error}: offsets {offset} to {self.part.end - 1} cannot be read"
@@ -147,11 +147,11 @@ class _Fetch:
             topics=[topic],
         )
         newest = FIRST_VERSION_WITH_TOPIC_IDS - 1 if topic_id == NO_TOPIC_ID else MAX_VERSION
-        self.cluster.link(node).send(ask(request, max_version=newest))
+        self.cluster.connection(node).send(ask(request, max_version=newest))
         return node
 
     def _answer(self, node: int) -> PartitionData:
-        response: Any = self.cluster.link(node).receive()
+        response: Any = self.cluster.connection(node).receive()
         if response.error_code != ErrorCode.NONE:
             raise PeerUnavailableError(f"fetch: {ErrorCode.of(response.error_code).name}")
         for topic in response.responses:

@@ -22,9 +22,8 @@ from typing import TypeVar
 
 import attrs
 
-from pipeline.source.entrance import Entrance
 from pipeline.source.errors import BrokerError, OptionError, UnknownTopicError
-from pipeline.source.link import Link
+from replication.client.blocking import BlockingConnection, Credentials
 from replication.client.config import ClientConfig
 from replication.client.requests import ClientRequest, ask
 from replication.errors import (
@@ -64,14 +63,14 @@ class Cluster:
     """Connections, and the newest view of topics that were asked about."""
 
     config: ClientConfig
-    _entrance: Entrance = attrs.field(init=False)
-    _links: dict[tuple[str, int], Link] = attrs.field(init=False, factory=dict)
+    _credentials: Credentials = attrs.field(init=False)
+    _connections: dict[tuple[str, int], BlockingConnection] = attrs.field(init=False, factory=dict)
     _nodes: dict[int, tuple[str, int]] = attrs.field(init=False, factory=dict)
     _topics: dict[str, TopicView] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         try:
-            self._entrance = Entrance.of(self.config.introduction)
+            self._credentials = Credentials.of(self.config.introduction)
         except ConfigError as error:
             raise OptionError(f"an option kafka.*: {error}") from error
 
@@ -105,7 +104,7 @@ class Cluster:
             left = {tp: number for tp, number in wanted.items() if tp not in found}
             for leader, partitions in self._by_leader(left).items():
                 request = _list_offsets(partitions, left, read_committed=read_committed)
-                for topic in self.link(leader).call(ask(request)).topics:
+                for topic in self.connection(leader).call(ask(request)).topics:
                     for each in topic.partitions:
                         tp = TopicPartition(topic.name, each.partition_index)
                         self._check(tp, each.error_code)
@@ -130,8 +129,8 @@ class Cluster:
             raise PeerUnavailableError(f"{tp} has no leader")
         return leader, topic.topic_id
 
-    def link(self, node: int) -> Link:
-        return self._link(self._nodes[node])
+    def connection(self, node: int) -> BlockingConnection:
+        return self._connection(self._nodes[node])
 
     def forget(self, tp: TopicPartition) -> None:
         """Who leads it is to be asked for again."""
@@ -166,7 +165,7 @@ class Cluster:
         said: list[str] = []
         for address in dict.fromkeys([*self._nodes.values(), *bootstrap]):
             try:
-                response: MetadataResponse = self._link(address).call(request)
+                response: MetadataResponse = self._connection(address).call(request)
             except AuthenticationError:
                 raise
             except NO_ANSWER as error:
@@ -177,16 +176,16 @@ class Cluster:
             said.append(f"{address[0]}:{address[1]} has just begun and knows of nobody")
         raise PeerUnavailableError("; ".join(said))
 
-    def _link(self, address: tuple[str, int]) -> Link:
-        if address not in self._links:
-            self._links[address] = Link(
+    def _connection(self, address: tuple[str, int]) -> BlockingConnection:
+        if address not in self._connections:
+            self._connections[address] = BlockingConnection(
                 *address,
                 client_id=self.config.client_id,
                 connect_timeout_ms=self.config.socket_connection_setup_timeout_ms,
                 request_timeout_ms=self.config.request_timeout_ms,
-                entrance=self._entrance,
+                credentials=self._credentials,
             )
-        return self._links[address]
+        return self._connections[address]
 
     def _by_leader(self, wanted: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         found: dict[int, list[TopicPartition]] = {}

@@ -25,10 +25,11 @@ import trio
 
 from replication.client.backoff import ExponentialBackoff
 from replication.client.config import ClientConfig
-from replication.client.connection import BrokerConnection, ConnectionSettings, Features, Versions
+from replication.client.connection import BrokerConnection, ConnectionSettings
 from replication.client.nodes import Node
 from replication.client.requests import ClientRequest, PendingResponse
 from replication.errors import AuthenticationError, PeerUnavailableError
+from replication.net.exchange import Features, Versions
 from replication.net.framing import DEFAULT_MAX_FRAME_BYTES
 from replication.net.seams import NodeClock, Transport
 from replication.net.secure import secured

@@ -20,6 +20,7 @@ import trio
 
 from replication.client.errors import UnsupportedVersionError
 from replication.errors import PeerUnavailableError, ProtocolError
+from replication.net.exchange import Call
 from replication.wire.apis import API, ApiKey, api_of
 
 MAX_VERSION = 32767
@@ -81,14 +82,19 @@ class PendingResponse:
     """Told once, when there is a `result`."""
     deadline: float = attrs.field(kw_only=True)
     """By the node's clock; an answer later than that costs the connection."""
-    version: int = attrs.field(init=False, default=-1)
-    correlation_id: int = attrs.field(init=False, default=-1)
+    call: Call | None = attrs.field(init=False, default=None)
+    """The request under its number, once it is sent."""
     _response: Any = attrs.field(init=False, default=None)
     _error: Exception | None = attrs.field(init=False, default=None)
     _done: trio.Event = attrs.field(init=False, factory=trio.Event)
 
     def __str__(self) -> str:
-        return str(self.request) if self.version < 0 else f"{self.request} v{self.version}"
+        return str(self.call or self.request)
+
+    @property
+    def version(self) -> int:
+        """The version in which the request was sent; -1 before."""
+        return -1 if self.call is None else self.call.version
 
     @property
     def done(self) -> bool:

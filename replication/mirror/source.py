@@ -17,7 +17,6 @@ import trio
 
 from replication.client.cluster_view import ClusterView, TopicView
 from replication.client.config import ClientConfig
-from replication.client.connection import Versions
 from replication.client.errors import NO_ANSWER, UnsupportedVersionError
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
@@ -25,6 +24,7 @@ from replication.client.nodes import Node
 from replication.client.requests import ask
 from replication.errors import ErrorCode
 from replication.mirror.options import MirrorOptions
+from replication.net.exchange import Versions
 from replication.net.seams import Seams
 from replication.wire.api_versions import ApiVersionsRequest
 from replication.wire.apis import API, ApiKey

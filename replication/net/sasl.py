@@ -24,13 +24,12 @@ from typing import TypeAlias
 import attrs
 
 from replication.config.security import Login
-from replication.errors import AuthenticationError, ErrorCode, PeerUnavailableError, ProtocolError
+from replication.errors import AuthenticationError, ErrorCode, PeerUnavailableError
+from replication.net.exchange import Exchange
 from replication.net.framing import FrameReader, send_parts
 from replication.net.seams import Connection, Listener, NodeClock, Transport
 from replication.security.rules.sasl import client_mechanism
 from replication.security.rules.scram import LoginFailedError
-from replication.wire.apis import api_of
-from replication.wire.frames import decode_response, encode_request
 from replication.wire.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from replication.wire.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from storage.log.file_region import FileRegion
@@ -130,25 +129,19 @@ class _FirstRequests:
 
     connection: Connection
     _reader: FrameReader = attrs.field(init=False)
-    _asked: int = attrs.field(init=False, default=0)
+    _exchange: Exchange = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._reader = FrameReader(self.connection, MOST_BYTES)
+        self._exchange = Exchange(self.connection.peer, CLIENT_ID)
 
     async def ask(self, request: LoginRequest) -> object:
-        self._asked += 1
-        parts = encode_request(
-            request, version=VERSION, correlation_id=self._asked, client_id=CLIENT_ID
-        )
-        await send_parts(self.connection, parts)
+        call = self._exchange.number(request, VERSION)
+        await send_parts(self.connection, self._exchange.frame(call, request))
         frame = await self._reader.receive_frame()
         if frame is None:
             raise PeerUnavailableError(f"{self.connection.peer} closed the connection at login")
-        key = api_of(type(request)).key
-        answered, response = decode_response(frame, api_key=key, version=VERSION)
-        if answered != self._asked:
-            raise ProtocolError(f"{self.connection.peer} answered {answered}, not {self._asked}")
-        return response
+        return self._exchange.read(call, frame)
 
 
 @attrs.define(eq=False)

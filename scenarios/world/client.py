@@ -261,7 +261,9 @@ class StoryClient:
         patience_ms = timeout_ms + CONNECT_TIMEOUT_MS
         try:
             if batch.acks == 0:
-                await client.tell(request, version=PRODUCE_VERSION, timeout_ms=patience_ms)
+                await client.send_unanswered(
+                    request, version=PRODUCE_VERSION, timeout_ms=patience_ms
+                )
                 return NoAnswer("none was asked for")
             response = await client.call(request, version=PRODUCE_VERSION, timeout_ms=patience_ms)
         except PeerUnavailableError as error:

@@ -99,17 +99,18 @@ async def test_a_login_that_ends_costs_the_connection_and_nothing_else(tmp_path:
         reached = Reached(options.fetching.config)
 
         def ask() -> Any:
-            """The connection that it was asked over."""
+            """Ask over a connection that is logged in, and return that."""
             assert list(reached.topics(["t"])) == ["t"]
-            link = reached.link(1)
-            assert 0 < link._login_ends - time.monotonic() < 600
-            return link._socket
+            opened = reached.connection(1)._opened
+            assert opened is not None
+            assert 0 < opened.login_ends - time.monotonic() < 600
+            return opened
 
         first = await in_thread(ask)
         assert await in_thread(ask) is first
-        reached.link(1)._login_ends = time.monotonic()
+        first.login_ends = time.monotonic()
         assert await in_thread(ask) is not first
-        reached.link(1).close()
+        reached.connection(1).close()
 
 
 @contextmanager

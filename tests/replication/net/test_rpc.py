@@ -49,7 +49,7 @@ async def serve(connection: Connection, answer: Answer) -> None:
 
 @asynccontextmanager
 async def client_of(answer: Answer, *, reuse_buffer: bool = False) -> AsyncIterator[RpcClient]:
-    """A client of a peer that answers as told, over loopback TCP."""
+    """Open a client of a peer that runs `answer`, over loopback TCP."""
     listener = await TcpTransport().listen("127.0.0.1", 0)
     client = await RpcClient.connect(
         TcpTransport(),
@@ -134,26 +134,26 @@ async def test_no_answer_in_time_closes_the_connection(autojump_clock: MockClock
 
 async def test_a_cancelled_call_closes_the_connection_and_the_others_know() -> None:
     async with client_of(never) as client, trio.open_nursery() as nursery:
-        cancelled, told = trio.CancelScope(), []
+        cancelled, failed = trio.CancelScope(), []
 
         async def is_cancelled() -> None:
             with cancelled:
                 await ask(client, "first")
 
-        async def is_told(name: str) -> None:
+        async def fails(name: str) -> None:
             with pytest.raises(PeerUnavailableError, match="was closed"):
                 await ask(client, name)
-            told.append(name)
+            failed.append(name)
 
         nursery.start_soon(is_cancelled)
         await wait_all_tasks_blocked()
-        nursery.start_soon(is_told, "second")
-        nursery.start_soon(is_told, "third")
+        nursery.start_soon(fails, "second")
+        nursery.start_soon(fails, "third")
         await wait_all_tasks_blocked()
         cancelled.cancel()
         await wait_all_tasks_blocked()
         assert client.closed
-        assert sorted(told) == ["second", "third"]
+        assert sorted(failed) == ["second", "third"]
 
 
 async def test_cancelled_while_others_send_a_call_leaves_no_trace() -> None:
@@ -265,14 +265,16 @@ async def test_garbage_is_not_the_protocol() -> None:
 
 
 async def test_a_request_without_a_response_takes_no_place_in_line() -> None:
-    async def answer_unless_told(
+    async def answer_some(
         connection: Connection, header: RequestHeader, request: FindCoordinatorRequest
     ) -> None:
-        if not request.key.startswith("told"):
+        if request.key != "unanswered":
             await answer_with_its_key(connection, header, request)
 
-    async with client_of(answer_unless_told) as client:
-        await client.tell(FindCoordinatorRequest(key="told"), version=0, timeout_ms=1000)
+    async with client_of(answer_some) as client:
+        await client.send_unanswered(
+            FindCoordinatorRequest(key="unanswered"), version=0, timeout_ms=1000
+        )
         assert await ask(client, "asked") == "asked"
 
 
