@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from replication.observe.http.sites import Site
     from replication.observe.isr_reasons import IsrReasons
     from replication.observe.journal import JournalEntry
-    from replication.observe.page import LivePage, Looks
+    from replication.observe.page import LivePage
     from replication.observe.served_metrics import ServedMetrics
+    from replication.observe.state_reader import StateReader
     from replication.server.server import OnBug
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -134,9 +135,9 @@ class PageServer:
         return [] if self.page is None else [self.page.sink(node_id)]
 
     @property
-    def on_event(self) -> "Callable[[JournalEntry], None] | None":
-        """Where what processes tell of goes."""
-        return None if self.page is None else self.page.hear
+    def on_entry(self) -> "Callable[[JournalEntry], None] | None":
+        """Return what takes the events of nodes in other processes; None without a page."""
+        return None if self.page is None else self.page.on_entry
 
     @property
     def reasons(self) -> "IsrReasons":
@@ -147,14 +148,14 @@ class PageServer:
         """Return the page's site for a cluster in this process."""
         if self.page is None:
             return []
-        return self.sites_of(self.page.state_of(cluster), cluster, nursery)
+        return self.sites_of(self.page.reader_of(cluster), cluster, nursery)
 
     def sites_of(
-        self, state: "Looks", cluster: "AnyCluster", nursery: trio.Nursery
+        self, reader: "StateReader", cluster: "AnyCluster", nursery: trio.Nursery
     ) -> "list[Site]":
         if self.where is None or self.page is None:
             return []
-        site = self.page.site(state, cluster, port=self.where.port, host=self.where.host)
+        site = self.page.site(reader, cluster, port=self.where.port, host=self.where.host)
         nursery.start_soon(self.page.run)
         return [site]
 

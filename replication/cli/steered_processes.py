@@ -60,7 +60,7 @@ def steer(
 ) -> None:
     """Until interrupted; then nobody is frozen any more."""
     cluster.forked = False  # from here on there are threads
-    processes = SteeredProcesses(cluster, page.on_event)
+    processes = SteeredProcesses(cluster, page.on_entry)
 
     async def run() -> None:
         with trio.open_signal_receiver(*STOP_SIGNALS) as signals, raising_only_one():
@@ -87,11 +87,10 @@ async def _serve(
     await trio.to_thread.run_sync(cluster.wait_until_ready, abandon_on_cancel=True)
     sites = control.sites(processes)
     if page.where is not None:
-        from replication.cli.processes_state import ProcessesState
+        from replication.cli.processes_source import reading_processes
 
-        state = ProcessesState(processes, page.reasons)
-        await nursery.start(state.run)
-        sites += page.sites_of(state, processes, nursery)
+        reader = await nursery.start(reading_processes, processes, page.reasons)
+        sites += page.sites_of(reader, processes, nursery)
     urls = await serve(sites, nursery, reporting_bugs(ignore))
     show(cluster.bootstrap_servers.split(","), cluster.metrics_urls | urls)
 

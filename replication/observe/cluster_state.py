@@ -1,17 +1,17 @@
-"""A cluster at one moment, as a value: brokers, partitions, and where each replica stands.
+"""A cluster at one moment, as a value: its brokers, its partitions and their replicas.
 
     ClusterState ─┬─ BrokerState                 up, frozen, fenced, leaving, starting, down
                   └─ PartitionState              leader, epoch, ISR
                        └─ ReplicaState           LEO, HW, lag, epochs; in or out of the ISR and why
 
-Rule 1: None is "unknown", never zero. Who asks over Kafka's protocol learns less than who shares
-the process (`foreign_state.py`, `local_state.py`), and shows what it has not learned as unknown.
+Rule 1: None means "unknown", never zero. Kafka's protocol says less about a cluster than its own
+process does (`state_reader.py`); what it does not say stays unknown.
 
-Rule 2: a value that stands still compares equal. What only grows with time (how long a follower
-has been behind) is told by the moment it began, on the clock of `now_ms`.
+Rule 2: the values of a cluster that does not change compare equal. So how long a follower has been
+behind is given as the time when that began, on the clock of `now_ms`.
 
-Rule 3: a log is drawn as everywhere in this project, by the epochs that its records were
-appended in: `[e0: 0-4][e2: 5-11]` is `epochs` (0, 0) and (2, 5), and `log_end_offset` 12.
+Rule 3: a log is drawn as everywhere in this project, by the epochs in which its records were
+appended: `[e0: 0-4][e2: 5-11]` is `epochs` (0, 0) and (2, 5), and `log_end_offset` 12.
 """
 
 import enum
@@ -25,17 +25,17 @@ from storage.checkpoint import EpochEntry
 from storage.types import LeaderEpoch, Offset, TopicPartition
 
 INTERNAL_PREFIX = "__"
-"""Of topics that are Kafka's own."""
+"""The prefix of Kafka's own topics."""
 
 
 class Status(enum.StrEnum):
-    """What a broker is up to, for whoever can see it."""
+    """The state of a broker, as far as the source can see it."""
 
     UP = "up"
     FROZEN = "frozen"
-    """Its process runs no more, for now: it answers nobody and times out nobody."""
+    """Its process is stopped (SIGSTOP): it answers no request, and none of its timeouts expire."""
     FENCED = "fenced"
-    """Registered, and the controller lets it lead nothing."""
+    """It is registered, and the controller does not let it lead."""
     LEAVING = "leaving"
     STARTING = "starting"
     DOWN = "down"
@@ -43,12 +43,12 @@ class Status(enum.StrEnum):
 
 
 class Role(enum.StrEnum):
-    """What a replica takes itself for, which a broker that is cut off has wrong."""
+    """The role that a replica believes it has; a broker that is cut off may be wrong about it."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
     DEPOSED = "deposed"
-    """It leads in an epoch that is over, and has not heard of that yet."""
+    """It leads in a leader epoch that is over, and has not heard that yet."""
     DOWN = "down"
     UNKNOWN = "unknown"
 
@@ -60,6 +60,7 @@ class BrokerState:
     port: int
     status: Status
     why: str = ""
+    """The status in more words; empty if there is no more to say."""
 
 
 @attrs.frozen(kw_only=True)
@@ -67,18 +68,18 @@ class ReplicaState:
     broker: int
     role: Role
     in_isr: bool
-    why: str
-    """Why it is in the ISR or out of it, in words."""
+    why: str = ""
+    """Why it is in the ISR or not, in words."""
     is_live: bool = True
-    """Whether the figures are of now; else they are those that were seen last."""
+    """Whether the figures are current; otherwise they are the last known ones."""
     leader_epoch: LeaderEpoch | None = None
     log_start_offset: Offset | None = None
     log_end_offset: Offset | None = None
     high_watermark: Offset | None = None
     lag: int | None = None
-    """Records that the leader has and this replica has not."""
+    """The number of records that the leader has and this replica lacks."""
     behind_since_ms: int | None = None
-    """Since when the leader has not seen it caught up; None of one that is."""
+    """When the leader last saw it caught up; None if it is caught up."""
     epochs: tuple[EpochEntry, ...] | None = None
     bytes: int | None = None
 
@@ -91,13 +92,13 @@ class PartitionState:
     leader_epoch: LeaderEpoch | None
     isr: tuple[int, ...]
     replicas: tuple[ReplicaState, ...]
-    """In assignment order, the preferred leader first."""
+    """The replicas in assignment order, the preferred leader first."""
     why: str = ""
-    """Why this leader leads, or nobody does."""
+    """Why this leader was elected, or why there is none."""
     partition_epoch: int | None = None
     min_isr: int | None = None
     pending: str = ""
-    """What the leader has asked of the controller, and not heard of yet."""
+    """The ISR change that the leader has asked for and that is not answered yet; may be empty."""
     is_internal: bool = False
 
     @property
@@ -106,7 +107,7 @@ class PartitionState:
 
     @property
     def is_offline(self) -> bool:
-        """Nobody leads it (`--unavailable-partitions`)."""
+        """Whether it has no leader (`--unavailable-partitions`)."""
         return self.leader is None
 
     @property
@@ -130,7 +131,7 @@ class PartitionState:
 
     @property
     def lag(self) -> int | None:
-        """Of the follower that is furthest behind; None where nothing is known."""
+        """The lag of the follower that is furthest behind; None if no lag is known."""
         known = [each.lag for each in self.replicas if each.lag is not None]
         return max(known, default=None)
 
@@ -138,20 +139,26 @@ class PartitionState:
 @attrs.frozen(kw_only=True)
 class ClusterState:
     now_ms: int
-    """The moment, on the clock that `behind_since_ms` is told by."""
+    """The time of this state, on the clock of `behind_since_ms`."""
     cluster_id: str | None
     controller: int | None
     controller_status: Status
     brokers: tuple[BrokerState, ...]
     partitions: tuple[PartitionState, ...]
     number_of_partitions: int
-    """Also those that are left out."""
+    """The number of partitions, including those that are not shown."""
     cut: tuple[tuple[int, int], ...] = ()
-    """(from, to): what the first node sends does not reach the second."""
+    """Pairs (from, to): what the first node sends does not reach the second."""
+
+    @property
+    def node_statuses(self) -> dict[int | None, Status]:
+        """The status of every node by its id, the controller's first."""
+        statuses = {self.controller: self.controller_status}
+        return statuses | {each.id: each.status for each in self.brokers}
 
 
 def to_json(value: object, *, indent: int | None = None) -> str:
-    """Of a value here, and of lists and dicts of them; an epoch is `[epoch, start_offset]`."""
+    """Return `value`, made of values of this module, as JSON; an epoch is `[epoch, start_offset]`."""
     separators = (",", ":") if indent is None else None
     return json.dumps(value, default=_fields, indent=indent, separators=separators)
 
@@ -163,8 +170,9 @@ def _fields(value: Any) -> dict[str, Any]:
 def troubled_first(
     partitions: Mapping[TopicPartition, bool], internal: frozenset[str], limit: int
 ) -> list[TopicPartition]:
-    """The `limit` of them that are to be shown, by name: those in trouble (True) before others,
-    and those of internal topics last.
+    """Return at most `limit` partitions to show, sorted by name.
+
+    Partitions in trouble (True) are chosen before others, and those of internal topics last.
     """
 
     def urgency(partition: TopicPartition) -> tuple[bool, bool, TopicPartition]:

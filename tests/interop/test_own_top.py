@@ -8,7 +8,8 @@ import pytest
 from replication.client.admin import Admin, NewTopic
 from replication.net.clock import TrioClock
 from replication.observe.cluster_state import PartitionState, Role
-from replication.observe.foreign_state import ForeignState
+from replication.observe.protocol_source import ProtocolSource
+from replication.observe.state_reader import StateReader
 from tests.clients.sample import in_thread
 from tests.interop.kafka import Kafka
 from tests.interop.own_clients import admin_of, asked_until, producer_of
@@ -24,18 +25,19 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
         yield kafka
 
 
-def looking(admin: Admin) -> ForeignState:
-    return ForeignState(
+def looking(admin: Admin) -> StateReader:
+    source = ProtocolSource(
         admin=admin,
         now_ms=TrioClock().now_ms,
         wanted=lambda topic: topic == TOPIC,
         in_detail=True,
         timeout_ms=10_000,
     )
+    return StateReader(source=source)
 
 
-async def only(state: ForeignState) -> PartitionState:
-    (found,) = (await state.look()).partitions
+async def only(state: StateReader) -> PartitionState:
+    (found,) = (await state.read()).partitions
     return found
 
 

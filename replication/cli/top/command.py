@@ -4,7 +4,7 @@
     understudy top orders --under-replicated-partitions
     understudy top --once --output json | jq ...     one look, with epochs and sizes
 
-It asks any Kafka cluster, over Kafka's protocol (`replication/observe/foreign_state.py`).
+It asks any Kafka cluster, over Kafka's protocol (`replication/observe/protocol_source.py`).
 Where nobody watches a screen, each look is written below the one before.
 """
 

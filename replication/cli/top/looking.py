@@ -22,7 +22,8 @@ from replication.client.errors import KafkaTimeoutError
 from replication.errors import KafkaError
 from replication.net.clock import TrioClock
 from replication.observe.cluster_state import ClusterState, to_json
-from replication.observe.foreign_state import ForeignState
+from replication.observe.protocol_source import ProtocolSource
+from replication.observe.state_reader import StateReader
 from replication.visible import visible_line
 
 ANSWER_MS = 1000  # of a broker that may be frozen; the others are shown meanwhile
@@ -48,7 +49,7 @@ class Top:
             default_api_timeout_ms=timeout_ms, request_timeout_ms=min(timeout_ms, 2 * ANSWER_MS)
         )
         async with Admin(**config) as admin:
-            state = ForeignState(
+            source = ProtocolSource(
                 admin=admin,
                 now_ms=TrioClock().now_ms,
                 wanted=self._is_wanted,
@@ -56,10 +57,11 @@ class Top:
                 timeout_ms=ANSWER_MS,
             )
             if not self.wanted.all:
-                await self.wanted.found(admin)  # or it is said that it is not there
+                await self.wanted.found(admin)  # raises NotThereError for an unknown name
+            reader = StateReader(source=source)
             with self._screen() as live:
                 while True:
-                    await self._look(state, live)
+                    await self._look(reader, live)
                     if self.once:
                         return
                     await trio.sleep(self.seconds)
@@ -68,10 +70,10 @@ class Top:
         hidden = topic in INTERNAL and not self.internal and topic not in self.wanted.names
         return self.wanted.matches(topic) and not hidden
 
-    async def _look(self, state: ForeignState, live: Live | None) -> None:
+    async def _look(self, reader: StateReader, live: Live | None) -> None:
         trouble = ""
         try:
-            self._last = of_interest(await state.look(), self.only)
+            self._last = of_interest(await reader.read(), self.only)
         except (KafkaError, KafkaTimeoutError) as error:
             if self._last is None:
                 raise

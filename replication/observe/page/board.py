@@ -1,13 +1,13 @@
-"""The newest state, and what of it is news to a reader who has seen an older one.
+"""The newest state, and what has changed in it since a reader last asked.
 
-    put(state), a few times a second         since(version 7) -> all that changed after 7
-    each thing has the version at which        a partition that changed ten times meanwhile
+    put(state), a few times a second         news(position 7) -> all that changed after 7
+    each item has the version at which         a partition that changed ten times meanwhile
     it changed last                            is in there once, as it is now
 
-Rule 1: nothing is kept for a reader. Whoever has fallen behind, by a slow line or a hidden tab,
-gets one update, however much has happened: no queue, and so none that grows.
+Rule 1: nothing is kept for a reader. One that has fallen behind, over a slow line or in a hidden
+tab, gets a single update, however much has happened: there is no queue that could grow.
 
-Rule 2: each thing is made JSON once, when it changes, for all readers.
+Rule 2: each item is encoded as JSON once, when it changes, for all readers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,12 +23,11 @@ NOTHING = -1
 
 
 @attrs.frozen
-class Seen:
-    """How far a reader has come."""
+class Position:
+    """How far a reader has read: a version of the state, and a number in the timeline."""
 
     version: int = NOTHING
-    told: int = 0
-    """The number of the next event."""
+    next_event: int = 0
 
 
 @attrs.frozen
@@ -40,10 +39,13 @@ class _Entry:
 
 @attrs.define(eq=False)
 class Board:
+    """The newest state of a cluster, and the timeline beside it."""
+
     timeline: Timeline
     _version: int = attrs.field(init=False, default=NOTHING)
     _now_ms: int = attrs.field(init=False, default=0)
-    _told: int = attrs.field(init=False, default=0)
+    _events: int = attrs.field(init=False, default=0)
+    """The number of events in the timeline at the current version."""
     _head: _Entry = attrs.field(init=False, default=_Entry(NOTHING, None, "null"))
     _order: _Entry = attrs.field(init=False, default=_Entry(NOTHING, None, "[]"))
     _partitions: dict[TopicPartition, _Entry] = attrs.field(init=False, factory=dict)
@@ -54,7 +56,7 @@ class Board:
         return self._version
 
     def put(self, state: ClusterState) -> None:
-        """As it is now; whoever waits for news is woken if there is any."""
+        """Take the current state, and wake the waiting readers if anything has changed."""
         self._now_ms = state.now_ms
         version = self._version + 1
         head = attrs.evolve(state, now_ms=0, partitions=())
@@ -63,8 +65,8 @@ class Board:
         self._order = _renewed(self._order, order, version)
         self._partitions = dict(self._put_partitions(state.partitions, version))
         newest = (self._head, self._order, *self._partitions.values())
-        if self._told != self.timeline.count or any(each.version == version for each in newest):
-            self._version, self._told = version, self.timeline.count
+        if self._events != self.timeline.count or any(each.version == version for each in newest):
+            self._version, self._events = version, self.timeline.count
             self._changed.set()
             self._changed = trio.Event()
 
@@ -75,14 +77,15 @@ class Board:
             name = each.topic_partition
             yield name, _renewed(self._partitions.get(name), each, version)
 
-    async def news(self, seen: Seen) -> tuple[str, Seen]:
-        """What has changed since, as JSON, once something has; and how far that is."""
+    async def news(self, seen: Position) -> tuple[str, Position]:
+        """Wait until something has changed since `seen`; return it as JSON, and its position."""
         while self._version == seen.version:
             await self._changed.wait()
-        return self._update(seen), Seen(self._version, self._told)
+        return self._update(seen), Position(self._version, self._events)
 
-    def _update(self, seen: Seen) -> str:
-        told = [each for each in self.timeline.since(seen.told) if each.number < self._told]
+    def _update(self, seen: Position) -> str:
+        since = self.timeline.since(seen.next_event)
+        events = [each for each in since if each.number < self._events]
         parts: Mapping[str, str] = {
             "now": str(self._now_ms),
             **({"cluster": self._head.json} if self._head.version > seen.version else {}),
@@ -90,8 +93,8 @@ class Board:
             "partitions": _list(
                 each.json for each in self._partitions.values() if each.version > seen.version
             ),
-            "events": to_json(told),
-            "missed": str(self._told - seen.told - len(told)),
+            "events": to_json(events),
+            "missed": str(self._events - seen.next_event - len(events)),
         }
         return "{" + ",".join(f'"{name}":{json}' for name, json in parts.items()) + "}"
 

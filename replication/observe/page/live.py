@@ -1,63 +1,147 @@
-"""All that a page needs of a cluster: its nodes' events, its state, its control.
+"""The live page of one cluster: its events, its state a few times a second, and its control.
+
+    nodes ──read──> ClusterState ──> Board ──> each browser, as fast as it reads
+      └───events──> Timeline ─────────┘
 
     page = LivePage()
     async with open_cluster(impairments=Impairments(), make_sink=page.sink) as cluster:
-        site = page.site(page.state_of(cluster), cluster, port=8080)
+        site = page.site(page.reader_of(cluster), cluster, port=8080)
         nursery.start_soon(page.run)
 
-Rule: events are heard from the beginning, also those of the nodes' start: why a replica is in
-the ISR may have been told before anybody looks.
+Rule 1: events are collected from the start of the nodes on. Why a replica is in the ISR may have
+been reported before the first browser connects.
+
+Rule 2: reading takes at most a twentieth of the time: what takes longer is done less often.
+
+Rule 3: what was done to a node (killed, frozen, cut off) is no event of the node. It is found by
+comparing two states, whoever did it, and added to the timeline then.
 """
+
+from collections.abc import Iterator
 
 import attrs
 
+from replication.broker.nodes import CONTROLLER_ID
 from replication.cluster.cluster import Cluster
 from replication.cluster.interface import AnyCluster
 from replication.events import EventSink, fan_out
 from replication.net.clock import TrioClock
 from replication.net.seams import NodeClock
+from replication.observe.cluster_state import ClusterState, Status
 from replication.observe.control import control_routes
 from replication.observe.http import LOOPBACK, Site
 from replication.observe.isr_reasons import IsrReasons
 from replication.observe.journal import JournalEntry
-from replication.observe.local_state import LocalState
+from replication.observe.nodes_source import reader_of_nodes
 from replication.observe.page.board import Board
 from replication.observe.page.routes import page_routes
-from replication.observe.page.timeline import Timeline
-from replication.observe.page.watch import Looks, Watch
+from replication.observe.page.timeline import Timeline, node_name
+from replication.observe.sentences import FAULT, NEWS
+from replication.observe.state_reader import StateReader
+
+READ_SECONDS = 0.2
+SHARE_OF_TIME = 20
+
+_STATUS_NEWS = {
+    Status.DOWN: (FAULT, "is down"),
+    Status.FROZEN: (FAULT, "is frozen: it answers no request, and closes no connection"),
+    Status.UP: (NEWS, "is up"),
+    Status.STARTING: (NEWS, "starts"),
+}
 
 
 @attrs.define(eq=False)
 class LivePage:
+    """The page of one cluster; `run` has to run while it is served."""
+
     clock: NodeClock = attrs.field(factory=TrioClock)
     reasons: IsrReasons = attrs.field(init=False)
     _timeline: Timeline = attrs.field(init=False)
-    _watch: Watch | None = attrs.field(init=False, default=None)
+    _watch: "Watch | None" = attrs.field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
         self.reasons = IsrReasons(self.clock.now_ms)
         self._timeline = Timeline(self.clock.wall_ms)
 
     def sink(self, node_id: int) -> EventSink:
-        """Where that node's events go, among others."""
+        """Return a sink for the events of a node in this process."""
         return fan_out(self.reasons.sink, self._timeline.sink(node_id))
 
-    def hear(self, entry: JournalEntry) -> None:
-        """The same of a node in another process."""
+    def on_entry(self, entry: JournalEntry) -> None:
+        """Take an event of a node in another process."""
         self.sink(entry.broker)(entry.event)
 
-    def state_of(self, cluster: Cluster) -> LocalState:
-        """Return the state of a cluster in this process."""
-        return LocalState(cluster=cluster, reasons=self.reasons)
+    def reader_of(self, cluster: Cluster) -> StateReader:
+        """Return a reader of a cluster in this process."""
+        return reader_of_nodes(cluster, self.reasons)
 
-    def site(self, state: Looks, cluster: AnyCluster, *, port: int, host: str = LOOPBACK) -> Site:
-        """The page, and what its buttons ask for."""
+    def site(
+        self, reader: StateReader, cluster: AnyCluster, *, port: int, host: str = LOOPBACK
+    ) -> Site:
+        """Return the page, together with the control API that its buttons use."""
         board = Board(self._timeline)
-        self._watch = Watch(state=state, board=board, clock=self.clock)
-        routes = [*page_routes(board, state.look_in_slices), *control_routes(cluster)]
+        self._watch = Watch(reader=reader, board=board, clock=self.clock)
+        routes = [*page_routes(board, reader.read), *control_routes(cluster)]
         return Site(purpose="page", host=host, port=port, routes=routes)
 
     async def run(self) -> None:
-        """Look, until cancelled."""
-        assert self._watch is not None, "there is a site to look for"
+        assert self._watch is not None, "`site` was called before"
         await self._watch.run()
+
+
+@attrs.define(eq=False, kw_only=True)
+class Watch:
+    """The task that reads the state again and again, and puts it on the board."""
+
+    reader: StateReader
+    board: Board
+    clock: NodeClock
+    _before: ClusterState | None = attrs.field(init=False, default=None)
+
+    async def run(self) -> None:
+        while True:
+            began = self.clock.now()
+            await self.read()
+            took = self.clock.now() - began
+            await self.clock.sleep(max(READ_SECONDS, took * SHARE_OF_TIME))
+
+    async def read(self) -> None:
+        found = await self.reader.read()
+        if self._before is not None:
+            self._add_status_changes(self._before, found)
+            self._add_cut_changes(self._before, found)
+        self._before = found
+        self.board.put(found)
+
+    def _add_status_changes(self, before: ClusterState, after: ClusterState) -> None:
+        was = before.node_statuses
+        for node_id, status in after.node_statuses.items():
+            if was.get(node_id) is not status and status in _STATUS_NEWS:
+                kind, text = _STATUS_NEWS[status]
+                self._add(node_id, f"node_{status}", kind, f"{_name(node_id)} {text}")
+
+    def _add_cut_changes(self, before: ClusterState, after: ClusterState) -> None:
+        was, now = set(before.cut), set(after.cut)
+        for source, target, both in _in_pairs(now - was):
+            between = "between {} and {}" if both else "from {} to {}"
+            names = between.format(node_name(source), node_name(target))
+            self._add(source, "link_cut", FAULT, f"nothing passes {names}")
+        for source, target, both in _in_pairs(was - now):
+            again = "{} and {} reach each other again" if both else "{} reaches {} again"
+            names = again.format(node_name(source), node_name(target))
+            self._add(source, "link_healed", NEWS, names)
+
+    def _add(self, node_id: int | None, name: str, kind: str, text: str) -> None:
+        self.board.timeline.add(node=_name(node_id), name=name, kind=kind, text=text)
+
+
+def _name(node_id: int | None) -> str:
+    return node_name(CONTROLLER_ID if node_id is None else node_id)
+
+
+def _in_pairs(links: set[tuple[int, int]]) -> Iterator[tuple[int, int, bool]]:
+    """Yield each link once, with whether both its directions are in `links`."""
+    for source, target in sorted(links):
+        both = (target, source) in links
+        if not both or source < target:
+            yield source, target, both

@@ -1,10 +1,10 @@
-"""What is served: three files that are part of this package, the state, and its stream.
+"""The routes of the page: three files of this package, the state, and its stream.
 
-Rule 1: the page may load nothing, run nothing and ask nothing that is not from here: the
-browser is told so (Content-Security-Policy), and holds it to that.
+Rule 1: the page may not load, run or ask anything from another host. The header
+Content-Security-Policy makes the browser enforce that.
 
-Rule 2: a browser that reads slowly is sent less, not later: while one update is on its way to
-it, what happens is added up on the board, and comes as one.
+Rule 2: a browser that reads slowly gets fewer updates, not late ones: all changes during one
+update come together in the next.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 
 from replication.observe.cluster_state import ClusterState, to_json
 from replication.observe.http import EventSender, EventStream
-from replication.observe.page.board import Board, Seen
+from replication.observe.page.board import Board, Position
 
 POLICY: Final = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 FILES: Final = {
@@ -44,10 +44,10 @@ def page_routes(board: Board, look: Callable[[], Awaitable[ClusterState]]) -> Se
 
 
 def feed_of(board: Board) -> Callable[[EventSender], Awaitable[None]]:
-    """To one browser: everything first, and then what changes."""
+    """Return the feed of one browser: everything first, and then what changes."""
 
     async def feed(events: EventSender) -> None:
-        seen = Seen()
+        seen = Position()
         while True:
             update, seen = await board.news(seen)
             await events.send(update)

@@ -1,12 +1,12 @@
-"""What happened, to be read beside the page: each event as a sentence, the last `KEPT` of them.
+"""What happened, for the page: each event as a sentence, the last `KEPT` of them.
 
-Rule 1: they are numbered, and whoever reads remembers the number that it has read up to. So a
-reader costs nothing here, however slow; one that comes too late is told how many it has missed.
+Rule 1: entries are numbered, and a reader remembers the number up to which it has read. So a
+reader costs nothing here, however slow it is; one that comes too late learns how many it missed.
 
-Rule 2: what moves all the time (high watermarks, fetch sessions, metadata) is no news, and of
-internal topics there are many partitions: of those only faults, decisions and cuts are told.
+Rule 2: frequent events (high watermarks, fetch sessions, metadata) are left out. Internal topics
+have many partitions: only their faults, decisions and truncations are shown.
 
-Rule 3: an ISR change is told by the controller and by the leader that asked for it: once here.
+Rule 3: the controller and the leader both report an ISR change; only the controller's is shown.
 """
 
 from collections import deque
@@ -32,7 +32,7 @@ from replication.observe.cluster_state import INTERNAL_PREFIX
 from replication.observe.sentences import NEWS, broker_name, kind, sentence
 
 KEPT = 500
-_CHATTER = (
+_FREQUENT = (
     FetchSessionClosed,
     FetchSessionEvicted,
     FetchSessionOpened,
@@ -45,13 +45,15 @@ _CHATTER = (
 
 
 @attrs.frozen(kw_only=True)
-class Told:
+class TimelineEntry:
+    """One thing that happened, in a sentence."""
+
     number: int
     at_ms: int
-    """Wall clock."""
+    """The time on the wall clock."""
     node: str
     name: str
-    """The event's, or the action's."""
+    """The name of the event or of the action."""
     kind: str
     partition: str | None
     text: str
@@ -59,25 +61,26 @@ class Told:
 
 @attrs.define(eq=False)
 class Timeline:
+    """The last entries of a cluster, and the count of all that there were."""
+
     wall_ms: Callable[[], int]
-    _told: deque[Told] = attrs.field(init=False, factory=lambda: deque(maxlen=KEPT))
+    _entries: deque[TimelineEntry] = attrs.field(init=False, factory=lambda: deque(maxlen=KEPT))
     _count: int = attrs.field(init=False, default=0)
 
     @property
     def count(self) -> int:
-        """How many there have been."""
+        """The number of entries so far, including those that are not kept any more."""
         return self._count
 
-    def since(self, number: int) -> list[Told]:
-        """From that number on, as far as they are kept."""
-        first = max(number, self._count - len(self._told))
-        return [each for each in self._told if each.number >= first]
+    def since(self, number: int) -> list[TimelineEntry]:
+        """Return the entries from `number` on that are still kept."""
+        return [each for each in self._entries if each.number >= number]
 
     def sink(self, node_id: int) -> EventSink:
         name = node_name(node_id)
 
-        def tell(event: Event) -> None:
-            if not _is_chatter(event, node_id):
+        def note(event: Event) -> None:
+            if not _is_left_out(event, node_id):
                 partition = getattr(event, "partition", None)
                 self.add(
                     node=name,
@@ -87,12 +90,12 @@ class Timeline:
                     text=sentence(event),
                 )
 
-        return tell
+        return note
 
     def add(
         self, *, node: str, name: str, kind: str, text: str, partition: str | None = None
     ) -> None:
-        told = Told(
+        entry = TimelineEntry(
             number=self._count,
             at_ms=self.wall_ms(),
             node=node,
@@ -101,7 +104,7 @@ class Timeline:
             partition=partition,
             text=text,
         )
-        self._told.append(told)
+        self._entries.append(entry)
         self._count += 1
 
 
@@ -109,8 +112,8 @@ def node_name(node_id: int) -> str:
     return "controller" if node_id == CONTROLLER_ID else broker_name(node_id)
 
 
-def _is_chatter(event: Event, node_id: int) -> bool:
-    if isinstance(event, _CHATTER):
+def _is_left_out(event: Event, node_id: int) -> bool:
+    if isinstance(event, _FREQUENT):
         return True
     if isinstance(event, IsrChanged):
         return node_id != CONTROLLER_ID

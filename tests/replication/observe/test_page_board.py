@@ -1,4 +1,4 @@
-"""What a browser is sent: all at first, then what changed, and never more for being slow."""
+"""What a browser gets: everything at first, then what changed, and never a growing queue."""
 
 import json
 from typing import Any
@@ -19,7 +19,7 @@ from replication.net.clock import TrioClock
 from replication.observe.cluster_state import ClusterState, PartitionState, Status
 from replication.observe.http import EventSender
 from replication.observe.page import Board, Timeline
-from replication.observe.page.board import Seen
+from replication.observe.page.board import Position
 from replication.observe.page.routes import feed_of
 from replication.observe.page.timeline import KEPT
 from storage.types import TopicPartition
@@ -53,10 +53,10 @@ def elected(epoch: int) -> LeaderElected:
     return LeaderElected(partition=T0, leader=1, leader_epoch=epoch, isr=(1,), cause="clean")
 
 
-async def test_a_new_reader_is_told_all_and_then_what_changed() -> None:
+async def test_a_new_reader_gets_everything_and_then_what_changes() -> None:
     on = board()
     on.put(cluster(partition("a"), partition("b")))
-    text, seen = await on.news(Seen())
+    text, seen = await on.news(Position())
     first = json.loads(text)
     assert first["order"] == ["a-0", "b-0"]
     assert [each["topic"] for each in first["partitions"]] == ["a", "b"]
@@ -72,19 +72,19 @@ async def test_a_new_reader_is_told_all_and_then_what_changed() -> None:
     assert third["cluster"]["number_of_partitions"] == 1
 
 
-async def test_where_nothing_but_time_goes_on_there_is_no_news(
+async def test_there_is_no_news_while_only_time_passes(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     on = board()
     on.put(cluster(partition("a"), now_ms=1))
-    _, seen = await on.news(Seen())
+    _, seen = await on.news(Position())
     on.put(cluster(partition("a"), now_ms=2))
     with TrioClock().move_on_after(60) as waited:
         await on.news(seen)
     assert waited.cancelled_caught
 
 
-async def test_a_reader_that_does_not_read_costs_nothing_and_gets_the_end_at_once(
+async def test_a_reader_that_stops_reading_costs_nothing_and_gets_the_end_at_once(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """Its socket takes nothing: 3,000 changes later one update waits for it, of one size."""
@@ -111,10 +111,10 @@ async def test_a_reader_that_does_not_read_costs_nothing_and_gets_the_end_at_onc
     assert sizes[1] < 400 * KEPT
 
 
-async def test_who_comes_too_late_is_told_how_much_was_missed() -> None:
+async def test_a_late_reader_learns_how_much_it_missed() -> None:
     on = board()
     on.put(cluster())
-    _, seen = await on.news(Seen())
+    _, seen = await on.news(Position())
     for epoch in range(KEPT + 7):
         on.timeline.sink(0)(elected(epoch))
     on.put(cluster())
@@ -124,14 +124,14 @@ async def test_who_comes_too_late_is_told_how_much_was_missed() -> None:
     assert update["events"][-1]["text"].startswith(f"b1 leads t-0 in epoch {KEPT + 6}")
 
 
-def told(*events: tuple[int, Any]) -> list[tuple[str, str, str]]:
+def entries(*events: tuple[int, Any]) -> list[tuple[str, str, str]]:
     timeline = Timeline(lambda: 0)
     for node_id, event in events:
         timeline.sink(node_id)(event)
     return [(each.node, each.kind, each.name) for each in timeline.since(0)]
 
 
-def test_a_timeline_tells_an_isr_change_once_and_leaves_out_what_moves_all_the_time() -> None:
+def test_a_timeline_has_an_isr_change_once_and_no_frequent_events() -> None:
     changed = IsrChanged(
         partition=T0, leader_epoch=1, partition_epoch=2, isr=(1,), previous_isr=(1, 2)
     )
@@ -139,17 +139,17 @@ def test_a_timeline_tells_an_isr_change_once_and_leaves_out_what_moves_all_the_t
         partition=T0, high_watermark=1, log_end_offset=1, leader_epoch=0
     )
     opened = FetchSessionOpened(session_id=1, partitions=1, privileged=True)
-    assert told((1, advanced), (1, opened), (1, changed), (0, changed)) == [
+    assert entries((1, advanced), (1, opened), (1, changed), (0, changed)) == [
         ("controller", "decision", "isr_changed")
     ]
 
 
-def test_of_internal_topics_decisions_and_cuts_are_told() -> None:
+def test_a_timeline_has_decisions_and_truncations_of_internal_topics() -> None:
     internal = TopicPartition("__consumer_offsets", 0)
     cut = LogTruncated(
         partition=internal, from_offset=5, to_offset=3, high_watermark=3, cause="diverging epoch"
     )
-    assert told((2, cut), (0, attrs.evolve(elected(1), partition=internal))) == [
+    assert entries((2, cut), (0, attrs.evolve(elected(1), partition=internal))) == [
         ("b2", "cut", "log_truncated"),
         ("controller", "decision", "leader_elected"),
     ]

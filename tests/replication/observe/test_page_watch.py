@@ -1,36 +1,36 @@
-"""What is done to nodes shows between two looks, and is told."""
+"""What is done to nodes is found by comparing two states, and added to the timeline."""
 
 from functools import partial
 
 from replication.faults.impairments import Impairments
 from replication.observe.isr_reasons import IsrReasons
-from replication.observe.local_state import LocalState
+from replication.observe.nodes_source import reader_of_nodes
 from replication.observe.page import Board, Timeline, Watch
 from scenarios.world.world import World
 from tests.replication.broker.stage import play, seams_in, staged
 
 
-def test_a_kill_a_freeze_and_a_cut_are_told_when_they_are_seen() -> None:
+def test_a_kill_a_freeze_and_a_cut_are_on_the_timeline() -> None:
     async def story(world: World) -> None:
         impairments = Impairments(partial(seams_in, world))
         async with staged(world, impairments) as stage:
             clock = stage.cluster.clock
             timeline = Timeline(clock.wall_ms)
-            state = LocalState(cluster=stage.cluster, reasons=IsrReasons(clock.now_ms))
-            watch = Watch(state=state, board=Board(timeline), clock=clock)
-            await watch.look()
+            reader = reader_of_nodes(stage.cluster, IsrReasons(clock.now_ms))
+            watch = Watch(reader=reader, board=Board(timeline), clock=clock)
+            await watch.read()
             assert timeline.count == 0
             await stage.cluster.kill_broker(1)
             await stage.cluster.freeze_node(2)
             await stage.cluster.cut([2], [3])
             await stage.cluster.cut([0], [1], one_way=True)
-            await watch.look()
+            await watch.read()
             stage.cluster.let_go()
             await stage.cluster.start_broker(1)
-            await watch.look()
+            await watch.read()
             assert [(each.kind, each.text) for each in timeline.since(0)] == [
                 ("fault", "b1 is down"),
-                ("fault", "b2 is frozen: it answers nobody, and nobody is told"),
+                ("fault", "b2 is frozen: it answers no request, and closes no connection"),
                 ("fault", "nothing passes from controller to b1"),
                 ("fault", "nothing passes between b2 and b3"),
                 ("news", "b1 is up"),

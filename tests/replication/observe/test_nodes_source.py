@@ -4,8 +4,6 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import attrs
-
 from replication.cluster.cluster import open_cluster
 from replication.events import fan_out
 from replication.leader.rules.isr import NEVER_MS
@@ -18,8 +16,8 @@ from replication.observe.cluster_state import (
     troubled_first,
 )
 from replication.observe.isr_reasons import IsrReasons
-from replication.observe.isr_words import ReplicaFacts, why_in_or_out
-from replication.observe.local_state import LocalState
+from replication.observe.nodes_source import reader_of_nodes
+from replication.observe.state_reader import StateReader, why_out
 from scenarios.world.world import World
 from storage.checkpoint import EpochEntry
 from storage.types import TopicPartition
@@ -28,7 +26,7 @@ from tests.replication.broker.stage import QUICK, Stage, name_of, play
 
 
 @asynccontextmanager
-async def watched(world: World, **properties: str) -> AsyncIterator[tuple[Stage, LocalState]]:
+async def watched(world: World, **properties: str) -> AsyncIterator[tuple[Stage, StateReader]]:
     reasons = IsrReasons(world.node("watcher").clock.now_ms)
     async with open_cluster(
         data_dir="/data",
@@ -40,22 +38,22 @@ async def watched(world: World, **properties: str) -> AsyncIterator[tuple[Stage,
         stage = Stage(world, cluster, Client(world.node("client")))
         await stage.client.create_topic(stage.address(1), "t")
         await stage.leader("t")
-        yield stage, LocalState(cluster=cluster, reasons=reasons)
+        yield stage, reader_of_nodes(cluster, reasons)
 
 
-def partition_of(state: LocalState) -> PartitionState:
-    (found,) = (each for each in state.look().partitions if not each.is_internal)
+async def partition_of(state: StateReader) -> PartitionState:
+    (found,) = (each for each in (await state.read()).partitions if not each.is_internal)
     return found
 
 
-def replica_of(state: LocalState, broker: int) -> ReplicaState:
-    found = partition_of(state).replica(broker)
+async def replica_of(state: StateReader, broker: int) -> ReplicaState:
+    found = (await partition_of(state)).replica(broker)
     assert found is not None
     return found
 
 
-def logs_of(state: LocalState) -> dict[int, str]:
-    return {each.broker: drawn(each) for each in partition_of(state).replicas}
+async def logs_of(state: StateReader) -> dict[int, str]:
+    return {each.broker: drawn(each) for each in (await partition_of(state)).replicas}
 
 
 def drawn(replica: ReplicaState) -> str:
@@ -70,56 +68,53 @@ def drawn(replica: ReplicaState) -> str:
     )
 
 
-def has_told(world: World, name: str) -> bool:
+def has_reported(world: World, name: str) -> bool:
     return any(entry.event.name == name for entry in world.trace.entries)
 
 
-def test_a_failover_is_told_as_it_happens() -> None:
+def test_a_failover_is_shown_as_it_happens() -> None:
     async def story(world: World) -> None:
         async with watched(world) as (stage, state):
             victim = await stage.leader("t")
             await stage.client.produce(stage.address(victim), "t", b"a", b"b")
-            before = partition_of(state)
+            before = await partition_of(state)
             assert (before.leader, before.leader_epoch, before.is_in_trouble) == (victim, 0, False)
             assert "led by the first of its replicas" in before.why
-            assert logs_of(state) == dict.fromkeys((1, 2, 3), "[e0: 0-1]")
+            assert await logs_of(state) == dict.fromkeys((1, 2, 3), "[e0: 0-1]")
             assert {each.lag for each in before.replicas} == {0}
-            leads = replica_of(state, victim)
+            leads = await replica_of(state, victim)
             assert (leads.role, leads.high_watermark) == (Role.LEADER, 2)
 
             await stage.cluster.kill_broker(victim)
-            dead = replica_of(state, victim)
+            dead = await replica_of(state, victim)
             assert (dead.role, dead.in_isr, dead.is_live) == (Role.DOWN, True, False)
             assert (dead.log_end_offset, dead.lag) == (2, None), "as it was seen last"
-            assert "the controller misses it 1 s after its last word" in dead.why
+            assert "the controller removes it when the session of 1 s has expired" in dead.why
 
             successor = await stage.leader("t", other_than=victim)
             await stage.client.produce(stage.address(successor), "t", b"c")
-            after = partition_of(state)
+            after = await partition_of(state)
             assert (after.leader, after.leader_epoch) == (successor, 1)
             assert after.is_under_replicated
             assert after.why.endswith(f"after {name_of(victim)}")
-            dead = replica_of(state, victim)
+            dead = await replica_of(state, victim)
             assert dead.why.startswith(
                 f"left the ISR: {name_of(victim)} was fenced: session expired, silent for "
             )
             assert dead.why.endswith("; its broker is down")
             assert dead.lag == 1
-            assert logs_of(state) == {victim: "[e0: 0-1]"} | dict.fromkeys(
+            assert await logs_of(state) == {victim: "[e0: 0-1]"} | dict.fromkeys(
                 {1, 2, 3} - {victim}, "[e0: 0-1][e1: 2-2]"
             )
-            assert attrs.evolve(await state.look_in_slices(), now_ms=0) == attrs.evolve(
-                state.look(), now_ms=0
-            )
-            statuses = {each.id: each.status for each in state.look().brokers}
+            statuses = {each.id: each.status for each in (await state.read()).brokers}
             assert statuses == {1: "up", 2: "up", 3: "up"} | {victim: "down"}
 
             await stage.cluster.start_broker(victim)
             await stage.until_in_sync("t", 3)
-            back = replica_of(state, victim)
+            back = await replica_of(state, victim)
             assert (back.role, back.is_live, back.lag) == (Role.FOLLOWER, True, 0)
             assert back.why == (
-                "in the ISR: it has all that the leader has; it joined: it had reached the high"
+                "in the ISR: it has all that the leader has; it joined because it had reached the high"
                 " watermark 3, in this epoch"
             )
 
@@ -133,24 +128,24 @@ def test_a_follower_that_lags_leaves_with_its_lag_as_the_reason() -> None:
             follower = min({1, 2, 3} - {leader})
             world.network.cut(name_of(leader), name_of(follower))
             await stage.client.produce(stage.address(leader), "t", b"a", acks=1)
-            lagging = replica_of(state, follower)
+            lagging = await replica_of(state, follower)
             assert (lagging.in_isr, lagging.lag) == (True, 1)
             assert lagging.behind_since_ms not in (None, NEVER_MS)
-            assert "behind for now: it leaves if that lasts longer than" in lagging.why
+            assert "behind for now: it is removed if that lasts longer than" in lagging.why
             assert "replica.lag.time.max.ms (2 s)" in lagging.why
             await stage.until_in_sync("t", 2)
-            left = replica_of(state, follower)
+            left = await replica_of(state, follower)
             assert left.why.startswith("left the ISR: it lacked up to 1 records for ")
             assert left.why.endswith("; it joins again when it has reached the high watermark")
             assert left.behind_since_ms == lagging.behind_since_ms
             world.network.heal_all()
             await stage.until_in_sync("t", 3)
-            assert replica_of(state, follower).behind_since_ms is None
+            assert (await replica_of(state, follower)).behind_since_ms is None
 
     play(story)
 
 
-def test_a_leader_that_is_cut_off_is_shown_as_deposed_and_left_for_no_reason_of_its_own() -> None:
+def test_a_leader_that_is_cut_off_is_deposed_and_was_fenced() -> None:
     """It asks for an ISR of itself alone, which the controller never hears."""
 
     async def story(world: World) -> None:
@@ -161,9 +156,9 @@ def test_a_leader_that_is_cut_off_is_shown_as_deposed_and_left_for_no_reason_of_
             world.network.isolate(name_of(leader))
             world.network.heal(name_of(leader), "client")
             await stage.client.produce(stage.address(leader), "t", b"only here", acks=1)
-            await stage.cluster.until(lambda: has_told(world, "isr_change_proposed"))
+            await stage.cluster.until(lambda: has_reported(world, "isr_change_proposed"))
             await stage.leader("t", other_than=leader)
-            zombie = replica_of(state, leader)
+            zombie = await replica_of(state, leader)
             assert (zombie.role, zombie.leader_epoch, zombie.in_isr) == (Role.DEPOSED, 0, False)
             assert zombie.why.startswith(f"left the ISR: {name_of(leader)} was fenced: ")
             assert zombie.log_end_offset == 1
@@ -176,14 +171,14 @@ def test_a_controller_that_is_away_is_down_and_the_rest_is_shown() -> None:
     async def story(world: World) -> None:
         async with watched(world) as (stage, state):
             await stage.cluster.kill_controller()
-            found = state.look()
+            found = await state.read()
             assert (found.controller, found.controller_status) == (0, Status.DOWN)
             assert len(found.partitions) == found.number_of_partitions
 
     play(story)
 
 
-def test_of_many_partitions_those_in_trouble_are_shown_and_internal_ones_last() -> None:
+def test_partitions_in_trouble_are_shown_first_and_internal_ones_last() -> None:
     partitions = {
         TopicPartition("__offsets", 0): False,
         TopicPartition("a", 0): False,
@@ -195,20 +190,14 @@ def test_of_many_partitions_those_in_trouble_are_shown_and_internal_ones_last() 
     assert troubled_first(partitions, internal, 3) == [("a", 0), ("b", 0), ("z", 0)]
 
 
-def test_json_has_plain_words_and_null_for_what_is_unknown() -> None:
-    replica = ReplicaState(
-        broker=1, role=Role.UNKNOWN, in_isr=True, why="", epochs=(EpochEntry(0, 0),)
-    )
-    told = json.loads(to_json([replica]))
-    assert told[0]["role"] == "unknown"
-    assert told[0]["epochs"] == [[0, 0]]
-    assert told[0]["log_end_offset"] is None
+def test_json_has_words_and_null_for_unknown_values() -> None:
+    replica = ReplicaState(broker=1, role=Role.UNKNOWN, in_isr=True, epochs=(EpochEntry(0, 0),))
+    found = json.loads(to_json([replica]))
+    assert found[0]["role"] == "unknown"
+    assert found[0]["epochs"] == [[0, 0]]
+    assert found[0]["log_end_offset"] is None
 
 
-FACTS = ReplicaFacts(in_isr=False, role=Role.FOLLOWER, status=Status.UP, is_leader=False, lag=0)
-
-
-def test_what_is_not_known_is_not_made_up() -> None:
-    assert why_in_or_out(FACTS, "") == "out of the ISR since before anybody looked"
-    unknown = attrs.evolve(FACTS, in_isr=True, lag=None, status=Status.UNKNOWN)
-    assert why_in_or_out(unknown, "") == "in the ISR, as the controller has it"
+def test_an_unknown_reason_is_not_made_up() -> None:
+    replica = ReplicaState(broker=1, role=Role.FOLLOWER, in_isr=False)
+    assert why_out(replica, None, "") == "out of the ISR since before the first look"

@@ -4,14 +4,15 @@ from collections.abc import Awaitable, Callable
 
 from replication.client.admin import Admin, NewTopic
 from replication.observe.cluster_state import PartitionState, Role, Status
-from replication.observe.foreign_state import ForeignState
+from replication.observe.protocol_source import ProtocolSource
+from replication.observe.state_reader import StateReader
 from scenarios.world.world import World
 from storage.checkpoint import EpochEntry
 from tests.replication.client.scene import Scene, play, scene
 
 
-def looking(story: Callable[[Scene, ForeignState], Awaitable[None]]) -> None:
-    async def told(world: World) -> None:
+def looking(story: Callable[[Scene, StateReader, Admin], Awaitable[None]]) -> None:
+    async def run(world: World) -> None:
         async with (
             scene(world, brokers=3, replicas=((1, 2, 3),), replica_lag_time_max_ms="2000") as stage,
             Admin(
@@ -22,24 +23,27 @@ def looking(story: Callable[[Scene, ForeignState], Awaitable[None]]) -> None:
             clock = world.node("watcher").clock
             await story(
                 stage,
-                ForeignState(
-                    admin=admin,
-                    now_ms=clock.now_ms,
-                    wanted=lambda topic: topic == "t",
-                    in_detail=True,
+                StateReader(
+                    source=ProtocolSource(
+                        admin=admin,
+                        now_ms=clock.now_ms,
+                        wanted=lambda topic: topic == "t",
+                        in_detail=True,
+                    )
                 ),
+                admin,
             )
 
-    play(told)
+    play(run)
 
 
-async def only(state: ForeignState) -> PartitionState:
-    (found,) = (await state.look()).partitions
+async def only(state: StateReader) -> PartitionState:
+    (found,) = (await state.read()).partitions
     return found
 
 
 def test_each_replicas_end_and_the_leaders_high_watermark_are_known() -> None:
-    async def story(stage: Scene, state: ForeignState) -> None:
+    async def story(stage: Scene, state: StateReader, admin: Admin) -> None:
         found = await only(state)
         assert (found.leader, found.leader_epoch, sorted(found.isr)) == (1, 0, [1, 2, 3])
         assert [each.role for each in found.replicas] == [Role.LEADER, Role.FOLLOWER, Role.FOLLOWER]
@@ -54,8 +58,8 @@ def test_each_replicas_end_and_the_leaders_high_watermark_are_known() -> None:
     looking(story)
 
 
-def test_a_follower_that_leaves_between_two_looks_left_with_what_was_seen() -> None:
-    async def story(stage: Scene, state: ForeignState) -> None:
+def test_the_last_lag_is_why_a_follower_left_between_two_looks() -> None:
+    async def story(stage: Scene, state: StateReader, admin: Admin) -> None:
         stage.world.network.cut("b1", "b3")
         await stage.produce("d", acks=1)
         behind = (await only(state)).replica(3)
@@ -66,15 +70,15 @@ def test_a_follower_that_leaves_between_two_looks_left_with_what_was_seen() -> N
         assert left is not None
         assert (left.in_isr, left.lag) == (False, 1)
         assert left.why == (
-            "left the ISR: it was 1 records behind when it was seen in the ISR last;"
+            "left the ISR: it was 1 records behind when it was last seen in the ISR;"
             " it joins again when it has reached the high watermark"
         )
 
     looking(story)
 
 
-def test_a_failover_shows_epochs_and_a_broker_that_nobody_tells_of() -> None:
-    async def story(stage: Scene, state: ForeignState) -> None:
+def test_a_failover_shows_epochs_and_a_broker_that_is_not_alive() -> None:
+    async def story(stage: Scene, state: StateReader, admin: Admin) -> None:
         assert (await only(state)).leader == 1
         await stage.cluster.kill("b1")
         while (await only(state)).leader in (1, None):
@@ -84,21 +88,21 @@ def test_a_failover_shows_epochs_and_a_broker_that_nobody_tells_of() -> None:
         dead = found.replica(1)
         assert dead is not None
         assert (dead.role, dead.is_live, dead.log_end_offset) == (Role.DOWN, False, 3)
-        assert dead.why.startswith("left the ISR: its broker is down, or fenced")
+        assert dead.why.startswith("out of the ISR: its broker is down or fenced")
         leads = found.replica(found.leader)
         assert leads is not None
         assert leads.epochs == (EpochEntry(0, 0), EpochEntry(1, 3))
-        brokers = {each.id: each.status for each in (await state.look()).brokers}
+        brokers = {each.id: each.status for each in (await state.read()).brokers}
         assert brokers == {1: Status.DOWN, 2: Status.UP, 3: Status.UP}
 
     looking(story)
 
 
-def test_a_broker_that_does_not_answer_keeps_what_was_seen_last() -> None:
-    async def story(stage: Scene, state: ForeignState) -> None:
+def test_a_broker_that_does_not_answer_keeps_its_last_figures() -> None:
+    async def story(stage: Scene, state: StateReader, admin: Admin) -> None:
         await only(state)
         stage.world.network.cut("b3", "admin")
-        found = await state.look()
+        found = await state.read()
         silent = found.partitions[0].replica(3)
         assert silent is not None
         assert (silent.is_live, silent.log_end_offset, silent.in_isr) == (False, 3, True)
@@ -110,17 +114,17 @@ def test_a_broker_that_does_not_answer_keeps_what_was_seen_last() -> None:
 
 
 def test_a_topic_that_is_made_again_has_its_own_min_insync_replicas() -> None:
-    async def story(stage: Scene, state: ForeignState) -> None:
+    async def story(stage: Scene, state: StateReader, admin: Admin) -> None:
         clock = stage.world.node("watcher").clock
         assert (await only(state)).min_isr == 1
-        await state.admin.delete_topics(["t"])
-        while (await state.look()).partitions:
+        await admin.delete_topics(["t"])
+        while (await state.read()).partitions:
             await clock.sleep(0.1)
         again = NewTopic(
             name="t", partitions=1, replication_factor=3, configs={"min.insync.replicas": "2"}
         )
-        await state.admin.create_topics([again])
-        while not (found := (await state.look()).partitions):
+        await admin.create_topics([again])
+        while not (found := (await state.read()).partitions):
             await clock.sleep(0.1)
         assert [each.min_isr for each in found] == [2]
 

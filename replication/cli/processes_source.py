@@ -1,0 +1,127 @@
+"""The state of a cluster of processes, for its page.
+
+    leader, ISR, LEO                       Kafka's protocol (`protocol_source.py`)
+    each replica's HW and epochs           its own node, on the line that steers it
+    which nodes are down or frozen, cuts   the process that steers them
+
+A node that does not answer, such as a frozen one, delays the others only for ANSWER_MS.
+While no broker answers, the last known state is shown.
+"""
+
+import attrs
+import trio
+
+from replication.cli.steered_processes import SteeredProcesses
+from replication.client.admin import Admin
+from replication.client.errors import KafkaTimeoutError
+from replication.cluster.interface import NodeStatus, NodeSummary
+from replication.errors import KafkaError
+from replication.net.clock import TrioClock
+from replication.observe.cluster_state import (
+    BrokerState,
+    ClusterState,
+    PartitionState,
+    ReplicaState,
+    Role,
+    Status,
+)
+from replication.observe.isr_reasons import IsrReasons
+from replication.observe.protocol_source import ProtocolSource
+from replication.observe.state_reader import StateReader, StateSource
+
+ANSWER_MS = 1000
+_STATUSES = {
+    NodeStatus.RUNNING: Status.UP,
+    NodeStatus.FROZEN: Status.FROZEN,
+    NodeStatus.DOWN: Status.DOWN,
+}
+
+
+async def reading_processes(
+    processes: SteeredProcesses,
+    reasons: IsrReasons,
+    task_status: trio.TaskStatus[StateReader] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Hold a client open for a reader of `processes`, which is the value it starts with."""
+    servers = processes.cluster.bootstrap_servers
+    async with Admin(
+        servers, default_api_timeout_ms=2 * ANSWER_MS, request_timeout_ms=ANSWER_MS
+    ) as admin:
+        protocol = ProtocolSource(
+            admin=admin, now_ms=TrioClock().now_ms, in_detail=True, timeout_ms=ANSWER_MS
+        )
+        source = ProcessesSource(processes, protocol)
+        task_status.started(StateReader(source=source, reasons=reasons))
+        await trio.sleep_forever()
+
+
+@attrs.define(eq=False)
+class ProcessesSource:
+    """Processes of ours, and what `protocol` finds out about them."""
+
+    processes: SteeredProcesses
+    protocol: StateSource
+    _last: ClusterState | None = attrs.field(init=False, default=None)
+
+    async def find(self) -> ClusterState:
+        try:
+            self._last = await self._ask()
+        except (KafkaError, KafkaTimeoutError):
+            if self._last is None:
+                raise
+            self._last = attrs.evolve(
+                self._last, partitions=tuple(map(_silent, self._last.partitions))
+            )
+        controller, *brokers = self.processes.nodes()
+        reported = {each.id: each.status for each in self._last.brokers}
+        statuses = {each.id: _status(each, reported.get(each.id)) for each in brokers}
+        return attrs.evolve(
+            self._last,
+            now_ms=TrioClock().now_ms(),
+            controller=controller.id,
+            controller_status=_STATUSES[controller.status],
+            brokers=tuple(_broker(each, statuses[each.id]) for each in brokers),
+            partitions=tuple(_with_roles(each, statuses) for each in self._last.partitions),
+            cut=tuple(self.processes.cuts()),
+        )
+
+    async def _ask(self) -> ClusterState:
+        found = await self.protocol.find()
+        names = [each.topic_partition for each in found.partitions]
+        seen = await self.processes.replicas(names, timeout_ms=ANSWER_MS)
+
+        def with_seen(partition: PartitionState, replica: ReplicaState) -> ReplicaState:
+            facts = seen.get((partition.topic_partition, replica.broker))
+            return replica if facts is None else attrs.evolve(
+                replica, **attrs.asdict(facts, recurse=False)
+            )  # fmt: skip
+
+        partitions = (
+            attrs.evolve(each, replicas=tuple(with_seen(each, one) for one in each.replicas))
+            for each in found.partitions
+        )
+        return attrs.evolve(found, partitions=tuple(partitions))
+
+
+def _silent(partition: PartitionState) -> PartitionState:
+    replicas = (attrs.evolve(each, is_live=False) for each in partition.replicas)
+    return attrs.evolve(partition, replicas=tuple(replicas))
+
+
+def _with_roles(partition: PartitionState, statuses: dict[int, Status]) -> PartitionState:
+    replicas = (
+        attrs.evolve(each, role=Role.DOWN) if statuses.get(each.broker) is Status.DOWN else each
+        for each in partition.replicas
+    )
+    return attrs.evolve(partition, replicas=tuple(replicas))
+
+
+def _status(node: NodeSummary, reported: Status | None) -> Status:
+    """Return the status of `node`; it is fenced if it runs and no broker reports it as alive."""
+    status = _STATUSES[node.status]
+    return Status.FENCED if status is Status.UP and reported in (None, Status.DOWN) else status
+
+
+def _broker(node: NodeSummary, status: Status) -> BrokerState:
+    host, _, port = node.address.rpartition(":")
+    return BrokerState(id=node.id, host=host, port=int(port), status=status)

@@ -1,0 +1,193 @@
+"""One reader of a cluster's state, over one of three sources.
+
+    NodesSource        the nodes of this process                 `nodes_source.py`
+    ProtocolSource     any Kafka cluster, over Kafka's protocol  `protocol_source.py`
+    ProcessesSource    processes of ours: the protocol, and      `replication/cli/processes_source.py`
+                       what each of them reports
+
+A source returns what it finds out now.
+The reader adds what follows from several facts or from earlier states: the lag of each replica,
+the last known figures of a replica that does not answer, and why a replica is in the ISR or not.
+
+    in, and the leader          the leader is always in sync
+    in, not behind              it has all that the leader has
+    in, behind                  how long it may stay like that
+    in, its broker gone         the controller has not noticed yet
+    out                         why it left, and what keeps it out now
+
+Rule 1: a replica that does not answer keeps its last known figures, marked by `is_live`.
+
+Rule 2: lag is counted from the leader's log end, and only while the leader itself answers and
+knows that it leads.
+
+Rule 3: the reason why a replica left the ISR comes from events (`isr_reasons.py`). Where none was
+reported, it is what was seen at the last read before it left.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import attrs
+
+from replication.observe.cluster_state import (
+    BrokerState,
+    ClusterState,
+    PartitionState,
+    ReplicaState,
+    Role,
+    Status,
+)
+from replication.observe.isr_reasons import IsrReasons
+from storage.types import TopicPartition
+
+
+class StateSource(Protocol):
+    """A way to find out how a cluster stands."""
+
+    async def find(self) -> ClusterState:
+        """Return what is known now.
+
+        Replicas have neither a lag nor a reason; `is_live` is false for one that did not answer.
+        """
+
+
+@attrs.define(eq=False, kw_only=True)
+class StateReader:
+    """Reads the state of a cluster from `source`, again and again."""
+
+    source: StateSource
+    reasons: IsrReasons | None = None
+    session_ms: int | None = None
+    """`broker.session.timeout.ms` of the cluster; None if it is not known."""
+    max_lag_ms: int | None = None
+    """`replica.lag.time.max.ms` of the cluster; None if it is not known."""
+    _before: dict[TopicPartition, PartitionState] = attrs.field(init=False, factory=dict)
+    _left_because: dict[tuple[TopicPartition, int], str] = attrs.field(init=False, factory=dict)
+
+    async def read(self) -> ClusterState:
+        found = await self.source.find()
+        brokers = {each.id: each for each in found.brokers}
+        partitions = tuple(self._completed(each, brokers) for each in found.partitions)
+        self._before = {each.topic_partition: each for each in partitions}
+        self._left_because = {
+            replica: why
+            for replica, why in self._left_because.items()
+            if replica[0] in self._before
+        }
+        return attrs.evolve(found, partitions=partitions)
+
+    def _completed(
+        self, found: PartitionState, brokers: Mapping[int, BrokerState]
+    ) -> PartitionState:
+        self._note_leaving(found, brokers)
+        leads = found.replica(found.leader)
+        if leads is not None and not (leads.is_live and leads.role is Role.LEADER):
+            leads = None
+        why = None if self.reasons is None else self.reasons.of_leader(found.topic_partition)
+        replicas = (self._remembered(found.topic_partition, each) for each in found.replicas)
+        return attrs.evolve(
+            found,
+            why="" if why is None else why.text,
+            replicas=tuple(self._explained(found, each, leads, brokers) for each in replicas),
+        )
+
+    def _note_leaving(self, found: PartitionState, brokers: Mapping[int, BrokerState]) -> None:
+        name = found.topic_partition
+        before = self._before.get(name)
+        for broker in found.isr:
+            self._left_because.pop((name, broker), None)
+        for broker in set(before.isr if before else ()) - set(found.isr):
+            was = None if before is None else before.replica(broker)
+            if broker not in brokers or brokers[broker].status is Status.DOWN:
+                continue  # that keeps it out, and is said as such
+            if was is not None and was.lag:
+                reason = f"it was {was.lag} records behind when it was last seen in the ISR"
+            else:
+                reason = "no reason is known: it was not behind when it was last seen in the ISR"
+            self._left_because[name, broker] = reason
+
+    def _remembered(self, name: TopicPartition, found: ReplicaState) -> ReplicaState:
+        before = self._before.get(name)
+        seen = None if before is None else before.replica(found.broker)
+        if found.is_live or seen is None:
+            return found
+        return attrs.evolve(
+            seen,
+            role=found.role,
+            in_isr=found.in_isr,
+            is_live=False,
+            behind_since_ms=found.behind_since_ms,
+        )
+
+    def _explained(
+        self,
+        partition: PartitionState,
+        replica: ReplicaState,
+        leads: ReplicaState | None,
+        brokers: Mapping[int, BrokerState],
+    ) -> ReplicaState:
+        leader_end = None if leads is None else leads.log_end_offset
+        lag = None
+        if leader_end is not None and replica.log_end_offset is not None:
+            lag = max(0, leader_end - replica.log_end_offset)
+        replica = attrs.evolve(
+            replica, lag=lag, behind_since_ms=replica.behind_since_ms if lag else None
+        )
+        broker = brokers.get(replica.broker)
+        name = partition.topic_partition
+        known = None if self.reasons is None else self.reasons.of_replica(name, replica.broker)
+        if replica.in_isr:
+            joined = "" if known is None else known.text
+            is_leader = replica.broker == partition.leader
+            why = self._why_in(replica, broker, is_leader=is_leader, joined=joined)
+        else:
+            left = self._left_because.get((name, replica.broker), "")
+            why = why_out(replica, broker, left if known is None else known.text)
+        return attrs.evolve(replica, why=why)
+
+    def _why_in(
+        self, replica: ReplicaState, broker: BrokerState | None, *, is_leader: bool, joined: str
+    ) -> str:
+        if broker is not None and broker.status in (Status.DOWN, Status.FROZEN):
+            after = "" if self.session_ms is None else f" of {_seconds(self.session_ms)}"
+            return (
+                f"in the ISR, though its broker is {broker.status}: the controller removes it when the"
+                f" session{after} has expired"
+            )
+        if is_leader:
+            return "in the ISR: it is the leader, which is always in sync"
+        if replica.lag is None:
+            return "in the ISR, according to the controller"
+        if replica.lag:
+            limit = "" if self.max_lag_ms is None else f" ({_seconds(self.max_lag_ms)})"
+            return (
+                f"in the ISR, behind for now: it is removed if that lasts longer than"
+                f" replica.lag.time.max.ms{limit}"
+            )
+        return "in the ISR: it has all that the leader has" + (
+            f"; it joined because {joined}" if joined else ""
+        )
+
+
+def why_out(replica: ReplicaState, broker: BrokerState | None, left: str) -> str:
+    """Return why a replica is not in the ISR; `left` is why it left, empty if that is unknown."""
+    now = _keeps_out(replica, broker, left)
+    if not left:
+        return f"out of the ISR: {now}" if now else "out of the ISR since before the first look"
+    return f"left the ISR: {left}" + (f"; {now}" if now else "")
+
+
+def _keeps_out(replica: ReplicaState, broker: BrokerState | None, left: str) -> str:
+    if broker is not None and broker.status in (Status.DOWN, Status.FROZEN):
+        return f"its broker is {broker.why or broker.status}"
+    if broker is not None and broker.status is Status.FENCED:
+        return "" if "fenced" in left else "its broker is fenced"
+    if replica.role is Role.DEPOSED:
+        return "it has not heard yet that its leader epoch is over"
+    if replica.lag:
+        return "it joins again when it has reached the high watermark"
+    return ""
+
+
+def _seconds(milliseconds: int) -> str:
+    return f"{milliseconds / 1000:g} s"

@@ -1,0 +1,86 @@
+"""What the page of a cluster of processes shows: the protocol's answers, and each node's own."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from replication.cli.processes_source import ProcessesSource
+from replication.cli.steered_processes import SeenReplica
+from replication.cluster.interface import NodeStatus, NodeSummary
+from replication.errors import ErrorCode, KafkaError
+from replication.observe.cluster_state import ClusterState, PartitionState, ReplicaState
+from replication.observe.state_reader import StateReader
+from storage.types import TopicPartition
+from tests.cli.test_top_view import partition, state
+
+SEEN = SeenReplica(leader_epoch=4, high_watermark=1180, epochs=())
+
+
+@attrs.define
+class Protocol:
+    """Answers as Kafka's protocol does, which has no high watermark of a follower."""
+
+    partitions: Sequence[PartitionState] = ()
+    answers: bool = True
+
+    async def find(self) -> ClusterState:
+        if not self.answers:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        return state(*self.partitions)
+
+
+@attrs.define
+class Processes:
+    frozen: set[int] = attrs.field(factory=set)
+
+    def nodes(self) -> list[NodeSummary]:
+        return [
+            NodeSummary(
+                id=each,
+                status=NodeStatus.FROZEN if each in self.frozen else NodeStatus.RUNNING,
+                address="h:1",
+            )
+            for each in range(3)
+        ]
+
+    def cuts(self) -> list[tuple[int, int]]:
+        return []
+
+    async def replicas(
+        self, partitions: Sequence[TopicPartition], *, timeout_ms: int
+    ) -> dict[tuple[TopicPartition, int], SeenReplica]:
+        assert timeout_ms > 0
+        return {(each, 2): SEEN for each in partitions if 2 not in self.frozen}
+
+
+def without_replica_2(found: PartitionState) -> PartitionState:
+    leader, follower = found.replicas
+    silent = attrs.evolve(follower, is_live=False, log_end_offset=None)
+    return attrs.evolve(found, replicas=(leader, silent))
+
+
+async def test_a_silent_node_keeps_its_last_figures_until_its_topic_is_gone() -> None:
+    protocol, processes = Protocol([partition("t")]), Processes()
+    doubles: dict[str, Any] = {"processes": processes, "protocol": protocol}
+    reader = StateReader(source=ProcessesSource(**doubles))
+
+    async def replica() -> ReplicaState:
+        (found,) = (await reader.read()).partitions
+        follower = found.replica(2)
+        assert follower is not None
+        return follower
+
+    assert (await replica()).high_watermark == 1180
+    processes.frozen.add(2)
+    protocol.partitions = [without_replica_2(partition("t"))]
+    silent = await replica()
+    assert (silent.high_watermark, silent.log_end_offset, silent.is_live) == (1180, 1000, False)
+    assert silent.why == "out of the ISR: its broker is frozen"
+    protocol.answers = False
+    assert (await replica()).high_watermark == 1180
+    protocol.answers = True
+    protocol.partitions = ()
+    assert (await reader.read()).partitions == ()
+    protocol.partitions = [without_replica_2(partition("t"))]
+    assert (await replica()).high_watermark is None
