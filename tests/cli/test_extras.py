@@ -139,9 +139,9 @@ class Installed:
     ("recorded", "said"),
     [
         pytest.param("file://{dir}", "pip install '{dir}[http]'", id="a directory"),
-        pytest.param("file:///gone", "pip install hypercorn starlette", id="one that is gone"),
-        pytest.param("https://x/u.whl", "pip install hypercorn starlette", id="elsewhere"),
-        pytest.param("", "pip install hypercorn starlette", id="an index"),
+        pytest.param("file:///gone", "pip install h11 starlette", id="one that is gone"),
+        pytest.param("https://x/u.whl", "pip install h11 starlette", id="elsewhere"),
+        pytest.param("", "pip install h11 starlette", id="an index"),
     ],
 )
 def test_an_installation_is_extended_from_where_it_came(

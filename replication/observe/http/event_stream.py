@@ -1,4 +1,4 @@
-"""Server-sent events: an answer that goes on for as long as somebody listens.
+"""Server-sent events: an answer that goes on until the client leaves.
 
     async def feed(events: EventSender) -> None:
         await events.send("{...}", event="state", id="17")
@@ -6,14 +6,14 @@
     async def endpoint(request: Request) -> EventStream:
         return EventStream(feed)          # request.headers["last-event-id"], after a reconnect
 
-    event: state         what browsers hand to addEventListener("state", ...)
+    event: state         the name for addEventListener("state", ...) in a browser
     id: 17
     data: {...}          a line for each line of the data; an empty line ends the event
 
-Rule 1: the feed is cancelled where it waits when the client has gone or the server closes;
-when it returns, the stream ends, and a browser connects again.
+Rule 1: the feed is cancelled when the client leaves or the server closes. When it returns, the
+stream ends, and a browser connects again.
 
-Rule 2: a client that reads slowly makes `send` wait: its feed decides what it may skip.
+Rule 2: `send` waits for a client that reads slowly: the feed decides what to skip.
 
 (The HTML standard, 9.2, server-sent events.)
 """
@@ -32,24 +32,24 @@ from replication.net.raising import raising_only_one
 from replication.net.seams import NodeClock
 
 KEEP_ALIVE_SECONDS = 15.0
-_LINE_ENDS = re.compile(r"\r\n|\r|\n")  # and not the others that splitlines knows
+_LINE_ENDS = re.compile(r"\r\n|\r|\n")  # str.splitlines splits at more characters
 
 
 @attrs.define(eq=False)
 class EventSender:
-    """What a feed sends through."""
+    """The object through which a feed sends."""
 
     _send: Send
 
     async def send(self, data: str, *, event: str | None = None, id: str | None = None) -> None:  # noqa: A002 - the standard's word
-        """One event, its data of as many lines as it has."""
+        """Send one event; `data` may have several lines."""
         fields = [("event", event), ("id", id), *(("data", line) for line in _lines(data))]
         given = [f"{name}: {value}\n" for name, value in fields if value is not None]
         assert not any(_LINE_ENDS.search(line[:-1]) for line in given), "a field is one line"
         await self._write("".join(given) + "\n")
 
     async def comment(self, text: str = "") -> None:
-        """What clients skip."""
+        """Send a comment, which clients skip."""
         await self._write(f":{text}\n\n")
 
     async def _write(self, text: str) -> None:
@@ -61,7 +61,7 @@ Feed: TypeAlias = Callable[[EventSender], Awaitable[None]]
 
 
 class EventStream(Response):
-    """The answer of an endpoint that serves events."""
+    """The response of an endpoint that serves events."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class EventStream(Response):
         keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
         clock: NodeClock | None = None,
     ) -> None:
-        # No content is no body here, where Response would promise one of 0 bytes.
+        # Response without content would announce a body of 0 bytes; this one has no length.
         self.status_code = 200
         self.background = None
         self.media_type = "text/event-stream"

@@ -1,13 +1,13 @@
-"""A page of another origin changes nothing here.
+"""Requests that a page of another origin sends cannot change anything.
 
-A browser lets any page send requests to this machine; it does not show that page the answer,
-but the broker would be dead all the same. With what changes something a browser names the
-page's origin, and then that has to be the one that this very server has: the host that it was
-asked under, which is this machine's own name for itself, or the one that it was told to
-listen on. (A name of somebody else's that leads here is his page's origin, and his host.)
+A browser lets any page send requests to this machine. It hides the answer from that page, but the
+broker would be killed all the same. For a request that changes something, the browser sends the
+page's origin, which then must be this server's own: the Host of the request, if that is a name of
+this machine or the one that the server listens on. (A foreign name that resolves to this machine is
+both the Origin and the Host of its owner's page.)
 
-Who listens on every address has names that we do not know. An address is nobody's name, and one
-without a dot is in no public tree of names; another one is taken only if this machine has it.
+A server that listens on every address has names that it does not know. It accepts an IP address, a
+name without a dot, which cannot be a public name, and its own host name.
 """
 
 import socket
@@ -26,11 +26,11 @@ _EVERY_ADDRESS = {"", "0.0.0.0", "::"}  # noqa: S104 - compared, not bound
 
 @attrs.define(eq=False)
 class SameOrigin:
-    """ASGI middleware."""
+    """ASGI middleware that refuses changes from a page of another origin."""
 
     app: ASGIApp
     host: str
-    """What is listened on."""
+    """The host that the server listens on."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         why_not = self._why_not(scope) if scope["type"] == "http" else ""
@@ -48,7 +48,7 @@ class SameOrigin:
             return "a page of another origin may not do that"
         if not self._is_ours(_name_in(asked_under)):
             return (
-                f"{asked_under} may be anybody's name for this machine: ask under its address,"
+                f"{asked_under} may be a foreign name for this machine: use its address,"
                 " or serve on that name"
             )
         return ""
@@ -61,7 +61,7 @@ class SameOrigin:
 
 
 def _name_in(host: str) -> str:
-    """Without the port; nothing where it is no host at all."""
+    """Return the host without its port; an empty string if it is not valid."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:

@@ -1,4 +1,4 @@
-"""What is served on which port: each purpose brings its routes, and several may share a port."""
+"""What is served on which port: each purpose has its routes, and several may share a port."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,27 +21,27 @@ LOOPBACK = "127.0.0.1"
 
 @attrs.frozen(kw_only=True)
 class Site:
-    """One purpose: the metrics, the control, the page."""
+    """The routes of one purpose: metrics, control or the page."""
 
     purpose: str
-    """How it is named when its URL is told: "metrics"."""
+    """The name that is printed before its URL, such as "metrics"."""
     port: int
-    """Of two sites with the same number (and host) each has its routes on that one port."""
+    """Sites with the same port and host share a server."""
     routes: Sequence[BaseRoute]
     path: str = "/"
-    """Where to look first."""
+    """The path of its first page."""
     host: str = LOOPBACK
 
 
 def http_app(routes: Sequence[BaseRoute], *, host: str = LOOPBACK) -> ASGIApp:
-    """An application of those routes, for a server that listens on `host`."""
+    """Return an application with `routes`, for a server that listens on `host`."""
     return Starlette(routes=list(routes), middleware=[Middleware(SameOrigin, host)])
 
 
 async def serve_sites(
     sites: Sequence[Site], *, nursery: trio.Nursery, on_bug: OnBug = raise_bug
 ) -> dict[str, str]:
-    """Serve them in `nursery`; where each is found, by its purpose, once all of them are."""
+    """Serve `sites` in `nursery`; return the URL of each by its purpose, once all are served."""
     addresses: dict[tuple[str, int], HttpAddress] = {}
     for host, port in dict.fromkeys((site.host, site.port) for site in sites):
         sharing = [site for site in sites if (site.host, site.port) == (host, port)]

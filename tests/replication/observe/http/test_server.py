@@ -157,7 +157,6 @@ async def test_who_takes_longer_than_the_grace_is_cut_off() -> None:
 
 
 async def test_a_client_that_does_not_read_does_not_keep_it() -> None:
-    """Hypercorn sends under a shield, which only a closed socket ends."""
     sent: list[int] = []
     asked = asking("")
 
@@ -177,6 +176,72 @@ async def test_a_client_that_does_not_read_does_not_keep_it() -> None:
             before = sum(sent)
             await trio.testing.wait_all_tasks_blocked(0.05)
     await asked.__aexit__(None, None, None)
+
+
+# The protocol.
+
+
+async def conversation(url: str, sent: bytes) -> bytes:
+    """Return all that the server answers to `sent` until it closes the connection."""
+    port = int(url.rpartition(":")[2])
+    received = b""
+    async with await trio.open_tcp_stream(LOOPBACK, port) as stream:
+        await stream.send_all(sent)
+        while part := await stream.receive_some():
+            received += part
+    return received
+
+
+async def test_requests_may_follow_each_other_without_waiting() -> None:
+    async with serving(HELLO) as url:
+        first = b"GET /hello?who=1 HTTP/1.1\r\nHost: h\r\n\r\n"
+        last = b"GET /hello?who=2 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+        found = await conversation(url, first + last)
+    assert [found.count(b"hello 1"), found.count(b"hello 2"), found.count(b"200")] == [1, 1, 2]
+
+
+async def test_what_is_not_http_is_refused() -> None:
+    async with serving(HELLO) as url:
+        found = await conversation(url, b"\x00\x00\x00\x10 a Kafka request\r\n\r\n")
+    assert found.startswith(b"HTTP/1.1 400 ")
+
+
+async def test_the_answer_to_a_head_request_has_no_body() -> None:
+    async with serving(HELLO) as url, asking(f"{url}/hello", method="HEAD") as answer:
+        assert (answer.status, await answer.body()) == (200, b"")
+
+
+@pytest.mark.parametrize("size", [10, 1 << 19])
+async def test_a_body_that_nothing_reads_does_not_disturb_the_next_request(size: int) -> None:
+    async def refuse(_: Request) -> Response:
+        return PlainTextResponse("refused", 403)
+
+    post = b"POST /refuse HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % size
+    get_it = b"GET /hello HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+    async with serving(Route("/refuse", refuse, methods=["POST"]), HELLO) as url:
+        found = await conversation(url, post + b"x" * size + get_it)
+    assert b"refused" in found
+    assert b"hello you" in found
+
+
+async def test_a_client_that_asks_first_is_let_send_its_body() -> None:
+    async def length(request: Request) -> Response:
+        return PlainTextResponse(str(len(await request.body())))
+
+    head = (
+        b"POST /length HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n"
+        b"Expect: 100-continue\r\nConnection: close\r\n\r\n"
+    )
+    async with serving(Route("/length", length, methods=["POST"])) as url:
+        port = int(url.rpartition(":")[2])
+        async with await trio.open_tcp_stream(LOOPBACK, port) as stream:
+            await stream.send_all(head)
+            assert (await stream.receive_some()).startswith(b"HTTP/1.1 100 ")
+            await stream.send_all(b"abc")
+            answer = b""
+            while part := await stream.receive_some():
+                answer += part
+    assert answer.endswith(b"\r\n\r\n3")
 
 
 # Streams.
