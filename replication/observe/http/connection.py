@@ -146,6 +146,8 @@ class HttpConnection:
                     return {"type": "http.request", "body": bytes(data), "more_body": True}
                 case h11.EndOfMessage():
                     return {"type": "http.request", "body": b"", "more_body": False}
+                case _:
+                    pass
         else:
             await self._until_gone()
         return {"type": "http.disconnect"}
