@@ -52,6 +52,8 @@ from storage.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer, LeaderEpoch, Offse
 
 # More than any sane batch expands to; reserved, not committed, while a batch is decoded.
 MAX_DECOMPRESSED_SIZE: Final = 256 * 1024 * 1024
+# Control batches hold one short record, and nobody compresses them; event loops read them.
+_MAX_CONTROL_SIZE: Final = 1024 * 1024
 
 _LEAST: Final = -(2**63)
 _MOST: Final = 2**63 - 1
@@ -523,6 +525,14 @@ def decode_control_record(record: Record) -> EndTransactionMarker | None:
 
 
 def read_marker(batch: Batch) -> EndTransactionMarker | None:
-    """What a control batch says; None where compaction has emptied it, or its type is newer."""
-    records = decode_batch(batch)
-    return decode_control_record(records[0]) if records else None
+    """Return the marker in a control batch; None where compaction has emptied it, or its type is
+    newer.
+
+    Only the first record is read, as Kafka does. Raise CorruptRecordError where it does not parse,
+    and ExpansionError where the batch inflates to more than a megabyte.
+    """
+    header = read_header(batch)
+    if not header.record_count:
+        return None
+    data = bytes(unpack(header, batch, max_size=_MAX_CONTROL_SIZE))
+    return decode_control_record(next(decode_each(header, data)))

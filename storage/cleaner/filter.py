@@ -21,7 +21,7 @@ otherwise seal what the disk has damaged.
 (Cleaner.cleanInto, MemoryRecords.filterTo in Kafka.)
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 import attrs
@@ -49,6 +49,9 @@ from storage.types import Buffer, Offset
 # Where a record begins, where it goes on after its timestamp delta (from there on nothing ever
 # changes), and where it ends; its two deltas; its key; whether it has a value.
 RecordPlace: TypeAlias = tuple[int, int, int, int, int, bytes | None, bool]
+
+
+_LEAST_DELTA: Final = -(2**63)
 
 
 class LastRecord(NamedTuple):
@@ -153,17 +156,17 @@ class BatchFilter:
         self.stats.records_read += header.record_count
         has_horizon = header.delete_horizon_ms is not None
         past_horizon = has_horizon and header.base_timestamp <= self.wall_ms
+        kept, needs_horizon = _NOTHING, False
         if header.is_control:
             done = self.transactions.on_control_batch(header, read_marker(batch))
-            kept = [] if done and past_horizon else list(places(data, header.record_count))
+            if not (done and past_horizon):
+                kept = _joined(data, places(data, header.record_count))
             needs_horizon = done and not has_horizon
-        elif self.transactions.on_batch(header):
-            kept, needs_horizon = [], False
-        else:
-            kept = self._kept(header, data, drops_tombstones=past_horizon)
-            needs_horizon = not has_horizon and not all(has_value for *_, has_value in kept)
-        self.stats.records_kept += len(kept)
-        if not kept:
+        elif not self.transactions.on_batch(header):
+            kept = _joined(data, self._kept(header, data, drops_tombstones=past_horizon))
+            needs_horizon = kept.has_tombstone and not has_horizon
+        self.stats.records_kept += kept.count
+        if not kept.count:
             if self._is_last_of_producer(header):
                 return _emptied(header)
             if header.next_offset != self.round_end:
@@ -173,30 +176,30 @@ class BatchFilter:
             return _emptied(header._replace(max_timestamp=NO_TIMESTAMP))
         if needs_horizon:
             horizon = self.wall_ms + self.delete_retention_ms
-            return _rewritten(header, _restamped(header, data, kept, horizon), kept, horizon)
-        if len(kept) == header.record_count:
+            return _rewritten(
+                header, kept._replace(data=_restamped(header, kept, horizon)), horizon
+            )
+        if kept.count == header.record_count:
             return batch
-        return _rewritten(header, _joined(data, kept), kept, None)
+        return _rewritten(header, kept, None)
 
     def _kept(
         self, header: BatchHeader, data: bytes, *, drops_tombstones: bool
-    ) -> list[RecordPlace]:
+    ) -> Iterator[RecordPlace]:
         base_offset, latest, find = (
             header.base_offset,
             self.offset_map.latest_offset,
             self.offset_map.get,
         )
-        kept = []
         for place in places(data, header.record_count):
             _, _, _, _, offset_delta, key, has_value = place
             offset = base_offset + offset_delta
             if offset > latest:
-                kept.append(place)
+                yield place
             elif key is None:
                 self.stats.invalid_records += 1
             elif offset >= find(key) and (has_value or not drops_tombstones):
-                kept.append(place)
-        return kept
+                yield place
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         """Its sequence, or its epoch, is what the next batch of the producer is judged by."""
@@ -208,37 +211,57 @@ class BatchFilter:
         return header.is_control and header.producer_epoch == last.producer_epoch
 
 
-def _joined(data: bytes, kept: list[RecordPlace]) -> bytes:
-    """The records that stay, each run of neighbours in one piece."""
-    parts = []
-    begin, _, end, *_ = kept[0]
-    for following, _, following_end, *_ in kept:
-        if following > end:
-            parts.append(data[begin:end])
-            begin = following
-        end = following_end
-    parts.append(data[begin:end])
-    return b"".join(parts)
+class _Kept(NamedTuple):
+    """The records of one batch that stay."""
+
+    data: bytes | bytearray
+    count: int
+    max_timestamp_delta: int
+    has_tombstone: bool
 
 
-def _restamped(header: BatchHeader, data: bytes, kept: list[RecordPlace], base: int) -> bytes:
-    """The same records, their timestamps written relative to `base`."""
-    parts: list[bytes] = []
+_NOTHING: Final = _Kept(b"", 0, 0, has_tombstone=False)
+
+
+def _joined(data: bytes, kept: Iterable[RecordPlace]) -> _Kept:
+    """Join the records of `data` at `kept`, each run of neighbours in one piece.
+
+    A batch may hold millions of records, so nothing is remembered of each.
+    """
+    view, joined = memoryview(data), bytearray()
+    begin = end = count = 0
+    youngest, has_tombstone = _LEAST_DELTA, False
+    for start, _, following, timestamp_delta, _, _, has_value in kept:
+        if start != end:
+            joined += view[begin:end]
+            begin = start
+        end = following
+        count += 1
+        youngest = max(youngest, timestamp_delta)
+        if not has_value:
+            has_tombstone = True
+    if end - begin == len(data):
+        return _Kept(data, count, youngest, has_tombstone)
+    joined += view[begin:end]
+    return _Kept(joined, count, youngest, has_tombstone)
+
+
+def _restamped(header: BatchHeader, kept: _Kept, base: int) -> bytearray:
+    """Return the records with their timestamps written relative to `base`."""
+    data, restamped = bytes(kept.data), bytearray()
     shift = header.base_timestamp - base
-    for _, rest, end, timestamp_delta, *_ in kept:
+    for _, rest, end, timestamp_delta, *_ in places(data, kept.count):
         delta = varint(timestamp_delta + shift)
         # The attributes, a byte, come before the delta.
-        parts += (varint(1 + len(delta) + end - rest), b"\0", delta, data[rest:end])
-    return b"".join(parts)
+        restamped += varint(1 + len(delta) + end - rest) + b"\0" + delta + data[rest:end]
+    return restamped
 
 
-def _rewritten(
-    header: BatchHeader, data: bytes, kept: list[RecordPlace], horizon: int | None
-) -> bytes:
-    body = data if header.codec is Codec.NONE else compress(header.codec, data)
+def _rewritten(header: BatchHeader, kept: _Kept, horizon: int | None) -> bytes:
+    body = kept.data if header.codec is Codec.NONE else compress(header.codec, kept.data)
     max_timestamp = header.max_timestamp
     if not header.attributes & LOG_APPEND_TIME_BIT:
-        max_timestamp = header.base_timestamp + max(delta for _, _, _, delta, *_ in kept)
+        max_timestamp = header.base_timestamp + kept.max_timestamp_delta
     attributes, base_timestamp = header.attributes, header.base_timestamp
     if horizon is not None:
         attributes, base_timestamp = attributes | DELETE_HORIZON_BIT, horizon
@@ -247,7 +270,7 @@ def _rewritten(
             attributes=attributes,
             base_timestamp=base_timestamp,
             max_timestamp=max_timestamp,
-            record_count=len(kept),
+            record_count=kept.count,
         ),
         body,
     )

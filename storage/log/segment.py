@@ -56,6 +56,9 @@ SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_IND
 # How much is read at a time while walking headers: an index interval of small batches.
 _WINDOW = 4096 + HEADER_SIZE
 _EMPTY_WINDOW = 1000 * HEADER_SIZE
+# More than so many bytes are never left without an index entry, whatever `index.interval.bytes`
+# says: event loops walk the headers between two entries. (Kafka's requests walk in threads.)
+_MAX_INDEX_INTERVAL = 64 * 1024
 # The last appends are what followers ask for next; they are found without reading.
 _REMEMBERED_APPENDS = 64
 
@@ -110,13 +113,17 @@ class SegmentRead(NamedTuple):
     first: LocatedBatch
 
 
+def _bounded_interval(index_interval_bytes: int) -> int:
+    return min(index_interval_bytes, _MAX_INDEX_INTERVAL)
+
+
 @attrs.define(eq=False, kw_only=True)
 class Segment:
     file_system: FileSystem
     directory: str
     base_offset: Offset
     max_index_bytes: int
-    index_interval_bytes: int
+    index_interval_bytes: int = attrs.field(converter=_bounded_interval)
     # Behind each of its names: it is not part of the log yet, or not any more.
     name_suffix: str = ""
     # When it was made, for rolling segments whose records carry no time. None: not known yet.

@@ -291,20 +291,30 @@ def _decode_whole(view: memoryview, begins: list[int], wanted: _Wanted) -> Itera
 def _decode_chunk(
     view: memoryview, positions: list[int], wanted: _Wanted
 ) -> Iterator[pa.RecordBatch]:
-    """One chunk at once; where that fails, batch by batch up to the one that is damaged."""
+    """Decode a chunk in pieces; where a piece fails, batch by batch up to the damaged one.
+
+    No piece is decoded before the one in front of it has been taken: together, compressed batches
+    may inflate to far more than they are.
+    """
+    done = positions[0]
     try:
-        yield from list(_decode_batches(view, positions, wanted))
+        for end, found in _decode_batches(view, positions, wanted):
+            yield found
+            done = end
     except (CorruptRecordError, InvalidRecordError, IndexError) as error:
         if len(positions) == 1:
             raise CorruptBatchError(str(error), positions[0]) from error
-        for position in positions:
+        # Batches that only fail together, as offsets do that fall from one to the next, are decoded.
+        for position in positions[bisect_left(positions, done) :]:
             yield from _decode_chunk(view, [position], wanted)
-        raise AssertionError("what fails in a chunk fails alone") from error  # pragma: no cover
 
 
 def _decode_batches(
     view: memoryview, positions: list[int], wanted: _Wanted
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the records of the batches at `positions` in pieces, each with the byte where its last
+    batch ends.
+    """
     view = view[positions[0] :]
     begins = np.array(positions, np.int64) - positions[0]
     headers = read_headers(np.frombuffer(view, np.uint8), begins)
@@ -321,12 +331,15 @@ def _decode_batches(
     for first, last in _runs(compressed):
         run = slice(first, last)
         if compressed[first]:
-            yield from _inflate(view, headers[run], begins[run], ends[run], wanted)
+            pieces = _inflate(view, headers[run], begins[run], ends[run], wanted)
         else:
-            origin = int(begins[first])
-            data = view[origin : int(ends[last - 1])]
+            origin, end = int(begins[first]), int(ends[last - 1])
             places = begins[run] - origin + HEADER_SIZE, ends[run] - origin
-            yield from _assemble(data, headers[run], *places, wanted)
+            found = _assemble(view[origin:end], headers[run], *places, wanted)
+            pieces = iter([(end, found)])
+        for end, found in pieces:
+            if found is not None:
+                yield positions[0] + end, found
 
 
 def _runs(flags: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
@@ -342,8 +355,8 @@ def _inflate(
     begins: Integers,
     ends: Integers,
     wanted: _Wanted,
-) -> Iterator[pa.RecordBatch]:
-    """Decompress batches into one buffer, and decode that."""
+) -> Iterator[tuple[int, pa.RecordBatch | None]]:
+    """Decompress batches into one buffer, decode that, and begin another where it is full."""
     inflated, stops, first = bytearray(), [0], 0
     for index, (begin, end) in enumerate(zip(begins.tolist(), ends.tolist(), strict=True)):
         codec = read_header(view, begin).codec
@@ -354,7 +367,7 @@ def _inflate(
         if len(inflated) >= _INFLATED_MOST or index + 1 == len(headers):
             places = np.array(stops, np.int64)
             rows = headers[first : index + 1]
-            yield from _assemble(memoryview(inflated), rows, places[:-1], places[1:], wanted)
+            yield end, _assemble(memoryview(inflated), rows, places[:-1], places[1:], wanted)
             inflated, stops, first = bytearray(), [0], index + 1
 
 
@@ -364,20 +377,20 @@ def _assemble(
     begins: Integers,
     ends: Integers,
     wanted: _Wanted,
-) -> Iterator[pa.RecordBatch]:
-    """Columns of the batches whose records stand in `view`."""
+) -> pa.RecordBatch | None:
+    """Return the columns of the batches whose records stand in `view`; None if there are no records."""
     counts = headers["record_count"].astype(np.int64)
     data = np.frombuffer(view, np.uint8)
     bodies = record_bodies(data, begins, ends, counts)
     fields = read_fields(data, bodies)
     if not bodies.starts.size:
-        return
+        return None
     part = Part(headers, counts, fields, data, pa.py_buffer(view))
     _check_sums(part)
     arrays = [column(name, part) for name in wanted.columns]
     found = pa.RecordBatch.from_arrays(arrays, schema=schema_of(wanted.columns))
     rows = wanted.rows(part)
-    yield found if rows == slice(None) else found[rows]
+    return found if rows == slice(None) else found[rows]
 
 
 def _check_sums(part: Part) -> None:

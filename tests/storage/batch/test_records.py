@@ -28,7 +28,7 @@ from storage.batch.records import (
 )
 from storage.batch.sound_records import check_records
 from storage.batch.varint import read_varint, varint
-from storage.errors import CorruptRecordError, UnsupportedCompressionTypeError
+from storage.errors import CorruptRecordError, ExpansionError, UnsupportedCompressionTypeError
 
 maybe_bytes = st.none() | st.binary(max_size=200)
 headers = st.lists(st.tuples(st.text(max_size=10), maybe_bytes), max_size=3).map(tuple)
@@ -238,6 +238,20 @@ def test_a_transaction_marker_is_in_kafkas_bytes(kind: ControlRecordType) -> Non
 def test_a_control_record_of_a_newer_type_says_nothing() -> None:
     assert decode_control_record(Record(key=b"\0\0\0\x09", value=b"?")) is None
     assert read_marker(encode_batch([], control=True)) is None
+
+
+def test_a_control_batch_is_not_inflated_past_a_megabyte() -> None:
+    """An event loop reads it, before anything else has looked at it."""
+    large = Record(key=b"\0\0\0\1", value=bytes(2 << 20))
+    with pytest.raises(ExpansionError):
+        read_marker(encode_batch([large], control=True, codec=Codec.ZSTD))
+
+
+def test_only_the_first_record_of_a_control_batch_is_read() -> None:
+    marker = Record(key=b"\0\0\0\1", value=bytes(6))
+    batch = encode_batch([marker, Record(key=b"no type")], control=True)
+    broken = batch[:-8] + b"\xff" * 8
+    assert read_marker(broken) == EndTransactionMarker(ControlRecordType.COMMIT, 0)
 
 
 @pytest.mark.parametrize(

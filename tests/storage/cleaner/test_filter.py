@@ -1,12 +1,16 @@
 """Where the records of a batch are, against the decoder of records; and records that lie."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given, strategies as st
 
-from storage.batch.record_batch import HEADER_SIZE
+from storage.batch.record_batch import HEADER_SIZE, read_header
 from storage.batch.records import Record, decode_batch, encode_batch
 from storage.batch.varint import varint
-from storage.cleaner.filter import places
+from storage.cleaner.filter import BatchFilter, CleanerStats, places
+from storage.cleaner.offset_map import OffsetMap
+from storage.cleaner.transactions import CleanedTransactions
 from storage.errors import CorruptRecordError
 
 # Both sides of numbers of one byte and of two.
@@ -72,3 +76,30 @@ def test_the_places_say_what_the_records_say(content: list[tuple[int, Record]]) 
 def test_records_that_lie_are_corrupt(data: bytes, count: int, reason: str) -> None:
     with pytest.raises(CorruptRecordError, match=reason):
         list(places(data, count))
+
+
+def test_nothing_is_remembered_of_each_record_of_a_batch() -> None:
+    """A small batch may inflate to millions of them."""
+    count = 50_000
+    batch = encode_batch([Record(timestamp=1, key=b"k", value=b"v")] * count, base_offset=7)
+    offset_map = OffsetMap(1 << 12)
+    offset_map.put(b"k", 7 + count // 2)
+    offset_map.saw(7 + count - 1)
+    judge = BatchFilter(
+        offset_map=offset_map,
+        transactions=CleanedTransactions(),
+        last_records={},
+        round_end=7 + count,
+        wall_ms=0,
+        delete_retention_ms=0,
+        stats=CleanerStats(),
+    )
+    tracemalloc.start()
+    try:
+        kept = judge.keep(read_header(batch), memoryview(batch))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept is not None
+    assert read_header(kept).record_count == count // 2
+    assert most < 4 * len(batch)

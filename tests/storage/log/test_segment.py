@@ -16,7 +16,7 @@ from storage.log.segment import (
     Segment,
 )
 from storage.log.time_lookup import first_at_or_after, youngest
-from storage.testing import FaultyFileSystem
+from storage.testing import DiskCosts, FaultyFileSystem
 from tests.storage.logs import WALL_MS, batch, contents, fill, new_disk, open_log, small_config
 
 
@@ -51,6 +51,25 @@ def test_an_offset_that_the_index_cannot_express_is_not_appended(base: int, larg
     with pytest.raises(AssertionError, match="before its offsets overflow"):
         segment.append(batch(), [(0, read_header(batch())._replace(base_offset=largest))])
     assert segment.size == 0
+
+
+def test_little_is_read_to_find_an_offset_whatever_the_index_interval_is() -> None:
+    """An event loop walks from one index entry to the next."""
+    disk = new_disk()
+    log = open_log(disk, small_config(segment_bytes=1 << 20, index_interval_bytes=2**31 - 1))
+    fill(log, 5000)
+    log.close()
+    log = open_log(disk, log.config, clean=True)
+    (segment,) = log.segments
+    disk.disk.costs = DiskCosts(read_per_byte=1)
+    for find in (
+        lambda: segment.locate(4000),
+        lambda: segment.end_offset,
+        log.offset_of_max_timestamp,
+    ):
+        disk.take_cost()
+        assert find() is not None
+        assert disk.take_cost() < 100_000 < segment.size
 
 
 @pytest.mark.conformance("SG-2")

@@ -1,6 +1,7 @@
 """Columns against records: whatever `decode_batch` says of a batch, the columns say too."""
 
 import random
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -354,6 +355,27 @@ def test_a_log_is_cut_into_batches_of_bounded_size() -> None:
     zeroes = [Record(timestamp=1, value=bytes(8 * 1024 * 1024))]
     small = encode_batch(zeroes, codec=Codec.ZSTD)
     assert [batch.num_rows for batch in columnar.decode(small * 10)] == [8, 2]
+
+
+def test_one_piece_of_what_inflates_is_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    size, count = 1 << 20, 24
+    monkeypatch.setattr(columnar, "_INFLATED_MOST", size)
+    one = encode_batch([Record(timestamp=1, value=bytes(size))], codec=Codec.ZSTD)
+    assert len(one) * count < size, "it is one chunk as it comes"
+    tracemalloc.start()
+    try:
+        assert sum(found.num_rows for found in columnar.decode(one * count)) == count
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 8 * size
+
+
+def test_offsets_that_fall_from_batch_to_batch_are_read_within_bounds() -> None:
+    high, low = (encode_batch([Record(timestamp=1)] * 2, base_offset=at) for at in (10, 5))
+    (first, second) = columnar.decode(high + low, start_offset=6, end_offset=11)
+    assert first["offset"].to_pylist() == [10]
+    assert second["offset"].to_pylist() == [6]
 
 
 def test_what_is_no_batch_ends_a_buffer_with_an_error() -> None:
