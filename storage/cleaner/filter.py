@@ -177,7 +177,7 @@ class BatchFilter:
         if needs_horizon:
             horizon = self.wall_ms + self.delete_retention_ms
             return _rewritten(
-                header, kept._replace(data=_restamped(header, kept, horizon)), horizon
+                header, attrs.evolve(kept, data=_restamped(header, kept, horizon)), horizon
             )
         if kept.count == header.record_count:
             return batch
@@ -211,7 +211,8 @@ class BatchFilter:
         return header.is_control and header.producer_epoch == last.producer_epoch
 
 
-class _Kept(NamedTuple):
+@attrs.frozen
+class _Kept:
     """The records of one batch that stay."""
 
     data: bytes | bytearray

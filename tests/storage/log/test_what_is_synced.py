@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from storage.batch.record_batch import HEADER_SIZE
 from storage.log.log import Log
+from storage.log.segment import LOG_SUFFIX
 from storage.manager.log_manager import LogManager
 from storage.producers.snapshot import snapshots_in
 from storage.testing import Fate
@@ -129,3 +131,60 @@ def test_a_snapshot_that_a_cut_deleted_does_not_come_back() -> None:
     disk.crash(Fate.NOTHING)
     left = snapshots_in(disk.reopen().list_directory("/d/t-0"))
     assert [offset for offset in left if offset > 2] == []
+
+
+def test_a_log_that_was_deleted_does_not_come_back() -> None:
+    """A topic of the same name would be given its records."""
+    disk = new_disk()
+    logs = LogManager(disk, ["/d"], node_id=1, config=small_config())
+    logs.startup()
+    log = logs.get_or_create(T0, b"\1" * 16)
+    fill(log, 3)
+    log.flush()
+    logs.async_delete(T0)
+    disk.crash(Fate.NOTHING)
+    again = LogManager(disk.reopen(), ["/d"], node_id=1, config=small_config())
+    again.startup()
+    assert again.logs() == []
+
+
+def test_a_checkpoint_that_was_settled_is_the_one_that_is_read() -> None:
+    disk = new_disk()
+    logs = LogManager(disk, ["/d"], node_id=1, config=small_config())
+    logs.startup()
+    log = logs.get_or_create(T0, b"\1" * 16)
+    fill(log, 3)
+    log.flush()
+    (plan,) = logs.plan_recovery_points()
+    plan.prepare()
+    assert plan.publish()
+    plan.settle()
+    disk.crash(Fate.NOTHING)
+    again = LogManager(disk.reopen(), ["/d"], node_id=1, config=small_config())
+    again.startup()
+    assert again.directories[0].recovery_points == {T0: 3}
+
+
+def test_segments_that_recovery_dropped_do_not_come_back_behind_new_records() -> None:
+    """What is written in place of what was cut would join them: two histories in one log."""
+    disk = new_disk()
+    log = open_log(disk)
+    kept, damaged, follows = (batch(1, at=at, epoch=0) for at in range(3))
+    log.append_as_follower(joined(kept, damaged))
+    log.roll()
+    log.append_as_follower(follows)
+    log.flush()
+    # Without snapshots nothing else has the directory synced.
+    for offset in log.producers.snapshots:
+        disk.remove(log.producers.snapshot_path(offset))
+    disk.sync_directory(log.directory)
+    disk.disk.flip_bit(log.segments[0].path(LOG_SUFFIX), len(kept) + HEADER_SIZE)
+    disk.crash()
+    disk = disk.reopen()
+    log = open_log(disk)
+    assert log.log_end_offset == 1
+    instead = batch(1, at=1, epoch=1)
+    log.append_as_follower(memoryview(bytearray(instead)))
+    log.roll()  # which syncs the file, and not the directory
+    disk.crash(Fate.NOTHING)
+    assert contents(open_log(disk.reopen())) == b"".join([kept, instead])
