@@ -24,21 +24,29 @@ help:
 run: setup
 	$(BIN)/python -m replication.cli demo $(ARGS)
 
-# Real processes, real clients and Spark want most of the machine: they come by themselves, four
-# files at a time, for each keeps less than half a core busy. 5 is pytest's
-# "none of these were chosen", where ARGS names a part of the suite.
-ALONE := client or spark or slow
+PYTEST := $(BIN)/python -m pytest
 
-## make test   the whole suite, but for what needs Apache Kafka, and what `make sparks` has
+# Runs the tests that the markers in $(1) select, with the options in $(2), in three parts: tests in
+# this process; files with real processes, which wait more than they compute, four at a time; and
+# Spark, whose tests share one session. pytest ends with 5 where a part has no such test.
+define run_tests
+	$(PYTEST) -n auto $(2) -m "$(1) and not (client or slow or spark or interop)" $(ARGS) || [ $$? = 5 ]
+	$(PYTEST) -n 4 --dist loadfile $(2) -m "$(1) and (client or slow) and not (spark or interop)" $(ARGS) || [ $$? = 5 ]
+	$(PYTEST) $(2) -m "$(1) and spark and not interop" $(ARGS) || [ $$? = 5 ]
+endef
+
+## make test   tests of every kind, at most five minutes: rules, stories, seeds, real processes, Spark
 test: setup
-	$(BIN)/python -m pytest -n auto -m "not ($(ALONE) or interop)" $(ARGS)
-	$(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder -m "($(ALONE)) and not (interop or sparks)" $(ARGS) || [ $$? = 5 ]
+	$(call run_tests,not deep)
 
-## make deep   the same by many more examples, from more seeds; before a release, or overnight
-deep: export DEEP := 1
-deep: test
+## make deep   what make test leaves out: the marker `deep`, more examples of each property,
+##             Apache Kafka beside us, and the newest Python that is found
+deep: setup
+	$(call run_tests,(deep or hypothesis),--hypothesis-profile deep)
+	$(PYTEST) tests/interop -m "interop and not slow" $(ARGS) || [ $$? = 5 ]
+	$(PYTHON) tests/other_pythons.py --newest
 
-## make interop  with Apache Kafka's brokers and tools, which Maven brings, or KAFKA_HOME names
+## make interop  all tests with Apache Kafka's brokers and tools, from Maven or KAFKA_HOME
 interop: setup
 	$(BIN)/python -m pytest tests/interop -m interop $(ARGS)
 
@@ -46,12 +54,11 @@ interop: setup
 card: setup
 	$(BIN)/python -m tests.interop.card $(ARGS)
 
-## make pythons  the quick part of the suite, on every other Python that is found; ARGS=--newest
+## make pythons  the tests without real processes, on every other Python that is found
 pythons:
 	$(PYTHON) tests/other_pythons.py $(ARGS)
 
-## make sparks  the pipeline's tests on the older Sparks, and on 4.3 those that `make test` leaves out;
-##             some minutes each; ARGS=4.3 for one
+## make sparks  all of the pipeline's tests on each supported Spark; ARGS=4.2 selects one
 sparks:
 	$(PYTHON) -m tests.sparks $(ARGS)
 

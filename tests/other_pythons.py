@@ -4,9 +4,6 @@ Looks on PATH and among pyenv's versions, makes an environment for each (`.venv-
 and says which it did not find. Exits non-zero where one of them fails. With `--newest` only
 the newest that is found has its turn: together with the oldest, which `make test` runs on,
 that is what most differences show on.
-
-Marked `seeds`, and left out, is what tells the same on every Python: the swarm's two hundred runs,
-the stories but for every eighth, and the mistakes that stories and mutants are told with.
 """
 
 import os
@@ -17,7 +14,7 @@ from pathlib import Path
 
 SUPPORTED = ((3, 11), (3, 12), (3, 13), (3, 14))
 ROOT = Path(__file__).resolve().parent.parent
-QUICK = "not (client or spark or slow or interop or seeds)"
+QUICK = "not (client or spark or slow or interop or deep)"
 
 
 def candidates(version: tuple[int, int]) -> list[str]:

@@ -1,8 +1,8 @@
-"""The pipeline's tests, on every supported Spark; of the newest what `make test` leaves out.
+"""The pipeline's tests on every supported Spark.
 
-Makes an environment for each (`.venv-spark-4.1`), with the oldest Python that is supported, and
-runs `tests/pipeline` and a user's suite there. `make test` has the newest Spark, but for the tests
-that are marked `sparks`, which start sessions of their own. Exits non-zero where one of them fails.
+This script makes an environment for each Spark (`.venv-spark-4.1`) and runs `tests/pipeline` and a
+user's suite there. It exits non-zero if one of them fails. `make test` and `make deep` run the same
+tests on the newest Spark.
 
     python -m tests.sparks            all of them
     python -m tests.sparks 4.1        just that one
@@ -14,15 +14,14 @@ from pathlib import Path
 
 from tests.other_pythons import ROOT, make_environment
 
-NEWEST = "4.3"
-SUPPORTED = ("4.1", "4.2", NEWEST)
+SUPPORTED = ("4.1", "4.2", "4.3")
 SUITE = "tests/plugin/test_suites.py::test_a_suite_passes[daily_pyspark]"
-# What Spark 4.1 has collected rows from is closed by the garbage collector.
+# Spark 4.1 leaves the sockets of collected rows to the garbage collector.
 LENIENT = ("-W", "ignore:unclosed <socket:ResourceWarning")
 
 
 def constraints(directory: Path, spark: str) -> Path:
-    """Ours, but for Spark's version."""
+    """Write the constraints of this repository with another version of Spark, and return the file."""
     kept = [
         line
         for line in (ROOT / "constraints.txt").read_text().splitlines()
@@ -42,7 +41,7 @@ def passes_on(spark: str) -> bool:
         extras="spark,delta,java",
         constraints=constraints(ROOT / ".venv-sparks", spark),
     )
-    wanted = ["tests/pipeline", SUITE, *(("-m", "sparks") if spark == NEWEST else ())]
+    wanted = ["tests/pipeline", SUITE]
     print(f"Spark {version(inside)}: {' '.join(wanted)}", flush=True)
     command = [str(inside), "-m", "pytest", "-q", *LENIENT, *wanted]
     return subprocess.run(command, check=False, cwd=ROOT).returncode == 0
@@ -57,9 +56,7 @@ def version(inside: Path) -> str:
 def main(wanted: list[str]) -> int:
     unknown = set(wanted) - set(SUPPORTED)
     if unknown:
-        print(
-            f"not a Spark that is tried here: {', '.join(sorted(unknown))}; {', '.join(SUPPORTED)}"
-        )
+        print(f"not a supported Spark: {', '.join(sorted(unknown))}; {', '.join(SUPPORTED)}")
         return 2
     failed = [each for each in wanted or SUPPORTED if not passes_on(each)]
     if failed:

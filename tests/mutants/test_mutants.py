@@ -44,7 +44,6 @@ def test_a_mutant_of_two_edits_has_both() -> None:
     assert mutant.mutated("m", "a b") == "x y"
 
 
-@pytest.mark.seeds
 def test_a_mutant_is_caught() -> None:
     """In a process of its own, as by `make mutants`."""
     command = [sys.executable, "-m", "tests.mutants.hunt", CHEAP, "--attempts", "1"]
@@ -85,7 +84,6 @@ def test_a_mutant_is_asked_of_its_test(
     assert in_a_line(verdict, range(1, 9)).startswith("test " if caught else "SURVIVES")
 
 
-@pytest.mark.seeds
 def test_a_mutant_is_caught_by_its_test() -> None:
     name = "what a session has settled holds on its terms only"
     ended = subprocess.run(

@@ -20,7 +20,7 @@ assert get_session(master="local[1]", quick=True).range(3).count() == 3
 
 
 @pytest.mark.spark
-@pytest.mark.sparks
+@pytest.mark.deep
 def test_a_session_maps_the_archive_that_was_made(spark: Any, tmp_path: Path) -> None:
     """After `spark`, which skips where there is no Java."""
     machine = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}

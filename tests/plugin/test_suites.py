@@ -24,7 +24,7 @@ def test_there_are_ten() -> None:
     "name",
     [
         # The plugin and the source together are shown in test_pages.py too, without one more JVM.
-        pytest.param(each, marks=[pytest.mark.spark, pytest.mark.sparks])
+        pytest.param(each, marks=[pytest.mark.spark, pytest.mark.deep])
         if each.endswith("pyspark")
         else each
         for each in NAMES

@@ -152,7 +152,6 @@ TOLD: list[Told] = [
 ]
 
 
-@pytest.mark.seeds
 @pytest.mark.parametrize(("scenario", "story", "mistake"), pairs(TOLD))
 def test_with_its_bug_a_story_comes_out_otherwise(
     scenario: str, story: str, mistake: Mistake, monkeypatch: pytest.MonkeyPatch

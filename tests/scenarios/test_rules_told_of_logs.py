@@ -364,7 +364,6 @@ TOLD: list[Told] = [
 ]
 
 
-@pytest.mark.seeds
 @pytest.mark.parametrize(("scenario", "story", "mistake"), pairs(TOLD))
 def test_without_its_rule_a_story_comes_out_otherwise(
     scenario: str, story: str, mistake: Mistake, monkeypatch: pytest.MonkeyPatch

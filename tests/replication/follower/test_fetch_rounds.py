@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 import trio
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from trio.testing import MockClock
 
 from replication.errors import ErrorCode, PeerUnavailableError
@@ -15,7 +15,6 @@ from replication.follower.fetcher import ReplicaFetcher
 from replication.follower.rules.fetch_session_handler import FetchRequestData
 from replication.wire.fetch import FetchRequest, FetchResponse, PartitionData
 from storage.types import TopicPartition
-from tests.depth import tried
 from tests.replication.follower.following import Following, committed, following
 
 ALL = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)]
@@ -207,7 +206,6 @@ async def run_twins(todo: Sequence[Step]) -> list[Following]:
     return twins
 
 
-@settings(max_examples=tried(60, deep=200), deadline=None)
 @given(todo=steps)
 def test_what_changed_is_all_that_has_to_be_said(todo: list[Step]) -> None:
     trio.run(partial(run_twins, todo), clock=MockClock(autojump_threshold=0))

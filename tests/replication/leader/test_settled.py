@@ -14,7 +14,7 @@ import attrs
 import pytest
 import trio
 import trio.testing
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from replication.config import BrokerConfig
 from replication.errors import ErrorCode
@@ -34,7 +34,6 @@ from replication.leader.rules.fetch_session.context import FetchManager, Session
 from replication.metadata.rules import PartitionRegistration
 from storage.batch.record_batch import walk
 from storage.types import TopicPartition
-from tests.depth import tried
 from tests.replication.leader.leader_side import LOCAL, OTHER, REMOTE, TOPIC_ID, broker, epoch_of
 from tests.replication.replica_manager.replica_manager_side import CLOCK, Node
 
@@ -426,7 +425,6 @@ def with_clock(todo: Steps) -> list[Side]:
     return trio.run(partial(run_twins, todo), clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-@settings(max_examples=tried(40, deep=100), deadline=None)
 @given(todo=steps)
 def test_a_settled_partition_is_told_what_an_eager_reader_would_be_told(todo: Steps) -> None:
     with_clock(todo)
@@ -468,7 +466,6 @@ async def compare_views(todo: Steps) -> None:
                 assert shown == expected, f"after {step}"
 
 
-@settings(max_examples=tried(30, deep=60), deadline=None)
 @given(todo=steps)
 def test_a_session_shows_what_a_server_without_sessions_would(todo: Steps) -> None:
     clock = trio.testing.MockClock(autojump_threshold=0)

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from trio.testing import MockClock
 
 from replication.errors import ErrorCode
@@ -28,7 +28,6 @@ from storage.batch.records import decode_batch
 from storage.log import empty_batches
 from storage.log.log import Log
 from storage.types import Offset
-from tests.depth import tried
 from tests.replication.replica_manager.replica_manager_side import CLOCK
 from tests.replication.replica_manager.test_compaction import (
     ALONE,
@@ -118,7 +117,6 @@ shapes = st.builds(
 some_bytes = st.sampled_from([0, 1, 61, 100, 300, 1 << 20])
 
 
-@settings(max_examples=tried(60, deep=1000), deadline=None)
 @given(
     shape=shapes, max_bytes=some_bytes, isolation=st.sampled_from(list(END)), patient=st.booleans()
 )
@@ -153,7 +151,6 @@ def test_a_reader_that_goes_by_records_receives_every_record(
         assert received == there
 
 
-@settings(max_examples=tried(30, deep=300), deadline=None)
 @given(shape=shapes, max_bytes=some_bytes, passes_empty=st.booleans())
 def test_a_reader_that_goes_by_headers_gets_to_the_end_and_a_follower_has_every_batch(
     shape: Shape, max_bytes: int, passes_empty: bool

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterable, Sequence
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from replication.verify import Cause, Difference, Different, PartitionResult, Same
 from replication.verify.compacted import records_part
@@ -22,7 +22,6 @@ from storage.batch.records import (
 )
 from storage.testing import FaultyFileSystem
 from storage.types import Offset
-from tests.depth import tried
 from tests.storage.cleaning import begin, compacted, finish
 from tests.storage.logs import TP, WALL_MS, contents, new_disk, open_log
 
@@ -130,7 +129,6 @@ def compare(
         comparing.close()
 
 
-@settings(max_examples=tried(20, deep=40), deadline=None)
 @given(steps=steps, rounds=st.integers(1, 3), cut=st.integers(0, 14))
 def test_whatever_a_real_cleaner_does_is_the_same_log(
     steps: list[tuple[str, Pairs]], rounds: int, cut: int
@@ -181,7 +179,6 @@ def naive_lost(ours: Plain, theirs: Plain) -> Offset | None:
     return min(lost, default=None)
 
 
-@settings(max_examples=tried(30, deep=80), deadline=None)
 @given(
     records=st.lists(pairs, min_size=1, max_size=8),
     ours=st.sets(st.integers(0, 30)),
@@ -299,7 +296,6 @@ notes = st.lists(
 )
 
 
-@settings(max_examples=tried(20, deep=40), deadline=None)
 @given(notes=notes, most=st.integers(1, 5))
 def test_a_ledger_on_disk_says_what_one_in_memory_says(
     notes: list[tuple[int, int, int, bool, bool]], most: int

@@ -11,7 +11,6 @@ from storage.batch.plain_records import decode_plain
 from storage.batch.record_batch import HEADER_SIZE, MAX_SEQUENCE, NO_SEQUENCE, read_header
 from storage.batch.records import Record, decode_batch, decode_each, encode_batch
 from storage.errors import CorruptRecordError
-from tests.depth import tried
 
 FAR = 1 << 62
 sizes = st.sampled_from((0, 1, 10, 63, 64, 100, 8191, 8192, 20_000))
@@ -64,7 +63,6 @@ def test_plain_records_are_read_as_with_care(batch: bytes) -> None:
     assert plain(batch) is not None
 
 
-@settings(max_examples=tried(100, deep=400))
 @given(batches(), st.data())
 def test_what_is_damaged_is_read_as_with_care_or_left_to_it(
     batch: bytes, data: st.DataObject
@@ -103,7 +101,6 @@ def test_runs_are_read_as_with_care(batch: bytes) -> None:
     assert plain(batch) == with_care(batch) == decode_batch(batch)
 
 
-@settings(max_examples=tried(60, deep=120))
 @given(runs(), st.data())
 def test_a_run_with_damage_is_read_as_with_care_or_left_to_it(
     batch: bytes, data: st.DataObject

@@ -3,14 +3,13 @@
 from typing import Any
 
 import attrs
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from storage.batch.compression import Codec
 from storage.batch.record_batch import check_crc, walk
 from storage.batch.records import decode_batch
 from storage.log.log import Log
 from storage.types import Offset
-from tests.depth import tried
 from tests.storage.cleaning import Pair, clean, compacted, end_transaction, pairs, put, roll
 from tests.storage.logs import TP, WALL_MS, contents, headers, new_disk
 
@@ -103,7 +102,6 @@ class Twin:
         ]
 
 
-@settings(max_examples=tried(25, deep=150), deadline=None)
 @given(script=scripts, memory=st.sampled_from([1 << 12, 24 * 4]))
 def test_what_is_left_is_what_the_twin_says(script: list[tuple], memory: int) -> None:  # type: ignore[type-arg]  # steps of several shapes
     log, twin = begin_log(), Twin()

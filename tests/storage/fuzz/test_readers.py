@@ -1,16 +1,14 @@
 """Every reader against mutated files. `make fuzz` does the same for as long as it is told."""
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
-from tests.depth import tried
 from tests.storage.fuzz.bounds import bounded
 from tests.storage.fuzz.openings import OPENINGS
 from tests.storage.fuzz.readers import READERS
 
 
 @pytest.mark.parametrize("reader", READERS)
-@settings(max_examples=tried(25, deep=80))
 @given(data=st.data())
 def test_a_reader_finds_the_truth_or_names_the_damage(reader: str, data: st.DataObject) -> None:
     cases, check = READERS[reader]
@@ -20,7 +18,6 @@ def test_a_reader_finds_the_truth_or_names_the_damage(reader: str, data: st.Data
 
 
 @pytest.mark.parametrize("opening", OPENINGS)
-@settings(max_examples=tried(15, deep=40))
 @given(data=st.data())
 def test_a_directory_opens_to_the_truth_or_is_refused(opening: str, data: st.DataObject) -> None:
     cases, check = OPENINGS[opening]

@@ -11,7 +11,6 @@ from hypothesis.stateful import invariant
 
 from storage.batch.record_batch import read_header
 from storage.batch.records import decode_batch
-from tests.depth import tried
 from tests.storage.log.log_machine import OPERATIONS, LogMachine
 from tests.storage.logs import contents, headers
 
@@ -129,7 +128,7 @@ class LogModel(LogMachine):
 
 
 TestLogModel = LogModel.TestCase
-TestLogModel.settings = settings(max_examples=tried(30, deep=60), stateful_step_count=20)
+TestLogModel.settings = settings(stateful_step_count=20)
 
 
 def prepared(seed: int) -> LogModel:

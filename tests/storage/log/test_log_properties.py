@@ -4,13 +4,12 @@ from typing import NamedTuple
 
 import attrs
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from storage.batch.record_batch import NO_TIMESTAMP
 from storage.config import LogConfig
 from storage.errors import InvalidTimestampError, UnexpectedAppendOffsetError
 from storage.log.log import Log
-from tests.depth import tried
 from tests.storage.logs import WALL_MS, bases, batch, contents, new_disk, open_log, small_config
 
 ROOMY = LogConfig(segment_bytes=1 << 20, segment_index_bytes=1 << 12, index_interval_bytes=100)
@@ -56,7 +55,6 @@ def segment_of(log: Log, placed: Placed) -> int:
     return max(base for base in bases(log) if base <= placed.first)
 
 
-@settings(max_examples=tried(30, deep=60), deadline=None)
 @given(wanted=shapes, data=st.data())
 def test_a_read_gives_what_a_list_of_batches_would(
     wanted: list[Shape], data: st.DataObject
@@ -86,7 +84,6 @@ def test_a_read_gives_what_a_list_of_batches_would(
         assert found.first_entry_incomplete == (not min_one and most < len(rest[0].data))
 
 
-@settings(max_examples=tried(30, deep=60), deadline=None)
 @given(wanted=shapes, data=st.data())
 def test_a_truncation_leaves_the_batches_that_end_below_it(
     wanted: list[Shape], data: st.DataObject
@@ -123,7 +120,6 @@ class Timed(NamedTuple):
     passed_ms: int
 
 
-@settings(max_examples=tried(40, deep=100), deadline=None)
 @given(
     wanted=st.lists(
         st.builds(
@@ -156,7 +152,6 @@ def test_a_segment_rolls_exactly_when_it_is_full_or_old(wanted: list[Timed]) -> 
         assert bases(log) == expected
 
 
-@settings(max_examples=tried(40, deep=100), deadline=None)
 @given(
     before=st.integers(0, 5000),
     after=st.integers(0, 5000),
@@ -186,7 +181,6 @@ def test_a_timestamp_is_taken_inside_the_bounds_and_only_there(
         assert log.size == 0
 
 
-@settings(max_examples=tried(30, deep=60), deadline=None)
 @given(wanted=shapes, back=st.integers(1, 6))
 def test_a_follower_takes_a_gap_and_never_an_offset_that_it_has(
     wanted: list[Shape], back: int

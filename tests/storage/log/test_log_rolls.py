@@ -7,11 +7,10 @@ A follower's appends: it takes what its leader sends, with gaps as wide as compa
 from typing import NamedTuple
 
 import attrs
-from hypothesis import event, given, settings, strategies as st
+from hypothesis import event, given, strategies as st
 
 from storage.batch.record_batch import NO_TIMESTAMP
 from storage.config import LogConfig
-from tests.depth import tried
 from tests.storage.logs import WALL_MS, bases, batch, new_disk, open_log
 
 REACH = 2**31 - 1
@@ -113,7 +112,6 @@ class Twin:
         self.end = last + 1
 
 
-@settings(max_examples=tried(100, deep=300), deadline=None)
 @given(wanted=varied | varied | steady, config=configs)
 def test_a_segment_rolls_for_each_reason_and_for_no_other(
     wanted: list[Step], config: LogConfig

@@ -7,7 +7,7 @@ import tracemalloc
 from collections.abc import Callable, Iterable
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from storage.batch.compression import Codec
 from storage.batch.record_batch import TimestampType, read_header, stamp, walk
@@ -37,7 +37,6 @@ from storage.tools.dump.entries import BatchEntry, Damage, Entry, InvalidBytes, 
 from storage.tools.dump.json_lines import json_line
 from storage.tools.dump.text import Findings, TextOptions, error_line, line
 from storage.types import TopicPartition
-from tests.depth import tried
 from tests.storage.logs import batch, claiming, fill, joined, new_disk, open_log
 
 LOG = "/d/00000000000000000000.log"
@@ -429,7 +428,6 @@ def test_a_dump_writes_nothing() -> None:
 
 
 @given(st.lists(st.sampled_from(Codec), min_size=1, max_size=6), st.data())
-@settings(max_examples=tried(50, deep=150))
 def test_what_was_not_touched_is_shown_and_what_was_is_not_called_sound(
     codecs: list[Codec], data: st.DataObject
 ) -> None:
@@ -471,7 +469,6 @@ NAMES = (
     st.booleans(),
     st.booleans(),
 )
-@settings(max_examples=tried(50, deep=150))
 def test_no_bytes_make_a_dump_fail(files: dict[str, bytes], sanity: bool, sound: bool) -> None:
     disk = new_disk()
     for name, content in files.items():

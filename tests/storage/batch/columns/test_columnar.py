@@ -28,7 +28,6 @@ from storage.batch.records import (
 from storage.batch.varint import varint
 from storage.errors import StorageError
 from storage.testing import FaultyFileSystem
-from tests.depth import tried
 
 # Both sides of Arrow's 12 inline bytes, and of one and two bytes of length.
 maybe_bytes = st.none() | st.binary(max_size=16) | st.binary(min_size=60, max_size=200)
@@ -105,13 +104,11 @@ def rows(found: Sequence[pa.RecordBatch]) -> list[dict[str, Any]]:
 
 
 @given(logs())
-@settings(max_examples=tried(50, deep=150))
 def test_the_columns_say_what_the_records_say(batches: list[bytes]) -> None:
     assert rows(list(columnar.decode(b"".join(batches)))) == slowly(batches)
 
 
 @given(logs(), st.data())
-@settings(max_examples=tried(40, deep=100))
 def test_a_range_of_offsets_is_what_stands_in_it(batches: list[bytes], data: st.DataObject) -> None:
     whole = slowly(batches)
     places = [row["offset"] for row in whole] or [0]
@@ -165,7 +162,6 @@ def test_a_torn_tail_is_the_end(batches: list[bytes], data: st.DataObject) -> No
 
 
 @given(st.lists(records, min_size=1, max_size=6), st.sampled_from(Codec), st.data())
-@settings(max_examples=tried(50, deep=150))
 def test_bytes_that_changed_never_give_another_record(
     content: list[Record], codec: Codec, data: st.DataObject
 ) -> None:
@@ -178,7 +174,6 @@ def test_bytes_that_changed_never_give_another_record(
 
 
 @given(st.lists(records, min_size=1, max_size=6), st.data())
-@settings(max_examples=tried(100, deep=300))
 def test_a_batch_that_lies_with_a_sound_crc_is_read_as_the_slow_decoder_reads_it(
     content: list[Record], data: st.DataObject
 ) -> None:
