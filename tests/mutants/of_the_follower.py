@@ -92,8 +92,8 @@ MUTANTS = (
         (
             Edit(
                 "replication.leader.rules.log_reader",
-                "        if end.leader_epoch < asked or end.offset < info.fetch_offset:",
-                "        if end.leader_epoch < asked:",
+                "    if end.leader_epoch < last_fetched_epoch or end.offset < fetch_offset:",
+                "    if end.leader_epoch < last_fetched_epoch:",
             ),
         ),
         without_it="a tail of the same epoch that the leader does not have is kept",

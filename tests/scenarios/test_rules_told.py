@@ -19,7 +19,7 @@ from replication.follower.fetch_responses import Aftermath, AnswerProcessor
 from replication.follower.truncator import Truncator
 from replication.leader import list_offsets
 from replication.leader.partition import Partition
-from replication.leader.rules import isr, leadership
+from replication.leader.rules import isr, leadership, log_reader
 from replication.leader.rules.isr import FollowerState, PendingExpand, PendingShrink
 from replication.leader.rules.leadership import Leadership
 from replication.leader.rules.log_reader import LogReader
@@ -43,7 +43,7 @@ def logs_are_cut_to_their_high_watermark(planting: pytest.MonkeyPatch) -> None:
 
 
 def nobody_looks_at_epochs(planting: pytest.MonkeyPatch) -> None:
-    planting.setattr(LogReader, "diverging", lambda *_: None)
+    planting.setattr(log_reader, "diverging_end", lambda *_, **__: None)
 
 
 def an_unknown_epoch_ends_where_the_next_begins(planting: pytest.MonkeyPatch) -> None:

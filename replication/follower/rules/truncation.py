@@ -63,19 +63,6 @@ def truncation_offset(
     return OffsetTruncationState(min(local.offset, leader.offset, log_end), completed=True)
 
 
-def diverging_end(
-    *, fetch_offset: Offset, last_fetched_epoch: LeaderEpoch, leader: OffsetAndEpoch
-) -> OffsetAndEpoch | None:
-    """The leader's side of KIP-595: what to answer instead of records, or None if none is due.
-
-    `leader` is where `last_fetched_epoch` ends in the leader's log; an undefined answer is
-    an offset out of range, which the caller has told apart before.
-    """
-    assert leader.offset != NO_OFFSET, "an unknown epoch is out of range, not a divergence"
-    diverges = leader.leader_epoch < last_fetched_epoch or leader.offset < fetch_offset
-    return leader if diverges else None
-
-
 class Reset(enum.Enum):
     """What becomes of a log whose end lies outside the leader's."""
 

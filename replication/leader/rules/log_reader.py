@@ -1,20 +1,23 @@
-"""What a fetch and a ListOffsets see of one log: how far, from where, and on which branch.
+"""What a fetch and a ListOffsets see of one log: how far, from where, and where logs diverge.
 
     log start            high watermark            log end
         [ ─────────────────── ) ────────────────────── )
           consumers read here      followers read here too
 
-Rule 1: a fetch that says which epoch it has fetched last is first asked whether the two
-logs still run side by side (KIP-595). What it names, and where that epoch ends here, tell:
+Rule 1: a fetch that names the leader epoch it fetched last is first compared with this log
+(KIP-595, `diverging_end`). The two logs diverge where that epoch ends earlier here, or where an
+older epoch is the last one that both can have:
 
     leader    [e0: 0-1][e3: 2-7][e4: 8-12]
-    follower  [e0: 0-3]                      fetches 4 after epoch 0: they part at 2
+    follower  [e0: 0-3]                      fetches 4 after epoch 0: they diverge at 2
 
 Rule 2: below the log start nothing can be compared: out of range comes before divergence.
 
 Rule 3: most fetches of most partitions find nothing new, so that answer is kept, and made
 anew only when the offsets in it have changed.
 """
+
+from typing import Protocol
 
 import attrs
 
@@ -27,12 +30,44 @@ from replication.leader.rules.fetch_data import (
 )
 from storage.errors import StorageError
 from storage.log.log import Log
-from storage.types import NO_LEADER_EPOCH, NO_OFFSET, Offset, OffsetAndEpoch
+from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, OffsetAndEpoch
+
+
+class EpochLog(Protocol):
+    """A log whose leader epochs can be compared with a follower's."""
+
+    @property
+    def log_start_offset(self) -> Offset: ...
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch, /) -> OffsetAndEpoch:
+        """Return the greatest epoch up to `epoch` and where it ends; -1, -1 if there is none."""
+
+
+def diverging_end(
+    log: EpochLog, *, fetch_offset: Offset, last_fetched_epoch: LeaderEpoch
+) -> OffsetAndEpoch | None:
+    """Return where the follower's log diverges from `log` (KIP-595), or None if it does not.
+
+    The follower holds records up to `fetch_offset`, the last of them of `last_fetched_epoch`.
+    Raises KafkaError (OFFSET_OUT_OF_RANGE) if `log` does not reach back that far.
+    """
+    if last_fetched_epoch == NO_LEADER_EPOCH:
+        return None
+    end = log.end_offset_for_epoch(last_fetched_epoch)
+    if end.offset == NO_OFFSET or end.leader_epoch == NO_LEADER_EPOCH:
+        why = f"epoch {last_fetched_epoch} is not known here"
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
+    if fetch_offset < log.log_start_offset:
+        why = f"the log starts at {log.log_start_offset}"
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
+    if end.leader_epoch < last_fetched_epoch or end.offset < fetch_offset:
+        return end
+    return None
 
 
 @attrs.define(eq=False)
 class LogReader:
-    """Reads `log` for others."""
+    """What followers and consumers read of `log`."""
 
     log: Log
     _idle_answer: FetchPartitionData = attrs.field(factory=FetchPartitionData, init=False)
@@ -47,9 +82,11 @@ class LogReader:
         allow_incomplete: bool = False,
         passes_empty: bool = False,
     ) -> FetchPartitionData:
-        """The records at `info.fetch_offset`, or where the two logs part, or nothing new."""
+        """Return the records at `info.fetch_offset`, or where the logs diverge, or neither."""
         idle = self.idle(isolation)
-        diverging = self.diverging(info)
+        diverging = diverging_end(
+            self.log, fetch_offset=info.fetch_offset, last_fetched_epoch=info.last_fetched_epoch
+        )
         if diverging is not None:
             return attrs.evolve(idle, diverging_epoch=diverging)
         end = self.end_for(isolation)
@@ -79,7 +116,7 @@ class LogReader:
         )
 
     def idle(self, isolation: Isolation) -> FetchPartitionData:
-        """The answer without records (Rule 3)."""
+        """Return the answer without records (Rule 3)."""
         log, idle = self.log, self._idle_answer
         aborted: tuple[AbortedTransaction, ...] | None = (
             () if isolation is Isolation.LAST_STABLE else None
@@ -99,7 +136,7 @@ class LogReader:
         return idle
 
     def end_for(self, isolation: Isolation) -> Offset:
-        """How far such a reader may see."""
+        """Return the offset up to which a reader at this isolation may see, exclusive."""
         match isolation:
             case Isolation.LOG_END:
                 return self.log.log_end_offset
@@ -108,38 +145,25 @@ class LogReader:
             case Isolation.LAST_STABLE:
                 return self.log.last_stable_offset
 
-    def diverging(self, info: FetchInfo) -> OffsetAndEpoch | None:
-        """Where the fetcher's log and this one part, if their epochs show that they do."""
-        asked = info.last_fetched_epoch
-        if asked == NO_LEADER_EPOCH:
-            return None
-        end = self.log.end_offset_for_epoch(asked)
-        if end.offset == NO_OFFSET or end.leader_epoch == NO_LEADER_EPOCH:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {asked} is not known here")
-        log_start = self.log.log_start_offset
-        if info.fetch_offset < log_start:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"the log starts at {log_start}")
-        if end.leader_epoch < asked or end.offset < info.fetch_offset:
-            return end
-        return None
-
     def available_bytes(self, info: FetchInfo, isolation: Isolation, *, enough: int) -> int | None:
-        """What a waiting fetch would get now, or `enough` if it is surely that; None where
-        it is to be answered at once.
+        """Return how many bytes a waiting fetch would get now, at most `enough` if that is certain.
 
-        That is so where this log has been cut below its offset, shows it another branch, or has
-        failed: whoever asks has only moved something else, and is not the one to tell.
+        Return None if the fetch has to be answered at once: this log was truncated below its
+        offset, diverges from the follower's log, or has failed.
         """
         try:
-            if self.diverging(info) is not None:
-                return None
+            diverging = diverging_end(
+                self.log, fetch_offset=info.fetch_offset, last_fetched_epoch=info.last_fetched_epoch
+            )
         except KafkaError:
+            return None
+        if diverging is not None:
             return None
         end = self.end_for(isolation)
         if info.fetch_offset >= end:
             return 0 if info.fetch_offset == end else None
         if enough <= 1:
-            return 1  # there is a record, and nobody needs to know how large it is
+            return 1  # there is a record, and its size does not matter
         try:
             data = self.log.read(
                 info.fetch_offset, max(0, info.max_bytes), max_offset_exclusive=end, min_one=True

@@ -12,8 +12,8 @@ import attrs
 from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
 from replication.follower.leader_endpoint import EpochEnd, EpochWanted
 from replication.follower.rules.fetch_state import BrokerEndPoint
-from replication.follower.rules.truncation import diverging_end
 from replication.leader.rules.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
+from replication.leader.rules.log_reader import diverging_end
 from replication.net.clock import TrioClock
 from replication.net.seams import NodeClock
 from replication.wire.fetch import (
@@ -174,19 +174,21 @@ class FakeLeader:
         )
         out_of_range = not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset
         if version >= 12 and asked.last_fetched_epoch >= 0:
-            end = log.end_offset_for(asked.last_fetched_epoch)
-            out_of_range = end.offset < 0 or asked.fetch_offset < log.log_start_offset
-            if not out_of_range:
+            try:
                 diverging = diverging_end(
+                    log,
                     fetch_offset=asked.fetch_offset,
                     last_fetched_epoch=asked.last_fetched_epoch,
-                    leader=end,
                 )
-                if diverging is not None:
-                    data.diverging_epoch = EpochEndOffset(
-                        epoch=diverging.leader_epoch, end_offset=diverging.offset
-                    )
-                    return data
+            except KafkaError as error:
+                data.error_code = error.code
+                return data
+            if diverging is not None:
+                data.diverging_epoch = EpochEndOffset(
+                    epoch=diverging.leader_epoch, end_offset=diverging.offset
+                )
+                return data
+            out_of_range = False
         if out_of_range:
             data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
             return data
@@ -243,7 +245,7 @@ class FakeLeader:
         for tp, (current_leader_epoch, epoch) in wanted.items():
             error = self._fence(tp, current_leader_epoch)
             if error is ErrorCode.NONE:
-                answers[tp] = EpochEnd(error, self.led[tp].log.end_offset_for(epoch))
+                answers[tp] = EpochEnd(error, self.led[tp].log.end_offset_for_epoch(epoch))
             else:
                 answers[tp] = EpochEnd(error)
         return answers | self.epoch_answers
@@ -294,7 +296,7 @@ class FakeReplicas:
         return self._log(partition).high_watermark
 
     def end_offset_for_epoch(self, partition: TopicPartition, epoch: LeaderEpoch) -> OffsetAndEpoch:
-        return self._log(partition).end_offset_for(epoch)
+        return self._log(partition).end_offset_for_epoch(epoch)
 
     def truncate_to(self, partition: TopicPartition, offset: Offset, *, completed: bool) -> None:
         self.truncations.append((partition, offset, completed))

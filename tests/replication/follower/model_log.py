@@ -3,7 +3,7 @@
 A toy record is 20 bytes: offset, leader epoch, value, CRC-32 of the three. That is all a
 follower's engine depends on, and a log of them can be compared with `==`.
 
-The epoch cache is computed from first principles each time it is asked (`end_offset_for`
+The epoch cache is computed from first principles each time it is asked (`end_offset_for_epoch`
 walks the entries), so that it can stand as a naive twin of the real one.
 """
 
@@ -103,8 +103,8 @@ class ModelLog:
         self.epochs = [e for e in self.epochs if e.epoch < epoch and e.start < start]
         self.epochs.append(EpochEntry(epoch, start))
 
-    def end_offset_for(self, epoch: LeaderEpoch) -> OffsetAndEpoch:
-        """LeaderEpochCache.end_offset_for, said as plainly as it can be."""
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> OffsetAndEpoch:
+        """LeaderEpochCache.end_offset_for, as plain as it can be."""
         if epoch != NO_LEADER_EPOCH and epoch == self.latest_epoch:
             return OffsetAndEpoch(self.log_end_offset, epoch)
         newer = [e for e in self.epochs if e.epoch > epoch]

@@ -3,15 +3,16 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 
+from replication.errors import ErrorCode, KafkaError
 from replication.follower.rules.truncation import (
     OffsetReset,
     OffsetTruncationState,
     Reset,
-    diverging_end,
     reset_above_leader,
     reset_offset,
     truncation_offset,
 )
+from replication.leader.rules.log_reader import diverging_end
 from storage.types import LeaderEpoch, OffsetAndEpoch
 from tests.replication.follower.model_log import ModelLog, common_prefix, drawn
 from tests.replication.leader.histories import histories
@@ -89,22 +90,22 @@ def test_truncation_offset(
 
 
 def cut_once(leader: ModelLog, follower: ModelLog) -> OffsetTruncationState | None:
-    """One round of fetching: None once the leader finds no divergence."""
+    """Fetch once; None once the leader finds no divergence."""
     latest = follower.latest_epoch
     if latest is None:
         return None
-    end = leader.end_offset_for(latest)
-    if end == UNDEFINED:
-        return None  # out of range, which is not epochs' business
     fetch_offset = follower.log_end_offset
-    answer = diverging_end(fetch_offset=fetch_offset, last_fetched_epoch=latest, leader=end)
+    try:
+        answer = diverging_end(leader, fetch_offset=fetch_offset, last_fetched_epoch=latest)
+    except KafkaError:
+        return None  # out of range: leader epochs do not decide that
     if answer is None:
         return None
     cut = truncation_offset(
         leader=answer,
         fetch_offset=fetch_offset,
         log_end=follower.log_end_offset,
-        local_end=follower.end_offset_for,
+        local_end=follower.end_offset_for_epoch,
     )
     follower.truncate_to(cut.offset)
     return cut
@@ -197,9 +198,33 @@ def test_out_of_range(leader_start: int, leader_end: int, expected: OffsetReset)
     assert found == expected
 
 
-def test_a_divergence_is_told_by_an_older_epoch_or_an_earlier_end() -> None:
-    older, earlier = OffsetAndEpoch(12, 2), OffsetAndEpoch(3, 4)
-    same = OffsetAndEpoch(14, 4)
-    assert diverging_end(fetch_offset=10, last_fetched_epoch=4, leader=older) is older
-    assert diverging_end(fetch_offset=10, last_fetched_epoch=4, leader=earlier) is earlier
-    assert diverging_end(fetch_offset=14, last_fetched_epoch=4, leader=same) is None
+@pytest.mark.parametrize(
+    ("fetch_offset", "last_fetched_epoch", "expected"),
+    [
+        pytest.param(14, 4, None, id="the same epoch is at least as long in the leader's log"),
+        pytest.param(13, 3, OffsetAndEpoch(5, 3), id="the epoch ends earlier in the leader's log"),
+        pytest.param(9, 2, OffsetAndEpoch(3, 0), id="the leader's log has only an older epoch"),
+        pytest.param(99, -1, None, id="the follower names no epoch"),
+    ],
+)
+def test_logs_diverge_at_an_earlier_end_or_an_older_epoch(
+    fetch_offset: int, last_fetched_epoch: LeaderEpoch, expected: OffsetAndEpoch | None
+) -> None:
+    leader = drawn((0, 0, 2), (3, 3, 4), (4, 5, 13))
+    found = diverging_end(
+        leader, fetch_offset=fetch_offset, last_fetched_epoch=last_fetched_epoch
+    )
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("fetch_offset", "last_fetched_epoch"),
+    [pytest.param(14, 9, id="an unknown epoch"), pytest.param(1, 4, id="below the log start")],
+)
+def test_what_the_leader_cannot_compare_is_out_of_range(
+    fetch_offset: int, last_fetched_epoch: LeaderEpoch
+) -> None:
+    leader = drawn((3, 2, 4), (4, 5, 13))
+    with pytest.raises(KafkaError) as refused:
+        diverging_end(leader, fetch_offset=fetch_offset, last_fetched_epoch=last_fetched_epoch)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
