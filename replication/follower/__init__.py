@@ -2,7 +2,8 @@
 
 fetcher_manager   groups partitions by leader and fetcher id, one task per group
 fetcher           that task: do_work, process_fetch_request
-leader_endpoint   the leader, as the fetcher asks it
-truncator         carries out what rules/truncation decides
+partitions        the states of its partitions, and which of them have failed
+log_truncation    carries out what rules/truncation decides
+leader_endpoint   the requests to one leader
 rules/            fetch_state, truncation, fetch_session_handler: values and functions
 """

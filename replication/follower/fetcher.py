@@ -1,35 +1,31 @@
-"""One task that keeps this broker's copies of one leader's partitions alike to the leader's.
+"""One task that follows one leader's partitions: it fetches, appends and truncates.
 
 (AbstractFetcherThread and ReplicaFetcherThread in Kafka.)
 
     do_work, for ever
-      maybe_truncate   cut the logs that must be cut before they may be fetched
+      maybe_truncate   truncate the logs that must be truncated before they may be fetched
       maybe_fetch      one request for every partition that is ready, in round-robin order
         process_fetch_request
-          records          append, move the high watermark, go on behind them
-          a divergence     cut to where it may be, and fetch again from there
-          out of range     ask the leader for its ends, cut or start over
-          another error    leave that partition alone for a while
-      then wake the consumers who wait for a high watermark here
+          records              append, take the high watermark, fetch the next ones
+          a divergence         truncate to where the logs may agree, fetch again from there
+          out of range         ask the leader for its log's ends, truncate or start over
+          FENCED_LEADER_EPOCH  give the partition up until newer metadata arrives
+          another error        leave the partition alone for one backoff
+      then wake the consumers that wait for a high watermark here
 
-Rule 1: the fetcher owns its partitions' states. Nothing is awaited between reading one and
-writing it back; after an answer has been awaited, a partition counts only if it is still
-there and still where the request said it was. So partitions may be added and removed at
-any time, by plain calls.
+`partitions.py` owns the partitions' states; this task and `log_truncation.py` work on them, and
+`rules/` decides.
 
-Rule 2: one partition's trouble is its own. It is delayed, or failed and given up until
-somebody adds it again at a newer epoch; the others go on.
+Rule 1: nothing is awaited between reading a state and writing it back. After a response was
+awaited, a partition counts only if it is still at the offset and leader epoch of the request.
 
-Rule 3: records are appended before anything else is awaited: they lie in the connection's
-receive buffer. Partitions out of range, about which the leader must be asked more, wait
-until every append of that answer is done.
+Rule 2: an error of one partition concerns that partition only: it is delayed, or it fails.
 
-Rule 4: what the leader or the disk does is handled here. An exception that is nobody's but
-ours goes to `on_bug`: where it concerns one partition that one fails, else the task ends,
-and counts as dead.
+Rule 3: records are appended before anything else is awaited, because they lie in the connection's
+receive buffer. What needs another question to the leader waits until every append is done.
 
-Where a fetch can tell a divergence (v12 and later), partitions need no truncation first and
-`maybe_truncate` finds nothing to do; older versions ask for the ends of epochs there.
+Rule 4: errors of the leader and of the disk are handled here. Any other exception goes to
+`on_bug`: if it concerns one partition that partition fails, else the task ends and counts as dead.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -39,11 +35,15 @@ import trio
 
 from replication.errors import ErrorCode, PeerUnavailableError, ProtocolError, UnderstudyError
 from replication.events import EventSink, ignore
-from replication.follower.fetch_responses import Aftermath, AnswerProcessor
 from replication.follower.fetcher_stats import FetcherStats
-from replication.follower.followed_partitions import FollowedPartitions, OnBug
-from replication.follower.followed_replicas import FollowedReplicas
+from replication.follower.followed_replicas import AppendInfo, FollowedReplicas
 from replication.follower.leader_endpoint import LeaderEndpoint
+from replication.follower.log_truncation import (
+    fetch_offset_and_truncate,
+    maybe_truncate,
+    truncate_to_epoch_ends,
+)
+from replication.follower.partitions import FollowedPartitions, OnBug
 from replication.follower.rules.fetch_session_handler import (
     FIRST_VERSION_WITH_TOPIC_IDS,
     FetchRequestData,
@@ -51,18 +51,19 @@ from replication.follower.rules.fetch_session_handler import (
     FetchSessionHandler,
     WantedPartition,
 )
-from replication.follower.rules.fetch_state import (
-    FailedPartitions,
-    InitialFetchState,
-    PartitionFetchState,
-    PartitionStates,
-)
-from replication.follower.truncator import Truncator
+from replication.follower.rules.fetch_state import PartitionFetchState
 from replication.net.seams import NodeClock
-from storage.errors import StorageError
-from storage.types import NO_LEADER_EPOCH, TopicId, TopicPartition
+from replication.wire.fetch import PartitionData
+from storage.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    RecordBatchTooLargeError,
+    RecordTooLargeError,
+    StorageError,
+)
+from storage.types import NO_LEADER_EPOCH, Offset, OffsetAndEpoch, TopicPartition
 
-_NO_ANSWER = (PeerUnavailableError, ProtocolError)
+_NO_RESPONSE = (PeerUnavailableError, ProtocolError)
 
 
 @attrs.frozen(kw_only=True)
@@ -70,9 +71,10 @@ class FetcherConfig:
     """Kafka's replica.fetch.* settings, and who fetches."""
 
     replica_id: int
-    """Negative: of nobody who could be in an ISR. Such a one is answered as a consumer is."""
+    """Broker id of the follower. Negative for a reader that can never join an ISR; the leader
+    answers it as a consumer."""
     isolation_level: int = 0
-    """For a consumer, 1: nothing of a transaction that is still open (READ_COMMITTED)."""
+    """1 (READ_COMMITTED) lets a consumer read no records of transactions that are still open."""
     max_wait_ms: int = 500
     min_bytes: int = 1
     max_bytes: int = 10 * 1024 * 1024
@@ -88,107 +90,66 @@ def no_broker_epoch() -> int:
     return -1
 
 
+@attrs.define
+class FollowUp:
+    """What a fetch response leaves to be done once its records are appended."""
+
+    diverging: dict[TopicPartition, OffsetAndEpoch] = attrs.field(factory=dict)
+    out_of_range: dict[TopicPartition, PartitionFetchState] = attrs.field(factory=dict)
+    errors: list[TopicPartition] = attrs.field(factory=list)
+
+
 @attrs.define(kw_only=True)
 class ReplicaFetcher:
-    """Follows one leader; see the head of this module."""
+    """The task that follows one leader (see the head of this module)."""
 
     name: str
     leader: LeaderEndpoint
     replicas: FollowedReplicas
     config: FetcherConfig
     clock: NodeClock
-    failed: FailedPartitions
+    failed: set[TopicPartition]
+    """The partitions given up; all fetchers of a manager share it."""
     stats: FetcherStats
     on_bug: OnBug
     sink: EventSink = ignore
     broker_epoch: Callable[[], int] = no_broker_epoch
     is_throttled: Callable[[TopicPartition], bool] = never_throttled
-    """Asked about partitions that are not in sync; those in sync are never held back."""
+    """Called for partitions that are not in sync; the others are never throttled."""
     is_dead: bool = attrs.field(init=False, default=False)
-    """Ended by a mistake of ours, its partitions unfetched (DeadThreadCount)."""
+    """Whether a bug ended the task while it still had partitions (DeadThreadCount)."""
     session: FetchSessionHandler = attrs.field(init=False)
-    _partitions: FollowedPartitions = attrs.field(init=False)
-    _truncator: Truncator = attrs.field(init=False)
-    _answers: AnswerProcessor = attrs.field(init=False)
+    partitions: FollowedPartitions = attrs.field(init=False)
+    _high_watermarks_moved: list[TopicPartition] = attrs.field(init=False, factory=list)
     _rejections: int = attrs.field(init=False, default=0)
-    _wakeup: trio.Event = attrs.field(init=False, factory=trio.Event)
     _stopping: bool = attrs.field(init=False, default=False)
     _close_begun: bool = attrs.field(init=False, default=False)
     _stopped: trio.Event | None = attrs.field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
         self.session = FetchSessionHandler(self.leader.broker.id)
-        self._partitions = FollowedPartitions(
-            leader=self.leader.broker,
+        self.partitions = FollowedPartitions(
+            leader=self.leader,
             replicas=self.replicas,
-            truncation_on_fetch=self.leader.supports_truncation_on_fetch,
             clock=self.clock,
-            backoff=self._backoff,
+            backoff=self.config.backoff_ms / 1000,
             failed=self.failed,
             stats=self.stats,
             on_bug=self.on_bug,
             sink=self.sink,
+            as_consumer=self.config.replica_id < 0,
         )
-        self._truncator = Truncator(
-            self._partitions, self.leader, as_consumer=self.config.replica_id < 0
-        )
-        self._answers = AnswerProcessor(self._partitions)
-
-    @property
-    def _backoff(self) -> float:
-        return self.config.backoff_ms / 1000
-
-    # -- which partitions -----------------------------------------------------
-
-    def add_partitions(
-        self, initial_states: Mapping[TopicPartition, InitialFetchState]
-    ) -> set[TopicPartition]:
-        """Follow these too, or from here on at a new epoch; failed ones get another chance."""
-        self._partitions.add(initial_states)
-        self._wakeup.set()
-        return set(initial_states)
-
-    def remove_partitions(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, PartitionFetchState]:
-        """Follow these no more; the states of those that were followed."""
-        return self._partitions.remove(partitions)
-
-    def remove_all_partitions(self) -> dict[TopicPartition, PartitionFetchState]:
-        return self._partitions.remove(self.states.partitions())
-
-    def maybe_update_topic_ids(self, topic_ids: Mapping[TopicPartition, TopicId]) -> None:
-        """Ids that were not known when the partitions were added; unknown partitions are let be."""
-        self._partitions.update_topic_ids(topic_ids)
-        self._wakeup.set()
-
-    def log_start_moved(self, partition: TopicPartition) -> None:
-        """Elsewhere than by an answer: the leader is to hear of it with the next request."""
-        if partition in self.states:
-            self.states.touch(partition)
-
-    @property
-    def states(self) -> PartitionStates:
-        """Where each partition stands; for looking at."""
-        return self._partitions.states
-
-    def fetch_state(self, partition: TopicPartition) -> PartitionFetchState | None:
-        return self.states.get(partition)
-
-    @property
-    def partition_count(self) -> int:
-        return len(self.states)
 
     # -- the task -------------------------------------------------------------
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Work until `initiate_shutdown`, or until a mistake of ours."""
+        """Work until `initiate_shutdown` is called, or until a bug."""
         self._stopped = trio.Event()
         task_status.started()
         try:
             while not self._stopping:
                 await self._work_on()
-        except Exception as bug:  # noqa: BLE001 - the boundary where a fetcher's mistake stops
+        except Exception as bug:  # noqa: BLE001 - the boundary at which a fetcher's bug stops
             self.is_dead = True
             self.on_bug(bug)
         finally:
@@ -199,17 +160,17 @@ class ReplicaFetcher:
     async def _work_on(self) -> None:
         try:
             await self.do_work()
-        except _NO_ANSWER:
-            self._partitions.delay(self.states.partitions())
+        except _NO_RESPONSE:
+            self.partitions.delay(self.partitions.states.partitions())
 
     def initiate_shutdown(self) -> None:
-        """Stop soon; nothing that is answered from now on is acted upon."""
+        """Stop soon; responses that arrive from now on change nothing."""
         self._stopping = True
         self._initiate_close()
-        self._wakeup.set()
+        self.partitions.wake()
 
     async def shutdown(self) -> None:
-        """Stop, and wait until the task has."""
+        """Stop, and wait until the task has ended."""
         self.initiate_shutdown()
         if self._stopped is not None:
             await self._stopped.wait()
@@ -233,20 +194,20 @@ class ReplicaFetcher:
             self.on_bug(error)
 
     async def do_work(self) -> None:
-        """One round. ProtocolError where the leader answers for what it was not asked."""
-        await self.maybe_truncate()
+        """Do one round: truncate, fetch, and wake the consumers that may read more now.
+
+        Raises ProtocolError if the leader answers for a partition that was not in the request.
+        """
+        await maybe_truncate(self.partitions)
         await self.maybe_fetch()
-        if moved := self._answers.take_high_watermarks_moved():
+        if self._high_watermarks_moved:
+            moved, self._high_watermarks_moved = self._high_watermarks_moved, []
             self.replicas.complete_delayed_fetches(moved)
 
-    async def maybe_truncate(self) -> None:
-        """Cut what must be cut before it may be fetched; most often nothing."""
-        await self._truncator.maybe_truncate()
-
-    # -- fetching -------------------------------------------------------------
+    # -- the request ----------------------------------------------------------
 
     async def maybe_fetch(self) -> None:
-        """Fetch what is ready, or wait until something may be."""
+        """Fetch the partitions that are ready, or wait until one may be."""
         if self._stopping:
             return
         data = self._build_fetch()
@@ -256,76 +217,69 @@ class ReplicaFetcher:
             await self.process_fetch_request(data)
 
     def _build_fetch(self) -> FetchRequestData:
-        """In an open session only what may have changed is looked at."""
+        """Return the next request; in an open session only changed partitions are looked at."""
         now = self.clock.now()
-        changed = self.states.take_changed(now)
+        changed = self.partitions.states.take_changed(now)
         if self.session.next_metadata.is_full:
-            wanted = self._wanted_now(self.states.partitions(), now)
+            wanted = self._wanted_now(self.partitions.states.partitions(), now)
             return self.session.build({tp: each for tp, each in wanted.items() if each is not None})
         return self.session.build_changes(self._wanted_now(changed, now))
 
     def _wanted_now(
         self, partitions: Iterable[TopicPartition], now: float
     ) -> dict[TopicPartition, WantedPartition | None]:
-        """What is to be asked of each; None: nothing."""
+        """Return what to request of each partition; None for one that is not to be fetched now."""
         wanted: dict[TopicPartition, WantedPartition | None] = {}
         errors: list[TopicPartition] = []
         for tp in partitions:
             wanted[tp] = None
-            state = self.states.get(tp)
-            if state is None or not state.is_ready_for_fetch(now) or self._holds_back(tp, state):
+            state = self.partitions.states.get(tp)
+            if state is None or not state.is_ready_for_fetch(now):
+                continue
+            if not state.is_replica_in_sync and self.is_throttled(tp):
                 continue
             try:
                 wanted[tp] = self._wanted(tp, state)
             except (StorageError, UnderstudyError):
                 errors.append(tp)
-        self._partitions.delay(errors)
+        self.partitions.delay(errors)
         return wanted
-
-    def _holds_back(self, tp: TopicPartition, state: PartitionFetchState) -> bool:
-        return not state.is_replica_in_sync and self.is_throttled(tp)
 
     def _wanted(self, tp: TopicPartition, state: PartitionFetchState) -> WantedPartition:
         last_fetched = state.last_fetched_epoch
-        tells_divergence = self.leader.supports_truncation_on_fetch
+        if last_fetched is None or not self.leader.supports_truncation_on_fetch:
+            last_fetched = NO_LEADER_EPOCH
         return WantedPartition(
             topic_id=state.topic_id,
             fetch_offset=state.fetch_offset,
             log_start_offset=self.replicas.log_start_offset(tp),
             max_bytes=self.config.partition_max_bytes,
             current_leader_epoch=state.current_leader_epoch,
-            last_fetched_epoch=(
-                last_fetched if tells_divergence and last_fetched is not None else NO_LEADER_EPOCH
-            ),
+            last_fetched_epoch=last_fetched,
         )
 
     async def _wait_for_work(self) -> None:
-        """Until somebody has news, the first delay ends, or one backoff has passed."""
+        """Wait until partitions change, the first delay ends, or one backoff has passed."""
         now = self.clock.now()
-        if not self.states:
-            await self._news()
-        elif self.states.truncating(now):
-            await trio.lowlevel.checkpoint()  # half truncated: go on at once
+        if not self.partitions.states:
+            await self.partitions.wait_for_changes()
+        elif self.partitions.states.truncating(now):
+            await trio.lowlevel.checkpoint()  # a truncation is not completed: go on at once
         else:
-            deadline = self.states.next_deadline(now)
+            deadline = self.partitions.states.next_deadline(now)
             await self._pause(
-                self._backoff if deadline is None else min(self._backoff, deadline - now)
+                self.partitions.backoff
+                if deadline is None
+                else min(self.partitions.backoff, deadline - now)
             )
 
     async def _pause(self, seconds: float) -> None:
-        """That long, or until somebody has news."""
+        """Wait so many seconds, or less if partitions change."""
         with self.clock.move_on_after(seconds):
-            await self._news()
-
-    async def _news(self) -> None:
-        """A partition added, a topic id told, or the end. Whoever waits has awaited nothing since
-        it looked, so that no news is older than this event.
-        """
-        self._wakeup = trio.Event()
-        await self._wakeup.wait()
+            await self.partitions.wait_for_changes()
 
     async def process_fetch_request(self, data: FetchRequestData) -> None:
-        """Send one request and act on what comes back."""
+        """Send one request and act on the response."""
         ids_usable = data.can_use_topic_ids
         highest = self.leader.fetch_version
         version = highest if ids_usable else min(highest, FIRST_VERSION_WITH_TOPIC_IDS - 1)
@@ -334,19 +288,24 @@ class ReplicaFetcher:
             response = await self.leader.fetch(
                 data.to_wire(self._params(), version=version), version=version
             )
-        except _NO_ANSWER:
+        except _NO_RESPONSE:
             self.session.handle_error()
             if not self._stopping:
-                self._partitions.delay(self.states.partitions())
+                self.partitions.delay(self.partitions.states.partitions())
             return
         if self._stopping:
             return
-        answers = self.session.handle_response(response, version=version)
-        if answers is None:
+        responses = self.session.handle_response(response, version=version)
+        if responses is None:
             await self._on_rejected(ErrorCode.of(response.error_code))
             return
         self._rejections = 0
-        await self._clear_up(self._answers.process(data.session_partitions, answers))
+        follow_up = self._process_responses(data.session_partitions, responses)
+        truncate_to_epoch_ends(self.partitions, follow_up.diverging, cause="diverging epoch")
+        self.partitions.delay(follow_up.errors)
+        for tp, state in follow_up.out_of_range.items():
+            if self.partitions.states.get(tp) is state:
+                await fetch_offset_and_truncate(self.partitions, tp, state)
 
     def _params(self) -> FetchRequestParams:
         config = self.config
@@ -360,19 +319,122 @@ class ReplicaFetcher:
         )
 
     async def _on_rejected(self, error: ErrorCode) -> None:
-        """No answer to use. Ask anew at once, with a new session; only a leader that does it
-        again is given a pause (Kafka asks it as fast as it answers).
+        """Fetch again at once in a new session; pause if the leader rejects that as well.
+
+        Kafka sends its requests as fast as such a leader answers.
         """
         if error is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR:
-            self._partitions.delay(self.states.partitions())
+            self.partitions.delay(self.partitions.states.partitions())
             return
         self._rejections += 1
         if self._rejections > 1:
-            await self._pause(self._backoff)
+            await self._pause(self.partitions.backoff)
 
-    async def _clear_up(self, aftermath: Aftermath) -> None:
-        self._truncator.truncate_to_ends(aftermath.diverging, cause="diverging epoch")
-        self._partitions.delay(aftermath.errors)
-        for tp, state in aftermath.out_of_range.items():
-            if self.states.get(tp) is state:
-                await self._truncator.find_offset(tp, state)
+    # -- the response: nothing is awaited here (Rule 3) -----------------------
+
+    def _process_responses(
+        self,
+        requested: Mapping[TopicPartition, WantedPartition],
+        responses: Mapping[TopicPartition, PartitionData],
+    ) -> FollowUp:
+        """Append the records, and return what else has to be done.
+
+        Skip a partition that is not where the request said: removed, added again, truncated or
+        delayed meanwhile, or followed at another leader epoch, about which neither the records
+        nor the divergence of an earlier one say anything (KAFKA-18991).
+        """
+        follow_up = FollowUp()
+        now = self.clock.now()
+        for tp, data in responses.items():
+            state, asked = self.partitions.states.get(tp), requested.get(tp)
+            if (
+                state is not None
+                and asked is not None
+                and state.fetch_offset == asked.fetch_offset
+                and state.current_leader_epoch == asked.current_leader_epoch
+                and state.is_ready_for_fetch(now)
+            ):
+                self._process_response(tp, state, data, follow_up)
+        return follow_up
+
+    def _process_response(
+        self,
+        tp: TopicPartition,
+        state: PartitionFetchState,
+        data: PartitionData,
+        follow_up: FollowUp,
+    ) -> None:
+        diverging = data.diverging_epoch
+        names_divergence = self.leader.supports_truncation_on_fetch and diverging.epoch >= 0
+        match ErrorCode.of(data.error_code):
+            case ErrorCode.NONE if names_divergence:
+                follow_up.diverging[tp] = OffsetAndEpoch(diverging.end_offset, diverging.epoch)
+            case ErrorCode.NONE:
+                if not self._append(tp, state, data):
+                    follow_up.errors.append(tp)
+            case ErrorCode.OFFSET_OUT_OF_RANGE:
+                follow_up.out_of_range[tp] = state
+            case ErrorCode.FENCED_LEADER_EPOCH:
+                self.partitions.on_fenced(tp, state.current_leader_epoch)
+            case _:
+                # A leader that does not know of us or of its own role yet, one that is no longer
+                # the leader, a broken disk there: any of it may be over after a while.
+                self.partitions.report_refused(tp, state.current_leader_epoch, data.error_code)
+                follow_up.errors.append(tp)
+
+    def _append(self, tp: TopicPartition, state: PartitionFetchState, data: PartitionData) -> bool:
+        """Append the records; return False if they must be fetched again.
+
+        Any other error fails the partition.
+        """
+        try:
+            high_watermark = self.replicas.high_watermark(tp)
+            self.partitions.states.touch(tp)  # its log may start elsewhere now
+            appended = self.replicas.process_partition_data(
+                tp, state.fetch_offset, state.current_leader_epoch, data
+            )
+            if self.replicas.high_watermark(tp) != high_watermark:
+                self._high_watermarks_moved.append(tp)
+        except (RecordTooLargeError, RecordBatchTooLargeError) as error:
+            self.partitions.on_log_error(tp, error)
+        except (CorruptRecordError, InvalidRecordError):
+            self.partitions.report_refused(
+                tp, state.current_leader_epoch, ErrorCode.CORRUPT_MESSAGE
+            )
+            return False
+        except Exception as error:  # noqa: BLE001 - an error of one partition is its own
+            self.partitions.on_log_error(tp, error)
+        else:
+            if appended is not None and tp in self.partitions.states:
+                self._advance(tp, state, appended, leader_high_watermark=data.high_watermark)
+        return True
+
+    def _advance(
+        self,
+        tp: TopicPartition,
+        state: PartitionFetchState,
+        appended: AppendInfo,
+        *,
+        leader_high_watermark: Offset,
+    ) -> None:
+        """Fetch the next offset from now on; a partition that brought records moves to the end."""
+        any_bytes = appended.valid_bytes > 0
+        next_offset = appended.last_offset + 1 if any_bytes else state.fetch_offset
+        lag = max(0, leader_high_watermark - next_offset)
+        self.stats.set_lag(tp, lag)
+        if any_bytes:
+            self.stats.appended_bytes.mark(appended.valid_bytes)
+        elif state.lag is not None:
+            return
+        self.partitions.states.update_and_move_to_end(
+            tp,
+            attrs.evolve(
+                state,
+                fetch_offset=next_offset,
+                lag=lag,
+                delayed_until=None,
+                last_fetched_epoch=(
+                    appended.last_leader_epoch if any_bytes else state.last_fetched_epoch
+                ),
+            ),
+        )

@@ -6,17 +6,16 @@
     (leader 2, fetcher 1)   orders-2
     (leader 3, fetcher 0)   orders-1
 
-Rule 1: a partition is followed by one fetcher at most. Whoever moves one removes it first;
-the manager does not remember who has what, it asks them all.
+Rule 1: a partition is followed by one fetcher at most; it is removed before another one gets it.
+Only the fetchers know their partitions, so the manager looks through all of them.
 
-Rule 2: changes are plain calls and take effect before they return: what an old fetcher is
-answered after a partition has left it is not acted upon. Only waiting for a task to end
-takes time, and that is what the `async` ones do.
+Rule 2: changes are plain calls and take effect before they return: a response that arrives after
+a partition was removed changes nothing. The `async` methods wait for tasks to end.
 
-Rule 3: a fetcher without partitions goes on living until `shutdown_idle_fetchers`: the next
-metadata change may give it some, and a connection is dearer than a task that sleeps.
+Rule 3: a fetcher without partitions lives until `shutdown_idle_fetchers`: the next metadata
+change may give it some, and a new connection costs more than a task that sleeps.
 
-The hash is Java's, so that a cluster's fetchers share the work as Kafka's would.
+The hash is Java's, so that the partitions are spread over the fetchers as in Kafka.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -33,16 +32,15 @@ from replication.follower.fetcher import (
     no_broker_epoch,
 )
 from replication.follower.fetcher_stats import FetcherStats
-from replication.follower.followed_partitions import OnBug
 from replication.follower.followed_replicas import FollowedReplicas
 from replication.follower.leader_endpoint import (
     LATEST_FETCH_VERSION,
     LeaderEndpoint,
     RemoteLeaderEndpoint,
 )
+from replication.follower.partitions import OnBug
 from replication.follower.rules.fetch_state import (
     BrokerEndPoint,
-    FailedPartitions,
     InitialFetchState,
     PartitionFetchState,
 )
@@ -58,12 +56,12 @@ class FetcherKey(NamedTuple):
     fetcher_id: int
 
 
-MakeFetcher = Callable[[BrokerEndPoint, int, FailedPartitions], ReplicaFetcher]
-"""A fetcher for a leader and a fetcher id, which reports what it gives up to the last."""
+MakeFetcher = Callable[[BrokerEndPoint, int, set[TopicPartition]], ReplicaFetcher]
+"""Makes the fetcher for a leader and a fetcher id; it adds the partitions that fail to the set."""
 
 
 def java_string_hash(text: str) -> int:
-    """String.hashCode: over UTF-16 code units, wrapping at 32 bits, signed."""
+    """Return Java's String.hashCode: over UTF-16 code units, wrapping at 32 bits, signed."""
     units = text.encode("utf-16-be")
     value = 0
     for at in range(0, len(units), 2):
@@ -72,7 +70,7 @@ def java_string_hash(text: str) -> int:
 
 
 def fetcher_id_for(partition: TopicPartition, num_fetchers: int) -> int:
-    """Which of a leader's fetchers follows `partition` (Utils.abs: the least int becomes 0)."""
+    """Return the fetcher that follows `partition` (Utils.abs: the least int becomes 0)."""
     value = _signed(31 * java_string_hash(partition.topic) + partition.partition)
     return (0 if value == -(2 ** (_INT_BITS - 1)) else abs(value)) % num_fetchers
 
@@ -85,7 +83,7 @@ def _signed(value: int) -> int:
 def _to_begin_again(
     fetcher: ReplicaFetcher, leader: BrokerEndPoint
 ) -> dict[TopicPartition, InitialFetchState]:
-    """Take every partition from `fetcher`, to go on elsewhere where it stands."""
+    """Take every partition from `fetcher`; return where another one goes on with each."""
     return {
         tp: InitialFetchState(
             topic_id=state.topic_id,
@@ -93,7 +91,7 @@ def _to_begin_again(
             current_leader_epoch=state.current_leader_epoch,
             init_offset=state.fetch_offset,
         )
-        for tp, state in fetcher.remove_all_partitions().items()
+        for tp, state in fetcher.partitions.remove_all().items()
     }
 
 
@@ -116,7 +114,7 @@ class RemoteFetcherFactory:
     name: str = "ReplicaFetcherThread"
 
     def __call__(
-        self, leader: BrokerEndPoint, fetcher_id: int, failed: FailedPartitions
+        self, leader: BrokerEndPoint, fetcher_id: int, failed: set[TopicPartition]
     ) -> ReplicaFetcher:
         name = f"{self.name}-{fetcher_id}-{leader.id}"
         return ReplicaFetcher(
@@ -134,7 +132,7 @@ class RemoteFetcherFactory:
         )
 
     def endpoint(self, leader: BrokerEndPoint, fetcher_id: int) -> LeaderEndpoint:
-        """A way of its own to that leader."""
+        """Return a new endpoint, with a connection of its own, for that leader."""
         return RemoteLeaderEndpoint(
             broker=leader,
             replica_id=self.config.replica_id,
@@ -149,7 +147,7 @@ class RemoteFetcherFactory:
 
 @attrs.define(kw_only=True)
 class ReplicaFetcherManager:
-    """The fetchers of one broker; their tasks run in the nursery it is given."""
+    """The fetchers of one broker; their tasks run in its nursery."""
 
     make_fetcher: MakeFetcher
     num_fetchers_per_broker: int = 1
@@ -157,7 +155,8 @@ class ReplicaFetcherManager:
     sink: EventSink = ignore
     client_id: str = "Replica"
     fetchers: dict[FetcherKey, ReplicaFetcher] = attrs.field(init=False, factory=dict)
-    failed: FailedPartitions = attrs.field(init=False, factory=FailedPartitions)
+    failed: set[TopicPartition] = attrs.field(init=False, factory=set)
+    """The partitions that a fetcher gave up, or that could not be followed at all."""
     _nursery: trio.Nursery = attrs.field()
 
     def __attrs_post_init__(self) -> None:
@@ -168,61 +167,54 @@ class ReplicaFetcherManager:
     def add_fetcher_for_partitions(
         self, initial_states: Mapping[TopicPartition, InitialFetchState]
     ) -> None:
-        """Follow these, each by the fetcher that its hash and its leader say."""
+        """Give each partition to the fetcher for its leader and its hash."""
         groups: dict[tuple[BrokerEndPoint, int], dict[TopicPartition, InitialFetchState]] = {}
         for tp, initial in initial_states.items():
             fetcher_id = fetcher_id_for(tp, self.num_fetchers_per_broker)
             groups.setdefault((initial.leader, fetcher_id), {})[tp] = initial
         for (leader, fetcher_id), group in groups.items():
-            self._fetcher_for(leader, fetcher_id).add_partitions(group)
+            self._fetcher_for(leader, fetcher_id).partitions.add(group)
 
     def remove_fetcher_for_partitions(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, PartitionFetchState]:
-        """Follow these no more; where those stood that were followed."""
+        """Stop following these partitions, and return the states of those that were followed."""
         partitions = list(partitions)
         removed: dict[TopicPartition, PartitionFetchState] = {}
         for fetcher in self.fetchers.values():
-            removed |= fetcher.remove_partitions(partitions)
-        self.failed.remove_all(partitions)
+            removed |= fetcher.partitions.remove(partitions)
+        self.failed.difference_update(partitions)
         return removed
 
     def add_failed_partition(self, partition: TopicPartition) -> None:
-        """One that could not even begin to be followed."""
         self.failed.add(partition)
-
-    @property
-    def failed_partitions(self) -> set[TopicPartition]:
-        return self.failed.partitions()
 
     def maybe_update_topic_ids(
         self,
         leaders: Mapping[TopicPartition, int],
         topic_id_of: Callable[[str], TopicId | None],
     ) -> None:
-        """Topic ids that have become known, for partitions that are followed already."""
+        """Pass on topic ids that were unknown when their partitions were added."""
         for tp, leader_id in leaders.items():
             fetcher_id = fetcher_id_for(tp, self.num_fetchers_per_broker)
             fetcher = self.fetchers.get(FetcherKey(leader_id, fetcher_id))
             topic_id = topic_id_of(tp.topic)
             if fetcher is not None and topic_id is not None:
-                fetcher.maybe_update_topic_ids({tp: topic_id})
+                fetcher.partitions.update_topic_ids({tp: topic_id})
 
-    def get_fetcher(self, partition: TopicPartition) -> ReplicaFetcher | None:
-        """The one that follows `partition`."""
-        for fetcher in self.fetchers.values():
-            if fetcher.fetch_state(partition) is not None:
-                return fetcher
-        return None
+    def fetch_state(self, partition: TopicPartition) -> PartitionFetchState | None:
+        """Return how far `partition` has come; None if no fetcher follows it."""
+        states = (each.partitions.states.get(partition) for each in self.fetchers.values())
+        return next((state for state in states if state is not None), None)
 
     def followed_by(self, partition: TopicPartition) -> int:
-        """How many fetchers have it: one at most."""
-        return sum(each.fetch_state(partition) is not None for each in self.fetchers.values())
+        """Return how many fetchers follow `partition`: one at most."""
+        return sum(partition in each.partitions.states for each in self.fetchers.values())
 
     def log_start_moved(self, partition: TopicPartition) -> None:
-        """Records have been let go of here, and not because the leader said so."""
+        """Send the new log start to the leader; records were deleted here, not by a fetch."""
         for fetcher in self.fetchers.values():
-            fetcher.log_start_moved(partition)
+            fetcher.partitions.log_start_moved(partition)
 
     # -- fetchers -------------------------------------------------------------
 
@@ -232,30 +224,30 @@ class ReplicaFetcherManager:
         if fetcher is not None:
             if fetcher.leader.broker == leader and not fetcher.is_dead:
                 return fetcher
-            # The broker listens elsewhere now, or the task met a mistake of ours. What it
-            # followed and nobody has removed is followed on (Kafka loses it until it is added).
+            # The leader listens elsewhere now, or a bug ended the task. Its partitions are
+            # followed on (Kafka follows them only once they are added again).
             self._retire(key, fetcher, cause="dead" if fetcher.is_dead else "leader moved")
         following = _to_begin_again(fetcher, leader) if fetcher is not None else {}
         fetcher = self.make_fetcher(leader, fetcher_id, self.failed)
-        fetcher.add_partitions(following)
+        fetcher.partitions.add(following)
         self.fetchers[key] = fetcher
         self._nursery.start_soon(fetcher.run, name=fetcher.name)
         self.sink(FetcherStarted(leader=leader.id, fetcher_id=fetcher_id))
         return fetcher
 
     def _retire(self, key: FetcherKey, fetcher: ReplicaFetcher, *, cause: str) -> None:
-        """From here on it acts on nothing; its task ends when it wakes."""
+        """Forget the fetcher; its task ends when it wakes, and changes nothing until then."""
         del self.fetchers[key]
         fetcher.initiate_shutdown()
         self.sink(FetcherStopped(leader=key.leader_id, fetcher_id=key.fetcher_id, cause=cause))
 
     async def shutdown_idle_fetchers(self) -> None:
-        """Stop those without a partition, and wait until they have."""
-        idle = {key: f for key, f in self.fetchers.items() if f.partition_count == 0}
+        """Stop the fetchers without partitions, and wait until they have ended."""
+        idle = {key: f for key, f in self.fetchers.items() if not f.partitions.states}
         await self._stop(idle, cause="idle")
 
     async def close_all(self) -> None:
-        """Stop all of them: first every one is told, then every one awaited."""
+        """Stop all fetchers: first ask every one, then wait for every one."""
         await self._stop(dict(self.fetchers), cause="closed")
         for name in self._metric_names():
             self.metrics.remove(name)
@@ -268,10 +260,12 @@ class ReplicaFetcherManager:
         await trio.lowlevel.checkpoint()
 
     async def resize(self, num_fetchers: int) -> None:
-        """Another number of fetchers per leader (num.replica.fetchers): partitions move to
-        where their hash now says, and go on where they stood; failed ones stay failed.
+        """Change the number of fetchers per leader (num.replica.fetchers).
+
+        Partitions move to the fetcher for their hash and go on where they were; failed
+        partitions stay failed.
         """
-        assert num_fetchers > 0, "somebody must fetch"
+        assert num_fetchers > 0, "a leader needs at least one fetcher"
         moving: dict[TopicPartition, InitialFetchState] = {}
         if num_fetchers != self.num_fetchers_per_broker:
             self.num_fetchers_per_broker = num_fetchers
@@ -284,12 +278,12 @@ class ReplicaFetcherManager:
 
     @property
     def dead_thread_count(self) -> int:
-        """Fetchers that ended without being asked to."""
+        """The number of fetchers that a bug ended."""
         return sum(fetcher.is_dead for fetcher in self.fetchers.values())
 
     @property
     def max_lag(self) -> int:
-        """Records that the furthest behind of all followed partitions lacks."""
+        """The records that the partition furthest behind lacks."""
         return max((f.stats.max_lag() for f in self.fetchers.values()), default=0)
 
     @property

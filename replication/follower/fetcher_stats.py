@@ -1,4 +1,4 @@
-"""What one fetcher counts, under Kafka's names (FetcherStats, FetcherLagStats)."""
+"""The metrics of one fetcher, under Kafka's names (FetcherStats, FetcherLagStats)."""
 
 from collections.abc import Iterator
 
@@ -14,13 +14,16 @@ _UNKNOWN_LAG = -1
 
 @attrs.define(eq=False)
 class FetcherStats:
-    """Registered as long as the fetcher lives; a partition's lag as long as it is followed."""
+    """The metrics of one fetcher: registered as long as it lives.
+
+    A partition's lag is there as long as the partition is followed.
+    """
 
     registry: MetricsRegistry
     client_id: str
     leader: BrokerEndPoint
     requests: Meter = attrs.field(init=False)
-    """Fetches attempted, whether or not they were answered."""
+    """Fetch requests, whether or not they were answered."""
     appended_bytes: Meter = attrs.field(init=False)
     _lags: dict[TopicPartition, int] = attrs.field(init=False, factory=dict)
 
@@ -35,7 +38,7 @@ class FetcherStats:
         self.registry.remove_family(self)
 
     def follow(self, partition: TopicPartition) -> None:
-        """Show a lag for `partition`: not known yet, where it was not shown before."""
+        """Show a lag for `partition`: -1 until one is known."""
         self._lags.setdefault(partition, _UNKNOWN_LAG)
 
     def set_lag(self, partition: TopicPartition, lag: int) -> None:

@@ -1,16 +1,16 @@
-"""What a fetcher asks of the logs it keeps alike to a leader's.
+"""What a fetcher needs of the logs that it keeps equal to a leader's.
 
-The engine does not know whose logs they are: a broker's replicas, the local copy of the
-metadata log, or a mirror of somebody else's topics each implement `FollowedReplicas`.
+A fetcher does not know whose logs they are: a broker's replicas, the local copy of the
+metadata log, and a mirror of a foreign cluster's topics each implement `FollowedReplicas`.
 
 Rule 1: every method is synchronous. A fetcher reads a partition's state, acts on it and
-writes it back without a checkpoint in between, so nobody can come between.
+writes it back without a checkpoint in between.
 
-Rule 2: `process_partition_data` is done with the records when it returns. They are a view
-of the connection's receive buffer, and the next answer overwrites them.
+Rule 2: `process_partition_data` does not keep the records when it returns. They are a view
+of the connection's receive buffer, and the next response overwrites them.
 
-Rule 3: a log that cannot be read or written raises a StorageError, a partition that is not
-here any more a KafkaError. Anything else is taken for a mistake of ours.
+Rule 3: a log that cannot be read or written raises a StorageError, a partition that is no
+longer here a KafkaError. Any other exception counts as a bug.
 """
 
 from collections.abc import Iterable
@@ -21,11 +21,11 @@ from storage.types import LeaderEpoch, Offset, OffsetAndEpoch, TopicPartition
 
 
 class AppendInfo(Protocol):
-    """What the fetcher must know of an append (LogAppendInfo)."""
+    """What a fetcher has to know about an append (LogAppendInfo)."""
 
     @property
     def valid_bytes(self) -> int:
-        """Whole batches appended; a trailing partial one was left out."""
+        """The size of the whole batches that were appended; a partial last one was left out."""
 
     @property
     def last_offset(self) -> Offset: ...
@@ -35,8 +35,10 @@ class AppendInfo(Protocol):
 
 
 class FollowedReplicas(Protocol):
+    """The logs of the partitions that a fetcher follows."""
+
     def latest_epoch(self, partition: TopicPartition) -> LeaderEpoch | None:
-        """That of the last record; None in a log without any."""
+        """Return the leader epoch of the last record; None for a log without any epoch."""
 
     def log_start_offset(self, partition: TopicPartition) -> Offset: ...
 
@@ -45,13 +47,13 @@ class FollowedReplicas(Protocol):
     def high_watermark(self, partition: TopicPartition) -> Offset: ...
 
     def end_offset_for_epoch(self, partition: TopicPartition, epoch: LeaderEpoch) -> OffsetAndEpoch:
-        """The greatest epoch up to `epoch` in this log and where it ends; -1, -1 for none."""
+        """Return the greatest epoch up to `epoch` and where it ends; -1, -1 if there is none."""
 
     def truncate_to(self, partition: TopicPartition, offset: Offset, *, completed: bool) -> None:
-        """Cut the log's end; `completed` once the logs are known to agree below it."""
+        """Truncate the log to `offset`; `completed` if the logs are known to agree below it."""
 
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: Offset) -> None:
-        """Drop everything; the next record to append is at `offset`."""
+        """Delete all records; the next one is appended at `offset`."""
 
     def process_partition_data(
         self,
@@ -60,10 +62,10 @@ class FollowedReplicas(Protocol):
         leader_epoch: LeaderEpoch,
         data: PartitionData,
     ) -> AppendInfo | None:
-        """Append what was fetched in `leader_epoch`, and move the high watermark and the log start.
+        """Append the records fetched in `leader_epoch`, and take the high watermark and log start.
 
-        Return None where nothing is to be told.
+        Return None if the fetcher is to stay at its offset.
         """
 
     def complete_delayed_fetches(self, partitions: Iterable[TopicPartition]) -> None:
-        """High watermarks have moved here: answer the consumers who wait for that."""
+        """Answer the consumers that wait for these partitions' high watermarks; they have moved."""

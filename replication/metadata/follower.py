@@ -30,7 +30,6 @@ from replication.follower.fetcher import FetcherConfig, ReplicaFetcher
 from replication.follower.fetcher_stats import FetcherStats
 from replication.follower.rules.fetch_state import (
     BrokerEndPoint,
-    FailedPartitions,
     InitialFetchState,
 )
 from replication.metadata.cache import MetadataCache
@@ -275,7 +274,7 @@ def metadata_fetcher(
         replicas=follower,
         config=FetcherConfig(replica_id=node_id, backoff_ms=BACKOFF_MS),
         clock=seams.clock,
-        failed=FailedPartitions(),
+        failed=set(),
         stats=FetcherStats(metrics, FETCHER_NAME, controller),
         on_bug=on_bug,
     )
@@ -286,5 +285,5 @@ def metadata_fetcher(
         current_leader_epoch=NO_LEADER_EPOCH,
         init_offset=follower.log.log_end_offset,
     )
-    fetcher.add_partitions({METADATA_PARTITION: beginning})
+    fetcher.partitions.add({METADATA_PARTITION: beginning})
     return fetcher

@@ -341,8 +341,7 @@ class Mirror:
     def _progress(self, log: Log) -> PartitionProgress:
         partition = log.topic_partition
         registration = self._image.partition(partition)
-        fetcher = None if self._fetchers is None else self._fetchers.get_fetcher(partition)
-        state = None if fetcher is None else fetcher.fetch_state(partition)
+        state = None if self._fetchers is None else self._fetchers.fetch_state(partition)
         trouble = self._troubles.get(partition)
         if state is not None and not state.is_delayed(self.seams.clock.now()):
             trouble = None

@@ -36,7 +36,6 @@ from replication.follower.fetcher_stats import FetcherStats
 from replication.follower.followed_replicas import FollowedReplicas
 from replication.follower.rules.fetch_state import (
     BrokerEndPoint,
-    FailedPartitions,
     InitialFetchState,
 )
 from replication.leader.partition import Partition
@@ -201,12 +200,12 @@ def follower_of(
         replicas=replicas or Empty(),
         config=FetcherConfig(replica_id=REMOTE, max_wait_ms=max_wait_ms),
         clock=CLOCK,
-        failed=FailedPartitions(),
+        failed=set(),
         stats=FetcherStats(MetricsRegistry(CLOCK.now), "ReplicaFetcherThread-0-1", LEADER),
         on_bug=raise_bug,
         broker_epoch=lambda: broker_epoch_of(REMOTE),
     )
-    fetcher.add_partitions(
+    fetcher.partitions.add(
         {
             at(number): InitialFetchState(
                 topic_id=TOPIC_ID, leader=LEADER, current_leader_epoch=1, init_offset=0

@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import Edit, Mutant
 
-ANSWERS = "replication.follower.fetch_responses"
+FETCHER = "replication.follower.fetcher"
 TRUNCATION = "replication.follower.rules.truncation"
 
 MUTANTS = (
@@ -23,10 +23,9 @@ MUTANTS = (
         "a fetch names the last epoch of the log",
         (
             Edit(
-                "replication.follower.fetcher",
-                "last_fetched if tells_divergence and last_fetched is not None"
-                " else NO_LEADER_EPOCH",
-                "NO_LEADER_EPOCH",
+                FETCHER,
+                "            last_fetched_epoch=last_fetched,\n",
+                "            last_fetched_epoch=NO_LEADER_EPOCH,\n",
             ),
         ),
         without_it="two logs that part stay parted: S02, S39",
@@ -104,10 +103,10 @@ MUTANTS = (
         "a diverging answer is no data",
         (
             Edit(
-                ANSWERS,
-                "                aftermath.diverging[tp] = OffsetAndEpoch"
+                FETCHER,
+                "                follow_up.diverging[tp] = OffsetAndEpoch"
                 "(diverging.end_offset, diverging.epoch)",
-                "                aftermath.diverging[tp] = OffsetAndEpoch"
+                "                follow_up.diverging[tp] = OffsetAndEpoch"
                 "(diverging.end_offset, diverging.epoch)\n"
                 "                self._append(tp, state, data)",
             ),
@@ -119,7 +118,7 @@ MUTANTS = (
         "an answer is for the offset that was asked",
         (
             Edit(
-                ANSWERS,
+                FETCHER,
                 "                and state.fetch_offset == asked.fetch_offset\n",
                 "",
             ),
@@ -131,7 +130,7 @@ MUTANTS = (
         "an answer is of the reign that was asked",
         (
             Edit(
-                ANSWERS,
+                FETCHER,
                 "                and state.current_leader_epoch == asked.current_leader_epoch\n",
                 "",
             ),
@@ -143,7 +142,7 @@ MUTANTS = (
         "an answer is for what was asked",
         (
             Edit(
-                ANSWERS,
+                FETCHER,
                 "                and state.fetch_offset == asked.fetch_offset\n"
                 "                and state.current_leader_epoch == asked.current_leader_epoch\n",
                 "",
@@ -156,10 +155,10 @@ MUTANTS = (
         "an epoch's end is of the reign that was asked",
         (
             Edit(
-                "replication.follower.truncator",
-                "            if state is None or state.current_leader_epoch"
+                "replication.follower.log_truncation",
+                "        if state is None or state.current_leader_epoch"
                 " != asked.current_leader_epoch:",
-                "            if state is None:",
+                "        if state is None:",
             ),
         ),
         without_it="a cut that another reign has made wrong",

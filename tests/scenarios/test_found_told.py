@@ -8,7 +8,7 @@ import pytest
 from replication.client.producer import destinations
 from replication.controller.rules import decisions as controller_decisions
 from replication.controller.rules.election import Wish, after
-from replication.follower.followed_partitions import FollowedPartitions
+from replication.follower.partitions import FollowedPartitions
 from replication.leader.rules.leadership import Leadership
 from replication.metadata.rules import MetadataDelta, MetadataImage, PartitionRegistration
 from replication.replica_manager.roles import RoleChanges
@@ -84,7 +84,7 @@ def only_partitions_of_which_one_has_heard_are_there(planting: pytest.MonkeyPatc
 
 
 def who_is_given_wrong_bytes_tells_nobody(planting: pytest.MonkeyPatch) -> None:
-    planting.setattr(FollowedPartitions, "tell_refused", lambda *_: None)
+    planting.setattr(FollowedPartitions, "report_refused", lambda *_: None)
 
 
 def what_retention_is_refused_nobody_notices(planting: pytest.MonkeyPatch) -> None:

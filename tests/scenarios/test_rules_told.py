@@ -15,8 +15,9 @@ from replication.controller.rules import (
 )
 from replication.controller.rules.election import ElectionRules
 from replication.errors import ErrorCode
-from replication.follower.fetch_responses import Aftermath, AnswerProcessor
-from replication.follower.truncator import Truncator
+from replication.follower import log_truncation
+from replication.follower.fetcher import FollowUp, ReplicaFetcher
+from replication.follower.partitions import FollowedPartitions
 from replication.leader import list_offsets
 from replication.leader.partition import Partition
 from replication.leader.rules import isr, leadership, log_reader
@@ -97,47 +98,47 @@ def a_divergence_counts_as_progress(planting: pytest.MonkeyPatch) -> None:
 
 
 def a_divergence_brings_a_high_watermark(planting: pytest.MonkeyPatch) -> None:
-    honest = AnswerProcessor._process_answer
+    honest = ReplicaFetcher._process_response
 
-    def process(self: AnswerProcessor, tp: Any, state: Any, data: Any, aftermath: Any) -> None:
-        replicas = self._replicas
+    def process(self: ReplicaFetcher, tp: Any, state: Any, data: Any, follow_up: Any) -> None:
+        replicas = self.replicas
         if data.diverging_epoch.epoch >= 0 and isinstance(replicas, LocalReplicas):
             replicas.hosted.get(tp).log.update_high_watermark(data.high_watermark)
-        honest(self, tp, state, data, aftermath)
+        honest(self, tp, state, data, follow_up)
 
-    planting.setattr(AnswerProcessor, "_process_answer", process)
+    planting.setattr(ReplicaFetcher, "_process_response", process)
 
 
 def a_divergence_is_acted_upon_by_whoever_leads_by_now(planting: pytest.MonkeyPatch) -> None:
-    honest = AnswerProcessor.process
+    honest = ReplicaFetcher._process_responses
 
-    def process(self: AnswerProcessor, requested: Any, answers: Any) -> Aftermath:
-        for tp, data in answers.items():
-            if tp not in self._states and data.diverging_epoch.epoch >= 0:
-                self._replicas.truncate_to(tp, data.diverging_epoch.end_offset, completed=True)
-        return honest(self, requested, answers)
+    def process(self: ReplicaFetcher, requested: Any, responses: Any) -> FollowUp:
+        for tp, data in responses.items():
+            if tp not in self.partitions.states and data.diverging_epoch.epoch >= 0:
+                self.replicas.truncate_to(tp, data.diverging_epoch.end_offset, completed=True)
+        return honest(self, requested, responses)
 
-    planting.setattr(AnswerProcessor, "process", process)
+    planting.setattr(ReplicaFetcher, "_process_responses", process)
 
 
 def an_answer_is_taken_whatever_was_asked(planting: pytest.MonkeyPatch) -> None:
-    def process(self: AnswerProcessor, _: Any, answers: Any) -> Aftermath:
-        aftermath = Aftermath()
-        for tp, data in answers.items():
-            if (state := self._states.get(tp)) is not None:
-                self._process_answer(tp, state, data, aftermath)
-        return aftermath
+    def process(self: ReplicaFetcher, _: Any, responses: Any) -> FollowUp:
+        follow_up = FollowUp()
+        for tp, data in responses.items():
+            if (state := self.partitions.states.get(tp)) is not None:
+                self._process_response(tp, state, data, follow_up)
+        return follow_up
 
-    planting.setattr(AnswerProcessor, "process", process)
+    planting.setattr(ReplicaFetcher, "_process_responses", process)
 
 
 def an_end_of_an_epoch_is_for_any_reign(planting: pytest.MonkeyPatch) -> None:
-    async def truncate(self: Truncator, wanted: Any) -> None:
-        answers = await self.leader.fetch_epoch_end_offsets(wanted)
-        told = {tp: each.end for tp, each in answers.items() if each.error is ErrorCode.NONE}
-        self.truncate_to_ends(told, cause="leader epoch")
+    async def truncate(partitions: FollowedPartitions, wanted: Any) -> None:
+        answers = await partitions.leader.fetch_epoch_end_offsets(wanted)
+        ends = {tp: each.end for tp, each in answers.items() if each.error is ErrorCode.NONE}
+        log_truncation.truncate_to_epoch_ends(partitions, ends, cause="leader epoch")
 
-    planting.setattr(Truncator, "_truncate_to_epoch_ends", truncate)
+    planting.setattr(log_truncation, "_truncate_to_epoch_end_offsets", truncate)
 
 
 def who_may_have_joined_does_not_count(planting: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from replication.controller.rules import (
 )
 from replication.controller.rules.election import Election
 from replication.errors import ErrorCode, KafkaError
-from replication.follower.fetch_responses import Aftermath, AnswerProcessor
+from replication.follower.fetcher import FollowUp, ReplicaFetcher
 from replication.follower.rules.fetch_session_handler import FetchSessionHandler
 from replication.leader.rules import isr, leadership
 from replication.leader.rules.fetch_session.cache import CacheShard
@@ -113,18 +113,18 @@ def there_is_no_minimum(planting: pytest.MonkeyPatch) -> None:
 
 
 def one_bad_answer_is_the_fetchers_end(planting: pytest.MonkeyPatch) -> None:
-    honest = AnswerProcessor.process
-    ended: list[AnswerProcessor] = []
+    honest = ReplicaFetcher._process_responses
+    ended: list[ReplicaFetcher] = []
 
-    def process(self: AnswerProcessor, requested: Any, answers: Any) -> Aftermath:
-        if self in ended:
-            return Aftermath(errors=list(requested))
-        aftermath = honest(self, requested, answers)
-        if aftermath.errors:
+    def process(self: ReplicaFetcher, requested: Any, responses: Any) -> FollowUp:
+        if any(self is each for each in ended):
+            return FollowUp(errors=list(requested))
+        follow_up = honest(self, requested, responses)
+        if follow_up.errors:
             ended.append(self)
-        return aftermath
+        return follow_up
 
-    planting.setattr(AnswerProcessor, "process", process)
+    planting.setattr(ReplicaFetcher, "_process_responses", process)
 
 
 def any_leader_may_change_an_isr(planting: pytest.MonkeyPatch) -> None:

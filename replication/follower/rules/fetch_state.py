@@ -1,18 +1,18 @@
 """What a fetcher knows about each partition it follows (PartitionFetchState, PartitionStates).
 
-    Truncating ── the log is cut where it parted from the leader's ──> Fetching
-         ^                                                                │
-         └────────── a new leader epoch, where it must be cut again ──────┘
+    Truncating ── the log is truncated to where it agrees with the leader's ──> Fetching
+         ^                                                                         │
+         └────────── a new leader epoch, where it must be truncated again ─────────┘
 
-Rule 1: either state may be *delayed*: after an error nothing is asked about the partition
-until its deadline has passed. A deadline that has passed is left in place and means nothing.
+Rule 1: a partition in either phase may be *delayed*: after an error nothing is requested for
+it until its deadline has passed. A deadline that has passed stays in place and means nothing.
 
 Rule 2: a state is a value. It is replaced as a whole, at the same leader epoch or a later
-one, and whoever crossed a checkpoint compares what it read before with what is there now.
+one. Code that has awaited something compares the state it read before with the present one.
 
-Rule 3: states stand in the order in which a fetch names them. Whatever brought data, or
-an error, goes to the end, so that a leader that fills its response from the front serves
-everybody in turn:
+Rule 3: states stand in the order in which a fetch names them. A partition that brought data,
+or an error, goes to the end, so that a leader that fills its response from the front serves
+every partition in turn:
 
     asked         p0 p1 p2      only p0 had data
     asked next    p1 p2 p0
@@ -21,8 +21,7 @@ Rule 4: truncation rebuilds the order, the partitions of a topic together and to
 order of first sight: a request names a topic once for each run of its partitions.
 
 Rule 5: a fetcher builds its next request from what has changed since the last. Every change of
-a state is noted here; what else a request says of a partition (where its log starts) is told
-by `touch`.
+a state is noted here; `touch` notes what else a request contains (where the log starts).
 """
 
 import enum
@@ -34,12 +33,12 @@ from replication.holes import without_holes
 from storage.types import NO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
 
 UNKNOWN_INIT_OFFSET: Offset = -1
-"""Ask the leader where to begin."""
+"""The offset of a partition whose leader has to say first where to begin."""
 
 
 @attrs.frozen
 class BrokerEndPoint:
-    """A broker, and where it listens. Equal only when all three are."""
+    """A broker and where it listens."""
 
     id: int
     host: str
@@ -48,32 +47,34 @@ class BrokerEndPoint:
 
 @attrs.frozen(kw_only=True)
 class InitialFetchState:
-    """Where to begin to follow a partition (Kafka's class of this name)."""
+    """Where following a partition begins (Kafka's class of this name)."""
 
     topic_id: TopicId = NO_TOPIC_ID
     leader: BrokerEndPoint
     current_leader_epoch: LeaderEpoch
     init_offset: Offset
-    """Negative: the leader is asked for its ends, and the log cut to fit."""
+    """Negative if the leader has to be asked for its log's ends first."""
 
 
-class ReplicaState(enum.Enum):
+class FetchPhase(enum.Enum):
+    """What a partition needs next (ReplicaState in Kafka)."""
+
     TRUNCATING = "truncating"
     FETCHING = "fetching"
 
 
 @attrs.frozen(kw_only=True)
 class PartitionFetchState:
-    """One followed partition."""
+    """How far one followed partition has come."""
 
     topic_id: TopicId = NO_TOPIC_ID
     fetch_offset: Offset
     lag: int | None = None
-    """Records behind the leader's high watermark; None before the first answer."""
+    """Records behind the leader's high watermark; None before the first response."""
     current_leader_epoch: LeaderEpoch
     delayed_until: float | None = None
     """Seconds on the node's clock."""
-    state: ReplicaState
+    phase: FetchPhase
     last_fetched_epoch: LeaderEpoch | None = None
     """Epoch of the last record in the log, which lets the leader find a divergence (KIP-595)."""
 
@@ -81,19 +82,19 @@ class PartitionFetchState:
         return self.delayed_until is not None and now < self.delayed_until
 
     def is_ready_for_fetch(self, now: float) -> bool:
-        return self.state is ReplicaState.FETCHING and not self.is_delayed(now)
+        return self.phase is FetchPhase.FETCHING and not self.is_delayed(now)
 
     def is_truncating(self, now: float) -> bool:
-        return self.state is ReplicaState.TRUNCATING and not self.is_delayed(now)
+        return self.phase is FetchPhase.TRUNCATING and not self.is_delayed(now)
 
     @property
     def needs_offset(self) -> bool:
-        """Where to begin is not known yet: the leader must be asked first."""
+        """Whether the leader has to be asked first where to begin."""
         return self.fetch_offset < 0
 
     @property
     def is_replica_in_sync(self) -> bool:
-        """As throttling sees it: nothing known to be missing."""
+        """Whether nothing is known to be missing; only other replicas are throttled."""
         return self.lag is not None and self.lag <= 0
 
 
@@ -104,11 +105,11 @@ def initial_state(
     latest_epoch: LeaderEpoch | None,
     truncation_on_fetch: bool,
 ) -> PartitionFetchState:
-    """The state of a partition that is being added (AbstractFetcherThread.partitionFetchState).
+    """Return the state of a partition that is added (AbstractFetcherThread.partitionFetchState).
 
-    At an epoch that is being followed already nothing changes, whatever the offset. Where
-    the leader finds divergence in the fetch itself there is nothing to do before it, save
-    for a log without a single epoch, which has nothing to be compared by.
+    At the leader epoch that is followed already nothing changes, whatever the offset. If the
+    leader finds a divergence in the fetch itself (`truncation_on_fetch`), the partition is
+    fetched at once, unless its log has no leader epoch to compare by.
     """
     if existing is not None and existing.current_leader_epoch == initial.current_leader_epoch:
         return existing
@@ -118,14 +119,14 @@ def initial_state(
         topic_id=initial.topic_id,
         fetch_offset=initial.init_offset if known_offset else UNKNOWN_INIT_OFFSET,
         current_leader_epoch=initial.current_leader_epoch,
-        state=ReplicaState.FETCHING if fetches_at_once else ReplicaState.TRUNCATING,
+        phase=FetchPhase.FETCHING if fetches_at_once else FetchPhase.TRUNCATING,
         last_fetched_epoch=latest_epoch if truncation_on_fetch else None,
     )
 
 
 @attrs.define(eq=False)
 class Marks:
-    """A set of partitions, in the order in which they were marked."""
+    """A set of partitions in the order in which they were marked."""
 
     _marked: dict[TopicPartition, None] = attrs.field(factory=dict)
     _most: int = 0
@@ -145,8 +146,8 @@ class Marks:
 class PartitionStates:
     """The states of one fetcher's partitions, in round-robin order.
 
-    Beside them, which of them somebody must look at: a round of a fetcher whose partitions are
-    idle should not cost more for having many of them (Rule 5).
+    Beside them stands which of them a round has to look at, so that a round costs no more for
+    many idle partitions than for few (Rule 5).
     """
 
     _states: dict[TopicPartition, PartitionFetchState] = attrs.field(factory=dict)
@@ -165,7 +166,7 @@ class PartitionStates:
         return self._states.get(partition)
 
     def items(self) -> ItemsView[TopicPartition, PartitionFetchState]:
-        """In order; a live view, so whoever changes states takes a list of it first."""
+        """Return a live view in order; copy it before you change a state."""
         return self._states.items()
 
     def partitions(self) -> list[TopicPartition]:
@@ -191,7 +192,7 @@ class PartitionStates:
         return state
 
     def delay(self, partition: TopicPartition, *, until: float, now: float) -> bool:
-        """Ask nothing about `partition` for a while; False if gone, or delayed already."""
+        """Request nothing for `partition` until then; False if it is gone or delayed already."""
         state = self._states.get(partition)
         if state is None or state.is_delayed(now):
             return False
@@ -199,7 +200,7 @@ class PartitionStates:
         return True
 
     def regroup(self, changed: Mapping[TopicPartition, PartitionFetchState]) -> None:
-        """Take over `changed`, then put the partitions of each topic together (Rule 4)."""
+        """Replace the states in `changed`, then put each topic's partitions together (Rule 4)."""
         by_topic: dict[str, dict[TopicPartition, PartitionFetchState]] = {}
         for partition, state in self._states.items():
             by_topic.setdefault(partition.topic, {})[partition] = changed.get(partition, state)
@@ -210,21 +211,23 @@ class PartitionStates:
             if partition in self._states:
                 self._note(partition, self._states[partition])
 
-    # What must be looked at.
+    # What a round has to look at.
 
     def touch(self, partition: TopicPartition) -> None:
-        """What is asked of it depends on more than its state, and that has changed."""
+        """Note that something of `partition` has changed that is not in its state."""
         self._changed[partition] = None
 
     def _note(self, partition: TopicPartition, state: PartitionFetchState) -> None:
         self._changed[partition] = None
-        self._truncating.set(partition, marked=state.state is ReplicaState.TRUNCATING)
+        self._truncating.set(partition, marked=state.phase is FetchPhase.TRUNCATING)
         self._delayed.set(partition, marked=state.delayed_until is not None)
         self._behind.set(partition, marked=not state.is_replica_in_sync)
 
     def take_changed(self, now: float) -> list[TopicPartition]:
-        """Those of which something else may have to be asked than when this was last called:
-        changed, gone, no longer delayed, or behind, which may be throttled or not.
+        """Return the partitions whose part of the request may differ since the last call.
+
+        They have changed, were removed, are no longer delayed, or are behind, in which case
+        throttling may have begun or ended.
         """
         due = [tp for tp in self._delayed.walk() if not self._states[tp].is_delayed(now)]
         for partition in due:
@@ -233,34 +236,11 @@ class PartitionStates:
         return list(dict.fromkeys([*changed, *due, *self._behind.walk()]))
 
     def truncating(self, now: float) -> list[tuple[TopicPartition, PartitionFetchState]]:
-        """Those that are to be cut before they may be fetched."""
+        """Return the partitions that must be truncated before they may be fetched."""
         states = ((tp, self._states[tp]) for tp in self._truncating.walk())
         return [(tp, state) for tp, state in states if state.is_truncating(now)]
 
     def next_deadline(self, now: float) -> float | None:
-        """When the first delayed partition falls due; None while none is delayed."""
+        """Return when the first delay ends; None while no partition is delayed."""
         deadlines = (self._states[tp].delayed_until for tp in self._delayed.walk())
         return min((each for each in deadlines if each is not None and now < each), default=None)
-
-
-@attrs.define
-class FailedPartitions:
-    """What the fetchers of one manager gave up, until its leader or its log changes."""
-
-    _partitions: set[TopicPartition] = attrs.field(factory=set)
-
-    def __len__(self) -> int:
-        return len(self._partitions)
-
-    def __contains__(self, partition: object) -> bool:
-        return partition in self._partitions
-
-    def partitions(self) -> set[TopicPartition]:
-        """A copy."""
-        return set(self._partitions)
-
-    def add(self, partition: TopicPartition) -> None:
-        self._partitions.add(partition)
-
-    def remove_all(self, partitions: Iterable[TopicPartition]) -> None:
-        self._partitions.difference_update(partitions)

@@ -1,4 +1,4 @@
-"""Where two logs part, and how far a follower cuts back (KIP-101, KIP-279, KIP-320, KIP-595).
+"""Where two logs diverge, and how far a follower truncates (KIP-101, KIP-279, KIP-320, KIP-595).
 
 Two logs that hold the same epochs, each beginning and ending at the same offsets, hold
 the same records: an epoch has one leader, and a leader never writes an offset twice. So a
@@ -8,21 +8,21 @@ epoch, or the greatest older one it knows, ends in its own log.
     leader      [e0: 0-4][e2: 5-11][e6: 12-29]
     follower    [e0: 0-6][e3: 7-9][e4: 10-13]
 
-    follower names        leader answers    follower's own          cuts to
+    follower names        leader answers    follower's own          truncates to
     e4, fetching at 14    e2 ends at 12     e0, before e2, ends 7   7, and asks again
     e0, fetching at 7     e0 ends at 5      e0 ends at 7            5
     e0, fetching at 5     records from 5
 
 Rule 1: the answer may name an epoch that the follower never saw (KIP-279). The logs then
-part at or before the end of the follower's next older epoch; it cuts there and asks again
-with what is left. Each round leaves it one epoch less, so the rounds end.
+diverge at or before the end of the follower's next older epoch; it truncates there and asks
+again with what is left. Each round leaves it one epoch less, so the rounds end.
 
-Rule 2: nobody cuts further than its own log end.
+Rule 2: a follower never truncates to an offset above its own log end.
 
 Rule 3: an offset is exclusive wherever it is an end; -1 stands for one that is not known.
 
-A fetch offset outside the leader's log is another matter: there the ends decide, and
-epochs find what is left to find in the next fetch (`reset_offset`).
+If a fetch offset lies outside the leader's log, the log's two ends decide (`reset_offset`),
+and the next fetch compares leader epochs again.
 """
 
 import enum
@@ -33,12 +33,12 @@ import attrs
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, OffsetAndEpoch
 
 EpochLookup = Callable[[LeaderEpoch], OffsetAndEpoch]
-"""Where an epoch ends in a log: LeaderEpochCache.end_offset_for, -1 and -1 for undefined."""
+"""Returns where an epoch ends in a log (LeaderEpochCache.end_offset_for); -1, -1 if unknown."""
 
 
 @attrs.frozen
 class OffsetTruncationState:
-    """How far to cut, and whether the logs are then known to agree (Kafka's class)."""
+    """How far to truncate, and whether the logs are then known to agree (Kafka's class)."""
 
     offset: Offset
     completed: bool
@@ -47,7 +47,7 @@ class OffsetTruncationState:
 def truncation_offset(
     *, leader: OffsetAndEpoch, fetch_offset: Offset, log_end: Offset, local_end: EpochLookup
 ) -> OffsetTruncationState:
-    """How far to cut, given the leader's answer (getOffsetTruncationState)."""
+    """Return how far to truncate, given the leader's answer (getOffsetTruncationState)."""
     if leader.offset == NO_OFFSET:
         # The leader knows no epoch to compare by: fall back on where we began, the high watermark.
         return OffsetTruncationState(fetch_offset, completed=True)
@@ -66,7 +66,7 @@ def truncation_offset(
 class Reset(enum.Enum):
     """What becomes of a log whose end lies outside the leader's."""
 
-    CUT = "cut"
+    TRUNCATE = "truncate"
     KEEP = "keep"
     START_OVER = "start over"
     ASK_EPOCHS = "ask where epochs end"
@@ -74,28 +74,30 @@ class Reset(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class OffsetReset:
+    """What to do with a log that is out of range, and where to fetch next."""
+
     reset: Reset
     fetch_offset: Offset
     lag: int
 
 
 def reset_above_leader(*, leader_end: Offset, local_end: Offset) -> OffsetReset | None:
-    """First half of an answer to OFFSET_OUT_OF_RANGE: is our log longer than the leader's?
+    """Return the reset of a log that is longer than the leader's, as after an unclean election.
 
-    It is after an unclean election. None: it is not, so the leader's start decides.
+    Return None if it is not longer: then the leader's log start decides (`reset_offset`).
     """
     if leader_end >= local_end:
         return None
-    return OffsetReset(reset=Reset.CUT, fetch_offset=leader_end, lag=0)
+    return OffsetReset(reset=Reset.TRUNCATE, fetch_offset=leader_end, lag=0)
 
 
 def reset_offset(*, leader_start: Offset, leader_end: Offset, local_end: Offset) -> OffsetReset:
-    """Second half: is there anything of ours left in the leader's log?
+    """Return the reset of a log that is not longer than the leader's.
 
-    Equal is enough to keep it: our log then ends where the leader's begins, and the next
-    answer moves our log start over what the leader has dropped.
+    The log is kept even if it ends exactly where the leader's begins: the next response moves
+    its log start to the leader's.
     """
-    assert local_end <= leader_end, "a longer log is cut to the leader's end first"
+    assert local_end <= leader_end, "a longer log is truncated to the leader's end first"
     fetch_offset = max(leader_start, local_end)
     return OffsetReset(
         reset=Reset.START_OVER if leader_start > local_end else Reset.KEEP,
@@ -105,11 +107,11 @@ def reset_offset(*, leader_start: Offset, leader_end: Offset, local_end: Offset)
 
 
 def reset_as_consumer(*, leader_start: Offset, local_end: Offset) -> OffsetReset:
-    """For whoever is not told where the leader's log ends, but only what is committed of it.
+    """Return the reset for a fetcher that learns the leader's high watermark, not its log end.
 
-    That may be below the local end although nothing was lost: a new leader learns the high
-    watermark only from its followers. So where our end is not below the leader's start, epochs
-    have to say whether anything is to be cut.
+    The high watermark may be below the local log end although nothing was lost: a new leader
+    learns it only from its followers. So if the local log reaches the leader's log start,
+    leader epochs have to decide whether anything must be truncated.
     """
     starts_over = leader_start > local_end
     return OffsetReset(

@@ -180,8 +180,8 @@ class FakeLeader:
                     fetch_offset=asked.fetch_offset,
                     last_fetched_epoch=asked.last_fetched_epoch,
                 )
-            except KafkaError as error:
-                data.error_code = error.code
+            except KafkaError as refused:
+                data.error_code = refused.code
                 return data
             if diverging is not None:
                 data.diverging_epoch = EpochEndOffset(

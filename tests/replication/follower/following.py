@@ -7,7 +7,6 @@ from replication.events import Event
 from replication.follower.fetcher import FetcherConfig, ReplicaFetcher
 from replication.follower.fetcher_stats import FetcherStats
 from replication.follower.rules.fetch_state import (
-    FailedPartitions,
     InitialFetchState,
     PartitionFetchState,
 )
@@ -41,7 +40,7 @@ class Following:
     leader: FakeLeader
     replicas: FakeReplicas
     fetcher: ReplicaFetcher
-    failed: FailedPartitions
+    failed: set[TopicPartition]
     metrics: MetricsRegistry
     events: list[Event]
     bugs: list[BaseException]
@@ -74,7 +73,7 @@ class Following:
         if init_offset is None:
             tells = self.leader.supports_truncation_on_fetch and log.latest_epoch is not None
             init_offset = log.log_end_offset if tells else log.high_watermark
-        self.fetcher.add_partitions(
+        self.fetcher.partitions.add(
             {
                 partition: InitialFetchState(
                     topic_id=self.leader.topic_ids.get(partition.topic, NO_TOPIC_ID),
@@ -89,7 +88,7 @@ class Following:
         return self.replicas.logs[partition]
 
     def state(self, partition: TopicPartition = T0) -> PartitionFetchState:
-        state = self.fetcher.fetch_state(partition)
+        state = self.fetcher.partitions.states.get(partition)
         assert state is not None, f"{partition} is not followed"
         return state
 
@@ -123,7 +122,7 @@ def following(
     make: type[ReplicaFetcher] = ReplicaFetcher,
 ) -> Following:
     leader, replicas = FakeLeader(fetch_version=fetch_version, sessions=sessions), FakeReplicas()
-    failed, events = FailedPartitions(), list[Event]()
+    failed, events = set[TopicPartition](), list[Event]()
     bugs: list[BaseException] = []
     clock = TrioClock()
     metrics = MetricsRegistry(clock.now)

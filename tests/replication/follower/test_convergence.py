@@ -76,7 +76,7 @@ def _refuse_session(response: FetchResponse) -> None:
 
 
 def _add_again(it: Following, tp: TopicPartition) -> None:
-    it.fetcher.remove_partitions([tp])
+    it.fetcher.partitions.remove([tp])
     it.add(tp, it.leader.led[tp].epoch)
 
 
@@ -119,6 +119,6 @@ def test_logs_become_alike_whatever_goes_wrong_on_the_way(
         cause(it, Trouble("nothing", T0))
         await follow_until_alike(it, it.replicas.logs)
         assert not it.bugs
-        assert not it.failed.partitions()
+        assert not it.failed
 
     trio.run(play, clock=MockClock(autojump_threshold=0))

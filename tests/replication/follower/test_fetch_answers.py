@@ -24,7 +24,7 @@ async def test_an_answer_to_a_partition_that_moved_meanwhile_is_skipped(
 
     def begin_anew() -> None:
         it.leader.on_fetch = lambda: None
-        it.fetcher.remove_partitions([T0])
+        it.fetcher.partitions.remove([T0])
         it.local().start_over_at(0)
         it.local().append([Toy(0, 0)])
         it.add(T0, 0)
@@ -173,8 +173,8 @@ async def test_topic_ids_are_used_only_when_every_topic_has_one(autojump_clock: 
     it.follow(leader=committed((0, 0, 3)))
     await it.work()
     it.leader.topic_ids = {"t": b"t" * 16}
-    it.fetcher.maybe_update_topic_ids({T0: b"t" * 16, T1: b"t" * 16})
-    assert it.fetcher.fetch_state(T1) is None
+    it.fetcher.partitions.update_topic_ids({T0: b"t" * 16, T1: b"t" * 16})
+    assert it.fetcher.partitions.states.get(T1) is None
     await it.work()
     assert it.leader.fetch_versions == [12, 17]
     assert it.local().log_end_offset == 4
@@ -185,7 +185,7 @@ async def test_a_topic_id_can_be_told_later(autojump_clock: MockClock) -> None:
     it = following()
     it.follow(leader=committed((0, 0, 3)))
     before = it.state()
-    it.fetcher.maybe_update_topic_ids({T0: b"t" * 16, T1: b"u" * 16})
+    it.fetcher.partitions.update_topic_ids({T0: b"t" * 16, T1: b"u" * 16})
     assert it.state().topic_id == b"t" * 16
     assert it.state().fetch_offset == before.fetch_offset
-    assert it.fetcher.fetch_state(T1) is None
+    assert it.fetcher.partitions.states.get(T1) is None

@@ -24,7 +24,7 @@ class EagerFetcher(ReplicaFetcher):
     """Looks at every partition it has, each time."""
 
     def _build_fetch(self) -> FetchRequestData:
-        wanted = self._wanted_now(self.states.partitions(), self.clock.now())
+        wanted = self._wanted_now(self.partitions.states.partitions(), self.clock.now())
         return self.session.build({tp: each for tp, each in wanted.items() if each is not None})
 
 
@@ -58,7 +58,7 @@ def delete_on_leader(it: Following, tp: TopicPartition) -> None:
 def delete_here(it: Following, tp: TopicPartition) -> None:
     log = it.replicas.logs[tp]
     log.move_start_to(log.high_watermark)
-    it.fetcher.log_start_moved(tp)
+    it.fetcher.partitions.log_start_moved(tp)
 
 
 def new_epoch(it: Following, tp: TopicPartition) -> None:
@@ -71,11 +71,11 @@ def add(it: Following, tp: TopicPartition) -> None:
 
 
 def remove(it: Following, tp: TopicPartition) -> None:
-    it.fetcher.remove_partitions([tp])
+    it.fetcher.partitions.remove([tp])
 
 
 def learn_id(it: Following, tp: TopicPartition) -> None:
-    it.fetcher.maybe_update_topic_ids({tp: tp.topic.encode() * 16})
+    it.fetcher.partitions.update_topic_ids({tp: tp.topic.encode() * 16})
 
 
 def throttle(it: Following, tp: TopicPartition) -> None:
@@ -174,10 +174,10 @@ def on_the_wire(request: FetchRequest) -> tuple[object, ...]:
 def seen(it: Following) -> dict[str, Any]:
     return {
         "requests": [on_the_wire(each) for each in it.leader.fetches],
-        "states": dict(it.fetcher.states.items()),
+        "states": dict(it.fetcher.partitions.states.items()),
         "session": it.fetcher.session.session_partitions,
         "logs": it.replicas.logs,
-        "failed": it.failed.partitions(),
+        "failed": it.failed,
     }
 
 
@@ -213,7 +213,7 @@ def test_what_changed_is_all_that_has_to_be_said(todo: list[Step]) -> None:
 
 async def test_an_idle_round_looks_at_nothing(autojump_clock: MockClock) -> None:
     lazy, _ = await run_twins([work] * 4)
-    assert lazy.fetcher.states.take_changed(lazy.fetcher.clock.now()) == []
+    assert lazy.fetcher.partitions.states.take_changed(lazy.fetcher.clock.now()) == []
     assert lazy.leader.fetches[-1].topics == []
 
 

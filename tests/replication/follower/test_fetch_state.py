@@ -5,10 +5,10 @@ from hypothesis import given, strategies as st
 from replication.follower.rules.fetch_state import (
     UNKNOWN_INIT_OFFSET,
     BrokerEndPoint,
+    FetchPhase,
     InitialFetchState,
     PartitionFetchState,
     PartitionStates,
-    ReplicaState,
     initial_state,
 )
 from storage.types import TopicPartition
@@ -24,7 +24,7 @@ def state(
         lag=lag,
         current_leader_epoch=3,
         delayed_until=delayed_until,
-        state=ReplicaState.FETCHING,
+        phase=FetchPhase.FETCHING,
     )
 
 
@@ -37,7 +37,7 @@ def initial(offset: int, *, epoch: int = 3) -> InitialFetchState:
 
 def test_a_delayed_partition_is_neither_fetched_nor_truncated_until_its_deadline() -> None:
     fetching = state(delayed_until=10.0)
-    truncating = attrs.evolve(fetching, state=ReplicaState.TRUNCATING)
+    truncating = attrs.evolve(fetching, phase=FetchPhase.TRUNCATING)
     assert not fetching.is_ready_for_fetch(9.9)
     assert not truncating.is_truncating(9.9)
     assert fetching.is_ready_for_fetch(10.0)
@@ -74,17 +74,17 @@ def test_a_new_epoch_replaces_the_state_and_clears_its_delay() -> None:
 @pytest.mark.parametrize(
     ("offset", "latest_epoch", "truncation_on_fetch", "expected", "last_fetched_epoch"),
     [
-        pytest.param(5, 2, True, ReplicaState.FETCHING, 2, id="the fetch itself will tell"),
-        pytest.param(5, None, True, ReplicaState.TRUNCATING, None, id="no epoch to compare by"),
-        pytest.param(5, 2, False, ReplicaState.TRUNCATING, None, id="legacy: ask for epochs first"),
-        pytest.param(-1, 2, True, ReplicaState.TRUNCATING, 2, id="ask where to begin"),
+        pytest.param(5, 2, True, FetchPhase.FETCHING, 2, id="the fetch itself will tell"),
+        pytest.param(5, None, True, FetchPhase.TRUNCATING, None, id="no epoch to compare by"),
+        pytest.param(5, 2, False, FetchPhase.TRUNCATING, None, id="legacy: ask for epochs first"),
+        pytest.param(-1, 2, True, FetchPhase.TRUNCATING, 2, id="ask where to begin"),
     ],
 )
 def test_where_a_new_partition_starts(
     offset: int,
     latest_epoch: int | None,
     truncation_on_fetch: bool,
-    expected: ReplicaState,
+    expected: FetchPhase,
     last_fetched_epoch: int | None,
 ) -> None:
     found = initial_state(
@@ -93,7 +93,7 @@ def test_where_a_new_partition_starts(
         latest_epoch=latest_epoch,
         truncation_on_fetch=truncation_on_fetch,
     )
-    assert found.state is expected
+    assert found.phase is expected
     assert found.last_fetched_epoch == last_fetched_epoch
     assert found.needs_offset == (offset < 0)
     assert found.fetch_offset == (offset if offset >= 0 else UNKNOWN_INIT_OFFSET)

@@ -5,7 +5,7 @@ from trio.testing import MockClock
 
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.events import FollowerFetching, PartitionFailed
-from replication.follower.rules.fetch_state import ReplicaState
+from replication.follower.rules.fetch_state import FetchPhase
 from replication.wire.fetch import PartitionData
 from storage.errors import KafkaStorageError, StorageError, UnsupportedFormatError
 from storage.types import TopicPartition
@@ -111,12 +111,12 @@ async def test_the_partitions_that_had_data_go_to_the_end_of_the_queue(
     for tp in (T0, T1):
         it.follow(tp, leader=committed((0, 0, 1)), local=committed((0, 0, 1)))
     await it.work()
-    assert it.fetcher.states.partitions() == [T0, T1]
+    assert it.fetcher.partitions.states.partitions() == [T0, T1]
     it.leader.led[T0].log.append_as_leader(0, 7)
     await it.work()
-    assert it.fetcher.states.partitions() == [T1, T0]
+    assert it.fetcher.partitions.states.partitions() == [T1, T0]
     await it.work()
-    assert it.fetcher.states.partitions() == [T1, T0]
+    assert it.fetcher.partitions.states.partitions() == [T1, T0]
 
 
 @pytest.mark.conformance("FT-20")
@@ -156,7 +156,7 @@ async def test_a_leader_with_an_older_format_is_given_up_with_one_clear_line(
 
     it.replicas.on_append = refuse
     await it.work(5)
-    assert it.failed.partitions() == {T0}
+    assert it.failed == {T0}
     failures = [event for event in it.events if isinstance(event, PartitionFailed)]
     assert [(each.partition, each.cause) for each in failures] == [
         (T0, f"UnsupportedFormatError: {older}")
@@ -196,16 +196,16 @@ async def test_an_append_that_fails_costs_only_its_own_partition(
 
     it.replicas.on_append = fail_t0
     await it.work(2)
-    assert it.fetcher.fetch_state(T0) is None
-    assert it.failed.partitions() == {T0}
-    assert it.state(T1).state is ReplicaState.FETCHING
+    assert it.fetcher.partitions.states.get(T0) is None
+    assert it.failed == {T0}
+    assert it.state(T1).phase is FetchPhase.FETCHING
     assert it.local(T1).log_end_offset == 4
     assert len(it.bugs) == bugs
     assert any(isinstance(event, PartitionFailed) for event in it.events)
 
     it.leader.led[T0].epoch = 1
     it.add(T0, 1)
-    assert it.state(T0).state is ReplicaState.TRUNCATING
+    assert it.state(T0).phase is FetchPhase.TRUNCATING
     assert T0 not in it.failed
 
 
@@ -252,8 +252,8 @@ async def test_an_older_epoch_than_the_leaders_is_given_up(
     it.follow(leader=committed((0, 0, 1)), leader_epoch=1, epoch=0)
     await it.work()
     assert it.local() == ModelLog()
-    assert it.fetcher.fetch_state(T0) is None
-    assert it.failed.partitions() == {T0}
+    assert it.fetcher.partitions.states.get(T0) is None
+    assert it.failed == {T0}
 
 
 @pytest.mark.conformance("FT-7")
@@ -268,8 +268,8 @@ async def test_a_leader_that_moves_to_a_newer_epoch_fences_the_follower(
     led.epoch = 1
     await it.work()
     assert it.local().log_end_offset == 2
-    assert it.fetcher.fetch_state(T0) is None
-    assert it.failed.partitions() == {T0}
+    assert it.fetcher.partitions.states.get(T0) is None
+    assert it.failed == {T0}
 
 
 @pytest.mark.conformance("FT-9")
@@ -281,7 +281,7 @@ async def test_a_leader_that_has_not_heard_of_our_epoch_is_asked_again(
     led.epoch = 0
     await it.work()
     assert it.local().log_end_offset == 1
-    assert it.state().state is ReplicaState.FETCHING
+    assert it.state().phase is FetchPhase.FETCHING
     led.epoch = 1
     await it.work()
     assert it.local().log_end_offset == 3
@@ -327,7 +327,7 @@ async def test_what_a_request_says_of_each_partition(autojump_clock: MockClock) 
     assert (request.min_bytes, request.max_wait_ms) == (1, 500)
     assert request.replica_state.replica_id == 2
 
-    it.fetcher.remove_partitions([T1])
+    it.fetcher.partitions.remove([T1])
     await it.work()
     request = it.leader.fetches[1]
     assert request.topics == []

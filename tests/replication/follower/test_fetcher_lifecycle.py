@@ -59,7 +59,7 @@ async def test_the_lag_of_a_partition_goes_with_it(autojump_clock: MockClock) ->
     assert it.metrics.read(LAG_T0) == -1
     await it.work()
     assert it.metrics.read(LAG_T0) == 4
-    it.fetcher.remove_partitions([T0])
+    it.fetcher.partitions.remove([T0])
     assert LAG_T0 not in it.metrics
 
 
@@ -68,7 +68,7 @@ async def test_a_failed_partition_leaves_no_lag_behind(autojump_clock: MockClock
     it = following()
     it.follow(leader=drawn((0, 0, 5)), leader_epoch=1, epoch=0)
     await it.work()
-    assert it.failed.partitions() == {T0}
+    assert it.failed == {T0}
     assert LAG_T0 not in it.metrics
 
 
@@ -133,7 +133,7 @@ async def test_a_mistake_of_ours_ends_the_task_and_counts_as_dead(
     await it.fetcher.run()
     assert it.bugs == [mistake]
     assert it.fetcher.is_dead
-    assert it.fetcher.partition_count == 1, "its partitions stay, unfetched"
+    assert len(it.fetcher.partitions.states) == 1, "its partitions stay, unfetched"
     await it.fetcher.shutdown()
 
 

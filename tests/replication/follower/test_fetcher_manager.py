@@ -21,7 +21,6 @@ from replication.follower.fetcher_manager import (
 from replication.follower.fetcher_stats import FetcherStats
 from replication.follower.rules.fetch_state import (
     BrokerEndPoint,
-    FailedPartitions,
     InitialFetchState,
 )
 from replication.metrics import MetricName, MetricsRegistry
@@ -74,7 +73,7 @@ async def managed(num_fetchers: int = 1) -> AsyncIterator[Managed]:
     bugs: list[BaseException] = []
 
     def make_fetcher(
-        leader: BrokerEndPoint, fetcher_id: int, failed: FailedPartitions
+        leader: BrokerEndPoint, fetcher_id: int, failed: set[TopicPartition]
     ) -> ReplicaFetcher:
         fake = leaders.setdefault(leader, FakeLeader(broker=leader, latency=0.01))
         fake.closed = 0
@@ -144,9 +143,8 @@ async def test_partitions_of_one_leader_share_a_fetcher(autojump_clock: MockCloc
         it.follow(T0, T1)
         it.follow(TopicPartition("u", 0), leader=B2)
         assert set(it.manager.fetchers) == {FetcherKey(1, 0), FetcherKey(2, 0)}
-        fetcher = it.manager.get_fetcher(T0)
-        assert fetcher is it.manager.get_fetcher(T1)
-        assert it.manager.get_fetcher(TopicPartition("none", 0)) is None
+        assert it.manager.fetchers[FetcherKey(1, 0)].partitions.states.partitions() == [T0, T1]
+        assert it.manager.fetch_state(TopicPartition("none", 0)) is None
         assert it.events[0] == FetcherStarted(leader=1, fetcher_id=0)
 
 
@@ -169,7 +167,7 @@ async def test_removing_asks_every_fetcher_and_forgets_failures(
         it.manager.add_failed_partition(T1)
         removed = it.manager.remove_fetcher_for_partitions({T0, T1, elsewhere})
         assert set(removed) == {T0, elsewhere}
-        assert it.manager.failed_partitions == set()
+        assert it.manager.failed == set()
         assert len(it.manager.fetchers) == 2, "fetchers do not stop by themselves"
         await it.manager.shutdown_idle_fetchers()
         assert it.manager.fetchers == {}
@@ -190,8 +188,8 @@ async def test_a_partition_whose_log_is_offline_fails_alone(autojump_clock: Mock
     async with managed() as it:
         it.replicas.offline = {T0}
         it.follow(T0, T1)
-        assert it.manager.failed_partitions == {T0}
-        assert it.manager.get_fetcher(T1) is not None
+        assert it.manager.failed == {T0}
+        assert it.manager.fetch_state(T1) is not None
 
 
 async def test_a_leader_that_listens_elsewhere_gets_a_new_fetcher(
@@ -205,9 +203,9 @@ async def test_a_leader_that_listens_elsewhere_gets_a_new_fetcher(
         new = it.manager.fetchers[FetcherKey(1, 0)]
         assert new is not old
         assert new.leader.broker == moved
-        assert old.partition_count == 0
-        assert new.fetch_state(T1) is not None, "nobody has said that it is not to be followed"
-        state = new.fetch_state(T0)
+        assert len(old.partitions.states) == 0
+        assert new.partitions.states.get(T1) is not None, "it was not removed"
+        state = new.partitions.states.get(T0)
         assert state is not None
         assert state.current_leader_epoch == 1
         assert FetcherStopped(leader=1, fetcher_id=0, cause="leader moved") in it.events
@@ -223,12 +221,10 @@ async def test_topic_ids_reach_only_who_follows(autojump_clock: MockClock) -> No
         it.follow(other, leader=B2)
         it.manager.maybe_update_topic_ids({T0: 1, other: 2, unknown: 1, T1: 7}, ids.get)
         for tp in (T0, other):
-            fetcher = it.manager.get_fetcher(tp)
-            assert fetcher is not None
-            state = fetcher.fetch_state(tp)
+            state = it.manager.fetch_state(tp)
             assert state is not None
             assert state.topic_id == ids[tp.topic]
-        assert it.manager.get_fetcher(unknown) is None
+        assert it.manager.fetch_state(unknown) is None
         assert set(it.manager.fetchers) == {FetcherKey(1, 0), FetcherKey(2, 0)}
 
 
@@ -299,14 +295,14 @@ async def test_resizing_moves_every_partition_to_where_its_hash_says(
         await it.manager.resize(after)
         owners: dict[TopicPartition, FetcherKey] = {}
         for key, fetcher in it.manager.fetchers.items():
-            assert fetcher.partition_count > 0
-            for tp in fetcher.states.partitions():
+            assert fetcher.partitions.states
+            for tp in fetcher.partitions.states.partitions():
                 assert tp not in owners, "owned once"
                 owners[tp] = key
         assert owners == {
             tp: FetcherKey(led_by[tp].id, fetcher_id_for(tp, after)) for tp in partitions
         }
-        assert it.manager.failed_partitions == set(foreign)
+        assert it.manager.failed == set(foreign)
 
 
 async def test_resizing_goes_on_where_a_partition_stood(autojump_clock: MockClock) -> None:
@@ -315,8 +311,6 @@ async def test_resizing_goes_on_where_a_partition_stood(autojump_clock: MockCloc
         it.leaders[B1].lead(T0, drawn((0, 0, 5)))
         await it.leaders[B1].clock.sleep(1)
         await it.manager.resize(2)
-        fetcher = it.manager.get_fetcher(T0)
-        assert fetcher is not None
-        state = fetcher.fetch_state(T0)
+        state = it.manager.fetch_state(T0)
         assert state is not None
         assert (state.fetch_offset, state.last_fetched_epoch) == (6, 0)

@@ -323,7 +323,7 @@ async def test_a_manager_brings_logs_across_the_network(fetch_version: int) -> N
         )
         while any(there != here for there, here in logs.values()):
             assert not bugs
-            assert not manager.failed_partitions
+            assert not manager.failed
             await clock.sleep(0.001)
         await manager.close_all()
     assert metrics.names() == []

@@ -4,7 +4,7 @@ import pytest
 from trio.testing import MockClock
 
 from replication.errors import ErrorCode, KafkaError
-from replication.follower.rules.fetch_state import ReplicaState
+from replication.follower.rules.fetch_state import FetchPhase
 from replication.wire.fetch import PartitionData
 from storage.types import TopicPartition
 from tests.replication.follower.following import T0, T1, both_ways, committed, following
@@ -46,8 +46,8 @@ async def test_a_fence_met_while_asking_for_the_ends_gives_the_partition_up(
     await it.work()
     assert it.leader.list_offsets == ["latest", "earliest"]
     assert it.local().log_end_offset == 1
-    assert it.fetcher.fetch_state(T0) is None
-    assert it.failed.partitions() == {T0}
+    assert it.fetcher.partitions.states.get(T0) is None
+    assert it.failed == {T0}
 
 
 @pytest.mark.conformance("FT-18")
@@ -60,7 +60,7 @@ async def test_a_follower_below_the_leaders_start_begins_anew(
     leader.move_start_to(2)
     it.follow(local=drawn((0, 0, 0)), leader=leader)
     await it.work()
-    assert it.state().state is ReplicaState.FETCHING
+    assert it.state().phase is FetchPhase.FETCHING
     assert (it.local().log_start_offset, it.local().records) == (2, [])
     assert it.state().lag == 3
     await it.work_until_alike()
@@ -82,7 +82,7 @@ async def test_a_leader_that_does_not_know_our_epoch_yet_is_asked_for_its_ends_a
 
     it.leader.on_list_offsets = refuse_once
     await it.work()
-    assert it.state().state is ReplicaState.FETCHING
+    assert it.state().phase is FetchPhase.FETCHING
     assert it.local().log_end_offset == 1
     await it.work_until_alike()
 
@@ -126,7 +126,7 @@ async def test_an_offset_found_for_a_partition_that_was_added_anew_meanwhile_is_
     began = it.state()
 
     def add_anew() -> None:
-        it.fetcher.remove_partitions([T0])
+        it.fetcher.partitions.remove([T0])
         it.add(T0, 0)
 
     it.leader.on_list_offsets = add_anew

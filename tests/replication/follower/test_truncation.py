@@ -161,7 +161,7 @@ def test_a_round_never_cuts_beyond_the_followers_end(logs: tuple[ModelLog, Model
         pytest.param(
             0,
             80,
-            OffsetReset(reset=Reset.CUT, fetch_offset=80, lag=0),
+            OffsetReset(reset=Reset.TRUNCATE, fetch_offset=80, lag=0),
             id="leader ends below us",
         ),
         pytest.param(
@@ -211,9 +211,7 @@ def test_logs_diverge_at_an_earlier_end_or_an_older_epoch(
     fetch_offset: int, last_fetched_epoch: LeaderEpoch, expected: OffsetAndEpoch | None
 ) -> None:
     leader = drawn((0, 0, 2), (3, 3, 4), (4, 5, 13))
-    found = diverging_end(
-        leader, fetch_offset=fetch_offset, last_fetched_epoch=last_fetched_epoch
-    )
+    found = diverging_end(leader, fetch_offset=fetch_offset, last_fetched_epoch=last_fetched_epoch)
     assert found == expected
 
 

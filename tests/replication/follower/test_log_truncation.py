@@ -6,7 +6,8 @@ from trio.testing import MockClock
 from replication.errors import ErrorCode, ProtocolError
 from replication.events import LogTruncated
 from replication.follower.leader_endpoint import EpochEnd
-from replication.follower.rules.fetch_state import ReplicaState
+from replication.follower.log_truncation import maybe_truncate
+from replication.follower.rules.fetch_state import FetchPhase
 from replication.wire.fetch import PartitionData
 from storage.errors import KafkaStorageError
 from storage.types import OffsetAndEpoch, TopicPartition
@@ -64,10 +65,10 @@ async def test_a_partition_removed_before_it_is_cut_stays_as_it_is(
     local = committed((0, 0, 2))
     local.epochs, local.high_watermark = [], 2
     it.follow(local=local, leader=committed((0, 0, 1)))
-    it.fetcher.remove_partitions([T0])
-    await it.fetcher.maybe_truncate()
+    it.fetcher.partitions.remove([T0])
+    await maybe_truncate(it.fetcher.partitions)
     assert it.local().log_end_offset == 3
-    assert it.fetcher.fetch_state(T0) is None
+    assert it.fetcher.partitions.states.get(T0) is None
 
 
 @pytest.mark.conformance("FT-14")
@@ -104,7 +105,7 @@ async def test_a_divergence_of_a_partition_that_left_cuts_nothing(
     assert it.state().fetch_offset == 3
 
     removed = {}
-    it.leader.on_fetch = lambda: removed.update(it.fetcher.remove_partitions([T0]))
+    it.leader.on_fetch = lambda: removed.update(it.fetcher.partitions.remove([T0]))
     await it.work()
     assert removed[T0].fetch_offset == 3
     assert len(it.replicas.truncations) == 1
@@ -138,8 +139,8 @@ async def test_a_cut_that_fails_costs_only_its_own_partition(
 
     it.replicas.on_truncate = fail_t0
     await it.work_until_alike(T1)
-    assert it.fetcher.fetch_state(T0) is None
-    assert it.failed.partitions() == {T0}
+    assert it.fetcher.partitions.states.get(T0) is None
+    assert it.failed == {T0}
     assert T1 not in it.failed
     assert len(it.bugs) == bugs
 
@@ -231,13 +232,13 @@ async def test_an_answer_about_an_epoch_that_is_over_is_not_acted_upon(
     def begin_anew() -> None:
         it.leader.on_epochs = lambda: None
         led.epoch = 1 if fenced else 0
-        it.fetcher.remove_partitions([T0])
+        it.fetcher.partitions.remove([T0])
         it.add(T0, 1)
 
     it.leader.on_epochs = begin_anew
-    await it.fetcher.maybe_truncate()
+    await maybe_truncate(it.fetcher.partitions)
     assert it.replicas.truncations == []
-    assert (it.state().state, it.state().current_leader_epoch) == (ReplicaState.TRUNCATING, 1)
+    assert (it.state().phase, it.state().current_leader_epoch) == (FetchPhase.TRUNCATING, 1)
     assert T0 not in it.failed
     led.epoch = 1
     await it.work_until_alike()
@@ -253,12 +254,12 @@ async def test_a_partition_that_left_while_epochs_were_asked_for_is_let_be(
         it.follow(tp, local=drawn((0, 0, 5)), leader=committed((0, 0, 1)))
 
     def leave() -> None:
-        it.fetcher.remove_partitions([T0])
+        it.fetcher.partitions.remove([T0])
 
     it.leader.on_epochs = leave
-    await it.fetcher.maybe_truncate()
+    await maybe_truncate(it.fetcher.partitions)
     assert it.replicas.truncations == [(T1, 2, True)]
-    assert it.fetcher.fetch_state(T0) is None
+    assert it.fetcher.partitions.states.get(T0) is None
     assert it.local(T0).log_end_offset == 6
 
 
@@ -330,7 +331,7 @@ async def test_how_far_an_answer_about_epochs_cuts(
     epoch, end = answer
     it.follow(local=_log_of_200(*starts), leader=committed((0, 0, 250)))
     it.leader.epoch_answers = {T0: EpochEnd(ErrorCode.NONE, OffsetAndEpoch(end, epoch))}
-    await it.fetcher.maybe_truncate()
+    await maybe_truncate(it.fetcher.partitions)
     assert it.replicas.truncations == [(T0, cut, True)]
     assert it.state().fetch_offset == cut
     assert len(it.leader.epoch_requests) == 1
@@ -345,7 +346,7 @@ async def test_an_epoch_we_never_saw_is_asked_about_a_second_time(
     it.leader.epoch_answers = {T0: EpochEnd(ErrorCode.NONE, OffsetAndEpoch(156, 4))}
     await it.work()
     assert it.replicas.truncations == [(T0, 120, False)]
-    assert it.state().state is ReplicaState.TRUNCATING
+    assert it.state().phase is FetchPhase.TRUNCATING
     assert it.leader.fetches == []
     it.leader.epoch_answers = {T0: EpochEnd(ErrorCode.NONE, OffsetAndEpoch(101, 3))}
     await it.work()
@@ -372,7 +373,7 @@ async def test_divergences_at_epochs_we_never_saw_cut_a_little_further_each_time
     it.leader.change_data = diverge
     await it.work(3)
     assert it.replicas.truncations == [(T0, 140, True), (T0, 130, False), (T0, 100, True)]
-    assert it.state().state is ReplicaState.FETCHING
+    assert it.state().phase is FetchPhase.FETCHING
     assert it.leader.epoch_requests == []
 
 

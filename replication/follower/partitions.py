@@ -1,29 +1,29 @@
-"""The partitions of one fetcher: which they are, where each stands, which were given up.
+"""The partitions of one fetcher: which they are, how far each has come, which have failed.
 
-Everything here is a plain call: nobody can come between reading a state and writing it.
+(`partitionStates` and `failedPartitions` of AbstractFetcherThread in Kafka.)
 
-Rule 1: a partition is here, or in the failed set of all fetchers, or nowhere; never in two
-of them. Adding takes it out of the failed set, failing takes it out of here.
+Rule 1: every method is a plain call. Nothing is awaited between reading a state and writing it
+back, so partitions may be added and removed at any time.
 
-Rule 2: a failed partition comes back only by being added: at a newer leader epoch, or
-because its log has been made anew.
+Rule 2: a partition is in `states`, in `failed`, or unknown. A failed one is followed again once it
+is added again: at a newer leader epoch, or because its log was created anew.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 
 import attrs
+import trio
 
 from replication.errors import ErrorCode, UnderstudyError
-from replication.events import EventSink, FetchRefused, FollowerFetching, PartitionFailed, ignore
+from replication.events import EventSink, FetchRefused, FollowerFetching, PartitionFailed
 from replication.follower.fetcher_stats import FetcherStats
 from replication.follower.followed_replicas import FollowedReplicas
+from replication.follower.leader_endpoint import LeaderEndpoint
 from replication.follower.rules.fetch_state import (
-    BrokerEndPoint,
-    FailedPartitions,
+    FetchPhase,
     InitialFetchState,
     PartitionFetchState,
     PartitionStates,
-    ReplicaState,
     initial_state,
 )
 from replication.net.seams import NodeClock
@@ -35,20 +35,29 @@ OnBug = Callable[[BaseException], None]
 
 @attrs.define(kw_only=True)
 class FollowedPartitions:
-    leader: BrokerEndPoint
+    """The owner of the fetch states of one fetcher's partitions."""
+
+    leader: LeaderEndpoint
     replicas: FollowedReplicas
-    truncation_on_fetch: bool
     clock: NodeClock
     backoff: float
-    failed: FailedPartitions
+    """Seconds without requests for a partition after an error."""
+    failed: set[TopicPartition]
+    """The partitions given up; all fetchers of a manager share it."""
     stats: FetcherStats
     on_bug: OnBug
-    sink: EventSink = ignore
+    sink: EventSink
+    as_consumer: bool
+    """Whether the leader answers as to a consumer: LATEST is its high watermark, not its end."""
     states: PartitionStates = attrs.field(init=False, factory=PartitionStates)
+    _changed: trio.Event = attrs.field(init=False, factory=trio.Event)
 
     def add(self, initial_states: Mapping[TopicPartition, InitialFetchState]) -> None:
-        """Follow these too, or from here on at a new epoch."""
-        self.failed.remove_all(initial_states)
+        """Follow these partitions, or follow them on at a new leader epoch.
+
+        A partition that had failed is no longer in `failed`.
+        """
+        self.failed.difference_update(initial_states)
         for tp, initial in initial_states.items():
             try:
                 latest_epoch = self.replicas.latest_epoch(tp)
@@ -56,6 +65,7 @@ class FollowedPartitions:
                 self.mark_failed(tp, f"{type(error).__name__}: {error}")
             else:
                 self._add_one(tp, initial, latest_epoch)
+        self._changed.set()
 
     def _add_one(
         self, tp: TopicPartition, initial: InitialFetchState, latest_epoch: LeaderEpoch | None
@@ -65,17 +75,17 @@ class FollowedPartitions:
             initial,
             existing=existing,
             latest_epoch=latest_epoch,
-            truncation_on_fetch=self.truncation_on_fetch,
+            truncation_on_fetch=self.leader.supports_truncation_on_fetch,
         )
         self.states.update_and_move_to_end(tp, state)
         self.stats.follow(tp)
         if state is not existing:
-            self.tell_if_fetching(tp, state)
+            self.report_fetching(tp, state)
 
     def remove(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, PartitionFetchState]:
-        """Follow these no more; the states of those that were followed."""
+        """Stop following these partitions, and return the states of those that were followed."""
         removed = {}
         for tp in partitions:
             state = self.states.remove(tp)
@@ -84,30 +94,54 @@ class FollowedPartitions:
                 removed[tp] = state
         return removed
 
+    def remove_all(self) -> dict[TopicPartition, PartitionFetchState]:
+        return self.remove(self.states.partitions())
+
     def update_topic_ids(self, topic_ids: Mapping[TopicPartition, TopicId]) -> None:
-        """Ids that were not known when the partitions were added."""
+        """Take topic ids that were unknown when their partitions were added."""
         for tp, topic_id in topic_ids.items():
             state = self.states.get(tp)
             if state is not None:
                 self.states.update(tp, attrs.evolve(state, topic_id=topic_id))
+        self._changed.set()
+
+    def log_start_moved(self, partition: TopicPartition) -> None:
+        """Send the new log start with the next request; no fetch response has moved it."""
+        if partition in self.states:
+            self.states.touch(partition)
+
+    def wake(self) -> None:
+        """End `wait_for_changes`."""
+        self._changed.set()
+
+    async def wait_for_changes(self) -> None:
+        """Wait for a partition, a topic id, or `wake`.
+
+        The caller has awaited nothing since it looked at the states, so no change is missed.
+        """
+        self._changed = trio.Event()
+        await self._changed.wait()
+
+    # -- errors ---------------------------------------------------------------
 
     def delay(self, partitions: Iterable[TopicPartition]) -> None:
-        """Ask nothing about these for one backoff; a delay already running is not prolonged."""
+        """Request nothing for these for one backoff; a delay that is running is not prolonged."""
         if delayed := list(partitions):
             now = self.clock.now()
             for tp in delayed:
                 self.states.delay(tp, until=now + self.backoff, now=now)
 
     def mark_failed(self, partition: TopicPartition, cause: str) -> None:
-        """Give up on it until somebody adds it again."""
+        """Give the partition up until it is added again."""
         self.failed.add(partition)
         self.remove([partition])
         self.sink(PartitionFailed(partition=partition, cause=cause))
 
-    def fail_after(self, partition: TopicPartition, error: Exception) -> None:
-        """Its log could not be worked on; where that is a mistake of ours, say so. One that was
-        taken away on the way, with the rest of its log directory, is nobody's failure here. A
-        shortage is over after a while.
+    def on_log_error(self, partition: TopicPartition, error: Exception) -> None:
+        """Fail the partition whose log cannot be worked on; report a bug as such.
+
+        After a shortage it is only delayed. A partition that was removed meanwhile, with the rest
+        of its log directory, does not fail here.
         """
         if isinstance(error, ShortageError):
             self.delay([partition])
@@ -117,36 +151,33 @@ class FollowedPartitions:
         if partition in self.states:
             self.mark_failed(partition, f"{type(error).__name__}: {error}")
 
-    def on_fenced(self, partition: TopicPartition, request_epoch: LeaderEpoch) -> bool:
-        """The leader is at a newer epoch than we were when we asked. True: ask again, for we
-        have moved on since; False: given up until the news reaches us, or gone.
+    def on_fenced(self, partition: TopicPartition, request_epoch: LeaderEpoch) -> None:
+        """Give the partition up: the leader has a newer leader epoch than the request had.
+
+        A partition that is followed at another epoch by now is fetched again.
         """
         state = self.states.get(partition)
-        if state is None:
-            return False
-        if state.current_leader_epoch == request_epoch:
+        if state is not None and state.current_leader_epoch == request_epoch:
             self.mark_failed(partition, f"fenced at leader epoch {request_epoch}")
-            return False
-        return True
 
-    def tell_refused(
+    def report_refused(
         self, partition: TopicPartition, leader_epoch: LeaderEpoch, error_code: int
     ) -> None:
         self.sink(
             FetchRefused(
                 partition=partition,
-                leader=self.leader.id,
+                leader=self.leader.broker.id,
                 leader_epoch=leader_epoch,
                 error=ErrorCode.of(error_code).name,
             )
         )
 
-    def tell_if_fetching(self, partition: TopicPartition, state: PartitionFetchState) -> None:
-        if state.state is ReplicaState.FETCHING:
+    def report_fetching(self, partition: TopicPartition, state: PartitionFetchState) -> None:
+        if state.phase is FetchPhase.FETCHING:
             self.sink(
                 FollowerFetching(
                     partition=partition,
-                    leader=self.leader.id,
+                    leader=self.leader.broker.id,
                     leader_epoch=state.current_leader_epoch,
                     fetch_offset=state.fetch_offset,
                 )
