@@ -1,23 +1,26 @@
-"""The cluster as one client sees it: who there is, who leads what, since when (Metadata).
+"""The cluster as one client sees it: its brokers, topics, leaders and leader epochs (Metadata).
 
-Rule 1: a partition's leader epoch only moves forward while its topic keeps its id. An
-answer from a broker that lags behind changes nothing of what is known to be newer (KIP-320).
+Rule 1: a partition's leader epoch only grows while its topic keeps its id. A response from a
+broker that lags behind changes nothing that is known to be newer (KIP-320).
 
-Rule 2: a leader heard of elsewhere (a fetch's answer, KIP-951) counts where its epoch is
-newer than ours. An epoch heard of without a leader makes ours stale: the leader is unknown
+Rule 2: a leader that another response names (a fetch's, KIP-951) counts if its epoch is newer
+than ours. An epoch that is named without a leader makes ours stale: the leader is unknown
 until metadata has caught up with it.
 
-Rule 3: an answer names all topics that were asked for, and takes away none that were not,
-but for those that nobody `retain`s any more.
+Rule 3: a response names all topics that were asked for. It removes no other topic, except those
+that `retain` refuses.
 
-Nothing here asks anybody: replication/client/metadata.py does.
+Rule 4: a broker that is only known by its address has a negative id (Cluster.bootstrap). Group
+and transaction coordinators are asked over connections of their own, so that a JoinGroup that
+waits for a minute delays no fetch; their ids are far from those of brokers.
+
+Nothing here sends a request: `replication.client.metadata` does.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
-from replication.client.nodes import NO_NODE, Node
 from replication.errors import ErrorCode
 from replication.wire.metadata import (
     MetadataResponse,
@@ -26,10 +29,34 @@ from replication.wire.metadata import (
 )
 from storage.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, TopicId, TopicPartition
 
+NO_NODE = -1
+_COORDINATORS_DOWN_FROM = 2**31 - 1
+
+
+@attrs.frozen
+class Node:
+    """A broker, or a client's second connection to it as a coordinator."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port} (id {self.id})"
+
+    def as_coordinator(self) -> "Node":
+        """Return the node of the second connection; of that one, the broker again."""
+        return attrs.evolve(self, id=_COORDINATORS_DOWN_FROM - self.id)
+
+
+def bootstrap_node(index: int, host: str, port: int) -> Node:
+    return Node(-1 - index, host, port)
+
 
 @attrs.frozen(kw_only=True)
 class PartitionView:
-    """One partition, as some broker told it."""
+    """One partition, as a broker described it."""
 
     topic_partition: TopicPartition
     leader: int = NO_NODE
@@ -42,7 +69,7 @@ class PartitionView:
 
 @attrs.frozen(kw_only=True)
 class TopicView:
-    """One topic; `error` is why there is nothing more to say of it."""
+    """One topic; a topic with an `error` has no partitions."""
 
     name: str
     topic_id: TopicId = NO_TOPIC_ID
@@ -53,7 +80,7 @@ class TopicView:
 
 @attrs.frozen
 class Leader:
-    """Who leads a partition as far as is known, and in which epoch (Metadata.LeaderAndEpoch)."""
+    """The leader of a partition as far as is known, and its epoch (Metadata.LeaderAndEpoch)."""
 
     node: Node | None = None
     epoch: LeaderEpoch = NO_LEADER_EPOCH
@@ -64,14 +91,14 @@ UNKNOWN_LEADER = Leader()
 
 @attrs.define(eq=False)
 class ClusterView:
-    """What has been heard so far."""
+    """The newest state of the cluster that responses have given."""
 
     cluster_id: str | None = None
     controller_id: int = NO_NODE
     nodes: dict[int, Node] = attrs.field(factory=dict)
     topics: dict[str, TopicView] = attrs.field(factory=dict)
     version: int = 0
-    """How often an answer has been taken in."""
+    """The number of metadata responses that have been applied."""
     _last_seen: dict[TopicPartition, LeaderEpoch] = attrs.field(init=False, factory=dict)
 
     # -- what is known
@@ -88,12 +115,12 @@ class ClusterView:
         return next(found, None)
 
     def partitions_of(self, topic: str) -> list[int] | None:
-        """In order; None where the topic is not known."""
+        """Return the partitions in order; None if the topic is not known."""
         view = self.topics.get(topic)
         return None if view is None or not view.partitions else sorted(view.partitions)
 
     def partition(self, tp: TopicPartition) -> PartitionView | None:
-        """None where there is none, or where a newer epoch than its own was heard of."""
+        """Return the partition; None if it is not known or a newer epoch than its own is."""
         view = self.topics.get(tp.topic)
         found = None if view is None else view.partitions.get(tp.partition)
         if found is None or found.leader_epoch == NO_LEADER_EPOCH:
@@ -118,14 +145,17 @@ class ClusterView:
     def _in_error(self, error: ErrorCode) -> list[str]:
         return sorted(name for name, view in self.topics.items() if view.error is error)
 
-    # -- what is heard
+    # -- what responses tell
 
     def note_epoch(self, tp: TopicPartition, epoch: LeaderEpoch) -> bool:
-        """An epoch was heard of in passing; whether it is news (updateLastSeenEpochIfNewer)."""
+        """Note an epoch that another response named; return whether it is new.
+
+        (Metadata.updateLastSeenEpochIfNewer.)
+        """
         last = self._last_seen.get(tp)
         if epoch < 0 or (last is not None and epoch <= last):
             return False
-        # Of a partition that was never heard of there is nothing that could be stale.
+        # Nothing is stale about a partition that is not known.
         if last is None and self.partition(tp) is None:
             return False
         self._last_seen[tp] = epoch
@@ -134,7 +164,7 @@ class ClusterView:
     def update(
         self, response: MetadataResponse, *, retain: Callable[[str], bool] = lambda _: True
     ) -> bool:
-        """Take in an answer; whether it leaves something to ask again."""
+        """Apply a response; return whether it leaves something to ask again."""
         self.nodes = {
             each.node_id: Node(each.node_id, each.host, each.port, each.rack)
             for each in response.brokers
@@ -155,7 +185,7 @@ class ClusterView:
         leaders: Mapping[TopicPartition, tuple[int, LeaderEpoch]],
         nodes: Iterable[Node] = (),
     ) -> list[TopicPartition]:
-        """Leaders out of other answers than metadata's; those that were news (KIP-951)."""
+        """Apply leaders that another response named (KIP-951); return the partitions that changed."""
         known = self.nodes | {node.id: node for node in nodes}
         news = []
         for tp, (leader, epoch) in leaders.items():
@@ -172,55 +202,55 @@ class ClusterView:
             news.append(tp)
         return news
 
-    def _topic(self, told: MetadataResponseTopic) -> TopicView:
-        name, error = told.name or "", ErrorCode.of(told.error_code)
+    def _topic(self, given: MetadataResponseTopic) -> TopicView:
+        name, error = given.name or "", ErrorCode.of(given.error_code)
         before = self.topics.get(name)
         if error is not ErrorCode.NONE:
-            return TopicView(name=name, error=error, is_internal=told.is_internal)
+            return TopicView(name=name, error=error, is_internal=given.is_internal)
         # A topic that was deleted and made again begins its epochs anew.
-        is_same = before is None or NO_TOPIC_ID in (before.topic_id, told.topic_id)
-        is_same = is_same or (before is not None and before.topic_id == told.topic_id)
+        is_same = before is None or NO_TOPIC_ID in (before.topic_id, given.topic_id)
+        is_same = is_same or (before is not None and before.topic_id == given.topic_id)
         partitions = {}
-        for each in told.partitions:
+        for each in given.partitions:
             newest = self._newest(name, each, before, is_same=is_same)
             if newest is not None:
                 partitions[each.partition_index] = newest
         return TopicView(
             name=name,
-            topic_id=told.topic_id,
-            is_internal=told.is_internal,
+            topic_id=given.topic_id,
+            is_internal=given.is_internal,
             partitions=partitions,
         )
 
     def _newest(
         self,
         topic: str,
-        told: MetadataResponsePartition,
+        given: MetadataResponsePartition,
         before: TopicView | None,
         *,
         is_same: bool,
     ) -> PartitionView | None:
-        """What is told, or what is known where that is newer; None where it is neither."""
-        tp = TopicPartition(topic, told.partition_index)
+        """Return the newer of what `given` says and what is known; None if neither is usable."""
+        tp = TopicPartition(topic, given.partition_index)
         last = self._last_seen.get(tp)
-        if is_same and last is not None and 0 <= told.leader_epoch < last:
+        if is_same and last is not None and 0 <= given.leader_epoch < last:
             return None if before is None else before.partitions.get(tp.partition)
-        if told.leader_epoch >= 0:
-            self._last_seen[tp] = told.leader_epoch
+        if given.leader_epoch >= 0:
+            self._last_seen[tp] = given.leader_epoch
         elif not is_same:
             self._last_seen.pop(tp, None)
         return PartitionView(
             topic_partition=tp,
-            leader=told.leader_id,
-            leader_epoch=told.leader_epoch,
-            replicas=tuple(told.replica_nodes),
-            isr=tuple(told.isr_nodes),
-            offline_replicas=tuple(told.offline_replicas),
-            error=ErrorCode.of(told.error_code),
+            leader=given.leader_id,
+            leader_epoch=given.leader_epoch,
+            replicas=tuple(given.replica_nodes),
+            isr=tuple(given.isr_nodes),
+            offline_replicas=tuple(given.offline_replicas),
+            error=ErrorCode.of(given.error_code),
         )
 
 
 def _unsettled(topic: TopicView) -> bool:
-    """Whether asking again may tell more (an InvalidMetadataException in Kafka's words)."""
+    """Return whether asking again may tell more (Kafka's InvalidMetadataException)."""
     codes = [topic.error, *(each.error for each in topic.partitions.values())]
     return any(code.retriable for code in codes)

@@ -23,8 +23,7 @@ from collections.abc import Callable, Sequence
 import attrs
 import trio
 
-from replication.client.backoff import ExponentialBackoff
-from replication.client.cluster_view import ClusterView
+from replication.client.cluster_view import ClusterView, Node, bootstrap_node
 from replication.client.config import ClientConfig
 from replication.client.errors import (
     NO_ANSWER,
@@ -33,8 +32,8 @@ from replication.client.errors import (
     TopicAuthorizationFailedError,
 )
 from replication.client.network_client import NetworkClient
-from replication.client.nodes import Node, bootstrap_node
 from replication.client.requests import ask
+from replication.client.retries import retry_backoff
 from replication.errors import AuthenticationError, ErrorCode, KafkaError
 from replication.net.seams import NodeClock
 from replication.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -165,9 +164,7 @@ class Metadata:
             self._take_in(await self._answer_of(node))
         except (*NO_ANSWER, KafkaError) as error:
             self._failed(error)
-        backoff = ExponentialBackoff(
-            first_ms=self.config.retry_backoff_ms, most_ms=self.config.retry_backoff_max_ms
-        )
+        backoff = retry_backoff(self.config)
         # Kafka pauses after a success too: nobody may ask in a tight loop.
         self._backoff_ms = backoff.wait_ms(max(self._failures, 1), self.chance)
         self._asked_at = self.clock.now()

@@ -23,11 +23,11 @@ from typing import Any
 import attrs
 import trio
 
-from replication.client.backoff import ExponentialBackoff
+from replication.client.cluster_view import Node
 from replication.client.config import ClientConfig
 from replication.client.connection import BrokerConnection, ConnectionSettings
-from replication.client.nodes import Node
 from replication.client.requests import ClientRequest, PendingResponse
+from replication.client.retries import ExponentialBackoff
 from replication.errors import AuthenticationError, PeerUnavailableError
 from replication.net.exchange import Features, Versions
 from replication.net.framing import DEFAULT_MAX_FRAME_BYTES

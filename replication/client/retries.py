@@ -1,16 +1,48 @@
-"""Asking until it works: what failed in a way that may pass is asked again, for so long."""
+"""Attempts that are repeated: how long to wait before each, and until when (KIP-580).
+
+    failures      1       2       3      ...     n
+    wait          first   2x      4x             never over `most`; each +-20% by chance
+
+Chance is an argument: a thousand clients that lost one broker must not come back together.
+"""
 
 import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from replication.client.backoff import ExponentialBackoff
+import attrs
+
 from replication.client.config import ClientConfig
 from replication.client.errors import NO_ANSWER, KafkaTimeoutError
 from replication.errors import AuthenticationError, KafkaError
 from replication.net.seams import NodeClock
 
+MULTIPLIER = 2
+JITTER = 0.2
+
 T = TypeVar("T")
+
+
+@attrs.frozen(kw_only=True)
+class ExponentialBackoff:
+    """Waits that double with each failure in a row (ExponentialBackoff)."""
+
+    first_ms: int
+    most_ms: int
+
+    def wait_ms(self, failures: int, chance: random.Random) -> float:
+        """Return the wait after so many failures in a row; none after no failure."""
+        if failures <= 0:
+            return 0
+        # Beyond 2^40 any first wait is over any limit, and a float has an end.
+        grown = self.first_ms * float(MULTIPLIER ** min(failures - 1, 40))
+        jittered = grown * chance.uniform(1 - JITTER, 1 + JITTER)
+        return min(jittered, max(self.most_ms, self.first_ms))
+
+
+def retry_backoff(config: ClientConfig) -> ExponentialBackoff:
+    """Return the waits between attempts at one request."""
+    return ExponentialBackoff(first_ms=config.retry_backoff_ms, most_ms=config.retry_backoff_max_ms)
 
 
 async def keep_asking(
@@ -22,12 +54,11 @@ async def keep_asking(
     timeout_ms: float,
     on_no_answer: Callable[[], None] = lambda: None,
 ) -> T:
-    """What `attempt` returns once it raises neither a KafkaError that is retriable nor that there
-    was no answer; KafkaTimeoutError, and the last of those, where the time is up.
+    """Repeat `attempt` while it fails with no answer or a retriable KafkaError.
+
+    KafkaTimeoutError, caused by the last failure, when the time is up.
     """
-    backoff = ExponentialBackoff(
-        first_ms=config.retry_backoff_ms, most_ms=config.retry_backoff_max_ms
-    )
+    backoff = retry_backoff(config)
     failures = 0
     last: Exception | None = None
     with clock.move_on_after(timeout_ms / 1000):

@@ -15,12 +15,11 @@ from collections.abc import Sequence
 import attrs
 import trio
 
-from replication.client.cluster_view import ClusterView, TopicView
+from replication.client.cluster_view import ClusterView, Node, TopicView
 from replication.client.config import ClientConfig
 from replication.client.errors import NO_ANSWER, UnsupportedVersionError
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
-from replication.client.nodes import Node
 from replication.client.requests import ask
 from replication.errors import ErrorCode
 from replication.mirror.options import MirrorOptions

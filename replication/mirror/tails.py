@@ -18,8 +18,8 @@ from typing import Final
 
 import attrs
 
+from replication.client.cluster_view import Node
 from replication.client.network_client import NetworkClient
-from replication.client.nodes import Node
 from replication.client.requests import ask
 from replication.errors import ErrorCode
 from replication.leader.rules.fetch_session import FINAL_EPOCH, INVALID_SESSION_ID

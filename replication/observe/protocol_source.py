@@ -19,7 +19,7 @@ from typing import Final
 import attrs
 
 from replication.client.admin import Admin
-from replication.client.admin.replicas import CONSUMER, Replica
+from replication.client.admin.offsets import CONSUMER, Replica
 from replication.client.admin.values import (
     ClusterDescription,
     ListedOffset,

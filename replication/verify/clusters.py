@@ -22,9 +22,9 @@ import attrs
 import trio
 
 from replication.client.admin import Admin
+from replication.client.cluster_view import Node
 from replication.client.errors import KafkaTimeoutError
 from replication.client.network_client import NetworkClient
-from replication.client.nodes import Node
 from replication.client.retries import keep_asking
 from replication.errors import ErrorCode, KafkaError
 from replication.net.seams import Seams

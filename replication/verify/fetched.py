@@ -19,9 +19,9 @@ from typing import Any, Protocol
 
 import attrs
 
+from replication.client.cluster_view import Node
 from replication.client.errors import raise_for
 from replication.client.network_client import NetworkClient
-from replication.client.nodes import Node
 from replication.client.requests import MAX_VERSION, PendingResponse, ask
 from replication.client.retries import keep_asking
 from replication.errors import ErrorCode, KafkaError

@@ -1,15 +1,15 @@
 """An admin client for trio: topics, partitions, configurations, brokers, groups.
 
-admin       what programs see
-calls       whom to ask, how often, for how long
-topics  offsets  brokers  groups  scram  acls     what is asked
-pages       topics partition by partition, a page at a time
-values      what is given and got back
+admin       the client, with the functions of the next line as its methods
+topics  offsets  brokers  groups  security     one function for each method
+calls       which broker is asked, how often, and for how long
+values      what the client takes and returns
 """
 
-from replication.client.admin.admin import ALL_BROKERS, Admin
+from replication.client.admin.admin import Admin
+from replication.client.admin.brokers import ALL_BROKERS
 from replication.client.admin.calls import SomeFailedError
-from replication.client.admin.scram import (
+from replication.client.admin.security import (
     ScramCredentialInfo,
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,

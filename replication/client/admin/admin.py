@@ -4,11 +4,14 @@
         await admin.create_topics([NewTopic(name="t", partitions=3)])
         await admin.alter_topic_configs({"t": {"retention.ms": "60000"}})
 
-What is asked for many things and fails for some is done for the others; `SomeFailedError`
-says which failed, and why.
+A request about many things that fails for some is done for the others; `SomeFailedError` names
+those that failed, with the error of each.
+
+The methods are the functions of `topics`, `offsets`, `brokers`, `groups` and `security`, whose
+first argument is an open admin client.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
@@ -16,48 +19,22 @@ from typing import Any, Self
 import attrs
 import trio
 
-from replication.client.admin import (
-    acls,
-    brokers,
-    groups,
-    offsets,
-    replicas as replica_looks,
-    scram,
-    topics,
-)
+from replication.client.admin import brokers, groups, offsets, security, topics
 from replication.client.admin.calls import Calls
-from replication.client.admin.scram import ScramCredentialInfo, UserScramCredentialAlteration
-from replication.client.admin.values import (
-    ClusterDescription,
-    ConfigValue,
-    GroupDescription,
-    ListedGroup,
-    ListedOffset,
-    LogDirectory,
-    NewTopic,
-    Reassignment,
-    TopicDescription,
-)
 from replication.client.config import ClientConfig
 from replication.client.errors import IllegalStateError
-from replication.client.given import list_of_names
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
-from replication.client.offsets import OffsetAndMetadata
 from replication.net import production_seams
 from replication.net.seams import Seams
-from replication.security.rules.acls import Acl, AclFilter
-from replication.wire.describe_configs import ResourceType
-from storage.types import LeaderEpoch, Offset, OffsetAndEpoch, TopicId, TopicPartition
-
-ALL_BROKERS = ""
-"""The broker whose configuration is every broker's default."""
 
 
 @attrs.define(eq=False, init=False, repr=False)
 class Admin:
-    """`config` are Kafka's words, underscored: `request_timeout_ms=5000`. Times are waited for up
-    to `default_api_timeout_ms`, then KafkaTimeoutError.
+    """An admin client, open inside its `async with` block.
+
+    `config` holds Kafka's keys with underscores: `request_timeout_ms=5000`. A call takes at most
+    `default_api_timeout_ms` and raises KafkaTimeoutError then.
     """
 
     config: ClientConfig
@@ -92,7 +69,7 @@ class Admin:
         traceback: TracebackType | None,
     ) -> None:
         self._open_calls = None
-        # What was raised in the block is its own, and none of the nursery's.
+        # An error of the block is raised by the block, not by the nursery.
         await self._stack.__aexit__(None, None, None)
 
     def _assemble(self, nursery: trio.Nursery) -> Calls:
@@ -122,230 +99,48 @@ class Admin:
         )
 
     @property
-    def _calls(self) -> Calls:
+    def calls(self) -> Calls:
+        """The ways of asking the cluster; IllegalStateError outside the block."""
         if self._open_calls is None:
             raise IllegalStateError("an admin client asks inside `async with`")
         return self._open_calls
 
-    # Topics.
+    # Topics and partitions.
+    create_topics = topics.create_topics
+    delete_topics = topics.delete_topics
+    create_partitions = topics.create_partitions
+    list_topics = topics.list_topics
+    describe_topics = topics.describe_topics
+    elect_leaders = topics.elect_leaders
+    alter_partition_reassignments = topics.alter_partition_reassignments
+    list_partition_reassignments = topics.list_partition_reassignments
 
-    async def create_topics(
-        self, new_topics: Iterable[NewTopic], *, validate_only: bool = False
-    ) -> dict[str, TopicId]:
-        """The ids of the topics, by name."""
-        return await topics.create_topics(
-            self._calls, list(new_topics), validate_only=validate_only
-        )
+    # Offsets and records.
+    list_offsets = offsets.list_offsets
+    list_replica_offsets = offsets.list_replica_offsets
+    list_epoch_ends = offsets.list_epoch_ends
+    list_replica_sizes = offsets.list_replica_sizes
+    delete_records = offsets.delete_records
 
-    async def delete_topics(self, names: Iterable[str]) -> None:
-        """With all of their records; who asks for one afterwards is told so once brokers have heard."""
-        await topics.delete_topics(self._calls, list_of_names(names))
-
-    async def create_partitions(
-        self,
-        counts: Mapping[str, int],
-        *,
-        replicas: Mapping[str, Sequence[Sequence[int]]] | None = None,
-        validate_only: bool = False,
-    ) -> None:
-        """`counts`: how many partitions each topic is to have in all. `replicas`: of the new ones,
-        by topic, where the brokers shall not choose.
-        """
-        await topics.create_partitions(
-            self._calls, counts, replicas=replicas or {}, validate_only=validate_only
-        )
-
-    async def list_topics(self) -> list[str]:
-        """The names of all topics, internal ones included."""
-        return await topics.list_topics(self._calls)
-
-    async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
-        """By name: id, partitions, leaders, replicas and ISR."""
-        return await topics.describe_topics(self._calls, list_of_names(names))
-
-    # Partitions.
-
-    async def elect_leaders(
-        self, partitions: Iterable[TopicPartition], *, unclean: bool = False
-    ) -> None:
-        """The preferred leader, where it is not leading; with `unclean` whoever is alive, where
-        nobody is, and what it does not have is lost.
-        """
-        await topics.elect_leaders(self._calls, list(partitions), unclean=unclean)
-
-    async def alter_partition_reassignments(
-        self, replicas: Mapping[TopicPartition, Sequence[int] | None]
-    ) -> None:
-        """The brokers that each partition is to be on; None calls its move off."""
-        await topics.alter_reassignments(self._calls, replicas)
-
-    async def list_partition_reassignments(
-        self, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[TopicPartition, Reassignment]:
-        """Those on the move, of `partitions` or of all."""
-        wanted = None if partitions is None else list(partitions)
-        return await topics.list_reassignments(self._calls, wanted)
-
-    async def list_offsets(
-        self, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
-    ) -> dict[TopicPartition, ListedOffset]:
-        """The first offset not older than each timestamp; EARLIEST, LATEST and MAX_TIMESTAMP of
-        `replication.wire.list_offsets` are timestamps too.
-        """
-        return await offsets.list_offsets(self._calls, timestamps, read_committed=read_committed)
-
-    async def list_replica_offsets(
-        self,
-        replicas: replica_looks.ByBroker,
-        timestamp: int,
-        *,
-        asker: int = replica_looks.DEBUGGER,
-        timeout_ms: float = 1000.0,
-    ) -> dict[tuple[TopicPartition, int], ListedOffset]:
-        """What brokers say of their own logs, by partition and broker: EARLIEST and LATEST are a
-        log's two ends to a debugger, and LATEST the leader's high watermark to a CONSUMER. Who
-        does not answer within `timeout_ms` is left out.
-        """
-        return await replica_looks.offsets(
-            self._calls, replicas, timestamp, asker=asker, timeout_ms=timeout_ms
-        )
-
-    async def list_epoch_ends(
-        self,
-        epochs: Mapping[int, Mapping[TopicPartition, LeaderEpoch]],
-        *,
-        timeout_ms: float = 1000.0,
-    ) -> dict[TopicPartition, OffsetAndEpoch]:
-        """`epochs`: by leader, the epoch to ask about in each partition. The largest epoch up to
-        that one in the leader's log, and where it ended. Who does not answer is left out.
-        """
-        return await replica_looks.epoch_ends(self._calls, epochs, timeout_ms=timeout_ms)
-
-    async def list_replica_sizes(
-        self, replicas: replica_looks.ByBroker, *, timeout_ms: float = 1000.0
-    ) -> dict[tuple[TopicPartition, int], int]:
-        """Bytes, by partition and broker. Who does not answer is left out."""
-        return await replica_looks.sizes(self._calls, replicas, timeout_ms=timeout_ms)
-
-    async def delete_records(
-        self, before: Mapping[TopicPartition, Offset]
-    ) -> dict[TopicPartition, Offset]:
-        """Delete what lies before the offset, -1 for all; where each partition begins then."""
-        return await offsets.delete_records(self._calls, before)
-
-    # Configurations.
-
-    async def describe_topic_configs(
-        self, names: Iterable[str]
-    ) -> dict[str, dict[str, ConfigValue]]:
-        """By topic and key: what is in force, and where it comes from."""
-        return await brokers.describe_configs(self._calls, ResourceType.TOPIC, list_of_names(names))
-
-    async def describe_broker_configs(
-        self, broker_ids: Iterable[int | str]
-    ) -> dict[str, dict[str, ConfigValue]]:
-        """The same of brokers, by their ids as text; `ALL_BROKERS` for what was set for all of them."""
-        names = [str(each) for each in broker_ids]
-        return await brokers.describe_configs(self._calls, ResourceType.BROKER, names)
-
-    async def alter_topic_configs(
-        self, changes: Mapping[str, Mapping[str, str | None]], *, validate_only: bool = False
-    ) -> None:
-        """Some keys of some topics; None puts one back to its default (KIP-339)."""
-        await brokers.alter_configs(
-            self._calls, ResourceType.TOPIC, changes, validate_only=validate_only
-        )
-
-    async def alter_broker_configs(
-        self,
-        changes: Mapping[int | str, Mapping[str, str | None]],
-        *,
-        validate_only: bool = False,
-    ) -> None:
-        """The same of brokers; ALL_BROKERS for what holds where a broker has none of its own."""
-        await brokers.alter_configs(
-            self._calls,
-            ResourceType.BROKER,
-            {str(broker): keys for broker, keys in changes.items()},
-            validate_only=validate_only,
-        )
-
-    # Brokers.
-
-    async def describe_cluster(self) -> ClusterDescription:
-        """Its id, its controller, and the brokers that are alive."""
-        return await brokers.describe_cluster(self._calls)
-
-    async def describe_log_dirs(
-        self, broker_ids: Iterable[int] | None = None
-    ) -> dict[int, list[LogDirectory]]:
-        """What lies in the log directories of these brokers, or of all."""
-        wanted = None if broker_ids is None else list(broker_ids)
-        return await brokers.describe_log_dirs(self._calls, wanted)
+    # Configurations and brokers.
+    describe_topic_configs = brokers.describe_topic_configs
+    describe_broker_configs = brokers.describe_broker_configs
+    alter_topic_configs = brokers.alter_topic_configs
+    alter_broker_configs = brokers.alter_broker_configs
+    describe_cluster = brokers.describe_cluster
+    describe_log_dirs = brokers.describe_log_dirs
 
     # Groups.
+    list_groups = groups.list_groups
+    describe_groups = groups.describe_groups
+    delete_groups = groups.delete_groups
+    list_group_offsets = groups.list_group_offsets
+    alter_group_offsets = groups.alter_group_offsets
+    delete_group_offsets = groups.delete_group_offsets
 
-    async def list_groups(self, *, states: Iterable[str] = ()) -> list[ListedGroup]:
-        """Of every coordinator; only those in one of `states`, where some are named."""
-        return await groups.list_groups(self._calls, states=list(states))
-
-    async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
-        """By id: state, protocol, members and what they were assigned. A group that nobody knows is Dead."""
-        return await groups.describe_groups(self._calls, list_of_names(group_ids))
-
-    async def delete_groups(self, group_ids: Iterable[str]) -> None:
-        """With their offsets; NON_EMPTY_GROUP where somebody is in one."""
-        await groups.delete_groups(self._calls, list_of_names(group_ids))
-
-    async def list_group_offsets(
-        self,
-        group_id: str,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        require_stable: bool = False,
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """How far a group has read; partitions that it has no offset of are left out."""
-        wanted = None if partitions is None else list(partitions)
-        return await groups.list_group_offsets(
-            self._calls, group_id, wanted, require_stable=require_stable
-        )
-
-    async def alter_group_offsets(
-        self, group_id: str, committed: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> None:
-        """Of a group that nobody is in; UNKNOWN_MEMBER_ID where somebody is."""
-        await groups.alter_group_offsets(self._calls, group_id, committed)
-
-    async def delete_group_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition]
-    ) -> None:
-        """Of partitions that nobody in the group reads; GROUP_SUBSCRIBED_TO_TOPIC of the others."""
-        await groups.delete_group_offsets(self._calls, group_id, list(partitions))
-
-    # Who may log in.
-
-    async def describe_user_scram_credentials(
-        self, users: Iterable[str] | None = None
-    ) -> dict[str, tuple[ScramCredentialInfo, ...]]:
-        """Of these users, or of all."""
-        return await scram.describe(self._calls, None if users is None else list(users))
-
-    async def alter_user_scram_credentials(
-        self, alterations: Iterable[UserScramCredentialAlteration]
-    ) -> None:
-        """Users of SCRAM set or removed (KIP-554); what is kept of a password cannot log in."""
-        await scram.alter(self._calls, alterations, self._seams.chance)
-
-    # Who may do what.
-
-    async def describe_acls(self, acl_filter: AclFilter | None = None) -> list[Acl]:
-        """Those that the filter lets through, or all."""
-        return await acls.describe(self._calls, acl_filter or AclFilter())
-
-    async def create_acls(self, new_acls: Iterable[Acl]) -> None:
-        """Those that are there already stay as they are."""
-        await acls.create(self._calls, list(new_acls))
-
-    async def delete_acls(self, filters: Iterable[AclFilter]) -> list[Acl]:
-        """Those that any of the filters lets through; they are returned."""
-        return await acls.delete(self._calls, list(filters))
+    # Users and ACLs.
+    describe_user_scram_credentials = security.describe_user_scram_credentials
+    alter_user_scram_credentials = security.alter_user_scram_credentials
+    describe_acls = security.describe_acls
+    create_acls = security.create_acls
+    delete_acls = security.delete_acls

@@ -1,9 +1,9 @@
-"""Brokers: the cluster, configurations, log directories."""
+"""Brokers of a cluster, their log directories, and the configurations of brokers and topics."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from replication.client.admin.calls import Calls, Outcome
+from replication.client.admin.calls import Calls, OpenAdmin, Outcome
 from replication.client.admin.values import (
     BrokerDescription,
     ClusterDescription,
@@ -11,6 +11,7 @@ from replication.client.admin.values import (
     LogDirectory,
     ReplicaSize,
 )
+from replication.client.arguments import list_of_names
 from replication.client.errors import raise_for
 from replication.config import ConfigOperation, ConfigSource
 from replication.errors import ErrorCode
@@ -33,8 +34,14 @@ from replication.wire.incremental_alter_configs import (
 )
 from storage.types import TopicPartition
 
+ALL_BROKERS = ""
+"""The broker whose configuration is every broker's default."""
 
-async def describe_cluster(calls: Calls) -> ClusterDescription:
+
+async def describe_cluster(admin: OpenAdmin) -> ClusterDescription:
+    """Return the id and the controller of the cluster, and the brokers that are alive."""
+    calls = admin.calls
+
     async def once() -> ClusterDescription:
         response = await calls.any_broker(DescribeClusterRequest())
         raise_for(response.error_code, response.error_message or "")
@@ -51,10 +58,28 @@ async def describe_cluster(calls: Calls) -> ClusterDescription:
     return await calls.keep_asking(once)
 
 
-# Configurations of topics, of a broker, or of all brokers (a broker called "").
+# Configurations of topics, of a broker, or of all brokers.
 
 
-async def describe_configs(
+async def describe_topic_configs(
+    admin: OpenAdmin, names: Iterable[str]
+) -> dict[str, dict[str, ConfigValue]]:
+    """Return the configuration in force and its sources, by topic and key."""
+    return await _describe_configs(admin.calls, ResourceType.TOPIC, list_of_names(names))
+
+
+async def describe_broker_configs(
+    admin: OpenAdmin, broker_ids: Iterable[int | str]
+) -> dict[str, dict[str, ConfigValue]]:
+    """Return the configurations of brokers, by their ids as text.
+
+    `ALL_BROKERS` is the configuration that was set for all of them.
+    """
+    names = [str(each) for each in broker_ids]
+    return await _describe_configs(admin.calls, ResourceType.BROKER, names)
+
+
+async def _describe_configs(
     calls: Calls, kind: ResourceType, names: Sequence[str]
 ) -> dict[str, dict[str, ConfigValue]]:
     async def once(left: Sequence[str]) -> Mapping[str, Outcome]:
@@ -70,7 +95,7 @@ async def describe_configs(
             response = await _ask(calls, kind, asked, request)
             for each in response.results:
                 values = {config.name: _value(config) for config in each.configs}
-                outcomes[each.resource_name] = Outcome(each.error_code, each.error_message, values)
+                outcomes[each.resource_name] = Outcome.of(each, values)
         return outcomes
 
     return await calls.for_each(names, once)
@@ -85,15 +110,34 @@ def _value(config: DescribeConfigsResourceResult) -> ConfigValue:
     )
 
 
-async def alter_configs(
+async def alter_topic_configs(
+    admin: OpenAdmin,
+    changes: Mapping[str, Mapping[str, str | None]],
+    *,
+    validate_only: bool = False,
+) -> None:
+    """Set some keys of some topics; None puts a key back to its default (KIP-339)."""
+    await _alter_configs(admin.calls, ResourceType.TOPIC, changes, validate_only=validate_only)
+
+
+async def alter_broker_configs(
+    admin: OpenAdmin,
+    changes: Mapping[int | str, Mapping[str, str | None]],
+    *,
+    validate_only: bool = False,
+) -> None:
+    """Set some keys of some brokers; `ALL_BROKERS` sets the defaults of all brokers."""
+    named = {str(broker): keys for broker, keys in changes.items()}
+    await _alter_configs(admin.calls, ResourceType.BROKER, named, validate_only=validate_only)
+
+
+async def _alter_configs(
     calls: Calls,
     kind: ResourceType,
     changes: Mapping[str, Mapping[str, str | None]],
     *,
     validate_only: bool,
 ) -> None:
-    """`None` puts a key back to its default; all others stay as they are (KIP-339)."""
-
     async def once(left: Sequence[str]) -> Mapping[str, Outcome]:
         outcomes: dict[str, Outcome] = {}
         for asked in _batches(kind, left):
@@ -110,7 +154,7 @@ async def alter_configs(
             )
             response = await _ask(calls, kind, asked, request)
             for each in response.responses:
-                outcomes[each.resource_name] = Outcome(each.error_code, each.error_message)
+                outcomes[each.resource_name] = Outcome.of(each)
         return outcomes
 
     await calls.for_each(list(changes), once)
@@ -122,7 +166,7 @@ def _change(name: str, value: str | None) -> AlterableConfig:
 
 
 def _batches(kind: ResourceType, names: Sequence[str]) -> list[list[str]]:
-    """Who is asked about a broker is that broker; all else can be asked of anybody at once."""
+    """Separate brokers, since each answers for itself; any broker answers for all topics."""
     if kind is ResourceType.BROKER:
         return [[name] for name in names]
     return [list(names)]
@@ -138,14 +182,14 @@ async def _ask(calls: Calls, kind: ResourceType, names: Sequence[str], request: 
 
 
 async def describe_log_dirs(
-    calls: Calls, broker_ids: Sequence[int] | None
+    admin: OpenAdmin, broker_ids: Iterable[int] | None = None
 ) -> dict[int, list[LogDirectory]]:
-    async def ids() -> list[int]:
-        return await calls.broker_ids()
-
-    wanted = await calls.keep_asking(ids) if broker_ids is None else list(broker_ids)
+    """Return the log directories of these brokers, or of all, with the replicas in them."""
+    calls = admin.calls
+    if broker_ids is None:
+        broker_ids = await calls.keep_asking(calls.broker_ids)
     found: dict[int, list[LogDirectory]] = {}
-    for broker_id in wanted:
+    for broker_id in broker_ids:
 
         async def once(broker_id: int = broker_id) -> list[LogDirectory]:
             response: DescribeLogDirsResponse = await calls.broker(
@@ -158,18 +202,18 @@ async def describe_log_dirs(
     return found
 
 
-def _directory(told: DescribeLogDirsResult) -> LogDirectory:
-    error = ErrorCode.of(told.error_code)
+def _directory(result: DescribeLogDirsResult) -> LogDirectory:
+    error = ErrorCode.of(result.error_code)
     return LogDirectory(
-        path=told.log_dir,
+        path=result.log_dir,
         error="" if error is ErrorCode.NONE else error.name,
         replicas={
             TopicPartition(topic.name, each.partition_index): ReplicaSize(
                 size=each.partition_size, offset_lag=each.offset_lag
             )
-            for topic in told.topics
+            for topic in result.topics
             for each in topic.partitions
         },
-        total_bytes=told.total_bytes,
-        usable_bytes=told.usable_bytes,
+        total_bytes=result.total_bytes,
+        usable_bytes=result.usable_bytes,
     )

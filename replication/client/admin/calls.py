@@ -1,32 +1,35 @@
-"""How an admin client asks: whom, how often, for how long.
+"""How an admin client asks: which broker, how often, and for how long.
 
     any broker      topics, configurations, elections, reassignments: it forwards to the controller
-    each broker     log directories, groups: what it has
-    the leader      of each partition: records deleted, offsets listed
+    each broker     log directories and groups: it lists its own
+    the leader      of each partition: it deletes records and lists offsets
     a coordinator   of each group
 
-Rule 1: what failed in a way that may pass (no answer, a leader or a coordinator that is not
-one, a controller that is away) is asked again, until `default.api.timeout.ms` are over.
+Rule 1: a request that failed in a way that may pass (no answer, a broker that no longer leads or
+coordinates, a controller that is away) is sent again, until `default.api.timeout.ms` is over.
 
-Rule 2: what is asked for many things at once and fails for some is done for the others. Those
-that failed are asked again alone, and in the end told together (`SomeFailedError`).
+Rule 2: a request about many things that fails for some is done for the others. Those that failed
+are asked again alone, and the ones that failed for good are raised together (`SomeFailedError`).
 
-Rule 3: an answer that was lost may have been acted on: TOPIC_ALREADY_EXISTS may be our own
-topic. (As with Kafka's admin client.)
+Rule 3: a request whose response was lost may have been carried out: TOPIC_ALREADY_EXISTS may be
+about our own topic, as with Kafka's admin client.
+
+Most requests and responses list partitions by topic: `nested` builds such lists, and `outcomes`
+reads them.
 """
 
 import random
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, Self, TypeVar
 
 import attrs
 
+from replication.client.cluster_view import Node
 from replication.client.config import ClientConfig
-from replication.client.coordinators import node_of, who_coordinates
+from replication.client.coordinators import find_coordinator, some_node
 from replication.client.errors import KafkaTimeoutError
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
-from replication.client.nodes import Node
 from replication.client.requests import ask
 from replication.client.retries import keep_asking
 from replication.errors import ErrorCode, KafkaError
@@ -43,7 +46,10 @@ UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 
 class SomeFailedError(KafkaError):
-    """Not all was done; the rest was. `failed`: each thing that was not, and why."""
+    """Some of the things asked for failed, and the others were done.
+
+    `failed` maps each thing that failed to its error.
+    """
 
     def __init__(self, failed: Mapping[Any, KafkaError]) -> None:
         self.failed = dict(failed)
@@ -55,40 +61,47 @@ class SomeFailedError(KafkaError):
 
 @attrs.frozen
 class Outcome:
-    """Of one thing that was asked for: an error, or what was answered."""
+    """The answer about one thing that was asked for: an error code, or a value."""
 
     code: int
     message: str | None = None
     value: Any = None
 
+    @classmethod
+    def of(cls, answer: Any, value: Any = None) -> Self:
+        """Return the outcome that one item of a response tells, with the value that it carries."""
+        return cls(answer.error_code, getattr(answer, "error_message", None), value)
+
 
 def only(answers: Sequence[T]) -> T:
-    """Of a question about one thing; KafkaError where the answer leaves it out."""
+    """Return the answer about the only thing asked; KafkaError if the response leaves it out."""
     if len(answers) != 1:
-        raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{len(answers)} answers about one")
+        raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{len(answers)} answers about one thing")
     return answers[0]
 
 
 def some_failed(failed: Mapping[Any, KafkaError]) -> None:
-    """Raise where any did."""
+    """Raise SomeFailedError if anything failed."""
     if failed:
         raise SomeFailedError(failed)
 
 
 @attrs.define(eq=False, kw_only=True)
 class Calls:
+    """The ways in which an open admin client asks its cluster."""
+
     config: ClientConfig
     network: NetworkClient
     metadata: Metadata
     clock: NodeClock
     chance: random.Random
     topics: dict[str, int] = attrs.field(factory=dict)
-    """Whose partitions' leaders have to be known, and for how many calls."""
+    """Topics whose leaders must be known, and the number of calls that need them."""
 
-    # Until it works.
+    # Asking again.
 
     async def keep_asking(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """What `attempt` returns, once it does not fail in a way that may pass."""
+        """Repeat `attempt` until it does not fail in a way that may pass; return its result."""
         return await keep_asking(
             attempt,
             config=self.config,
@@ -104,8 +117,10 @@ class Calls:
         *,
         at_once: frozenset[ErrorCode] = UNKNOWN_TOPIC,
     ) -> dict[K, Any]:
-        """What `attempt` answers for each thing; it is called again for those that may still
-        work, and SomeFailedError tells of the rest. `at_once`: what is told and not tried again.
+        """Return what `attempt` answers for each thing.
+
+        It is called again for the things that may still succeed; SomeFailedError names the
+        others. Errors in `at_once` are final although Kafka calls them retriable.
         """
         left, done = list(things), dict[K, Any]()
         failed: dict[K, KafkaError] = {}
@@ -123,7 +138,8 @@ class Calls:
                 else:
                     failed[thing] = KafkaError(code, outcome.message or "")
             unanswered = {
-                thing: KafkaError(ErrorCode.NETWORK_EXCEPTION, "not answered for") for thing in left
+                thing: KafkaError(ErrorCode.NETWORK_EXCEPTION, "the response leaves it out")
+                for thing in left
             }
             left.extend(again)
             some_failed(unanswered | again)
@@ -136,16 +152,10 @@ class Calls:
         some_failed(failed)
         return {thing: done[thing] for thing in things}
 
-    # Whom.
+    # Which broker.
 
     async def any_broker(self, message: object) -> Any:
-        return await self.network.call(self._some_node(), ask(message))
-
-    def _some_node(self) -> Node:
-        node = self.metadata.any_node()
-        if node is None:
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "every broker is in back-off")
-        return node
+        return await self.network.call(some_node(self.metadata), ask(message))
 
     async def broker(self, broker_id: int, message: object) -> Any:
         node = self.metadata.view.node(broker_id)
@@ -161,7 +171,7 @@ class Calls:
     async def by_leader(
         self, partitions: Sequence[TopicPartition]
     ) -> dict[int, list[TopicPartition]]:
-        """Who leads them now; those that nobody leads are left out."""
+        """Return the partitions by the broker that leads them; those without a leader are left out."""
         topics = {partition.topic for partition in partitions}
         for topic in topics:
             self.topics[topic] = self.topics.get(topic, 0) + 1
@@ -179,10 +189,58 @@ class Calls:
                 led.setdefault(node.id, []).append(partition)
         return led
 
+    async def each_leader(
+        self,
+        wanted: Mapping[TopicPartition, Any],
+        request: Callable[[Sequence[TopicPartition]], object],
+        value: Callable[[Any], Any],
+    ) -> dict[TopicPartition, Any]:
+        """Ask the leaders of the `wanted` partitions; return the value of each answer."""
+
+        async def once(left: Sequence[TopicPartition]) -> Mapping[TopicPartition, Outcome]:
+            found: dict[TopicPartition, Outcome] = {}
+            for leader, led in (await self.by_leader(left)).items():
+                found |= outcomes((await self.broker(leader, request(led))).topics, value)
+            return found
+
+        return await self.for_each(list(wanted), once, at_once=frozenset())
+
     async def coordinator(self, group_id: str) -> Node:
-        """Who looks after the group."""
-        response = await self.network.call(self._some_node(), who_coordinates(GROUP, group_id))
-        return node_of(response, group_id)
+        return await find_coordinator(self.network, self.metadata, GROUP, group_id)
+
+    async def ask_coordinator(self, group_id: str, message: object, *, min_version: int = 0) -> Any:
+        node = await self.coordinator(group_id)
+        return await self.network.call(node, ask(message, min_version=min_version))
+
+
+class OpenAdmin(Protocol):
+    """An admin client; `calls` raises IllegalStateError outside its block."""
+
+    @property
+    def calls(self) -> Calls: ...
+
+
+def nested(
+    partitions: Sequence[TopicPartition],
+    topic: Callable[[str, list[Any]], T],
+    each: Callable[[TopicPartition], Any],
+) -> list[T]:
+    """Return one `topic` of a request for each topic, with its partitions made by `each`."""
+    return [
+        topic(name, [each(TopicPartition(name, number)) for number in numbers])
+        for name, numbers in by_topic(partitions).items()
+    ]
+
+
+def outcomes(
+    topics: Iterable[Any], value: Callable[[Any], Any] = lambda _: None
+) -> dict[TopicPartition, Outcome]:
+    """Return the outcome for each partition of a response that lists partitions by topic."""
+    return {
+        TopicPartition(topic.name, each.partition_index): Outcome.of(each, value(each))
+        for topic in topics
+        for each in topic.partitions
+    }
 
 
 def by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:

@@ -1,17 +1,29 @@
-"""Consumer groups: who is in them, and how far they have read. Coordinators are asked."""
+"""Consumer groups: their members, and the offsets that they have committed.
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+The coordinator of each group is asked.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from replication.client.admin.calls import Calls, Outcome, by_topic, only, some_failed
+from replication.client.admin.calls import (
+    Calls,
+    OpenAdmin,
+    Outcome,
+    nested,
+    only,
+    outcomes,
+    some_failed,
+)
 from replication.client.admin.values import (
     BrokerDescription,
     GroupDescription,
     GroupMember,
     ListedGroup,
 )
+from replication.client.arguments import list_of_names
+from replication.client.cluster_view import Node
 from replication.client.errors import raise_for
-from replication.client.nodes import Node
 from replication.client.offsets import OffsetAndMetadata
 from replication.client.requests import ask
 from replication.errors import ErrorCode, KafkaError
@@ -21,13 +33,11 @@ from replication.wire.list_groups import ListGroupsRequest
 from replication.wire.offset_commit import (
     OffsetCommitPartition,
     OffsetCommitRequest,
-    OffsetCommitResponse,
     OffsetCommitTopic,
 )
 from replication.wire.offset_delete import (
     OffsetDeletePartition,
     OffsetDeleteRequest,
-    OffsetDeleteResponse,
     OffsetDeleteTopic,
 )
 from replication.wire.offset_fetch import (
@@ -42,13 +52,14 @@ from storage.types import TopicPartition
 _DEAD = "Dead"
 
 
-async def list_groups(calls: Calls, *, states: Sequence[str]) -> list[ListedGroup]:
-    """Of all brokers."""
+async def list_groups(admin: OpenAdmin, *, states: Iterable[str] = ()) -> list[ListedGroup]:
+    """Return the groups of all coordinators; with `states`, only those in one of them."""
+    calls, wanted = admin.calls, list(states)
 
     async def once() -> list[ListedGroup]:
         found: dict[str, ListedGroup] = {}
         for broker_id in await calls.broker_ids():
-            response = await calls.broker(broker_id, ListGroupsRequest(states_filter=list(states)))
+            response = await calls.broker(broker_id, ListGroupsRequest(states_filter=wanted))
             raise_for(response.error_code)
             for each in response.groups:
                 found[each.group_id] = ListedGroup(
@@ -61,7 +72,15 @@ async def list_groups(calls: Calls, *, states: Sequence[str]) -> list[ListedGrou
     return await calls.keep_asking(once)
 
 
-async def describe_groups(calls: Calls, group_ids: Sequence[str]) -> dict[str, GroupDescription]:
+async def describe_groups(
+    admin: OpenAdmin, group_ids: Iterable[str]
+) -> dict[str, GroupDescription]:
+    """Return the state, the protocol, the members and their assignments of each group, by its id.
+
+    GROUP_ID_NOT_FOUND for a group that does not exist.
+    """
+    calls = admin.calls
+
     async def one(group_id: str) -> Outcome:
         node = await calls.coordinator(group_id)
         response = await calls.network.call(node, ask(DescribeGroupsRequest(groups=[group_id])))
@@ -74,12 +93,12 @@ async def describe_groups(calls: Calls, group_ids: Sequence[str]) -> dict[str, G
 
 
 async def _each(
-    calls: Calls, group_ids: Sequence[str], one: Callable[[str], Awaitable[Outcome]]
+    calls: Calls, group_ids: Iterable[str], one: Callable[[str], Awaitable[Outcome]]
 ) -> dict[str, Any]:
     async def once(left: Sequence[str]) -> Mapping[str, Outcome]:
         return {group_id: await one(group_id) for group_id in left}
 
-    return await calls.for_each(group_ids, once)
+    return await calls.for_each(list_of_names(group_ids), once)
 
 
 def _described(group: DescribedGroup, coordinator: Node) -> GroupDescription:
@@ -105,43 +124,47 @@ def _described(group: DescribedGroup, coordinator: Node) -> GroupDescription:
     )
 
 
-async def delete_groups(calls: Calls, group_ids: Sequence[str]) -> None:
+async def delete_groups(admin: OpenAdmin, group_ids: Iterable[str]) -> None:
+    """Delete groups and their offsets; NON_EMPTY_GROUP if a group has members."""
+    calls = admin.calls
+
     async def one(group_id: str) -> Outcome:
-        node = await calls.coordinator(group_id)
-        response = await calls.network.call(node, ask(DeleteGroupsRequest(groups_names=[group_id])))
-        return Outcome(only(response.results).error_code)
+        request = DeleteGroupsRequest(groups_names=[group_id])
+        return Outcome.of(only((await calls.ask_coordinator(group_id, request)).results))
 
     await _each(calls, group_ids, one)
 
 
 async def list_group_offsets(
-    calls: Calls,
+    admin: OpenAdmin,
     group_id: str,
-    partitions: Sequence[TopicPartition] | None,
+    partitions: Iterable[TopicPartition] | None = None,
     *,
-    require_stable: bool,
+    require_stable: bool = False,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    async def once() -> dict[TopicPartition, OffsetAndMetadata]:
-        node = await calls.coordinator(group_id)
-        topics = None
-        if partitions is not None:
-            topics = [
-                OffsetFetchTopic(name=topic, partition_indexes=numbers)
-                for topic, numbers in by_topic(partitions).items()
-            ]
-        request = OffsetFetchRequest(
-            group_id=group_id,
-            topics=topics,
-            groups=[OffsetFetchGroup(group_id=group_id, topics=topics)],
-            require_stable=require_stable,
+    """Return the offsets that a group has committed; partitions without one are left out."""
+    calls, topics = admin.calls, None
+    if partitions is not None:
+        topics = nested(
+            list(partitions),
+            lambda name, numbers: OffsetFetchTopic(name=name, partition_indexes=numbers),
+            lambda tp: tp.partition,
         )
-        return _committed(await calls.network.call(node, ask(request, min_version=2)))
+    request = OffsetFetchRequest(
+        group_id=group_id,
+        topics=topics,
+        groups=[OffsetFetchGroup(group_id=group_id, topics=topics)],
+        require_stable=require_stable,
+    )
+
+    async def once() -> dict[TopicPartition, OffsetAndMetadata]:
+        return _committed(await calls.ask_coordinator(group_id, request, min_version=2))
 
     return await calls.keep_asking(once)
 
 
 def _committed(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Of one group, in whichever form; partitions without an offset are left out."""
+    """Return the offsets of the only group in a response; newer versions list several groups."""
     group = response.groups[0] if response.groups else response
     raise_for(group.error_code)
     found: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -162,59 +185,47 @@ def _committed(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndM
 
 
 async def alter_group_offsets(
-    calls: Calls, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    admin: OpenAdmin, group_id: str, committed: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> None:
+    """Commit offsets for a group without members; UNKNOWN_MEMBER_ID if it has any."""
+    calls = admin.calls
+
+    def commit(tp: TopicPartition) -> OffsetCommitPartition:
+        return OffsetCommitPartition(
+            partition_index=tp.partition,
+            committed_offset=committed[tp].offset,
+            committed_leader_epoch=committed[tp].leader_epoch,
+            committed_metadata=committed[tp].metadata,
+        )
+
     async def once(left: Sequence[TopicPartition]) -> Mapping[TopicPartition, Outcome]:
-        node = await calls.coordinator(group_id)
-        topics = [
-            OffsetCommitTopic(
-                name=topic,
-                partitions=[
-                    _commit(number, offsets[TopicPartition(topic, number)]) for number in numbers
-                ],
-            )
-            for topic, numbers in by_topic(left).items()
-        ]
+        topics = nested(
+            left, lambda name, each: OffsetCommitTopic(name=name, partitions=each), commit
+        )
         request = OffsetCommitRequest(group_id=group_id, topics=topics)
-        return _of_partitions(await calls.network.call(node, ask(request)))
+        return outcomes((await calls.ask_coordinator(group_id, request)).topics)
 
-    await calls.for_each(list(offsets), once)
-
-
-def _commit(partition: int, offset: OffsetAndMetadata) -> OffsetCommitPartition:
-    return OffsetCommitPartition(
-        partition_index=partition,
-        committed_offset=offset.offset,
-        committed_leader_epoch=offset.leader_epoch,
-        committed_metadata=offset.metadata,
-    )
+    await calls.for_each(list(committed), once)
 
 
 async def delete_group_offsets(
-    calls: Calls, group_id: str, partitions: Sequence[TopicPartition]
+    admin: OpenAdmin, group_id: str, partitions: Iterable[TopicPartition]
 ) -> None:
+    """Delete a group's offsets of partitions that no member reads.
+
+    GROUP_SUBSCRIBED_TO_TOPIC for the others.
+    """
+    calls = admin.calls
+
     async def once(left: Sequence[TopicPartition]) -> Mapping[TopicPartition, Outcome]:
-        node = await calls.coordinator(group_id)
-        topics = [
-            OffsetDeleteTopic(
-                name=topic,
-                partitions=[OffsetDeletePartition(partition_index=number) for number in numbers],
-            )
-            for topic, numbers in by_topic(left).items()
-        ]
+        topics = nested(
+            left,
+            lambda name, each: OffsetDeleteTopic(name=name, partitions=each),
+            lambda tp: OffsetDeletePartition(partition_index=tp.partition),
+        )
         request = OffsetDeleteRequest(group_id=group_id, topics=topics)
-        response = await calls.network.call(node, ask(request))
+        response = await calls.ask_coordinator(group_id, request)
         raise_for(response.error_code)
-        return _of_partitions(response)
+        return outcomes(response.topics)
 
-    await calls.for_each(partitions, once)
-
-
-def _of_partitions(
-    response: OffsetCommitResponse | OffsetDeleteResponse,
-) -> dict[TopicPartition, Outcome]:
-    return {
-        TopicPartition(topic.name, each.partition_index): Outcome(each.error_code)
-        for topic in response.topics
-        for each in topic.partitions
-    }
+    await calls.for_each(list(partitions), once)

@@ -1,79 +1,200 @@
-"""Offsets of partitions: listed, and records before them deleted. Leaders are asked."""
+"""Offsets of partitions: listed, records before them deleted, and compared between replicas.
 
-from collections.abc import Mapping, Sequence
+    list_offsets, delete_records     the leaders are asked, again until each has answered
+    list_replica_offsets             each broker is asked about its own logs: as a debugger (replica
+                                     id -2) it tells its log's end, as a consumer the leader tells
+                                     its high watermark
+    list_epoch_ends                  the leaders are asked where an epoch ended in their logs
+    list_replica_sizes               each broker is asked how many bytes its replicas have
 
-from replication.client.admin.calls import Calls, Outcome, by_topic
+The last three are one look at a cluster in which a broker may be frozen: a broker that does not
+answer in time is left out, and none is asked twice. What is not in the result is unknown.
+
+(ReplicaManager.fetchOffset; ListOffsetsRequest.DEBUGGING_REPLICA_ID.)
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import trio
+
+from replication.client.admin.calls import Calls, OpenAdmin, nested
 from replication.client.admin.values import ListedOffset
+from replication.client.errors import NO_ANSWER, UnsupportedVersionError
+from replication.client.requests import ask
+from replication.errors import ErrorCode
 from replication.wire.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from replication.wire.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from replication.wire.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from storage.types import Offset, TopicPartition
+from replication.wire.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from storage.types import LeaderEpoch, Offset, OffsetAndEpoch, TopicPartition
+
+CONSUMER = -1
+DEBUGGER = -2
+
+Replica = tuple[TopicPartition, int]
+"""A partition, and the broker that has it."""
+ByBroker = Mapping[int, Iterable[TopicPartition]]
+
+
+def _listing(
+    partitions: Iterable[TopicPartition], timestamp: Callable[[TopicPartition], int]
+) -> list[ListOffsetsTopic]:
+    return nested(
+        list(partitions),
+        lambda name, each: ListOffsetsTopic(name=name, partitions=each),
+        lambda tp: ListOffsetsPartition(partition_index=tp.partition, timestamp=timestamp(tp)),
+    )
+
+
+def _listed(each: Any) -> ListedOffset:
+    return ListedOffset(
+        offset=each.offset, timestamp=each.timestamp, leader_epoch=each.leader_epoch
+    )
 
 
 async def list_offsets(
-    calls: Calls, timestamps: Mapping[TopicPartition, int], *, read_committed: bool
+    admin: OpenAdmin, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
 ) -> dict[TopicPartition, ListedOffset]:
-    async def once(left: Sequence[TopicPartition]) -> Mapping[TopicPartition, Outcome]:
-        outcomes: dict[TopicPartition, Outcome] = {}
-        for leader, led in (await calls.by_leader(left)).items():
-            topics = [
-                ListOffsetsTopic(
-                    name=topic,
-                    partitions=[
-                        ListOffsetsPartition(
-                            partition_index=number,
-                            timestamp=timestamps[TopicPartition(topic, number)],
-                        )
-                        for number in numbers
-                    ],
-                )
-                for topic, numbers in by_topic(led).items()
-            ]
-            request = ListOffsetsRequest(isolation_level=int(read_committed), topics=topics)
-            response = await calls.broker(leader, request)
-            for topic in response.topics:
-                for each in topic.partitions:
-                    listed = ListedOffset(
-                        offset=each.offset,
-                        timestamp=each.timestamp,
-                        leader_epoch=each.leader_epoch,
-                    )
-                    partition = TopicPartition(topic.name, each.partition_index)
-                    outcomes[partition] = Outcome(each.error_code, None, listed)
-        return outcomes
+    """Return the first offset that is not older than each timestamp.
 
-    return await calls.for_each(list(timestamps), once, at_once=frozenset())
+    EARLIEST, LATEST and MAX_TIMESTAMP of `replication.wire.list_offsets` are timestamps too.
+    """
+
+    def request(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:
+        return ListOffsetsRequest(
+            isolation_level=int(read_committed), topics=_listing(partitions, timestamps.__getitem__)
+        )
+
+    return await admin.calls.each_leader(timestamps, request, _listed)
 
 
 async def delete_records(
-    calls: Calls, before: Mapping[TopicPartition, Offset]
+    admin: OpenAdmin, before: Mapping[TopicPartition, Offset]
 ) -> dict[TopicPartition, Offset]:
-    async def once(left: Sequence[TopicPartition]) -> Mapping[TopicPartition, Outcome]:
-        outcomes: dict[TopicPartition, Outcome] = {}
-        for leader, led in (await calls.by_leader(left)).items():
-            topics = [
-                DeleteRecordsTopic(
-                    name=topic,
-                    partitions=[
-                        DeleteRecordsPartition(
-                            partition_index=number, offset=before[TopicPartition(topic, number)]
-                        )
-                        for number in numbers
-                    ],
-                )
-                for topic, numbers in by_topic(led).items()
-            ]
-            request = DeleteRecordsRequest(
-                topics=topics, timeout_ms=calls.config.request_timeout_ms
-            )
-            response = await calls.broker(leader, request)
-            for topic in response.topics:
-                for each in topic.partitions:
-                    partition = TopicPartition(topic.name, each.partition_index)
-                    outcomes[partition] = Outcome(each.error_code, None, each.low_watermark)
-        return outcomes
+    """Delete the records before each offset, -1 for all; return where each log begins then."""
+    calls = admin.calls
 
-    return await calls.for_each(list(before), once, at_once=frozenset())
+    def request(partitions: Sequence[TopicPartition]) -> DeleteRecordsRequest:
+        topics = nested(
+            partitions,
+            lambda name, each: DeleteRecordsTopic(name=name, partitions=each),
+            lambda tp: DeleteRecordsPartition(partition_index=tp.partition, offset=before[tp]),
+        )
+        return DeleteRecordsRequest(topics=topics, timeout_ms=calls.config.request_timeout_ms)
+
+    return await calls.each_leader(before, request, lambda each: each.low_watermark)
+
+
+async def list_replica_offsets(
+    admin: OpenAdmin,
+    replicas: ByBroker,
+    timestamp: int,
+    *,
+    asker: int = DEBUGGER,
+    timeout_ms: float = 1000.0,
+) -> dict[Replica, ListedOffset]:
+    """Return what brokers say of their own logs, by partition and broker.
+
+    To a DEBUGGER, EARLIEST and LATEST are the two ends of a log; to a CONSUMER, LATEST is the
+    leader's high watermark. Brokers that do not answer within `timeout_ms` are left out.
+    """
+    asked = {
+        broker: ListOffsetsRequest(replica_id=asker, topics=_listing(each, lambda _: timestamp))
+        for broker, each in replicas.items()
+    }
+    return {
+        (TopicPartition(topic.name, each.partition_index), broker): _listed(each)
+        for broker, answer in (await _each_once(admin.calls, asked, timeout_ms)).items()
+        for topic in answer.topics
+        for each in topic.partitions
+        if each.error_code == ErrorCode.NONE
+    }
+
+
+async def list_epoch_ends(
+    admin: OpenAdmin,
+    epochs: Mapping[int, Mapping[TopicPartition, LeaderEpoch]],
+    *,
+    timeout_ms: float = 1000.0,
+) -> dict[TopicPartition, OffsetAndEpoch]:
+    """Return the largest epoch up to the one asked about in each leader's log, and its end.
+
+    `epochs`: by leader, the epoch to ask about in each partition. Brokers that do not answer are
+    left out.
+    """
+
+    def request(asked: Mapping[TopicPartition, LeaderEpoch]) -> object:
+        topics = nested(
+            list(asked),
+            lambda name, each: OffsetForLeaderTopic(topic=name, partitions=each),
+            lambda tp: OffsetForLeaderPartition(partition=tp.partition, leader_epoch=asked[tp]),
+        )
+        return OffsetForLeaderEpochRequest(topics=topics)
+
+    requests = {broker: request(asked) for broker, asked in epochs.items()}
+    return {
+        TopicPartition(topic.topic, each.partition): OffsetAndEpoch(
+            offset=each.end_offset, leader_epoch=each.leader_epoch
+        )
+        for answer in (await _each_once(admin.calls, requests, timeout_ms)).values()
+        for topic in answer.topics
+        for each in topic.partitions
+        if each.error_code == ErrorCode.NONE and each.leader_epoch >= 0
+    }
+
+
+async def list_replica_sizes(
+    admin: OpenAdmin, replicas: ByBroker, *, timeout_ms: float = 1000.0
+) -> dict[Replica, int]:
+    """Return the bytes of each replica, by partition and broker.
+
+    Brokers that do not answer are left out.
+    """
+
+    def request(partitions: Iterable[TopicPartition]) -> object:
+        topics = nested(
+            list(partitions),
+            lambda name, numbers: DescribableLogDirTopic(topic=name, partitions=numbers),
+            lambda tp: tp.partition,
+        )
+        return DescribeLogDirsRequest(topics=topics)
+
+    asked = {broker: request(each) for broker, each in replicas.items()}
+    return {
+        (TopicPartition(topic.name, each.partition_index), broker): each.partition_size
+        for broker, answer in (await _each_once(admin.calls, asked, timeout_ms)).items()
+        for directory in answer.results
+        for topic in directory.topics
+        for each in topic.partitions
+        if not each.is_future_key
+    }
+
+
+async def _each_once(
+    calls: Calls, requests: Mapping[int, object], timeout_ms: float
+) -> dict[int, Any]:
+    """Return the responses of the brokers that answer in time."""
+    answers: dict[int, Any] = {}
+
+    async def one(broker: int, request: object) -> None:
+        node = calls.metadata.view.node(broker)
+        if node is None:
+            return
+        try:
+            answers[broker] = await calls.network.call(node, ask(request), timeout_ms=timeout_ms)
+        except (*NO_ANSWER, UnsupportedVersionError):
+            return
+
+    async with trio.open_nursery() as nursery:
+        for broker, request in requests.items():
+            nursery.start_soon(one, broker, request)
+    return answers

@@ -1,17 +1,24 @@
-"""Topics: made, deleted, grown, described; partitions: elected, moved, cut at the front."""
+"""Topics are created, deleted, extended and described; partitions get leaders and move.
 
-from collections.abc import Mapping, Sequence
+DescribeTopicPartitions (KIP-966) answers a page at a time. A page ends with a cursor, where the
+next page begins; a cursor that does not advance is refused, since it would be followed for ever.
+"""
 
-from replication.client.admin.calls import Calls, Outcome, by_topic
-from replication.client.admin.pages import described_by_pages
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from replication.client.admin.calls import Calls, OpenAdmin, Outcome, nested, outcomes
 from replication.client.admin.values import (
     NewTopic,
     PartitionDescription,
     Reassignment,
     TopicDescription,
 )
+from replication.client.arguments import list_of_names
 from replication.client.errors import UnsupportedVersionError, raise_for
-from replication.errors import ErrorCode
+from replication.errors import ErrorCode, ProtocolError
 from replication.wire.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -29,19 +36,30 @@ from replication.wire.create_topics import (
     CreateTopicsRequest,
 )
 from replication.wire.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from replication.wire.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponsePartition,
+    TopicRequest,
+)
 from replication.wire.elect_leaders import PREFERRED, UNCLEAN, ElectLeadersRequest, TopicPartitions
 from replication.wire.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from replication.wire.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from replication.wire.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponsePartition,
+)
 from storage.types import TopicId, TopicPartition
 
 
 async def create_topics(
-    calls: Calls, topics: Sequence[NewTopic], *, validate_only: bool
+    admin: OpenAdmin, new_topics: Iterable[NewTopic], *, validate_only: bool = False
 ) -> dict[str, TopicId]:
-    wanted = {topic.name: topic for topic in topics}
+    """Create topics; return their ids by name."""
+    calls, wanted = admin.calls, {topic.name: topic for topic in new_topics}
 
     async def once(names: Sequence[str]) -> Mapping[str, Outcome]:
         request = CreateTopicsRequest(
@@ -50,10 +68,7 @@ async def create_topics(
             validate_only=validate_only,
         )
         response = await calls.any_broker(request)
-        return {
-            each.name: Outcome(each.error_code, each.error_message, each.topic_id)
-            for each in response.topics
-        }
+        return {each.name: Outcome.of(each, each.topic_id) for each in response.topics}
 
     return await calls.for_each(list(wanted), once)
 
@@ -72,7 +87,10 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
     )
 
 
-async def delete_topics(calls: Calls, names: Sequence[str]) -> None:
+async def delete_topics(admin: OpenAdmin, names: Iterable[str]) -> None:
+    """Delete topics with all of their records; brokers learn of it shortly after."""
+    calls = admin.calls
+
     async def once(left: Sequence[str]) -> Mapping[str, Outcome]:
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=name) for name in left],
@@ -80,42 +98,47 @@ async def delete_topics(calls: Calls, names: Sequence[str]) -> None:
             timeout_ms=calls.config.request_timeout_ms,
         )
         response = await calls.any_broker(request)
-        return {
-            each.name: Outcome(each.error_code, each.error_message) for each in response.responses
-        }
+        return {each.name: Outcome.of(each) for each in response.responses}
 
-    await calls.for_each(names, once)
+    await calls.for_each(list_of_names(names), once)
 
 
 async def create_partitions(
-    calls: Calls,
+    admin: OpenAdmin,
     counts: Mapping[str, int],
     *,
-    replicas: Mapping[str, Sequence[Sequence[int]]],
-    validate_only: bool,
+    replicas: Mapping[str, Sequence[Sequence[int]]] | None = None,
+    validate_only: bool = False,
 ) -> None:
-    def wanted(name: str) -> CreatePartitionsTopic:
-        assigned = [CreatePartitionsAssignment(broker_ids=list(each)) for each in replicas[name]]
-        return CreatePartitionsTopic(name=name, count=counts[name], assignments=assigned)
+    """Raise the number of partitions of each topic to its count.
 
-    def by_the_brokers(name: str) -> CreatePartitionsTopic:
-        return CreatePartitionsTopic(name=name, count=counts[name], assignments=None)
+    `replicas` names the brokers of the new partitions, by topic; for other topics the cluster
+    chooses them.
+    """
+    calls, chosen = admin.calls, replicas or {}
+
+    def wanted(name: str) -> CreatePartitionsTopic:
+        assignments = None
+        if name in chosen:
+            assignments = [CreatePartitionsAssignment(broker_ids=list(e)) for e in chosen[name]]
+        return CreatePartitionsTopic(name=name, count=counts[name], assignments=assignments)
 
     async def once(names: Sequence[str]) -> Mapping[str, Outcome]:
         request = CreatePartitionsRequest(
-            topics=[(wanted if name in replicas else by_the_brokers)(name) for name in names],
+            topics=[wanted(name) for name in names],
             timeout_ms=calls.config.request_timeout_ms,
             validate_only=validate_only,
         )
         response = await calls.any_broker(request)
-        return {
-            each.name: Outcome(each.error_code, each.error_message) for each in response.results
-        }
+        return {each.name: Outcome.of(each) for each in response.results}
 
     await calls.for_each(list(counts), once)
 
 
-async def list_topics(calls: Calls) -> list[str]:
+async def list_topics(admin: OpenAdmin) -> list[str]:
+    """Return the names of all topics, internal ones included."""
+    calls = admin.calls
+
     async def once() -> list[str]:
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         response = await calls.any_broker(request)
@@ -124,124 +147,169 @@ async def list_topics(calls: Calls) -> list[str]:
     return await calls.keep_asking(once)
 
 
-async def describe_topics(calls: Calls, names: Sequence[str]) -> dict[str, TopicDescription]:
-    """Brokers that serve no DescribeTopicPartitions do not tell who is eligible (KIP-966)."""
+async def describe_topics(admin: OpenAdmin, names: Iterable[str]) -> dict[str, TopicDescription]:
+    """Return the id, partitions, leaders, replicas and ISR of each topic, by its name.
+
+    Brokers without DescribeTopicPartitions do not name the eligible leaders (KIP-966).
+    """
+    calls = admin.calls
 
     async def once(left: Sequence[str]) -> Mapping[str, Outcome]:
         try:
-            return await described_by_pages(calls, left)
+            return await _describe_by_pages(calls, left)
         except UnsupportedVersionError:
-            return await _described_by_metadata(calls, left)
+            return await _describe_by_metadata(calls, left)
 
-    return await calls.for_each(names, once)
+    return await calls.for_each(list_of_names(names), once)
 
 
-async def _described_by_metadata(calls: Calls, names: Sequence[str]) -> Mapping[str, Outcome]:
+async def _describe_by_metadata(calls: Calls, names: Sequence[str]) -> Mapping[str, Outcome]:
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name=name) for name in names],
         allow_auto_topic_creation=False,
     )
     response = await calls.any_broker(request)
-    return {each.name: Outcome(each.error_code, None, _described(each)) for each in response.topics}
+    return {each.name: Outcome.of(each, _description(each)) for each in response.topics}
 
 
-def _described(topic: MetadataResponseTopic) -> TopicDescription:
-    partitions = [
-        PartitionDescription(
-            partition=each.partition_index,
-            leader=each.leader_id,
-            leader_epoch=each.leader_epoch,
-            replicas=tuple(each.replica_nodes),
-            isr=tuple(each.isr_nodes),
-            offline_replicas=tuple(each.offline_replicas),
+async def _describe_by_pages(calls: Calls, names: Sequence[str]) -> Mapping[str, Outcome]:
+    found: dict[str, Outcome] = {}
+    cursor: Cursor | None = None
+    while True:
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=name) for name in sorted(names)], cursor=cursor
         )
-        for each in sorted(topic.partitions, key=lambda each: each.partition_index)
-    ]
+        response = await calls.any_broker(request)
+        for each in response.topics:
+            _add_page(found, each)
+        if response.next_cursor is None:
+            return found
+        if cursor is not None and _place(response.next_cursor) <= _place(cursor):
+            raise ProtocolError("a page of topics ends before it begins")
+        cursor = response.next_cursor
+
+
+def _place(cursor: Cursor) -> tuple[str, int]:
+    return cursor.topic_name, cursor.partition_index
+
+
+def _add_page(found: dict[str, Outcome], topic: Any) -> None:
+    """Add the partitions of `topic` to those that an earlier page listed."""
+    described = _description(topic)
+    before = found.get(described.name)
+    if before is not None and before.code == ErrorCode.NONE:
+        partitions = (*before.value.partitions, *described.partitions)
+        described = attrs.evolve(before.value, partitions=partitions)
+    found[described.name] = Outcome(topic.error_code, None, described)
+
+
+def _description(topic: Any) -> TopicDescription:
+    """Return the topic that a response of either API describes."""
+    partitions = sorted(topic.partitions, key=lambda each: each.partition_index)
     return TopicDescription(
         name=topic.name or "",
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=tuple(partitions),
+        partitions=tuple(_partition(each) for each in partitions),
     )
 
 
+def _partition(
+    given: MetadataResponsePartition | DescribeTopicPartitionsResponsePartition,
+) -> PartitionDescription:
+    described = PartitionDescription(
+        partition=given.partition_index,
+        leader=given.leader_id,
+        leader_epoch=given.leader_epoch,
+        replicas=tuple(given.replica_nodes),
+        isr=tuple(given.isr_nodes),
+        offline_replicas=tuple(given.offline_replicas),
+    )
+    if isinstance(given, MetadataResponsePartition):
+        return described
+    return attrs.evolve(
+        described,
+        eligible_leaders=_tuple_or_none(given.eligible_leader_replicas),
+        last_known_eligible=_tuple_or_none(given.last_known_elr),
+    )
+
+
+def _tuple_or_none(brokers: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if brokers is None else tuple(brokers)
+
+
 async def elect_leaders(
-    calls: Calls, partitions: Sequence[TopicPartition], *, unclean: bool
+    admin: OpenAdmin, partitions: Iterable[TopicPartition], *, unclean: bool = False
 ) -> None:
+    """Make the preferred replica the leader of each partition.
+
+    With `unclean`, a partition without a leader gets any replica that is alive, and loses the
+    records that this replica does not have.
+    """
+    calls = admin.calls
+
     async def once(left: Sequence[TopicPartition]) -> Mapping[TopicPartition, Outcome]:
         request = ElectLeadersRequest(
             election_type=UNCLEAN if unclean else PREFERRED,
-            topic_partitions=[
-                TopicPartitions(topic=topic, partitions=numbers)
-                for topic, numbers in by_topic(left).items()
-            ],
+            topic_partitions=nested(
+                left,
+                lambda topic, numbers: TopicPartitions(topic=topic, partitions=numbers),
+                lambda tp: tp.partition,
+            ),
             timeout_ms=calls.config.request_timeout_ms,
         )
         response = await calls.any_broker(request)
         raise_for(response.error_code)
         return {
-            TopicPartition(topic.topic, each.partition_id): _elected(
-                each.error_code, each.error_message
-            )
+            TopicPartition(topic.topic, each.partition_id): Outcome(0)
+            if each.error_code == ErrorCode.ELECTION_NOT_NEEDED  # it leads already
+            else Outcome.of(each)
             for topic in response.replica_election_results
             for each in topic.partition_result
         }
 
-    await calls.for_each(partitions, once)
+    await calls.for_each(list(partitions), once)
 
 
-def _elected(code: int, message: str | None) -> Outcome:
-    """Who leads already need not be elected."""
-    return Outcome(0) if code == ErrorCode.ELECTION_NOT_NEEDED else Outcome(code, message)
-
-
-async def alter_reassignments(
-    calls: Calls, replicas: Mapping[TopicPartition, Sequence[int] | None]
+async def alter_partition_reassignments(
+    admin: OpenAdmin, replicas: Mapping[TopicPartition, Sequence[int] | None]
 ) -> None:
+    """Move each partition to the given brokers; None cancels the move that is under way."""
+    calls = admin.calls
+
+    def wanted(tp: TopicPartition) -> ReassignablePartition:
+        brokers = replicas[tp]
+        return ReassignablePartition(
+            partition_index=tp.partition, replicas=None if brokers is None else list(brokers)
+        )
+
     async def once(left: Sequence[TopicPartition]) -> Mapping[TopicPartition, Outcome]:
         request = AlterPartitionReassignmentsRequest(
             timeout_ms=calls.config.request_timeout_ms,
-            topics=[
-                ReassignableTopic(
-                    name=topic,
-                    partitions=[
-                        ReassignablePartition(
-                            partition_index=number,
-                            replicas=_or_none(replicas[TopicPartition(topic, number)]),
-                        )
-                        for number in numbers
-                    ],
-                )
-                for topic, numbers in by_topic(left).items()
-            ],
+            topics=nested(
+                left, lambda name, each: ReassignableTopic(name=name, partitions=each), wanted
+            ),
         )
         response = await calls.any_broker(request)
         raise_for(response.error_code, response.error_message or "")
-        return {
-            TopicPartition(topic.name, each.partition_index): Outcome(
-                each.error_code, each.error_message
-            )
-            for topic in response.responses
-            for each in topic.partitions
-        }
+        return outcomes(response.responses)
 
     await calls.for_each(list(replicas), once)
 
 
-def _or_none(replicas: Sequence[int] | None) -> list[int] | None:
-    return None if replicas is None else list(replicas)
-
-
-async def list_reassignments(
-    calls: Calls, partitions: Sequence[TopicPartition] | None
+async def list_partition_reassignments(
+    admin: OpenAdmin, partitions: Iterable[TopicPartition] | None = None
 ) -> dict[TopicPartition, Reassignment]:
+    """Return the moves that are under way, of `partitions` or of all partitions."""
+    calls, topics = admin.calls, None
+    if partitions is not None:
+        topics = nested(
+            list(partitions),
+            lambda name, each: ListPartitionReassignmentsTopics(name=name, partition_indexes=each),
+            lambda tp: tp.partition,
+        )
+
     async def once() -> dict[TopicPartition, Reassignment]:
-        topics = None
-        if partitions is not None:
-            topics = [
-                ListPartitionReassignmentsTopics(name=topic, partition_indexes=numbers)
-                for topic, numbers in by_topic(partitions).items()
-            ]
         request = ListPartitionReassignmentsRequest(
             timeout_ms=calls.config.request_timeout_ms, topics=topics
         )

@@ -1,4 +1,4 @@
-"""What an admin client is given and gives back."""
+"""The values that an admin client takes and returns."""
 
 import attrs
 
@@ -8,8 +8,10 @@ from storage.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, Offset, Top
 
 @attrs.frozen(kw_only=True)
 class NewTopic:
-    """A topic to make: so many partitions and replicas (-1: as the brokers have it), or for each
-    partition the brokers that are to have it, the leader first.
+    """A topic to create.
+
+    Either `partitions` and `replication_factor` are set (-1: the brokers' default), or `replicas`
+    names the brokers of each partition, the preferred leader first.
     """
 
     name: str
@@ -21,23 +23,23 @@ class NewTopic:
 
 @attrs.frozen(kw_only=True)
 class PartitionDescription:
-    """Who has a partition and who leads it, by broker id."""
+    """The replicas and the leader of a partition, by broker id."""
 
     partition: int
     leader: int
-    """-1 where there is none."""
+    """-1 if the partition has no leader."""
     leader_epoch: LeaderEpoch
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...] = ()
     eligible_leaders: tuple[int, ...] | None = None
-    """Who is out of the ISR and could lead all the same (KIP-966); None where it is not told."""
+    """Replicas outside the ISR that may be elected all the same (KIP-966); None if not known."""
     last_known_eligible: tuple[int, ...] | None = None
 
 
 @attrs.frozen(kw_only=True)
 class TopicDescription:
-    """A topic and its partitions, in their order."""
+    """A topic and its partitions, in order."""
 
     name: str
     topic_id: TopicId = NO_TOPIC_ID
@@ -47,7 +49,7 @@ class TopicDescription:
 
 @attrs.frozen(kw_only=True)
 class BrokerDescription:
-    """A broker, where clients reach it."""
+    """A broker and its address for clients."""
 
     id: int
     host: str
@@ -66,7 +68,7 @@ class ClusterDescription:
 
 @attrs.frozen(kw_only=True)
 class ConfigValue:
-    """One key's value and where it comes from; None of a value that is shown to nobody."""
+    """The value of a configuration key and its source; None for a secret value."""
 
     name: str
     value: str | None
@@ -75,13 +77,13 @@ class ConfigValue:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody has set it."""
+        """Whether the value is the default."""
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
 @attrs.frozen(kw_only=True)
 class ListedOffset:
-    """An offset, with the time in milliseconds and the leader epoch of its record; -1 where not known."""
+    """An offset, with the timestamp in milliseconds and the leader epoch of its record; -1: unknown."""
 
     offset: Offset
     timestamp: int = -1
@@ -90,7 +92,7 @@ class ListedOffset:
 
 @attrs.frozen(kw_only=True)
 class Reassignment:
-    """A partition on the move."""
+    """The move of a partition to other brokers."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -99,20 +101,20 @@ class Reassignment:
 
 @attrs.frozen(kw_only=True)
 class ReplicaSize:
-    """One replica on one disk, and by how many records it is behind."""
+    """The size of a replica in a log directory, and its lag in records."""
 
     size: int
-    """Bytes of its log."""
+    """The size of the log in bytes."""
     offset_lag: int
 
 
 @attrs.frozen(kw_only=True)
 class LogDirectory:
-    """One log directory of a broker; sizes of its volume are in bytes, -1 where not known."""
+    """A log directory of a broker; the sizes of its volume are in bytes, -1 if not known."""
 
     path: str
     error: str = ""
-    """Why nothing can be said of it: an error's name; empty where all is well."""
+    """The name of the error for which the directory cannot be described; empty if there is none."""
     replicas: dict[TopicPartition, ReplicaSize] = attrs.field(factory=dict)
     total_bytes: int = -1
     usable_bytes: int = -1
@@ -129,7 +131,7 @@ class ListedGroup:
 
 @attrs.frozen(kw_only=True)
 class GroupMember:
-    """A member; `metadata` and `assignment` are the bytes that its protocol has for them."""
+    """A member of a group; its protocol encodes `metadata` and `assignment`."""
 
     member_id: str
     group_instance_id: str | None
@@ -149,4 +151,4 @@ class GroupDescription:
     protocol: str
     members: tuple[GroupMember, ...]
     coordinator: BrokerDescription | None = None
-    """Who answered for it."""
+    """The broker that coordinates the group."""

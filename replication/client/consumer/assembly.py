@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 import attrs
 import trio
 
+from replication.client.cluster_view import Node
 from replication.client.consumer.completed_fetch import ReadSettings
 from replication.client.consumer.config import ConsumerConfig
 from replication.client.consumer.fetch_buffer import FetchBuffer
@@ -17,7 +18,6 @@ from replication.client.consumer.records import AnyDeserializer, deserialize_fun
 from replication.client.consumer.subscription import SubscriptionState
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
-from replication.client.nodes import Node
 from replication.follower.rules.fetch_session_handler import FetchRequestParams
 from replication.metrics import MetricsRegistry
 from replication.net.seams import Seams

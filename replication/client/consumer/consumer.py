@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import trio
 
+from replication.client.arguments import as_partition, as_partitions, list_of_names
 from replication.client.consumer.assembly import Assembly, Parts
 from replication.client.consumer.config import ConsumerConfig
 from replication.client.consumer.group.listener import ConsumerRebalanceListener
@@ -45,7 +46,6 @@ from replication.client.consumer.records import (
 )
 from replication.client.consumer.subscription import SubscriptionState
 from replication.client.errors import IllegalStateError, KafkaTimeoutError
-from replication.client.given import as_partition, as_partitions, list_of_names
 from replication.extras import extra
 from replication.net import production_seams
 from replication.net.seams import Seams

@@ -24,13 +24,12 @@ from contextlib import contextmanager
 
 import attrs
 
-from replication.client.cluster_view import ClusterView
+from replication.client.cluster_view import ClusterView, Node
 from replication.client.consumer.completed_fetch import CompletedFetch, ReadSettings
 from replication.client.consumer.fetch_buffer import FetchBuffer
 from replication.client.consumer.metrics import FetchMetrics, FetchTotal
 from replication.client.consumer.position import FetchPosition
 from replication.client.consumer.subscription import SubscriptionState
-from replication.client.nodes import Node
 from replication.client.requests import MAX_VERSION, ClientRequest
 from replication.errors import ErrorCode
 from replication.follower.rules.fetch_session_handler import (

@@ -11,10 +11,10 @@ from collections.abc import Callable
 import attrs
 import trio
 
+from replication.client.cluster_view import Node
 from replication.client.consumer.fetch_requests import FetchRequests
 from replication.client.errors import NO_ANSWER
 from replication.client.network_client import NetworkClient
-from replication.client.nodes import Node
 from replication.client.requests import PendingResponse
 from replication.errors import KafkaError
 from replication.follower.rules.fetch_session_handler import FetchRequestData

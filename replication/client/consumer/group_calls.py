@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from replication.client.arguments import as_partition
 from replication.client.consumer.opened import AnyPartition, OpenConsumer
 from replication.client.consumer.records import OffsetAndMetadata
 from replication.client.errors import KafkaTimeoutError
-from replication.client.given import as_partition
 from replication.client.offsets import ConsumerGroupMetadata
 from storage.types import Offset, TopicPartition
 

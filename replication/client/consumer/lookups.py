@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Mapping
 
+from replication.client.arguments import as_partition, as_partitions
 from replication.client.consumer.opened import AnyPartition, OpenConsumer
 from replication.client.consumer.records import OffsetAndTimestamp
 from replication.client.errors import IllegalStateError
-from replication.client.given import as_partition, as_partitions
 from replication.metrics import MetricName
 from replication.wire import list_offsets
 from storage.types import Offset, TopicPartition

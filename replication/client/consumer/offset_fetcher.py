@@ -21,7 +21,7 @@ from typing import TypeVar
 import attrs
 import trio
 
-from replication.client.cluster_view import ClusterView
+from replication.client.cluster_view import ClusterView, Node
 from replication.client.consumer.config import ConsumerConfig
 from replication.client.consumer.list_offsets import (
     OffsetAnswers,
@@ -43,7 +43,6 @@ from replication.client.errors import (
 )
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
-from replication.client.nodes import Node
 from replication.client.requests import ask
 from replication.errors import KafkaError
 from replication.net.seams import NodeClock

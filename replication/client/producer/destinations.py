@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 import attrs
 
+from replication.client.arguments import as_topic
 from replication.client.errors import IllegalStateError, KafkaTimeoutError
-from replication.client.given import as_topic
 from replication.client.metadata import Metadata
 from replication.client.producer.config import ProducerConfig
 from replication.client.producer.partitioner import StickyPartitioner, partition_of_key

@@ -28,15 +28,14 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar
 import attrs
 import trio
 
-from replication.client.backoff import ExponentialBackoff
+from replication.client.arguments import as_headers, as_timestamp
+from replication.client.coordinators import Coordinators
 from replication.client.errors import IllegalStateError, RecordTooLargeError
-from replication.client.given import as_headers, as_timestamp
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
 from replication.client.producer.accumulator import RecordAccumulator
 from replication.client.producer.batch import ProducerBatch, record_size
 from replication.client.producer.config import ProducerConfig
-from replication.client.producer.coordinators import Coordinators
 from replication.client.producer.delivery import (
     Deliveries,
     Delivery,
@@ -50,6 +49,7 @@ from replication.client.producer.run import Run
 from replication.client.producer.sender import Sender
 from replication.client.producer.transaction_calls import TransactionCalls
 from replication.client.producer.transactions import Transactions
+from replication.client.retries import retry_backoff
 from replication.errors import PeerUnavailableError
 from replication.net import production_seams
 from replication.net.seams import Seams
@@ -213,6 +213,7 @@ class Producer(TransactionCalls, Generic[K, V]):
             accumulator=self._accumulator,
             coordinators=Coordinators(
                 config=self.config,
+                timeout_ms=self.config.max_block_ms,
                 network=network,
                 metadata=self._metadata,
                 clock=self._seams.clock,
@@ -229,9 +230,7 @@ class Producer(TransactionCalls, Generic[K, V]):
 
     def _make_accumulator(self) -> RecordAccumulator:
         config = self.config
-        backoff = ExponentialBackoff(
-            first_ms=config.retry_backoff_ms, most_ms=config.retry_backoff_max_ms
-        )
+        backoff = retry_backoff(config)
         return RecordAccumulator(
             batch_size=config.batch_size,
             linger=config.linger_ms / 1000,

@@ -24,11 +24,11 @@ from typing import Final
 import attrs
 import trio
 
-from replication.client.backoff import ExponentialBackoff
+from replication.client.cluster_view import Node
+from replication.client.coordinators import some_node
 from replication.client.errors import NO_ANSWER, UnsupportedVersionError
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
-from replication.client.nodes import Node
 from replication.client.producer.accumulator import Answer, Drained, RecordAccumulator, SentBatch
 from replication.client.producer.batch import (
     NOBODY,
@@ -40,6 +40,7 @@ from replication.client.producer.batch import (
 from replication.client.producer.config import ProducerConfig
 from replication.client.producer.verdict import Verdict
 from replication.client.requests import MAX_VERSION, PendingResponse, ask
+from replication.client.retries import retry_backoff
 from replication.errors import ErrorCode, KafkaError, PeerUnavailableError
 from replication.net.seams import NodeClock
 from replication.wire.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -251,9 +252,7 @@ class Sender:
             nursery.start_soon(self._ask_for_id)
 
     async def _ask_for_id(self) -> None:
-        backoff = ExponentialBackoff(
-            first_ms=self.config.retry_backoff_ms, most_ms=self.config.retry_backoff_max_ms
-        )
+        backoff = retry_backoff(self.config)
         failures = 0
         while self.failed is None and self.accumulator.identity == NOBODY:
             try:
@@ -267,11 +266,10 @@ class Sender:
         self.wake()
 
     async def _new_identity(self) -> ProducerIdentity:
-        node = self.metadata.any_node()
-        if node is None:
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "every broker is in back-off")
         request = InitProducerIdRequest(transaction_timeout_ms=NO_TRANSACTION_TIMEOUT_MS)
-        response: InitProducerIdResponse = await self.network.call(node, ask(request))
+        response: InitProducerIdResponse = await self.network.call(
+            some_node(self.metadata), ask(request)
+        )
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(ErrorCode.of(response.error_code), "no producer id")
         return identity_in(response)

@@ -34,6 +34,7 @@ from typing import Final
 import attrs
 import trio
 
+from replication.client.coordinators import Coordinators
 from replication.client.errors import (
     IllegalStateError,
     ProducerFencedError,
@@ -43,7 +44,6 @@ from replication.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from replication.client.producer.accumulator import RecordAccumulator
 from replication.client.producer.batch import identity_in
 from replication.client.producer.config import ProducerConfig
-from replication.client.producer.coordinators import Coordinators
 from replication.client.requests import MAX_VERSION
 from replication.errors import ErrorCode, KafkaError
 from replication.wire.add_offsets_to_txn import AddOffsetsToTxnRequest

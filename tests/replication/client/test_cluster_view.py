@@ -2,8 +2,7 @@
 
 from hypothesis import given, settings, strategies as st
 
-from replication.client.cluster_view import ClusterView
-from replication.client.nodes import Node
+from replication.client.cluster_view import ClusterView, Node
 from replication.errors import ErrorCode
 from replication.wire.metadata import (
     MetadataResponse,

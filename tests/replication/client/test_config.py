@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from replication.client.backoff import ExponentialBackoff
 from replication.client.config import ClientConfig
+from replication.client.retries import ExponentialBackoff
 from replication.config import HostPort
 from replication.errors import ConfigError
 

@@ -7,9 +7,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from replication.client.cluster_view import Node
 from replication.client.errors import UnsupportedVersionError
 from replication.client.network_client import NetworkClient
-from replication.client.nodes import Node
 from replication.client.requests import ask
 from replication.errors import PeerUnavailableError, ProtocolError
 from replication.server.server import RequestContext

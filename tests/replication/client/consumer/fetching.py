@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from replication.client.cluster_view import ClusterView
+from replication.client.cluster_view import ClusterView, Node
 from replication.client.consumer.completed_fetch import ReadSettings
 from replication.client.consumer.fetch_buffer import FetchBuffer
 from replication.client.consumer.fetch_collector import FetchCollector
@@ -24,7 +24,6 @@ from replication.client.consumer.offset_reset import EARLIEST
 from replication.client.consumer.position import FetchPosition, OffsetResetStrategy
 from replication.client.consumer.records import ConsumerRecord, deserialize_function
 from replication.client.consumer.subscription import SubscriptionState
-from replication.client.nodes import Node
 from replication.errors import ErrorCode
 from replication.follower.rules.fetch_session_handler import FetchRequestData, FetchRequestParams
 from replication.metrics import MetricsRegistry

@@ -26,7 +26,7 @@ async def raised(call: Awaitable[object], kind: type[Exception], said: str) -> N
 OF_AN_ADMIN: list[tuple[Call, str]] = [
     (lambda a: a.delete_topics("t"), "'t' is one name: give a list, ['t']"),
     (lambda a: a.describe_topics("t"), "'t' is one name: give a list, ['t']"),
-    (lambda a: a.describe_topics([5]), "5 is no name"),
+    (lambda a: a.describe_topics([5]), "5 is not a name"),
     (lambda a: a.delete_groups("g"), "'g' is one name: give a list, ['g']"),
     (
         lambda a: a.create_topics([NewTopic(name="q", partitions="3")]),  # type: ignore[arg-type]
@@ -57,12 +57,12 @@ def test_an_admin_client_names_what_is_wrong_and_goes_on() -> None:
 
 
 OF_A_PRODUCER: list[tuple[Call, type[Exception], str]] = [
-    (lambda p: p.send(5, b"x"), TypeError, "5 is no name of a topic"),
+    (lambda p: p.send(5, b"x"), TypeError, "5 is not the name of a topic"),
     (lambda p: p.send("", b"x"), InvalidTopicError, "INVALID_TOPIC_EXCEPTION"),
     (lambda p: p.send("t", b"x", timestamp_ms="1"), TypeError, "timestamp_ms='1': expected a"),
     (lambda p: p.send_many("t", [b"x"], timestamp_ms=1.5), TypeError, "timestamp_ms=1.5"),
-    (lambda p: p.send("t", b"x", headers={"name": b"1"}), TypeError, "'name' is no header"),
-    (lambda p: p.send("t", b"x", headers=[("a", "1")]), TypeError, "('a', '1') is no header"),
+    (lambda p: p.send("t", b"x", headers={"name": b"1"}), TypeError, "'name' is not a header"),
+    (lambda p: p.send("t", b"x", headers=[("a", "1")]), TypeError, "('a', '1') is not a header"),
 ]
 
 
@@ -80,13 +80,13 @@ def test_a_consumer_names_what_is_wrong() -> None:
     consumer = Consumer(bootstrap_servers="b1:9092", group_id="g")
     with pytest.raises(TypeError, match=re.escape("'t' is one name: give a list, ['t']")):
         consumer.subscribe("t")
-    with pytest.raises(TypeError, match="5 is no name"):
+    with pytest.raises(TypeError, match="5 is not a name"):
         Consumer(5, bootstrap_servers="b1:9092", group_id="g")  # type: ignore[arg-type]
     for given, said in [
-        ("t", "'t' is no list of partitions: give [('t', 0)]"),
-        (["t"], "'t' is no partition: give a topic and a number"),
-        ([("t", "0")], "('t', '0') is no partition"),
-        ([(5, 0)], "(5, 0) is no partition"),
+        ("t", "'t' is not a list of partitions: give [('t', 0)]"),
+        (["t"], "'t' is not a partition: give a topic and a number"),
+        ([("t", "0")], "('t', '0') is not a partition"),
+        ([(5, 0)], "(5, 0) is not a partition"),
     ]:
         with pytest.raises(TypeError, match=re.escape(said)):
             consumer.assign(given)  # type: ignore[arg-type]
