@@ -13,7 +13,8 @@ over the transport as they would across machines.
 
 Rule 2: a node that is killed writes nothing from that moment on. Its disk and network are
 detached first and its tasks cancelled after, so no cleanup code can tidy up what a dead
-process would have left lying about.
+process would have left lying about. An error of its tasks meanwhile is a consequence of the
+kill, and is dropped.
 
 Rule 3: a node that starts again keeps its port, so that clients find it where it was.
 
@@ -32,12 +33,12 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import attrs
 import trio
 
-from replication.broker.broker import Broker
+from replication.broker.broker import CONTROLLED_SHUTDOWN_SECONDS, Broker
 from replication.broker.nodes import CONTROLLER_ID, HostOf, loopback, node_configs, node_name
 from replication.cluster.interface import (
     NodeStatus,
@@ -70,8 +71,45 @@ POLL_SECONDS = 0.01
 STOP_PATIENCE_SECONDS = 1.0  # of brokers that all leave
 
 Node: TypeAlias = Broker | ControllerNode
-MakeSeams: TypeAlias = Callable[[int], Seams]
 MakeSink: TypeAlias = Callable[[int], EventSink]
+
+
+class Machine(Protocol):
+    """What one incarnation of a node runs on."""
+
+    @property
+    def seams(self) -> Seams: ...
+
+    def detach(self) -> None:
+        """Take disk and network away; every later call on them fails."""
+
+    def abandon(self) -> None:
+        """Close what the dead incarnation left open, once its tasks are gone."""
+
+
+@attrs.define(eq=False, init=False)
+class DetachableMachine:
+    """A machine on any seams."""
+
+    seams: Seams
+    _transport: DetachableTransport
+    _file_system: DetachableFileSystem
+
+    def __init__(self, seams: Seams) -> None:
+        self._transport = DetachableTransport(seams.transport)
+        self._file_system = DetachableFileSystem(seams.file_system)
+        self.seams = attrs.evolve(seams, transport=self._transport, file_system=self._file_system)
+
+    def detach(self) -> None:
+        self._transport.detach()
+        self._file_system.detach()
+
+    def abandon(self) -> None:
+        self._file_system.abandon()
+
+
+MakeMachine: TypeAlias = Callable[[int], Machine]
+MakeSeams: TypeAlias = Callable[[int], Seams]
 
 
 class KilledError(UnderstudyError):
@@ -80,13 +118,13 @@ class KilledError(UnderstudyError):
 
 @attrs.define(eq=False, repr=False, kw_only=True)
 class _Incarnation:
-    """One life of a node, and what to take from it when it is killed."""
+    """One life of a node, and the machine that it runs on."""
 
     node: Node
-    transport: DetachableTransport
-    file_system: DetachableFileSystem
+    machine: Machine
+    on_failure: Callable[["_Incarnation", Exception], None]
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
-    on_failure: Callable[[Exception], None]
+    killed: bool = False
     started: bool = False
     ended: trio.Event = attrs.field(factory=trio.Event)
 
@@ -94,12 +132,11 @@ class _Incarnation:
         try:
             with self.scope:
                 await self.node.run(task_status=task_status)
-        except (UnderstudyError, StorageError, OSError) as error:
-            # An error of a killed node, while it is cancelled, is a consequence of the kill.
-            if not self.transport.detached:
+        except Exception as error:
+            if not self.killed:
                 if not self.started:
                     raise
-                self.on_failure(error)
+                self.on_failure(self, error)
         finally:
             self.ended.set()
 
@@ -114,9 +151,15 @@ class Cluster:
     """Nodes in this process, by id; 0 is the controller. Made by `open_cluster`."""
 
     configs: dict[int, BrokerConfig]
-    make_seams: MakeSeams
+    make_machine: MakeMachine
     make_sink: MakeSink
     on_bug: OnBug
+    on_end: Callable[[int], None] = lambda _: None
+    """Called for a node that has ended and was not killed."""
+    failures_of_a_node: tuple[type[Exception], ...] = (UnderstudyError, StorageError, OSError)
+    """The errors that end a node and leave the others running; any other ends the cluster."""
+    poll_seconds: Callable[[], float] = lambda: POLL_SECONDS
+    """The pause before `until` looks again."""
     clock: NodeClock
     impairments: Impairments | None = None
     """What freezes nodes and cuts them off, where the nodes have its seams."""
@@ -233,19 +276,21 @@ class Cluster:
         """Wait until `predicate` is true; raise NotInTimeError after the time limit."""
         with self.clock.move_on_after(timeout_seconds):
             while not predicate():
-                await self.clock.sleep(POLL_SECONDS)
+                await self.clock.sleep(self.poll_seconds())
             return
         raise NotInTimeError(f"not within {timeout_seconds:g} s: {what or predicate}")
 
     # What happens to it.
 
     async def start(self) -> None:
-        """Start every node; return when all brokers know each other."""
-        await self.start_node(CONTROLLER_ID)
+        """Start every node that is down, the controller first; return when all know each other."""
+        if not self.is_up(CONTROLLER_ID):
+            await self.start_node(CONTROLLER_ID)
         with raising_the_first():
             async with trio.open_nursery() as nursery:
                 for broker_id in self.broker_ids:
-                    nursery.start_soon(self.start_node, broker_id)
+                    if not self.is_up(broker_id):
+                        nursery.start_soon(self.start_node, broker_id)
         await self.until(self.is_complete, what="every broker knows every other")
 
     def is_complete(self) -> bool:
@@ -283,12 +328,12 @@ class Cluster:
             await self._nursery.start(incarnation.run)
             incarnation.started = True
         except RuntimeError as error:  # trio's, of what ends before it has started
-            if not incarnation.transport.detached:
+            if not incarnation.killed:
                 raise
             raise KilledError(f"node {node_id} was killed before it had started") from error
         finally:
-            if not incarnation.started and self._alive.get(node_id) is incarnation:
-                del self._alive[node_id]
+            if not incarnation.started:
+                self._has_ended(node_id, incarnation)
         self.failures.pop(node_id, None)
         self._keep_ports(node_id, incarnation.node)
 
@@ -314,21 +359,29 @@ class Cluster:
         """End a node as SIGKILL would: it writes nothing more and says goodbye to no peer."""
         self.must_be(node_id, up=True)
         incarnation = self._alive.pop(node_id)
-        incarnation.transport.detach()
-        incarnation.file_system.detach()
+        incarnation.killed = True
+        incarnation.machine.detach()
         incarnation.scope.cancel()
         await incarnation.ended.wait()
-        incarnation.file_system.abandon()
+        incarnation.machine.abandon()
 
-    async def stop_node(self, node_id: int) -> None:
-        """Shut a node down, with its logs in good order; a frozen node is thawed first."""
+    async def stop_node(
+        self, node_id: int, *, patience_seconds: float = CONTROLLED_SHUTDOWN_SECONDS
+    ) -> None:
+        """Shut a node down, with its logs in good order; a frozen node is thawed first.
+
+        A broker waits `patience_seconds` for the controller to move its leaderships.
+        """
         self.must_be(node_id, up=True)
         if self.impairments is not None:
             self.impairments.thaw(node_id)
         incarnation = self._alive[node_id]
-        incarnation.node.shut_down()
+        if isinstance(incarnation.node, Broker):
+            incarnation.node.shut_down(patience_seconds=patience_seconds)
+        else:
+            incarnation.node.shut_down()
         await incarnation.ended.wait()
-        self._alive.pop(node_id, None)
+        self._has_ended(node_id, incarnation)
 
     async def stop_broker(self, broker_id: int) -> None:
         """Shut a broker down, once other brokers have taken over its leaderships."""
@@ -342,9 +395,9 @@ class Cluster:
         a controller that is down.
         """
         async with trio.open_nursery() as nursery:
-            for broker_id, broker in self.brokers.items():
-                broker.shut_down(patience_seconds=STOP_PATIENCE_SECONDS)
-                nursery.start_soon(self.stop_node, broker_id)
+            for broker_id in self.brokers:
+                stop = partial(self.stop_node, patience_seconds=STOP_PATIENCE_SECONDS)
+                nursery.start_soon(stop, broker_id)
         if CONTROLLER_ID in self._alive:
             await self.stop_node(CONTROLLER_ID)
 
@@ -396,12 +449,7 @@ class Cluster:
     async def make_whole(self) -> None:
         """Start, thaw and connect every node, and remove every fault rule. Topics stay."""
         self.let_go()
-        with raising_only_one():
-            async with trio.open_nursery() as nursery:
-                for node_id in self.node_ids:
-                    if not self.is_up(node_id):
-                        nursery.start_soon(self.start_node, node_id)
-        await self.until(self.is_complete, what="every broker knows every other")
+        await self.start()
 
     async def add_fault(self, rule: FaultRule) -> AddedRule:
         """Put a fault rule in force."""
@@ -494,28 +542,35 @@ class Cluster:
             raise NotPossibleError(f"{node_name(node_id)} is {'down' if up else 'up'} already")
 
     def _incarnation(self, node_id: int) -> _Incarnation:
-        seams = self.make_seams(node_id)
-        transport = DetachableTransport(seams.transport)
-        file_system = DetachableFileSystem(seams.file_system)
+        def on_bug(error: BaseException) -> None:
+            if not incarnation.killed:
+                self.on_bug(error)
+
+        machine = self.make_machine(node_id)
         make = ControllerNode if node_id == CONTROLLER_ID else Broker
         node = make(
             config=self.configs[node_id],
-            seams=attrs.evolve(seams, transport=transport, file_system=file_system),
+            seams=machine.seams,
             sink=self.make_sink(node_id),
-            on_bug=self.on_bug,
+            on_bug=on_bug,
             faults=self.faults,
         )
-        return _Incarnation(
-            node=node,
-            transport=transport,
-            file_system=file_system,
-            on_failure=partial(self._lose, node_id),
-        )
+        on_failure = partial(self._has_failed, node_id)
+        incarnation = _Incarnation(node=node, machine=machine, on_failure=on_failure)
+        return incarnation
 
-    def _lose(self, node_id: int, error: Exception) -> None:
-        """Record that a node has ended by itself; the others go on, as on other machines."""
+    def _has_failed(self, node_id: int, incarnation: _Incarnation, error: Exception) -> None:
+        """Record what ended a node; the others go on, as they would on other machines."""
+        if not isinstance(error, self.failures_of_a_node):
+            raise error
         self.failures[node_id] = error
-        self._alive.pop(node_id, None)
+        self._has_ended(node_id, incarnation)
+
+    def _has_ended(self, node_id: int, incarnation: _Incarnation) -> None:
+        """Forget an incarnation that has ended, unless a kill was first."""
+        if self._alive.get(node_id) is incarnation:
+            del self._alive[node_id]
+            self.on_end(node_id)
 
     def _keep_ports(self, node_id: int, node: Node) -> None:
         config = self.configs[node_id]
@@ -583,7 +638,7 @@ async def open_cluster(
             async with trio.open_nursery() as nursery:
                 cluster = Cluster(
                     configs=configs,
-                    make_seams=make_seams,
+                    make_machine=lambda node_id: DetachableMachine(make_seams(node_id)),
                     make_sink=make_sink or (lambda _: ignore),
                     on_bug=on_bug,
                     clock=TrioClock(),

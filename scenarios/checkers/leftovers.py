@@ -20,7 +20,7 @@ import attrs
 from replication.broker.broker import Broker
 from replication.follower.fetcher_manager import fetcher_id_for
 from scenarios.checkers.violation import Wrong
-from scenarios.world.cluster import SimulatedCluster
+from scenarios.world.cluster import SimulatedCluster, node_id_of
 from scenarios.world.waiting import all_tasks
 
 LEFT_OVER = "what a fault has begun ends with it"
@@ -107,7 +107,7 @@ def _tasks() -> Mapping[str, int]:
 
 def _burden_of(cluster: SimulatedCluster, name: str, broker: Broker) -> Burden:
     manager, ends = broker.replica_manager, cluster.world.network.open_ends(name)
-    count = cluster.configs[name].num_replica_fetchers
+    count = cluster.nodes.configs[node_id_of(name)].num_replica_fetchers
     followed = {
         (replica.leader, fetcher_id_for(partition, count))
         for partition, replica in manager.online.items()

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
+from scenarios.world.cluster import node_id_of
 from storage.types import TopicPartition
 
 Words: TypeAlias = list[str]
@@ -71,7 +72,7 @@ def running_nodes(stage: Stage, words: Words, options: Options) -> Words:
 def broker_id_of(stage: Stage, name: str) -> int:
     if name not in stage.cluster.broker_names:
         raise ScriptError(f"there is no broker {name!r}")
-    return stage.cluster.configs[name].node_id
+    return node_id_of(name)
 
 
 def replicas_of(stage: Stage, options: Options) -> list[list[int]]:

@@ -12,6 +12,7 @@ import attrs
 
 from scenarios.story.arguments import Options, Words, partition_of, split
 from scenarios.story.stage import Stage
+from scenarios.world.cluster import node_id_of
 
 WITHIN_BUDGET = 0.25
 """How many runs are."""
@@ -45,5 +46,5 @@ class LossBudget:
         registration = self.stage.cluster.partition(partition_of(where))
         if brokers == "back":
             return False
-        ids = {self.stage.cluster.configs[name].node_id for name in brokers.split(",")}
+        ids = set(map(node_id_of, brokers.split(",")))
         return registration is not None and ids == set(registration.replicas)

@@ -3,19 +3,20 @@
     async with open_simulated_cluster(world, brokers=3) as cluster:
         await cluster.kill("b1")          # SIGKILL
         await cluster.start("b1")         # the next incarnation, on the same disk
-        await cluster.cut_power("b2")     # what was not synced is at the mercy of chance
-        await cluster.until(cluster.is_complete, what="everybody is back")
+        await cluster.cut_power("b2")     # chance decides what is left of unsynced writes
+        await cluster.until(cluster.nodes.is_complete, what="every broker is back")
 
     c     the controller, node 0     disk /c/log      listens on c:9093
     b1    broker 1                   disk /b1/log     listens on b1:9092
 
-Rule 1: a node is killed in two steps: the world takes its disk and network away, then its
-tasks are cancelled. So nothing that runs on cancellation can write or say anything. What a
-dead node stumbles over meanwhile is the kill, and no news; a mistake of ours anywhere else
-ends the run.
+`Cluster` starts, kills and stops the nodes, here on machines of a `World`. A `SimulatedCluster`
+adds what only the simulator has: the names of the nodes, disks that can be read and replaced,
+and power that can fail.
 
-Rule 2: whoever looks at a disk here looks beside the node: it costs the node no time, and
-shows what its own process would read.
+Rule 1: a mistake of ours ends the run, unless it is a killed node that stumbles.
+
+Rule 2: a disk that is read here is read beside the node. That takes none of the node's time, and
+shows what the node's own process would read.
 """
 
 import math
@@ -27,16 +28,15 @@ import attrs
 import trio
 
 from replication.broker.broker import Broker
-from replication.cluster.cluster import Node
+from replication.broker.nodes import CONTROLLER_ID
+from replication.cluster.cluster import POLL_SECONDS, Cluster, raise_bug
 from replication.cluster.interface import NotInTimeError
 from replication.config import BrokerConfig
 from replication.controller.controller import Controller
-from replication.controller.node import ControllerNode
-from replication.errors import UnderstudyError
 from replication.events import EventSink, fan_out, ignore
-from replication.faults.node_faults import Faults
 from replication.metadata.rules import MetadataImage, PartitionRegistration
 from replication.net.raising import raising_only_one
+from replication.net.seams import Seams
 from scenarios.world.clock import SimulatedClock
 from scenarios.world.trace import DiskReplaced, NodeKilled, NodeStopped, PowerCut
 from scenarios.world.world import World
@@ -46,15 +46,13 @@ from storage.testing.disk import DirectoryNode, Fate
 from storage.types import TopicPartition
 
 CONTROLLER = "c"
-CONTROLLER_ID = 0
 CONTROLLER_PORT = 9093
 BROKER_PORT = 9092
 LISTENER = "PLAINTEXT"
-POLL_SECONDS = 0.01
 PATIENCE_SECONDS = 60.0  # virtual
 STOP_PATIENCE_SECONDS = 30.0
-"""Of whoever stops a broker, as of a pod that is deleted: then it leaves without a grant. Five
-minutes, which a broker has by itself, would be most of what some runs do.
+"""The time that a broker has for its controlled shutdown, as when a pod is deleted. A broker by
+itself waits five minutes, which would be most of the time of some runs.
 """
 
 
@@ -62,8 +60,12 @@ def node_name(node_id: int) -> str:
     return CONTROLLER if node_id == CONTROLLER_ID else f"b{node_id}"
 
 
+def node_id_of(name: str) -> int:
+    return CONTROLLER_ID if name == CONTROLLER else int(name.removeprefix("b"))
+
+
 def log_directory(name: str) -> str:
-    """Where a node's logs are, on its own disk; the same path on no other."""
+    """Return the path of a node's log directory; no other disk has that path."""
     return f"/{name}/log"
 
 
@@ -71,106 +73,86 @@ def partition_directory(name: str, partition: TopicPartition) -> str:
     return f"{log_directory(name)}/{partition}"
 
 
-def _late(what: str, why: Callable[[], str] | None) -> NotInTimeError:
-    error = NotInTimeError(what)
-    if why is not None:
-        error.add_note(why())
-    return error
+@attrs.define(eq=False)
+class _SimulatedMachine:
+    """What one incarnation of a node runs on (`cluster.Machine`)."""
 
+    seams: Seams
+    end: Callable[[], None]
+    """Take disk and network away: by a kill, or by a power cut."""
 
-class NodeKilledError(UnderstudyError):
-    """It was killed before it was up."""
+    def detach(self) -> None:
+        self.end()
 
-
-@attrs.define(eq=False, kw_only=True)
-class _Incarnation:
-    """One life of a node."""
-
-    node: Node
-    gave_up: Callable[["_Incarnation"], None]
-    """It was up, and its last log directory has failed: its process ends by itself."""
-    killed: bool = False
-    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
-    ended: trio.Event = attrs.field(factory=trio.Event)
-
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        try:
-            with self.scope:
-                await self.node.run(task_status=task_status)
-        except KafkaStorageError:
-            if not self.killed:
-                self.gave_up(self)
-        except Exception:
-            if not self.killed:
-                raise
-        finally:
-            self.ended.set()
+    def abandon(self) -> None:
+        """Do nothing: the world closes what a dead process has left open."""
 
 
 @attrs.define(eq=False, kw_only=True)
 class SimulatedCluster:
-    """Nodes by name. Made by `open_simulated_cluster`."""
+    """The nodes of a cluster by name, on the machines of a world; see `open_simulated_cluster`."""
 
     world: World
-    configs: dict[str, BrokerConfig]
     watcher: EventSink = ignore
-    """Is told of every event, after the trace, of ends, power cuts and replaced disks."""
+    """The sink of every event after the trace, and of ends, power cuts and replaced disks."""
     clock: SimulatedClock = attrs.field(init=False)
-    """Of nobody in it, so that it is never paused."""
-    faults: Faults = attrs.field(init=False)
-    """What is to go wrong with requests; nothing, until rules are added."""
+    """A clock of no node, so that it is never paused."""
+    nodes: Cluster = attrs.field(init=False)
+    """The same nodes by id."""
+    _configs: dict[int, BrokerConfig]
     _nursery: trio.Nursery
-    _alive: dict[str, _Incarnation] = attrs.field(factory=dict, init=False)
+    _machines: dict[str, _SimulatedMachine] = attrs.field(factory=dict, init=False)
     _last_image: MetadataImage = attrs.field(factory=MetadataImage, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.clock = SimulatedClock(self.world.time)
-        self.faults = Faults(self.clock)
+        self.nodes = Cluster(
+            configs=self._configs,
+            make_machine=self._make_machine,
+            make_sink=lambda node_id: fan_out(self.world.sink(node_name(node_id)), self.watcher),
+            on_bug=raise_bug,
+            on_end=lambda node_id: self._stopped(node_name(node_id)),
+            failures_of_a_node=(KafkaStorageError,),
+            poll_seconds=self._until_something_may_change,
+            clock=self.clock,
+            nursery=self._nursery,
+        )
 
-    # Who is there, and what they know.
+    # Which nodes there are, and what they know.
 
     @property
     def names(self) -> list[str]:
-        return list(self.configs)
+        return [node_name(node_id) for node_id in self.nodes.node_ids]
 
     @property
     def broker_names(self) -> list[str]:
-        return [name for name in self.configs if name != CONTROLLER]
+        return [node_name(node_id) for node_id in self.nodes.broker_ids]
 
     @property
     def brokers(self) -> dict[str, Broker]:
-        """Those that run now, in the order of their numbers."""
-        alive = ((name, self._alive.get(name)) for name in self.broker_names)
-        return {
-            name: incarnation.node
-            for name, incarnation in alive
-            if incarnation is not None and isinstance(incarnation.node, Broker)
-        }
+        """The brokers that run now, in the order of their ids."""
+        return {node_name(node_id): broker for node_id, broker in self.nodes.brokers.items()}
 
     @property
     def controller(self) -> Controller | None:
-        """The one that runs now, once it listens."""
-        incarnation = self._alive.get(CONTROLLER)
-        node = None if incarnation is None else incarnation.node
-        if not isinstance(node, ControllerNode) or node.controller.listener is None:
-            return None
-        return node.controller
+        """The controller that runs now; None until it listens."""
+        node = self.nodes.controller
+        return None if node is None or node.controller.listener is None else node.controller
 
     @property
     def is_undisturbed(self) -> bool:
-        """Everybody is up, and hears everybody."""
+        """Whether every node is up, runs and can reach every other."""
         paused = any(self.world.clock(name).paused for name in self.names)
-        return (
-            len(self._alive) == len(self.configs) and not paused and not self.world.network.is_cut
-        )
+        all_up = all(self.is_running(name) for name in self.names)
+        return all_up and not paused and not self.world.network.is_cut
 
     def is_running(self, name: str) -> bool:
-        return name in self._alive
+        return self.nodes.is_up(node_id_of(name))
 
     @property
     def image(self) -> MetadataImage:
-        """The newest metadata that any running broker acts upon; where none runs, the last."""
-        images = [broker.metadata.image for broker in self.brokers.values()]
+        """The newest metadata that any running broker acts upon; the last seen if none runs."""
+        images = [broker.metadata.image for broker in self.nodes.brokers.values()]
         self._last_image = max(images, key=lambda image: image.offset, default=self._last_image)
         return self._last_image
 
@@ -178,29 +160,20 @@ class SimulatedCluster:
         return self.image.partition(topic_partition)
 
     def leader(self, topic_partition: TopicPartition) -> str | None:
-        """Who leads it; None where nobody does."""
+        """Return the name of a partition's leader; None if it has none."""
         registration = self.partition(topic_partition)
         if registration is None or registration.leader < 0:
             return None
         return node_name(registration.leader)
 
-    def is_complete(self) -> bool:
-        """Whether every broker that runs knows every other one alive."""
-        brokers = self.brokers.values()
-        return all(
-            broker.metadata.image.is_alive(other.broker_id)
-            for broker in brokers
-            for other in brokers
-        )
-
     def disk(self, name: str) -> FaultyFileSystem:
-        """Return a view of a node's disk, to be read. It neither meets nor uses up the faults
-        that were injected for the node.
+        """Return a view of a node's disk, to be read. Reading it neither meets nor uses up the
+        faults that were injected for the node.
         """
         return self._view(self.world.disk(name).root)
 
     def disks(self) -> FaultyFileSystem:
-        """A view of all nodes' disks at once, to be read; a node's logs are where they are."""
+        """Return a view of all nodes' disks at once, to be read."""
         root = DirectoryNode()
         for name in self.names:
             root.entries |= self.world.disk(name).root.entries
@@ -218,17 +191,18 @@ class SimulatedCluster:
         seconds: float = PATIENCE_SECONDS,
         why: Callable[[], str] | None = None,
     ) -> None:
-        """Until `predicate` holds; NotInTimeError where it does not come to, with a note that
-        says `why`.
+        """Wait until `predicate` is true; after the time limit raise NotInTimeError, with `why`
+        as a note.
         """
-        with self.clock.move_on_after(seconds):
-            while not predicate():
-                await self.clock.sleep(self._until_something_may_change())
-            return
-        raise _late(f"not within {seconds:g} virtual seconds: {what}", why)
+        try:
+            await self.nodes.until(predicate, timeout_seconds=seconds, what=what)
+        except NotInTimeError as error:
+            if why is not None:
+                error.add_note(why())
+            raise
 
     def _until_something_may_change(self) -> float:
-        """A number of polls, of which all but the last would find what the one before found."""
+        """Return the time of all polls that would find what the last one has found, and one."""
         ahead = self.world.time.next_moment() - self.world.time.now
         return POLL_SECONDS * max(1, math.ceil(ahead / POLL_SECONDS))
 
@@ -236,99 +210,52 @@ class SimulatedCluster:
 
     async def start(self, name: str) -> None:
         """Start a node that is down; a broker is unfenced and serves when this returns."""
-        assert name not in self._alive, f"{name} runs already"
-        incarnation = self._incarnation(name)
-        self._alive[name] = incarnation
-        try:
-            await self._nursery.start(incarnation.run)
-        except BaseException as error:
-            if self._alive.get(name) is incarnation:  # it gave up
-                del self._alive[name]
-                self._stopped(name)
-            elif isinstance(error, Exception):
-                raise NodeKilledError(f"{name} was killed before it was up") from None
-            raise
-
-    async def start_all(self) -> None:
-        """The controller first, then the brokers at once; until all know each other."""
-        if not self.is_running(CONTROLLER):
-            await self.start(CONTROLLER)
-        async with trio.open_nursery() as nursery:
-            for name in self.broker_names:
-                if not self.is_running(name):
-                    nursery.start_soon(self.start, name)
-        await self.until(self.is_complete, what="every broker knows every other")
+        await self.nodes.start_node(node_id_of(name))
 
     async def kill(self, name: str) -> None:
-        """As SIGKILL would: nothing more is written; the kernel closes its connections."""
-        incarnation = self._alive.pop(name)
-        incarnation.killed = True
-        self.world.kill(name)
-        self.watcher(NodeKilled(node=name))
-        await self._end(incarnation)
-
-    async def cut_power(self, name: str, fate: Fate | None = None) -> None:
-        """What was not synced may be gone, whole or in part, and nobody is told."""
-        incarnation = self._alive.pop(name, None)
-        if incarnation is not None:
-            incarnation.killed = True
-        self.world.crash_disk(name, fate)
-        self.watcher(PowerCut(node=name))
-        if incarnation is not None:
-            await self._end(incarnation)
-
-    def replace_disk(self, name: str, root: DirectoryNode) -> None:
-        """Of a node that is down; nobody is told, and what it had is gone."""
-        assert name not in self._alive, f"{name} is up: nobody takes its disk"
-        self.world.replace_disk(name, root)
-        self.watcher(DiskReplaced(node=name))
+        """End a node as SIGKILL would: it writes nothing more; its kernel closes connections."""
+        await self.nodes.kill_node(node_id_of(name))
 
     async def stop(self, name: str) -> None:
-        """A controlled shutdown, for as long as its operator is patient."""
-        incarnation = self._alive[name]
-        if isinstance(incarnation.node, Broker):
-            incarnation.node.shut_down(patience_seconds=STOP_PATIENCE_SECONDS)
-        else:
-            incarnation.node.shut_down()
-        await incarnation.ended.wait()
-        if self._alive.get(name) is incarnation:  # nobody killed it on its way out
-            del self._alive[name]
-            self._stopped(name)
+        """Shut a node down in good order, within the patience of its operator."""
+        await self.nodes.stop_node(node_id_of(name), patience_seconds=STOP_PATIENCE_SECONDS)
 
-    def _stopped(self, name: str) -> None:
-        self.world.stopped(name)
-        self.watcher(NodeStopped(node=name))
+    async def cut_power(self, name: str, fate: Fate | None = None) -> None:
+        """End a node, running or not, and lose unsynced writes, whole or in part."""
+        if not self.is_running(name):
+            self._lose_power(name, fate)
+            return
+        self._machines[name].end = partial(self._lose_power, name, fate)
+        await self.kill(name)
+
+    def replace_disk(self, name: str, root: DirectoryNode) -> None:
+        """Replace the disk of a node that is down; what was on the old one is gone."""
+        assert not self.is_running(name), f"{name} is up: its disk cannot be replaced"
+        self.world.replace_disk(name, root)
+        self.watcher(DiskReplaced(node=name))
 
     async def kill_all(self) -> None:
         for name in self.names:
             if self.is_running(name):
                 await self.kill(name)
 
-    async def _end(self, incarnation: _Incarnation) -> None:
-        incarnation.scope.cancel()
-        await incarnation.ended.wait()
+    def _make_machine(self, node_id: int) -> _SimulatedMachine:
+        name = node_name(node_id)
+        machine = _SimulatedMachine(self.world.node(name), partial(self._kill, name))
+        self._machines[name] = machine
+        return machine
 
-    def _incarnation(self, name: str) -> _Incarnation:
-        make: type[Broker | ControllerNode] = ControllerNode if name == CONTROLLER else Broker
+    def _kill(self, name: str) -> None:
+        self.world.kill(name)
+        self.watcher(NodeKilled(node=name))
 
-        def on_bug(error: BaseException) -> None:
-            if not incarnation.killed:
-                raise error
+    def _lose_power(self, name: str, fate: Fate | None) -> None:
+        self.world.crash_disk(name, fate)
+        self.watcher(PowerCut(node=name))
 
-        node = make(
-            config=self.configs[name],
-            seams=self.world.node(name),
-            sink=fan_out(self.world.sink(name), self.watcher),
-            on_bug=on_bug,
-            faults=self.faults,
-        )
-        incarnation = _Incarnation(node=node, gave_up=partial(self._gave_up, name))
-        return incarnation
-
-    def _gave_up(self, name: str, incarnation: _Incarnation) -> None:
-        if self._alive.get(name) is incarnation:
-            del self._alive[name]
-            self._stopped(name)
+    def _stopped(self, name: str) -> None:
+        self.world.stopped(name)
+        self.watcher(NodeStopped(node=name))
 
 
 @asynccontextmanager
@@ -339,38 +266,38 @@ async def open_simulated_cluster(
     properties: Mapping[str, str] | None = None,
     watcher: EventSink = ignore,
 ) -> AsyncIterator[SimulatedCluster]:
-    """A cluster that is up when the block begins, and is gone when it ends.
+    """Open a cluster that is up when the block begins, and is gone when it ends.
 
     Kafka's defaults apply, session and lag times included: virtual seconds cost nothing. Only
     indexes are small.
-    `properties` are further `server.properties` entries, for every node; those that begin with
-    the name of one, as `b2.broker.rack`, for that one.
+    `properties` are further `server.properties` entries for every node; a key that begins with
+    the name of a node, as `b2.broker.rack`, is for that node.
     """
     with raising_only_one():
         async with trio.open_nursery() as nursery:
             cluster = SimulatedCluster(
                 world=world,
-                configs=node_configs(brokers, properties or {}),
+                configs=simulated_configs(brokers, properties or {}),
                 watcher=watcher,
                 nursery=nursery,
             )
-            for name in cluster.names:  # its machine, before anybody looks for it
+            for name in cluster.names:  # its machine, before another node looks for it
                 world.node(name)
-            await cluster.start_all()
+            await cluster.nodes.start()
             yield cluster
             await cluster.kill_all()
 
 
-def node_configs(brokers: int, properties: Mapping[str, str]) -> dict[str, BrokerConfig]:
-    """What each node's server.properties would say."""
+def simulated_configs(brokers: int, properties: Mapping[str, str]) -> dict[int, BrokerConfig]:
+    """Return what each node's server.properties would say, by id."""
     common = {
         "cluster.id": "understudy",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": f"{CONTROLLER_ID}@{CONTROLLER}:{CONTROLLER_PORT}",
         "default.replication.factor": str(min(3, brokers)),
-        # A simulated disk holds every byte in memory, also those of an index's spare room.
+        # A simulated disk holds every byte in memory, those of an index's spare room too.
         "log.index.size.max.bytes": "4096",
-        # In a story the controller may be away for as long as it takes to tell it.
+        # The controller may be away for a whole story.
         "initial.broker.registration.timeout.ms": "86400000",
     }
     own = {
@@ -392,7 +319,7 @@ def node_configs(brokers: int, properties: Mapping[str, str]) -> dict[str, Broke
         else:
             common[key] = value
     return {
-        name: BrokerConfig.from_properties(
+        node_id: BrokerConfig.from_properties(
             common | {"node.id": str(node_id), "log.dirs": log_directory(name)} | own[name]
         )
         for node_id, name in enumerate(own)

@@ -245,4 +245,4 @@ def test_a_failing_seed_is_told_with_the_command_that_replays_it(
     replayed = CliRunner().invoke(command, found[2].split())
     assert replayed.exit_code == 1
     assert f"seed {found[1]}, " in replayed.output
-    assert "NotInTimeError: not within 60 virtual seconds: all replicas" in replayed.output
+    assert "NotInTimeError: not within 60 s: all replicas" in replayed.output

@@ -193,7 +193,7 @@ async def recover(stage: Stage, words: Words, options: Options) -> list[str]:
     # Without a controller nobody gets up, and it may be on its way down itself.
     while not await stage.all_have_come_and_gone():
         await cluster.start(CONTROLLER)
-    await cluster.start_all()
+    await cluster.nodes.start()
     return []
 
 

@@ -49,7 +49,7 @@ def events_of(world: World, kind: type) -> list[Any]:
 def test_an_error_is_answered_instead_of_the_work_as_often_as_the_rule_says() -> None:
     async def story(world: World) -> None:
         async with scene(world) as stage:
-            rule = stage.cluster.faults.add(
+            rule = stage.cluster.nodes.faults.add(
                 FaultRule(api="PRODUCE", topic="t", error="NOT_ENOUGH_REPLICAS", trigger=times(2))
             )
             outcomes = [await send(stage, value) for value in "abc"]
@@ -71,7 +71,7 @@ def test_the_others_of_a_request_are_handled() -> None:
     async def story(world: World) -> None:
         async with scene(world, replicas=((1,), (1,))) as stage:
             await stage.produce("a", partition=1)
-            stage.cluster.faults.add(
+            stage.cluster.nodes.faults.add(
                 FaultRule(api="LIST_OFFSETS", topic="t", partition=0, error="UNKNOWN_LEADER_EPOCH")
             )
             client = await connected(stage)
@@ -100,7 +100,9 @@ def test_the_others_of_a_request_are_handled() -> None:
 def test_who_hears_nothing_may_have_been_heard(effect: str, written: list[str]) -> None:
     async def story(world: World) -> None:
         async with scene(world) as stage:
-            rule = stage.cluster.faults.add(FaultRule(api="PRODUCE", effect=effect, trigger=once()))
+            rule = stage.cluster.nodes.faults.add(
+                FaultRule(api="PRODUCE", effect=effect, trigger=once())
+            )
             before = now(world)
             outcome = await send(stage, "a", timeout_ms=1_000)
             waited = now(world) - before
@@ -117,12 +119,12 @@ def test_an_idempotent_producer_writes_once_what_it_sent_twice() -> None:
     async def story(world: World) -> None:
         async with scene(world) as stage:
             rule = FaultRule(api="PRODUCE", effect="close-after", trigger=once())
-            added = stage.cluster.faults.add(rule)
+            added = stage.cluster.nodes.faults.add(rule)
             await stage.produce("a", enable_idempotence=True)
             assert await stage.values() == ["a"]
             assert (added.calls, added.hits) == (2, 1)
-            stage.cluster.faults.remove(added)
-            stage.cluster.faults.add(rule)
+            stage.cluster.nodes.faults.remove(added)
+            stage.cluster.nodes.faults.add(rule)
             await stage.produce("b", enable_idempotence=False)
             assert await stage.values() == ["a", "b", "b"]
 
@@ -132,7 +134,7 @@ def test_an_idempotent_producer_writes_once_what_it_sent_twice() -> None:
 def test_a_delay_is_on_the_brokers_clock_and_ends_with_its_rule() -> None:
     async def story(world: World) -> None:
         async with scene(world) as stage:
-            faults = stage.cluster.faults
+            faults = stage.cluster.nodes.faults
             added = faults.add(FaultRule(api="PRODUCE", delay_ms=700, throttle_ms=5))
             before = now(world)
             assert await send(stage, "a") == Acked(0)
@@ -153,7 +155,7 @@ def test_a_delay_is_on_the_brokers_clock_and_ends_with_its_rule() -> None:
 def test_a_black_hole_is_closed_with_its_rule() -> None:
     async def story(world: World) -> None:
         async with scene(world) as stage:
-            faults = stage.cluster.faults
+            faults = stage.cluster.nodes.faults
             added = faults.add(FaultRule(client_id="raw*", effect="drop-request"))
             client = await connected(stage)
             before = now(world)
@@ -178,7 +180,7 @@ def test_a_black_hole_is_closed_with_its_rule() -> None:
 def test_waiting_for_hits_that_do_not_come() -> None:
     async def story(world: World) -> None:
         async with scene(world) as stage:
-            faults = stage.cluster.faults
+            faults = stage.cluster.nodes.faults
             added = faults.add(FaultRule(api="PRODUCE", effect="observe"))
             await send(stage, "a")
             await faults.wait_for_hits(added, 1)
@@ -195,7 +197,7 @@ def test_waiting_for_hits_that_do_not_come() -> None:
 def test_a_rule_that_is_removed_is_waited_for_no_longer() -> None:
     async def story(world: World) -> None:
         async with scene(world) as stage:
-            faults = stage.cluster.faults
+            faults = stage.cluster.nodes.faults
             added = faults.add(FaultRule(api="PRODUCE", effect="observe"))
 
             async def wait() -> None:
@@ -218,7 +220,7 @@ def test_a_rule_that_is_removed_is_waited_for_no_longer() -> None:
 def test_whoever_waits_for_a_rule_hears_of_the_mistake_in_it() -> None:
     async def story(world: World) -> None:
         async with scene(world) as stage:
-            faults = stage.cluster.faults
+            faults = stage.cluster.nodes.faults
             added = faults.add(FaultRule(effect="observe", when=lambda request: request.nothing))
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(send, stage, "a")
@@ -232,7 +234,7 @@ def test_whoever_waits_for_a_rule_hears_of_the_mistake_in_it() -> None:
 def test_a_client_is_told_of_throttling() -> None:
     async def story(world: World) -> None:
         async with scene(world) as stage:
-            stage.cluster.faults.add(FaultRule(api="METADATA", throttle_ms=250))
+            stage.cluster.nodes.faults.add(FaultRule(api="METADATA", throttle_ms=250))
             client = await connected(stage)
             answer = await client.call(MetadataRequest(topics=[]), version=9, timeout_ms=LATER)
             client.close()
@@ -255,10 +257,10 @@ def test_a_consumer_meets_an_error_of_a_partition_that_its_session_has() -> None
                     error="OFFSET_NOT_AVAILABLE",
                     trigger=times(3),
                 )
-                added = stage.cluster.faults.add(rule)
+                added = stage.cluster.nodes.faults.add(rule)
 
                 async def produce() -> None:
-                    await stage.cluster.faults.wait_for_hits(added, 3)
+                    await stage.cluster.nodes.faults.wait_for_hits(added, 3)
                     await stage.produce("b")
 
                 async with trio.open_nursery() as nursery:
@@ -280,7 +282,7 @@ async def value_of(consumer: Consumer) -> bytes | None:
 def test_followers_and_heartbeats_are_met_by_rules_for_brokers() -> None:
     async def story(world: World) -> None:
         async with scene(world, brokers=2, replicas=((1, 2),)) as stage:
-            faults = stage.cluster.faults
+            faults = stage.cluster.nodes.faults
             fetches = faults.add(
                 FaultRule(api="FETCH", topic="t", error="NOT_LEADER_OR_FOLLOWER", sender="brokers")
             )
@@ -301,7 +303,7 @@ def test_followers_and_heartbeats_are_met_by_rules_for_brokers() -> None:
 def test_an_error_where_no_answer_is_wanted_closes_the_connection_as_kafka_does() -> None:
     async def story(world: World) -> None:
         async with scene(world) as stage:
-            stage.cluster.faults.add(FaultRule(api="PRODUCE", error=6, trigger=on_call(1)))
+            stage.cluster.nodes.faults.add(FaultRule(api="PRODUCE", error=6, trigger=on_call(1)))
             await send(stage, "a", acks=0)
             await send(stage, "b", acks=1)
             assert await stage.values() == ["b"]
@@ -313,7 +315,7 @@ def test_an_error_where_no_answer_is_wanted_closes_the_connection_as_kafka_does(
 def test_a_client_is_told_that_its_version_is_not_served_so_that_it_can_read_it() -> None:
     async def story(world: World) -> None:
         async with scene(world) as stage:
-            stage.cluster.faults.add(
+            stage.cluster.nodes.faults.add(
                 FaultRule(api="API_VERSIONS", client_id="raw", error="UNSUPPORTED_VERSION")
             )
             client = await connected(stage)

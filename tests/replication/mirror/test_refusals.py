@@ -13,6 +13,7 @@ from replication.client.admin import NewTopic
 from replication.mirror import MirrorError
 from replication.mirror.state import LOG_DIRECTORY, STATE_FILE, read_state, write_state
 from replication.net.raising import raising_only_one
+from scenarios.world.cluster import node_id_of
 from scenarios.world.world import World
 from storage.batch.records import Record
 from storage.errors import KafkaStorageError
@@ -117,8 +118,10 @@ async def become_another(source: Scene) -> None:
     await cluster.kill_all()
     for name in cluster.names:
         cluster.replace_disk(name, DirectoryNode())
-        cluster.configs[name] = attrs.evolve(cluster.configs[name], cluster_id="another")
-    await cluster.start_all()
+        node_id = node_id_of(name)
+        config = cluster.nodes.configs[node_id]
+        cluster.nodes.configs[node_id] = attrs.evolve(config, cluster_id="another")
+    await cluster.nodes.start()
     async with admin_of(source) as admin:
         await admin.create_topics([NewTopic(name="t", replicas=((1,),))])
     await source.produce("x", "y", "z")

@@ -241,7 +241,7 @@ def test_a_partition_that_nobody_leads_is_named_with_the_brokers_that_are_away()
             await on.produce("a", partition=0)
             async with Admin("b1:9092", seams=world.node("admin")) as admin:
                 await admin.create_topics([NewTopic(name="u", replicas=((3,),))])
-            await on.cluster.until(on.cluster.is_complete, what="u is there")
+            await on.cluster.until(on.cluster.nodes.is_complete, what="u is there")
             for each in ("b2", "b3"):
                 await on.cluster.kill(each)
             await world.clock("b1").sleep(30)
@@ -316,7 +316,7 @@ def test_who_leads_is_asked_again_of_a_partition_whose_leader_went_while_another
         async with scene(world, **THREE, min_insync_replicas="2") as on:
             async with Admin(on.bootstrap_servers, seams=world.node("admin")) as admin:
                 await admin.create_topics([NewTopic(name="u", replicas=((1, 2, 3),))])
-            await on.cluster.until(on.cluster.is_complete, what="u is there")
+            await on.cluster.until(on.cluster.nodes.is_complete, what="u is there")
             await on.produce(*map(str, range(150)), acks="all")
             async with on.producer(acks="all") as producer:
                 await producer.send("u", b"v", partition=0)
