@@ -134,7 +134,7 @@ class Broker:
     @property
     def hosted(self) -> Mapping[TopicPartition, Partition]:
         """Its replicas that are well; none before it has taken up any."""
-        return self.replica_manager.online if self._registered else {}
+        return self.replica_manager.hosted.online if self._registered else {}
 
     def shut_down(self, *, patience_seconds: float = CONTROLLED_SHUTDOWN_SECONDS) -> None:
         """Leave in good order; `run` returns when that is done. One that is still on its way
@@ -219,7 +219,7 @@ class Broker:
 
     def _tell_lost_directories(self) -> None:
         """What lies there is offline, here and, as soon as it hears of it, for the controller."""
-        self.replica_manager.take_failed_offline()
+        self.replica_manager.failures.take_failed_offline()
         lost = {each.directory_id for each in self.logs.directories if each.failure is not None}
         for directory in self.lifecycle.log_dirs:
             if directory in lost:
@@ -271,7 +271,9 @@ class Broker:
             timeout_ms=self.config.request_timeout_ms,
         )
         nursery.start_soon(assignments.run)
-        self.replica_manager = self._replica_manager(logs, followed, alter_partition, assignments)
+        self.replica_manager = self._wiring.replica_manager(
+            logs, followed, alter_partition, assignments.assign
+        )
         self._registered = True
         self._tell_lost_directories()  # since it was registered
         compaction_metrics.register(self.metrics, self.replica_manager.compaction)
@@ -397,7 +399,7 @@ class Broker:
                 broker=self.broker_id, broker_epoch=self.lifecycle.broker_epoch
             )
         )
-        self.replica_manager.begin_controlled_shutdown()
+        self.replica_manager.roles.shutting_down = True
         if self.config.controlled_shutdown_enable:
             await self.lifecycle.shut_down(timeout_seconds=self._patience_seconds)
         self._serving.cancel()
@@ -444,26 +446,4 @@ class Broker:
             metadata_offset=lambda: self.metadata.image.offset,
             directory_failure_timeout_ms=self.config.log_dir_failure_timeout_ms,
             on_untold_directory=self._stop_because,
-        )
-
-    def _replica_manager(
-        self,
-        logs: LogManager,
-        followed: MetadataCache,
-        alter_partition: AlterPartitionManager,
-        assignments: Assignments,
-    ) -> ReplicaManager:
-        return ReplicaManager(
-            broker_id=self.broker_id,
-            config=self.config,
-            seams=self.seams,
-            log_manager=logs,
-            metadata=lambda: followed.image,
-            alter_partition=alter_partition,
-            make_fetcher_manager=self._wiring.fetcher_manager,
-            assign_directory=assignments.assign,
-            broker_epoch=self._broker_epoch,
-            metrics=self.metrics,
-            sink=self.sink,
-            on_bug=self.on_bug,
         )

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 
 import attrs
-import trio
 
 from replication.broker.handlers import BrokerNode, broker_handlers
 from replication.config import BrokerConfig, TopicConfig
@@ -22,7 +21,14 @@ from replication.metrics import MetricsRegistry
 from replication.net.controller_channel import ControllerCalls
 from replication.net.idle import idle_limit_seconds
 from replication.net.seams import Seams
-from replication.replica_manager import LocalReplicas, ReplicaManager, TransactionVerification
+from replication.replica_manager import (
+    AlterPartitionManager,
+    AssignDirectory,
+    LocalReplicas,
+    ReplicaManager,
+    TransactionVerification,
+    assemble_replica_manager,
+)
 from replication.security.rules.acls import Authorizer
 from replication.security.rules.scram import ScramCredential
 from replication.server.authentication import Gate, gate
@@ -83,9 +89,29 @@ class Wiring:
             )
         )
 
-    def fetcher_manager(
-        self, replicas: LocalReplicas, nursery: trio.Nursery
-    ) -> ReplicaFetcherManager:
+    def replica_manager(
+        self,
+        logs: LogManager,
+        metadata: MetadataCache,
+        alter_partition: AlterPartitionManager,
+        assign_directory: AssignDirectory,
+    ) -> ReplicaManager:
+        return assemble_replica_manager(
+            broker_id=self.config.node_id,
+            config=self.config,
+            seams=self.seams,
+            log_manager=logs,
+            metadata=lambda: metadata.image,
+            alter_partition=alter_partition,
+            make_fetcher_manager=self._fetcher_manager,
+            assign_directory=assign_directory,
+            broker_epoch=self.broker_epoch,
+            metrics=self.metrics,
+            sink=self.sink,
+            on_bug=self.on_bug,
+        )
+
+    def _fetcher_manager(self, replicas: LocalReplicas) -> ReplicaFetcherManager:
         config = self.config
         factory = RemoteFetcherFactory(
             replicas=replicas,
@@ -113,7 +139,6 @@ class Wiring:
             num_fetchers_per_broker=config.num_replica_fetchers,
             metrics=self.metrics,
             sink=self.sink,
-            nursery=nursery,
         )
 
     def groups(self, replica_manager: ReplicaManager) -> GroupCoordinator:
@@ -198,7 +223,7 @@ class Wiring:
         self, replica_manager: ReplicaManager, questions: CoordinatorQuestions
     ) -> TransactionVerification:
         return TransactionVerification(
-            replicas=replica_manager,
+            replicas=replica_manager.hosted,
             config=replica_manager.config,
             clock=self.seams.clock,
             coordinators=questions,

@@ -259,7 +259,7 @@ class Cluster:
         registration = self.image.partition(topic_partition)
         if registration is None or (leader := self.brokers.get(registration.leader)) is None:
             return registration
-        seen = leader.replica_manager.snapshot(topic_partition)
+        seen = leader.replica_manager.hosted.snapshot(topic_partition)
         if seen is None or seen.partition_epoch <= registration.partition_epoch:
             return registration
         isr = tuple(each for each in registration.replicas if each in seen.isr)

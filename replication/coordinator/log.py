@@ -142,7 +142,7 @@ class LogWriter:
             producer_epoch=producer_epoch,
             transactional=producer is not None,
         )
-        results = await self.replica_manager.append_records(
+        results = await self.replica_manager.produce.append(
             timeout_ms=self.timeout_ms,
             required_acks=ACKS_ALL,
             entries={self.partition: memoryview(bytearray(batch))},
@@ -154,7 +154,7 @@ class LogWriter:
 
     def _fence(self) -> ErrorCode:
         try:
-            replica = self.replica_manager.partition(self.partition)
+            replica = self.replica_manager.hosted.get(self.partition)
             replica.check_access(self.leader_epoch, leader_only=True)
         except KafkaError as error:
             known = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

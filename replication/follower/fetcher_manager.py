@@ -147,17 +147,18 @@ class RemoteFetcherFactory:
 
 @attrs.define(kw_only=True)
 class ReplicaFetcherManager:
-    """The fetchers of one broker; their tasks run in its nursery."""
+    """The fetchers of one broker."""
 
     make_fetcher: MakeFetcher
     num_fetchers_per_broker: int = 1
     metrics: MetricsRegistry
     sink: EventSink = ignore
     client_id: str = "Replica"
+    nursery: trio.Nursery | None = None
+    """Where the tasks run; there must be one once a partition is to be followed."""
     fetchers: dict[FetcherKey, ReplicaFetcher] = attrs.field(init=False, factory=dict)
     failed: set[TopicPartition] = attrs.field(init=False, factory=set)
     """The partitions that a fetcher gave up, or that could not be followed at all."""
-    _nursery: trio.Nursery = attrs.field()
 
     def __attrs_post_init__(self) -> None:
         self._register_metrics()
@@ -228,10 +229,11 @@ class ReplicaFetcherManager:
             # followed on (Kafka follows them only once they are added again).
             self._retire(key, fetcher, cause="dead" if fetcher.is_dead else "leader moved")
         following = _to_begin_again(fetcher, leader) if fetcher is not None else {}
+        assert self.nursery is not None, "partitions are followed once the replica manager runs"
         fetcher = self.make_fetcher(leader, fetcher_id, self.failed)
         fetcher.partitions.add(following)
         self.fetchers[key] = fetcher
-        self._nursery.start_soon(fetcher.run, name=fetcher.name)
+        self.nursery.start_soon(fetcher.run, name=fetcher.name)
         self.sink(FetcherStarted(leader=leader.id, fetcher_id=fetcher_id))
         return fetcher
 

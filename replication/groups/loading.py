@@ -24,7 +24,7 @@ async def load(
     offload: Offload,
 ) -> Replayed:
     """What the log adds up to; KafkaError, StorageError or ProtocolError where it does not."""
-    partition = replica_manager.partition(topic_partition)
+    partition = replica_manager.hosted.get(topic_partition)
     log = partition.log
     state = Replayed(next_offset=log.log_start_offset)
     end = log.log_end_offset

@@ -49,7 +49,7 @@ from replication.mirror.tails import Tail, TailCheck
 from replication.net.raising import raising_only_one, raising_the_first
 from replication.net.seams import Seams
 from replication.net.secure import introduced
-from replication.replica_manager import LocalReplicas, ReplicaManager
+from replication.replica_manager import LocalReplicas, ReplicaManager, assemble_replica_manager
 from replication.replica_manager.log_loading import load_logs
 from replication.wire.metadata import INTERNAL_TOPICS
 from storage.errors import KafkaStorageError
@@ -161,7 +161,7 @@ class Mirror:
             threads_per_directory=config.num_recovery_threads_per_data_dir,
         )
         self._unchecked = {log.topic_partition for log in logs.logs()}
-        self._replicas = replicas = ReplicaManager(
+        self._replicas = replicas = assemble_replica_manager(
             broker_id=MIRROR_ID,
             config=config,
             seams=self.seams,
@@ -180,7 +180,7 @@ class Mirror:
         return replicas
 
     def _fetcher_manager(
-        self, source: Source, config: BrokerConfig, replicas: LocalReplicas, nursery: trio.Nursery
+        self, source: Source, config: BrokerConfig, replicas: LocalReplicas
     ) -> ReplicaFetcherManager:
         factory = SourceFetcherFactory(
             source=source,
@@ -210,7 +210,6 @@ class Mirror:
             num_fetchers_per_broker=config.num_replica_fetchers,
             metrics=self.metrics,
             sink=self.sink,
-            nursery=nursery,
         )
         return self._fetchers
 

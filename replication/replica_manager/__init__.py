@@ -1,23 +1,27 @@
 """A broker's replicas: the requests to them, their roles, and what looks after them.
 
-    handlers ──> ReplicaManager ──┬─ produce.py   append, and wait for followers
-                                  ├─ verification.py  of what opens a transaction, before it is appended
-                                  ├─ fetch.py     read, or wait for something to read
-                                  ├─ delete_records.py  move log starts, and wait for followers
-                                  ├─ roles.py     metadata: lead, follow, stop
-                                  ├─ configuration.py   what was set reaches whom it concerns
-                                  ├─ jobs.py      flush, checkpoint, delete, expire   retention.py
-                                  ├─ log_loading.py   before all that: open every log of a broker
-                                  ├─ compaction.py   compacted topics are cleaned   compaction_metrics.py
-                                  ├─ gauges.py, topic_meters.py   what there is to watch
-    partitions ──> Observer ──────┼─ observer.py  what has moved   isr_events.py
-                                  ├─ purgatories.py   who waits for it   delayed.py
-    fetchers ──> LocalReplicas ───┴─ followed.py  append what leaders say   bytes_in.py
-                                     hosted.py    who is here, and why not
-                                     results.py   what a request is answered
+    assembly.py makes the parts of a ReplicaManager (manager.py) and connects them
 
-Rule 1: a partition's state is changed by plain calls, on the loop. Who awaits anything looks
-the partition up again.
+    handlers ───┬─ produce.py          append, and wait for followers   delayed.py
+                ├─ verification.py     ask the coordinator before a batch opens a transaction
+                ├─ fetch.py            read, or wait for records
+                ├─ offsets.py          ListOffsets, and where a leader epoch ends
+                └─ delete_records.py   move log starts, and wait for followers   delayed.py
+    metadata ───┬─ roles.py            lead, follow, stop
+                └─ configuration.py    apply what was set
+    partitions ─── observer.py         ISR changes and offsets that moved   isr_events.py
+    fetchers ───── followed.py         append what leaders send   bytes_in.py
+    the clock ──┬─ jobs.py             flush, checkpoint, delete, expire   retention.py flushing.py
+                └─ compaction.py       clean compacted topics   compaction_metrics.py
+    all of them ┬─ hosted.py           the partitions here, and why one is not
+                ├─ purgatories.py      the requests that wait
+                ├─ failures.py         a log that fails takes its partition offline
+                ├─ results.py          the answers to requests
+                └─ gauges.py           metrics   partition_gauges.py topic_meters.py
+    before them    log_loading.py      open every log of a broker
+
+Rule 1: a partition's state is changed by plain calls, on the loop. Code that has awaited
+something looks the partition up again.
 
 Rule 2: what can take long (opening, deleting, syncing, checkpoints) is done away from the
 loop, on what the loop has prepared.
@@ -25,8 +29,9 @@ loop, on what the loop has prepared.
 Rule 3: a log that fails takes its partition offline (KAFKA_STORAGE_ERROR), and nothing else.
 """
 
-from replication.replica_manager.followed import LocalReplicas
-from replication.replica_manager.manager import MakeFetcherManager, ReplicaManager
+from replication.replica_manager.assembly import MakeFetcherManager, assemble_replica_manager
+from replication.replica_manager.followed import FetcherManager, LocalReplicas
+from replication.replica_manager.manager import ReplicaManager
 from replication.replica_manager.observer import AlterPartitionManager
 from replication.replica_manager.results import (
     DeleteRecordsResult,
@@ -34,7 +39,7 @@ from replication.replica_manager.results import (
     ListOffsetsResult,
     ProduceResult,
 )
-from replication.replica_manager.roles import FetcherManager
+from replication.replica_manager.roles import AssignDirectory
 from replication.replica_manager.verification import (
     Support,
     TransactionalBatches,
@@ -47,6 +52,7 @@ from replication.replica_manager.verification import (
 
 __all__ = [
     "AlterPartitionManager",
+    "AssignDirectory",
     "DeleteRecordsResult",
     "EpochEndResult",
     "FetcherManager",
@@ -58,6 +64,7 @@ __all__ = [
     "Support",
     "TransactionVerification",
     "TransactionalBatches",
+    "assemble_replica_manager",
     "refusals",
     "support_of_offset_commit",
     "support_of_produce",

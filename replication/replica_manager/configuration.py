@@ -8,20 +8,16 @@ them hears of it. Others read `DynamicBrokerConfig.current` whenever they need i
 """
 
 from collections.abc import Iterable
-from typing import Protocol
 
 import attrs
 
 from replication.config import DynamicBrokerConfig, TopicConfig
 from replication.leader.rules.quota import ReplicationQuotas
 from replication.metadata.rules import MetadataDelta, MetadataImage, TopicImage
+from replication.replica_manager.followed import FetcherManager
 from replication.replica_manager.hosted import HostedPartitions
 from storage.manager.log_manager import LogManager
 from storage.types import TopicPartition
-
-
-class Fetchers(Protocol):
-    async def resize(self, num_fetchers: int, /) -> None: ...
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -32,7 +28,7 @@ class Configuration:
     config: DynamicBrokerConfig
     hosted: HostedPartitions
     log_manager: LogManager
-    fetchers: Fetchers
+    fetchers: FetcherManager
     quotas: ReplicationQuotas
 
     def __attrs_post_init__(self) -> None:

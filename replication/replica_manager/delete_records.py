@@ -41,6 +41,10 @@ class DeleteRecordsPath:
     async def delete(
         self, offsets: Mapping[TopicPartition, Offset], *, timeout_ms: int
     ) -> dict[TopicPartition, DeleteRecordsResult]:
+        """Delete the records below each offset; -1 stands for the high watermark.
+
+        Return one result per entry, once every live follower has done so or the time is up.
+        """
         results: dict[TopicPartition, DeleteRecordsResult] = {}
         required: dict[TopicPartition, Offset] = {}
         for topic_partition, offset in offsets.items():

@@ -99,14 +99,16 @@ class FetchPath:
     clock: NodeClock
     quota: ReplicationQuota
     meters: TopicMeters
-    terms: Callable[[FetchParams], Hashable]
     on_storage_failure: Callable[[Partition, KafkaStorageError], None]
 
     async def fetch(
         self, params: FetchParams, wanted: Wanted, session: FetchSession | None = None
     ) -> Answers:
-        """Answers for what is wanted, and for what moved meanwhile of what was settled in
-        `session`, in its order.
+        """Read every wanted partition, after waiting for `params.min_bytes` if need be.
+
+        Return one answer per partition, in the order of `wanted`; each of them has a name. In a
+        session `wanted` is what is not settled there, and settled partitions that move meanwhile
+        are answered too, in the session's order.
         """
         answers = await self._fetch(params, wanted, session)
         self.meters.fetched(answers, by_follower=params.from_follower)
@@ -114,6 +116,16 @@ class FetchPath:
             sizes = {asked.topic_partition: answer.records_size for asked, answer in answers}
             self.quota.record(sizes, now_ms=self.clock.now_ms())
         return answers
+
+    def terms(self, params: FetchParams) -> Hashable:
+        """Return what every answer to such a fetch depends on, beside the partitions."""
+        return (
+            params.replica_id,
+            params.replica_epoch,
+            self.hosted.metadata().broker_epoch(params.replica_id),
+            params.isolation,
+            params.client_metadata,  # its rack: which replica is preferred
+        )
 
     async def _fetch(
         self, params: FetchParams, wanted: Wanted, session: FetchSession | None

@@ -5,10 +5,13 @@ are, and the high watermark and the log start are what the leader says they are,
 the local log reaches.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
 import attrs
+import trio
 
+from replication.follower.rules.fetch_state import InitialFetchState, PartitionFetchState
 from replication.leader.partition import Partition
 from replication.leader.purgatory import Purgatory
 from replication.leader.rules.quota import ReplicationQuota
@@ -19,6 +22,33 @@ from replication.wire.fetch import PartitionData
 from storage.errors import KafkaStorageError
 from storage.log.append import LogAppendInfo
 from storage.types import LeaderEpoch, Offset, OffsetAndEpoch, TopicPartition
+
+
+class FetcherManager(Protocol):
+    """What a replica manager needs of the `ReplicaFetcherManager`."""
+
+    nursery: trio.Nursery | None
+    """Assigned once the replica manager runs; nothing is followed before."""
+
+    def add_fetcher_for_partitions(
+        self, initial_states: Mapping[TopicPartition, InitialFetchState], /
+    ) -> None: ...
+
+    def remove_fetcher_for_partitions(
+        self, partitions: Iterable[TopicPartition], /
+    ) -> Mapping[TopicPartition, PartitionFetchState]: ...
+
+    def add_failed_partition(self, partition: TopicPartition, /) -> None: ...
+
+    def log_start_moved(self, partition: TopicPartition, /) -> None: ...
+
+    def followed_by(self, partition: TopicPartition, /) -> int: ...
+
+    async def resize(self, num_fetchers: int, /) -> None: ...
+
+    async def shutdown_idle_fetchers(self) -> None: ...
+
+    async def close_all(self) -> None: ...
 
 
 @attrs.define(eq=False, kw_only=True)

@@ -52,7 +52,6 @@ class ReplicaGauges:
     registry: MetricsRegistry
     hosted: HostedPartitions
     purgatories: Purgatories
-    producer_ids: Callable[[], int]
     wall_ms: Callable[[], int]
     transaction_max_timeout_ms: int
     expands: Meter = attrs.field(init=False)
@@ -74,7 +73,7 @@ class ReplicaGauges:
             "AtMinIsrPartitionCount": self._sum_of("AtMinIsr"),
             "ReassigningPartitions": lambda: sum(map(is_reassigning, self._led())),
             "PartitionsWithLateTransactionsCount": self._late_transactions,
-            "ProducerIdCount": self.producer_ids,
+            "ProducerIdCount": self._producer_ids,
         }
         for name, read in counts.items():
             self._gauge(manager_metric(name), read)
@@ -101,6 +100,10 @@ class ReplicaGauges:
 
     def _led(self) -> list[Partition]:
         return [each for each in self.hosted if each.is_leader]
+
+    def _producer_ids(self) -> int:
+        """Return how many pairs of a producer and a partition that remembers it there are."""
+        return sum(len(each.log.producers.producers) for each in self.hosted)
 
     def _late_transactions(self) -> int:
         late = partial(

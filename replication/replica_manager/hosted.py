@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from replication.errors import ErrorCode, KafkaError
-from replication.leader.partition import Partition
+from replication.leader.partition import Partition, PartitionSnapshot
 from replication.metadata.rules import MetadataImage
 from storage.types import TopicId, TopicPartition
 
@@ -37,6 +37,15 @@ class HostedPartitions:
         if partition is None:
             raise KafkaError(self._why_not(topic_partition), str(topic_partition))
         return partition
+
+    def snapshot(self, topic_partition: TopicPartition) -> PartitionSnapshot | None:
+        """Return the state of the partition; None if it is not online here."""
+        partition = self.online.get(topic_partition)
+        return None if partition is None else partition.snapshot()
+
+    def describe(self) -> dict[TopicPartition, PartitionSnapshot]:
+        """Return the state of every partition online, sorted by name."""
+        return {each: self.online[each].snapshot() for each in sorted(self.online)}
 
     def _why_not(self, topic_partition: TopicPartition) -> ErrorCode:
         if topic_partition in self.offline:

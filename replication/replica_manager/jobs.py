@@ -26,8 +26,10 @@ from replication.config import BrokerConfig
 from replication.config.keys import LONG_MAX
 from replication.events import EventSink, LogDeleted
 from replication.leader.partition import Partition
+from replication.leader.purgatory import Purgatory
 from replication.net.seams import NodeClock, Offload
 from replication.replica_manager.flushing import flush_log
+from replication.replica_manager.followed import FetcherManager
 from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.retention import delete_old_segments
 from storage.errors import KafkaStorageError, ShortageError
@@ -57,7 +59,8 @@ class LogJobs:
     offload: Offload
     sink: EventSink
     one_change_at_a_time: trio.Lock
-    log_start_moved: Callable[[TopicPartition], object]
+    fetches: Purgatory[TopicPartition]
+    fetchers: FetcherManager
     on_storage_failure: Callable[[Partition, KafkaStorageError], None]
     _flushed: dict[TopicPartition, tuple[int, int]] = attrs.field(factory=dict, init=False)
     """How often each log had been flushed when it was last looked at, and the look before."""
@@ -148,8 +151,13 @@ class LogJobs:
     async def delete_old_segments(self) -> None:
         async with self.one_change_at_a_time:
             await delete_old_segments(
-                self.hosted, self.clock, self.log_start_moved, self.on_storage_failure
+                self.hosted, self.clock, self._on_log_start_moved, self.on_storage_failure
             )
+
+    def _on_log_start_moved(self, topic_partition: TopicPartition) -> None:
+        """Send the new log start to who fetches here, and with our own next fetch."""
+        self.fetches.check(topic_partition)
+        self.fetchers.log_start_moved(topic_partition)
 
     async def unlink_doomed(self) -> None:
         """Remove for good what has waited long enough (`storage.manager.pending_deletes`)."""

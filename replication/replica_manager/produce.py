@@ -74,11 +74,18 @@ class ProducePath:
         *,
         required_acks: int,
         timeout_ms: int,
-        internal_topics_allowed: bool,
-        from_client: bool,
+        internal_topics_allowed: bool = False,
+        from_client: bool = True,
         guards: Mapping[TopicPartition, VerificationGuard] = NO_GUARDS,
         markers_bump_epoch: bool = False,
     ) -> dict[TopicPartition, ProduceResult]:
+        """Append to each partition led here, and with acks=-1 wait for the followers.
+
+        Return one result per entry. The batches are stamped in place: their memory must be
+        writable, and is no longer used when this returns. A coordinator (not `from_client`) also
+        writes markers, and offsets of transactions. `guards` belong to the batches that open
+        transactions (`verification.py`).
+        """
         if required_acks not in _ACKS:
             await trio.lowlevel.checkpoint()
             refused = ProduceResult(error=ErrorCode.INVALID_REQUIRED_ACKS)

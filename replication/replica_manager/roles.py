@@ -17,18 +17,13 @@ Rule 3: whoever waits for a partition that has moved is woken, and told so.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Protocol
 
 import attrs
 import trio
 
 from replication.config import BrokerConfig, TopicConfig
 from replication.events import BecameFollower, BecameLeader, EventSink, PartitionStopped
-from replication.follower.rules.fetch_state import (
-    BrokerEndPoint,
-    InitialFetchState,
-    PartitionFetchState,
-)
+from replication.follower.rules.fetch_state import BrokerEndPoint, InitialFetchState
 from replication.leader.partition import Partition
 from replication.leader.rules.leadership import Surroundings
 from replication.metadata.rules import (
@@ -38,7 +33,8 @@ from replication.metadata.rules import (
     PartitionRegistration,
 )
 from replication.net.seams import Offload
-from replication.replica_manager.configuration import Configuration, Fetchers
+from replication.replica_manager.configuration import Configuration
+from replication.replica_manager.followed import FetcherManager
 from replication.replica_manager.hosted import HostedPartitions
 from storage.errors import KafkaStorageError, ShortageError, StorageError
 from storage.log.leader_epoch_cache import LeaderEpochCache
@@ -50,28 +46,6 @@ from storage.types import Offset, TopicId, TopicPartition
 AssignDirectory = Callable[[TopicId, int, bytes], None]
 
 TRUNCATION_ON_FETCH_SINCE = 12  # KIP-595
-
-
-class FetcherManager(Fetchers, Protocol):
-    """What is asked of the `ReplicaFetcherManager`."""
-
-    def add_fetcher_for_partitions(
-        self, initial_states: Mapping[TopicPartition, InitialFetchState], /
-    ) -> None: ...
-
-    def remove_fetcher_for_partitions(
-        self, partitions: Iterable[TopicPartition], /
-    ) -> Mapping[TopicPartition, PartitionFetchState]: ...
-
-    def add_failed_partition(self, partition: TopicPartition, /) -> None: ...
-
-    def log_start_moved(self, partition: TopicPartition, /) -> None: ...
-
-    def followed_by(self, partition: TopicPartition, /) -> int: ...
-
-    async def shutdown_idle_fetchers(self) -> None: ...
-
-    async def close_all(self) -> None: ...
 
 
 @attrs.frozen
@@ -100,11 +74,12 @@ class RoleChanges:
     roles_lost: Callable[[Collection[str]], None]
     on_storage_failure: Callable[[TopicPartition, TopicId, StorageError], None]
     assign_directory: AssignDirectory
-    checkpointed: dict[TopicPartition, Offset]
-    """High watermarks from before this start, each until its log is opened."""
     keeps_logs: bool = False
     """Of a mirror: what the metadata knows no more is followed no more, and stays where it is."""
     shutting_down: bool = False
+    """Whether a replica that leaves the ISR, or loses its leader, stops following."""
+    checkpointed: dict[TopicPartition, Offset] = attrs.field(factory=dict, init=False)
+    """High watermarks from before this start, each until its log is opened."""
     _following: dict[TopicPartition, BrokerEndPoint] = attrs.field(factory=dict, init=False)
     _knows_metadata: bool = attrs.field(default=False, init=False)
 

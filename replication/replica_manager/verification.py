@@ -31,8 +31,8 @@ import trio
 
 from replication.config import DynamicBrokerConfig
 from replication.errors import ErrorCode, KafkaError
-from replication.leader.partition import Partition
 from replication.net.seams import NodeClock
+from replication.replica_manager.hosted import HostedPartitions
 from replication.replica_manager.results import ProduceResult
 from storage.producers.verification import VerificationGuard
 from storage.types import TopicPartition
@@ -88,10 +88,6 @@ class Coordinators(Protocol):
         """What the coordinator of that id says of each, or why it says nothing."""
 
 
-class Replicas(Protocol):
-    def partition(self, topic_partition: TopicPartition, /) -> Partition: ...
-
-
 @attrs.frozen(kw_only=True)
 class TransactionalBatches:
     """What one producer wants to append, by partition the sequence that it begins with."""
@@ -114,7 +110,7 @@ class Verified:
 class TransactionVerification:
     """`config` may change while it runs."""
 
-    replicas: Replicas
+    replicas: HostedPartitions
     config: DynamicBrokerConfig
     clock: NodeClock
     coordinators: Coordinators
@@ -153,7 +149,7 @@ class TransactionVerification:
         self, topic_partition: TopicPartition, producer_id: int, guard: VerificationGuard
     ) -> bool:
         try:
-            log = self.replicas.partition(topic_partition).log
+            log = self.replicas.get(topic_partition).log
         except KafkaError:
             return False  # the append will say so
         return not log.producers.is_verifying(producer_id, guard)
@@ -163,7 +159,7 @@ class TransactionVerification:
         guards: dict[TopicPartition, VerificationGuard] = {}
         for each, sequence in batches.sequences.items():
             try:
-                guard = self.replicas.partition(each).begin_verification(
+                guard = self.replicas.get(each).begin_verification(
                     batches.producer_id,
                     producer_epoch=batches.producer_epoch,
                     sequence=sequence,

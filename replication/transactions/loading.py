@@ -26,7 +26,7 @@ async def load(
     """The last record of each id; KafkaError, StorageError or ProtocolError where it cannot be
     told.
     """
-    partition = replica_manager.partition(topic_partition)
+    partition = replica_manager.hosted.get(topic_partition)
     log = partition.log
     found: dict[str, Transaction] = {}
     position, end = log.log_start_offset, log.log_end_offset

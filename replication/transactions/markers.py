@@ -84,7 +84,7 @@ class MarkerWriter:
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
         )
-        results = await self.replica_manager.append_records(
+        results = await self.replica_manager.produce.append(
             timeout_ms=self.timeout_ms,
             required_acks=ACKS_ALL,
             entries={each: memoryview(bytearray(batch)) for each in partitions},
@@ -111,7 +111,7 @@ class MarkerWriter:
             for number in topic.partition_indexes:
                 partition = TopicPartition(topic.name, number)
                 try:
-                    self.replica_manager.partition(partition)
+                    self.replica_manager.hosted.get(partition)
                     led.append(partition)
                 except KafkaError as error:
                     errors[partition] = error.code

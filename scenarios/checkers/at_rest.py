@@ -30,7 +30,7 @@ def waiting(broker: Broker) -> dict[str, int]:
 
 
 def tidy(cluster: SimulatedCluster, name: str, broker: Broker) -> Iterator[Wrong]:
-    disk, online = cluster.disk(name), broker.replica_manager.online
+    disk, online = cluster.disk(name), broker.replica_manager.hosted.online
     hosted = {str(each) for each in (*online, METADATA_PARTITION)}
     for path in broker.config.log_dirs:
         names = disk.list_directory(path)

@@ -71,10 +71,14 @@ def standings(cluster: SimulatedCluster, partition: TopicPartition) -> Iterator[
     hosting = {
         name: broker.replica_manager
         for name, broker in brokers.items()
-        if hasattr(broker, "replica_manager") and partition in broker.replica_manager.online
+        if hasattr(broker, "replica_manager") and partition in broker.replica_manager.hosted.online
     }
     leader = hosting.get(node_name(registration.leader))
-    led = None if leader is None or registration.leader == NO_LEADER else leader.online[partition]
+    led = (
+        None
+        if leader is None or registration.leader == NO_LEADER
+        else leader.hosted.online[partition]
+    )
     for broker_id in registration.replicas:
         name = node_name(broker_id)
         manager = hosting.get(name)
@@ -89,12 +93,12 @@ def standings(cluster: SimulatedCluster, partition: TopicPartition) -> Iterator[
             in_sync=broker_id in registration.isr,
         )
         if manager is not None:
-            replica = manager.online[partition]
+            replica = manager.hosted.online[partition]
             standing = attrs.evolve(
                 standing,
                 leads=replica.is_leader,
                 leader_epoch=replica.leader_epoch,
-                fetchers=manager.followed_by(partition),
+                fetchers=manager.roles.fetchers.followed_by(partition),
                 log_end=replica.log.log_end_offset,
             )
         yield standing

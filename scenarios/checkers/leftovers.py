@@ -110,8 +110,8 @@ def _burden_of(cluster: SimulatedCluster, name: str, broker: Broker) -> Burden:
     count = cluster.nodes.configs[node_id_of(name)].num_replica_fetchers
     followed = {
         (replica.leader, fetcher_id_for(partition, count))
-        for partition, replica in manager.online.items()
-        if not replica.is_leader and manager.followed_by(partition)
+        for partition, replica in manager.hosted.online.items()
+        if not replica.is_leader and manager.roles.fetchers.followed_by(partition)
     }
     served = [end for end in ends if not end.asks]
     return Burden(

@@ -49,7 +49,7 @@ class Watched:
     @property
     def fetchers(self) -> int:
         """How many follow it here."""
-        return self.manager.followed_by(self.replica.topic_partition)
+        return self.manager.roles.fetchers.followed_by(self.replica.topic_partition)
 
     def look(self) -> ReplicaState:
         replica, log = self.replica, self.replica.log
@@ -132,7 +132,7 @@ class Replicas:
             manager = getattr(broker, "replica_manager", None)  # none before it is up
             if manager is None:
                 continue
-            for partition, replica in manager.online.items():
+            for partition, replica in manager.hosted.online.items():
                 found.add((name, partition))
                 watched = self._watched.get((name, partition))
                 if watched is None or watched.replica is not replica:

@@ -179,7 +179,7 @@ class FaultGenerator:
             partition.leadership
             for manager in managers
             if manager is not None
-            for partition in manager.online.values()
+            for partition in manager.hosted.online.values()
         ]
         return any(each and not isinstance(each.isr_state, Committed) for each in led)
 

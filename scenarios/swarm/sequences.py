@@ -88,7 +88,7 @@ class FaultSequences:
         """0 where that broker has no such replica by now."""
         broker = self.generator.stage.cluster.brokers.get(name)
         replica_manager = getattr(broker, "replica_manager", None)  # none before it is up
-        replica = None if replica_manager is None else replica_manager.snapshot(partition)
+        replica = None if replica_manager is None else replica_manager.hosted.snapshot(partition)
         return 0 if replica is None else replica.log_end_offset
 
     def _soon(self) -> str:

@@ -402,7 +402,7 @@ async def bytes_for_each() -> tuple[float, float]:
         for _ in range(4):
             await follower.round()
         side = Broker()
-        logs = [node.manager.partition(at(number)).log for number in range(KEPT)]
+        logs = [node.manager.hosted.get(at(number)).log for number in range(KEPT)]
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]
         led = [lead(side, log) for log in logs]

@@ -87,7 +87,7 @@ def stored_codecs(cluster: Cluster) -> set[Codec]:
     """The codec bits of every batch on the disks of the brokers (KAFKA-18659)."""
     found: set[Codec] = set()
     for broker in cluster.brokers.values():
-        for topic_partition in broker.replica_manager.describe():
+        for topic_partition in broker.replica_manager.hosted.describe():
             if topic_partition.topic in INTERNAL_TOPICS:
                 continue
             log = broker.logs.get(topic_partition)

@@ -402,13 +402,15 @@ async def test_acks_all_needs_min_insync_replicas_and_the_others_do_not() -> Non
 def knowing(cluster: Cluster) -> int:
     """How many brokers have partition 0."""
     partition = TopicPartition(TOPIC, 0)
-    return sum(partition in each.replica_manager.describe() for each in cluster.brokers.values())
+    return sum(
+        partition in each.replica_manager.hosted.describe() for each in cluster.brokers.values()
+    )
 
 
 def ends(cluster: Cluster) -> list[int]:
     """The log end offsets of partition 0 on the brokers that run."""
     return [
-        broker.replica_manager.describe()[TopicPartition(TOPIC, 0)].log_end_offset
+        broker.replica_manager.hosted.describe()[TopicPartition(TOPIC, 0)].log_end_offset
         for broker in cluster.brokers.values()
     ]
 

@@ -48,7 +48,7 @@ MUTANTS = (
         "an epoch's end is asked for in the name of one's own epoch",
         (
             Edit(
-                "replication.replica_manager.manager",
+                "replication.replica_manager.offsets",
                 "            partition.check_access(current_leader_epoch, leader_only=True)\n"
                 "        except KafkaError as error:\n"
                 "            return EpochEndResult(error=error.code)\n",

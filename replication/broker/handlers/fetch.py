@@ -72,12 +72,12 @@ async def fetch(node: BrokerNode, context: RequestContext, request: FetchRequest
         forgotten=forgotten,
         topic_names=image.topic_names_by_id,
         now_ms=node.clock.now_ms(),
-        terms=node.replica_manager.fetch_terms(params),
+        terms=node.replica_manager.fetch.terms(params),
     )
     readable, unreadable = await in_steps(_sort_out(image, asked.wanted()))
     answers: Answers = []
     if readable or (asked.session is not None and asked.session.any_settled):
-        answers = await node.replica_manager.fetch_records(params, readable, asked.session)
+        answers = await node.replica_manager.fetch.fetch(params, readable, asked.session)
     told = await in_steps(response_in_steps(asked, answers + unreadable))
     response = FetchResponse(
         error_code=told.error,

@@ -113,7 +113,7 @@ def _partition(node: BrokerNode, log: Log) -> DescribeLogDirsPartition:
 
 def _offset_lag(node: BrokerNode, log: Log) -> int:
     try:
-        node.replica_manager.partition(log.topic_partition)
+        node.replica_manager.hosted.get(log.topic_partition)
     except KafkaError:
         return NO_OFFSET_LAG
     return max(0, log.high_watermark - log.log_end_offset)

@@ -59,7 +59,7 @@ async def list_offsets(
     topics = await in_steps(_list_topics(node, context, request, long))
     for topic, asked, answer in long:
         look_up = _look_up(node, request, TopicPartition(topic, asked.partition_index), asked)
-        _fill(answer, await node.replica_manager.finish_look_up(look_up), context.version)
+        _fill(answer, await node.replica_manager.offsets.finish_look_up(look_up), context.version)
     return ListOffsetsResponse(topics=topics)
 
 
@@ -131,7 +131,7 @@ def _look_up(
 ) -> Callable[[LongSearch | None], ListOffsetsResult]:
     """Return the look-up of one partition; called, it raises LongLookUpError where it is long."""
     committed = request.isolation_level == READ_COMMITTED
-    return lambda after: node.replica_manager.list_offsets(
+    return lambda after: node.replica_manager.offsets.list_offsets(
         partition,
         timestamp=asked.timestamp,
         isolation=Isolation.LAST_STABLE if committed else Isolation.HIGH_WATERMARK,
@@ -153,7 +153,7 @@ def _list_segments(
     node: BrokerNode, partition: TopicPartition, replica_id: int, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     """ListOffsets 0. The end of the log says whether we lead it, and how far it may be seen."""
-    end = node.replica_manager.list_offsets(
+    end = node.replica_manager.offsets.list_offsets(
         partition, timestamp=LATEST, isolation=Isolation.HIGH_WATERMARK, replica_id=replica_id
     )
     error = ErrorCode.UNSUPPORTED_VERSION if asked.timestamp < EARLIEST else _error(end, 0)
@@ -197,7 +197,7 @@ def _epoch_ends(
 
 
 def _epoch_end(node: BrokerNode, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    result = node.replica_manager.offset_for_leader_epoch(
+    result = node.replica_manager.offsets.end_of_leader_epoch(
         TopicPartition(topic, asked.partition),
         leader_epoch=asked.leader_epoch,
         current_leader_epoch=asked.current_leader_epoch,

@@ -66,7 +66,7 @@ async def produce(
     if entries:
         refused, guards = await _verify(node, context, request, entries)
         results |= refused
-        results |= await node.replica_manager.append_records(
+        results |= await node.replica_manager.produce.append(
             timeout_ms=request.timeout_ms,
             required_acks=request.acks,
             entries={each: entries[each] for each in entries.keys() - refused.keys()},
@@ -114,7 +114,7 @@ def _is_unknown(node: BrokerNode, partition: TopicPartition) -> bool:
     if node.metadata.image.partition(partition) is not None:
         return False
     try:
-        node.replica_manager.partition(partition)
+        node.replica_manager.hosted.get(partition)
     except KafkaError:
         return True
     return False

@@ -31,7 +31,7 @@ async def delete_records(
     node: BrokerNode, _: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     asked, known = await in_steps(_asked(node.metadata.image, request))
-    results = await node.replica_manager.delete_records(known, timeout_ms=request.timeout_ms)
+    results = await node.replica_manager.delete_records.delete(known, timeout_ms=request.timeout_ms)
     return DeleteRecordsResponse(topics=await in_steps(_answers(asked, results)))
 
 

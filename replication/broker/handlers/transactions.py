@@ -292,7 +292,7 @@ def _producers(node: BrokerNode, partition: TopicPartition) -> PartitionResponse
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
         return PartitionResponse(partition_index=partition.partition, error_code=error)
     try:
-        log = node.replica_manager.partition(partition).log
+        log = node.replica_manager.hosted.get(partition).log
     except KafkaError as error:
         return PartitionResponse(partition_index=partition.partition, error_code=error.code)
     return PartitionResponse(

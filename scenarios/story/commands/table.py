@@ -219,7 +219,7 @@ def _replica(stage: Stage, name: str, partition: TopicPartition) -> PartitionSna
 def _online(stage: Stage, name: str) -> Mapping[TopicPartition, Partition]:
     broker = stage.cluster.brokers.get(name)
     replica_manager = getattr(broker, "replica_manager", None)  # none before it is up
-    return {} if replica_manager is None else replica_manager.online
+    return {} if replica_manager is None else replica_manager.hosted.online
 
 
 def _is_equal(stage: Stage, partition: TopicPartition) -> bool:

@@ -128,7 +128,7 @@ class Recording:
         seen = set()
         for name, broker in self.cluster.brokers.items():
             replica_manager = getattr(broker, "replica_manager", None)  # none before it is up
-            replicas = replica_manager.describe() if replica_manager is not None else {}
+            replicas = replica_manager.hosted.describe() if replica_manager is not None else {}
             for partition, snapshot in replicas.items():
                 seen.add((name, partition))
                 self._note(_standing(name, partition, snapshot, now))

@@ -53,7 +53,7 @@ class Stage:
         broker = self.cluster.brokers.get(self.cluster.leader(topic, 0) or -1)
         if broker is None:
             return None
-        seen = broker.replica_manager.snapshot(TopicPartition(topic, 0))
+        seen = broker.replica_manager.hosted.snapshot(TopicPartition(topic, 0))
         return seen if seen is not None and seen.is_leader else None
 
     async def until_in_sync(self, topic: str, count: int) -> None:

@@ -211,5 +211,5 @@ async def error_of(call: Awaitable[ProduceResponse]) -> int:
 
 def log_ends(cluster: Cluster) -> set[int]:
     """The log end offsets of the topic's only replica."""
-    described = cluster.brokers[1].replica_manager.describe()
+    described = cluster.brokers[1].replica_manager.hosted.describe()
     return {state.log_end_offset for tp, state in described.items() if tp.topic == TOPIC}

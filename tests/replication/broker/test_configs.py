@@ -172,7 +172,7 @@ def test_what_a_topic_is_set_to_is_acted_upon() -> None:
             await alter(stage, resource(TOPIC, "t", min_insync_replicas="3"), broker=leader)
 
             def is_demanded() -> bool:
-                partition = stage.cluster.brokers[leader].replica_manager.snapshot(TP)
+                partition = stage.cluster.brokers[leader].replica_manager.hosted.snapshot(TP)
                 return partition is not None and partition.under_min_isr
 
             await stage.cluster.until(is_demanded, what="three replicas are demanded")

@@ -93,8 +93,8 @@ def test_one_disk_of_two_fails_and_others_lead_what_lay_on_it() -> None:
             assert victim in partition(stage, 1).isr
             assert stage.cluster.failures == {}
             manager = stage.cluster.brokers[victim].replica_manager
-            assert manager.offline_partitions == [TopicPartition("t", 0)]
-            assert manager.snapshot(TopicPartition("t", 1)) is not None
+            assert sorted(manager.hosted.offline) == [TopicPartition("t", 0)]
+            assert manager.hosted.snapshot(TopicPartition("t", 1)) is not None
             for_two = await stage.client.fetch(stage.address(victim), topic_id)
             assert for_two.error_code == ErrorCode.KAFKA_STORAGE_ERROR
             address = stage.address(leader(stage, 0))
@@ -122,7 +122,7 @@ def test_a_follower_whose_disk_fails_leaves_the_isr_at_once() -> None:
             )
             # Neither the ISR nor the produce has waited for replica.lag.time.max.ms.
             assert stage.cluster.clock.now() - before < 5
-            assert stage.cluster.brokers[victim].replica_manager.offline_partitions == [
+            assert sorted(stage.cluster.brokers[victim].replica_manager.hosted.offline) == [
                 TopicPartition("t", 0)
             ]
 

@@ -83,7 +83,7 @@ async def led_topic(cluster: Cluster, client: Client) -> str:
     """The address of the leader of a new topic's one partition."""
     await client.create_topic(cluster.bootstrap_list[0], "t", max_message_bytes="1000")
     await cluster.until(
-        lambda: all(each.replica_manager.describe() for each in cluster.brokers.values()),
+        lambda: all(each.replica_manager.hosted.describe() for each in cluster.brokers.values()),
         what="every broker holds its replica",
     )
     leader = cluster.leader("t", 0)
@@ -137,7 +137,7 @@ async def test_a_transaction_that_no_coordinator_knows_is_not_opened() -> None:
         (address,) = cluster.bootstrap_list
         await client.create_topic(address, "t", partitions=2, replicas=1)
         await cluster.until(
-            lambda: len(cluster.brokers[1].replica_manager.describe()) >= 2,
+            lambda: len(cluster.brokers[1].replica_manager.hosted.describe()) >= 2,
             what="the broker leads its partitions",
         )
 

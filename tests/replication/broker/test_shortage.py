@@ -55,7 +55,7 @@ def test_what_could_not_be_opened_for_a_while_is_nobody_s_failure(error: int) ->
             assert again == 10
             await clock.sleep(2)
             for broker in stage.cluster.brokers.values():
-                assert not broker.replica_manager.offline_partitions
+                assert not broker.replica_manager.hosted.offline
                 (directory,) = broker.logs.directories
                 assert directory.failure is None
                 assert max(directory.recovery_points.values()) > 0

@@ -161,7 +161,9 @@ async def leader_of(cluster: Cluster) -> int:
         leader = cluster.leader(TOPIC, 0)
         if leader is None:
             return False
-        held = cluster.brokers[leader].replica_manager.describe().get(TopicPartition(TOPIC, 0))
+        held = (
+            cluster.brokers[leader].replica_manager.hosted.describe().get(TopicPartition(TOPIC, 0))
+        )
         return held is not None and held.is_leader and len(held.isr) == 2
 
     await cluster.until(leads, what="the leader leads")

@@ -60,7 +60,7 @@ def test_a_record_produced_with_acks_all_is_on_every_replica_and_can_be_read() -
             ends = {
                 snapshot.log_end_offset
                 for broker in stage.cluster.brokers.values()
-                for snapshot in broker.replica_manager.describe().values()
+                for snapshot in broker.replica_manager.hosted.describe().values()
             }
             assert ends == {2}
             values = await stage.client.read_all(stage.address(leader), topic_id)

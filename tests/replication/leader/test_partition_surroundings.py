@@ -119,10 +119,12 @@ def ends(partition: Partition) -> tuple[int, int, int]:
 async def test_without_a_log_nothing_is_led_or_followed(autojump_clock: MockClock) -> None:
     async with Node(config=CONFIG).running() as node:
         await node.learn(registration(leader=REMOTE, isr=(REMOTE,), replicas=(REMOTE, OTHER)))
-        listed = node.manager.list_offsets(TP, timestamp=-1, isolation=Isolation.HIGH_WATERMARK)
+        listed = node.manager.offsets.list_offsets(
+            TP, timestamp=-1, isolation=Isolation.HIGH_WATERMARK
+        )
         assert listed.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert (await node.produce()).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        ended = node.manager.offset_for_leader_epoch(TP, leader_epoch=1)
+        ended = node.manager.offsets.end_of_leader_epoch(TP, leader_epoch=1)
         assert ended.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert lead(Broker().leader(isr=(LOCAL, REMOTE))).followers.get(99) is None
 
@@ -154,7 +156,7 @@ async def test_the_topics_id_is_on_the_disk_with_the_role(
         with pytest.raises(InconsistentTopicIdError):
             node.logs.get_or_create(TP, b"another topic id")
         await node.learn(role)
-        assert node.manager.partition(TP).log is log
+        assert node.manager.hosted.get(TP).log is log
 
 
 @pytest.mark.conformance("RM-79")

@@ -83,7 +83,7 @@ async def test_nobody_chooses_by_default(autojump_clock: MockClock) -> None:
     assert BrokerConfig(node_id=1).replica_selector_class is None
     async with Node().running() as node:
         await lead_in_racks(node)
-        partition = node.manager.partition(TP)
+        partition = node.manager.hosted.get(TP)
         assert partition.around.selector is None
         assert partition.leadership is not None
         assert partition.leadership.preferred_replica(WEST, 0) == NO_REPLICA

@@ -152,16 +152,16 @@ class Side:
             forgotten=[TopicIdPartition(TOPIC_ID, "topic", each) for each in asker.forgotten],
             topic_names={TOPIC_ID: "topic"},
             now_ms=CLOCK.now_ms(),
-            terms=self.node.manager.fetch_terms(params),
+            terms=self.node.manager.fetch.terms(params),
         )
         asker.fresh.clear()
         asker.forgotten.clear()
         wanted = context.wanted()
         answers: Answers = []
         if not self.settles:
-            answers = await self.node.manager.fetch_records(params, wanted) if wanted else []
+            answers = await self.node.manager.fetch.fetch(params, wanted) if wanted else []
         elif wanted or (context.session is not None and context.session.any_settled):
-            answers = await self.node.manager.fetch_records(params, wanted, context.session)
+            answers = await self.node.manager.fetch.fetch(params, wanted, context.session)
         response = context.response(answers)
         self.told.append(
             [response.error, *((tp, readable(answer)) for tp, answer in response.partitions)]
@@ -178,7 +178,7 @@ class Side:
         """Everything that a step may change."""
         known = {}
         for number in range(PARTITIONS):
-            hosted = self.node.manager._hosted.find(at(number))
+            hosted = self.node.manager.hosted.find(at(number))
             if hosted is None:
                 continue
             leadership = hosted.leadership
@@ -264,7 +264,7 @@ async def change(side: Side, number: int, **to: Any) -> None:
     now = topic.partitions[number]
     to.setdefault("leader_epoch", now.leader_epoch)
     # An answer of the controller's may have come between.
-    known = side.node.manager.snapshot(at(number))
+    known = side.node.manager.hosted.snapshot(at(number))
     epoch = max(now.partition_epoch, -1 if known is None else known.partition_epoch) + 1
     changed = attrs.evolve(now, partition_epoch=epoch, **to)
     await side.node.learn(
@@ -301,13 +301,13 @@ async def say_new_epoch(side: Side, replica: int) -> None:
 
 
 async def delete_records(side: Side, number: int) -> None:
-    await side.node.manager.delete_records({at(number): -1}, timeout_ms=0)
+    await side.node.manager.delete_records.delete({at(number): -1}, timeout_ms=0)
 
 
 async def lose_log(side: Side, number: int) -> None:
-    hosted = side.node.manager._hosted.find(at(number))
+    hosted = side.node.manager.hosted.find(at(number))
     if hosted is not None:
-        side.node.manager._hosted.take_offline(at(number), TOPIC_ID)
+        side.node.manager.hosted.take_offline(at(number), TOPIC_ID)
         side.node.manager.purgatories.check(at(number))
     await trio.lowlevel.checkpoint()
 
@@ -445,7 +445,7 @@ def test_a_follower_that_registers_while_its_fetch_waits_is_told_as_by_an_eager_
 async def look_without_a_session(side: Side, asker: Asker) -> dict[int, tuple[object, ...]]:
     params = side.params(asker, max_wait_ms=0, min_bytes=0)
     wanted = [side.asked(asker, number) for number in sorted(asker.offsets)]
-    answers = await side.node.manager.fetch_records(params, wanted) if wanted else []
+    answers = await side.node.manager.fetch.fetch(params, wanted) if wanted else []
     return {partition.partition: told_of(answer) for partition, answer in answers}
 
 
@@ -497,7 +497,7 @@ def rounds(replica: int, count: int) -> list[Step]:
 
 def settled(side: Side, number: int = 0) -> int:
     """In how many sessions that partition is."""
-    return len(side.node.manager.partition(at(number)).settled)
+    return len(side.node.manager.hosted.get(at(number)).settled)
 
 
 @pytest.mark.parametrize(
@@ -516,7 +516,7 @@ def test_idle_partitions_settle_until_they_move(move: Step) -> None:
     assert [settled(lazy, each) for each in range(PARTITIONS)] == [2] * PARTITIONS
     assert settled(eager) == 0
     lazy, _ = with_clock([*rounds(REMOTE, 3), move])
-    hosted = lazy.node.manager._hosted.find(at(0))
+    hosted = lazy.node.manager.hosted.find(at(0))
     assert hosted is None or len(hosted.settled) == 0
     assert settled(lazy, 1) == 1
     with_clock([everybody_fetches, move, everybody_fetches, everybody_fetches])
@@ -551,7 +551,7 @@ def test_one_that_is_dropped_while_it_catches_up_may_come_back() -> None:
 
 def test_an_idle_follower_counts_as_caught_up_by_its_sessions_last_fetch() -> None:
     lazy, _ = with_clock([*rounds(REMOTE, 3), Pause(700), *rounds(REMOTE, 1), Pause(700)])
-    leadership = lazy.node.manager.partition(at(0)).leadership
+    leadership = lazy.node.manager.hosted.get(at(0)).leadership
     assert leadership is not None
     follower = leadership.followers[REMOTE]
     assert follower.pulse is not None
@@ -608,6 +608,6 @@ async def test_whatever_an_answer_depends_on_is_among_the_terms_of_a_session(
     other = attrs.evolve(params, **otherwise)
     patient = attrs.evolve(params, max_wait_ms=500, min_bytes=100)
     async with Node().running() as node:
-        terms = node.manager.fetch_terms
+        terms = node.manager.fetch.terms
         assert terms(params) != terms(other)
         assert terms(params) == terms(patient)

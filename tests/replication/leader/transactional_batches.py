@@ -14,7 +14,7 @@ PRODUCER = 7
 
 def append(node: Node, encoded: bytes) -> None:
     """As a coordinator's own writes and those of its producers arrive, past the checks of Produce."""
-    node.manager.partition(TP).append_as_leader(
+    node.manager.hosted.get(TP).append_as_leader(
         memoryview(bytearray(encoded)),
         required_acks=1,
         wall_ms=node.clock.wall_ms(),

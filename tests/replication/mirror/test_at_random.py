@@ -79,7 +79,7 @@ class Story:
         if not self.mirrors:
             await self.copy.start()
         await self.copy.scene.produce("the last", acks="all")
-        leader = cluster.brokers[self.copy.scene.leader()].replica_manager.partition(T0)
+        leader = cluster.brokers[self.copy.scene.leader()].replica_manager.hosted.get(T0)
         await self.copy.until(lambda: self.ends_with(leader.log), "the copy ends with its source")
         self.copy.assert_same(self.copy.scene.leader())
 

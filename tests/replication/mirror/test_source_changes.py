@@ -19,7 +19,7 @@ def test_a_high_watermark_that_lags_after_a_failover_cuts_nothing() -> None:
             await cluster.clock.sleep(5)
             await cluster.kill("b3")
             await copy.until(lambda: copy.scene.cluster.leader(T0) == "b2", "b2 leads")
-            led = cluster.brokers["b2"].replica_manager.partition(T0)
+            led = cluster.brokers["b2"].replica_manager.hosted.get(T0)
             assert led.log.high_watermark < copy.end() == led.log.log_end_offset
             await copy.kill()
             await copy.start()  # nor does a start: what lies beyond is waited for

@@ -124,7 +124,7 @@ def test_what_is_served_is_what_has_happened() -> None:
             None,
             "t",
         ]
-        log = cluster.brokers[leader].replica_manager.partition(TP).log
+        log = cluster.brokers[leader].replica_manager.hosted.get(TP).log
         for gauge, value in {"logendoffset": 5, "logstartoffset": 0, "size": log.size}.items():
             by_broker = shown.series(f"kafka_log_log_{gauge}", topic="t")
             assert {labels["broker"]: each for labels, each in by_broker} == dict.fromkeys(

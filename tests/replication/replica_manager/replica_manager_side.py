@@ -26,7 +26,11 @@ from replication.metrics import MetricsRegistry
 from replication.net.clock import TrioClock
 from replication.net.seams import NodeClock, Offload, Seams
 from replication.net.tcp import TcpTransport
-from replication.replica_manager import ProduceResult, ReplicaManager
+from replication.replica_manager import (
+    ProduceResult,
+    ReplicaManager,
+    assemble_replica_manager,
+)
 from storage.filesystem import FileSystem
 from storage.log.retention import DeletedSegments
 from storage.manager.log_manager import LogManager
@@ -64,7 +68,9 @@ async def inline(fn: Callable[[], T], /) -> T:
 
 
 class Fetchers:
-    """Knows who is to be followed from where; fetches nothing."""
+    """Remembers which partitions are to be followed from where; fetches nothing."""
+
+    nursery: trio.Nursery | None = None
 
     def __init__(self) -> None:
         self.following: dict[TopicPartition, InitialFetchState] = {}
@@ -168,7 +174,7 @@ class Node:
             on_segments_deleted=lambda *deletion: self.deletions.append(deletion),
         )
         self.logs.startup()
-        self.manager = ReplicaManager(
+        self.manager = assemble_replica_manager(
             broker_id=LOCAL,
             config=self.config,
             seams=Seams(
@@ -181,7 +187,7 @@ class Node:
             log_manager=self.logs,
             metadata=lambda: self.image,
             alter_partition=self.controller,
-            make_fetcher_manager=lambda _replicas, _nursery: self.fetchers,
+            make_fetcher_manager=lambda _replicas: self.fetchers,
             broker_epoch=lambda: epoch_of(LOCAL),
             metrics=self.metrics,
             assign_directory=lambda *place: self.assigned.append(place),
@@ -232,7 +238,7 @@ class Node:
         )
 
     def state(self, topic_partition: TopicPartition = TP) -> PartitionSnapshot:
-        snapshot = self.manager.snapshot(topic_partition)
+        snapshot = self.manager.hosted.snapshot(topic_partition)
         assert snapshot is not None
         return snapshot
 
@@ -247,7 +253,7 @@ class Node:
         timeout_ms: int = 1000,
         records: memoryview | None = None,
     ) -> ProduceResult:
-        results = await self.manager.append_records(
+        results = await self.manager.produce.append(
             timeout_ms=timeout_ms,
             required_acks=acks,
             entries={to: batch(values) if records is None else records},
@@ -256,7 +262,7 @@ class Node:
 
     async def fetch(self, params: FetchParams, **wanted: FetchInfo) -> Answers:
         """Fetch the partitions p0, p1, ... of the topic."""
-        return await self.manager.fetch_records(
+        return await self.manager.fetch.fetch(
             params,
             [
                 (TopicIdPartition(TOPIC_ID, "topic", int(name[1:])), info)

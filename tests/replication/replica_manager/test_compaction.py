@@ -141,7 +141,7 @@ async def test_a_log_that_is_cut_meanwhile_is_left_as_it_is(autojump_clock: Mock
         await CLOCK.sleep(4 * BACKOFF)
         assert list(pairs(log_of(broker)))[-1] == 6
         assert len(pairs(log_of(broker))) < 4
-        assert broker.manager.offline_partitions == []
+        assert not broker.manager.hosted.offline
 
 
 async def test_a_topic_that_is_deleted_meanwhile_is_gone(autojump_clock: MockClock) -> None:
@@ -209,7 +209,7 @@ async def test_what_cannot_be_cleaned_is_told_counted_and_served(
         await CLOCK.sleep(2 * BACKOFF)
         assert [each.partition for each in told(broker, LogUncleanable)] == [TP]
         assert [each.partition for each in told(broker, LogCleaned)] == [SECOND]
-        assert broker.manager.offline_partitions == []
+        assert not broker.manager.hosted.offline
         found = {(name.type, name.name): value for name, value in metrics.snapshot()}
         assert found["LogCleanerManager", "uncleanable-partitions-count"] == 1
         assert 0 < found["LogCleaner", "cleaner-recopy-percent"] < 100
@@ -229,7 +229,7 @@ async def test_a_disk_that_fails_while_it_is_cleaned_goes_offline(
         await write(broker, 7)
         disk.inject(Fault(operation=operation, names="*.cleaned", error=errno.EIO))
         await CLOCK.sleep(BACKOFF + 1)
-        assert broker.manager.offline_partitions == [TP]
+        assert sorted(broker.manager.hosted.offline) == [TP]
         assert broker.manager.compaction.dead_thread_count == 0
 
 

@@ -32,7 +32,7 @@ ALL = (LOCAL, REMOTE, OTHER)
 async def delete(
     node: Node, offset: Offset, *, of: TopicPartition = TP, timeout_ms: int = 1000
 ) -> DeleteRecordsResult:
-    results = await node.manager.delete_records({of: offset}, timeout_ms=timeout_ms)
+    results = await node.manager.delete_records.delete({of: offset}, timeout_ms=timeout_ms)
     return results[of]
 
 
@@ -133,7 +133,7 @@ async def test_who_does_not_lead_or_has_no_such_partition_says_so(
             registration(leader=REMOTE), registration(leader=REMOTE, replicas=(REMOTE, OTHER))
         )
         asked = {TP: 0, SECOND: 0, TopicPartition("nothing", 0): 0, internal: 0}
-        results = await node.manager.delete_records(asked, timeout_ms=1000)
+        results = await node.manager.delete_records.delete(asked, timeout_ms=1000)
         assert {each: result.error for each, result in results.items()} == {
             TP: ErrorCode.NOT_LEADER_OR_FOLLOWER,
             SECOND: ErrorCode.NOT_LEADER_OR_FOLLOWER,

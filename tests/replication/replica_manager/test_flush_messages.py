@@ -66,7 +66,7 @@ async def test_nobody_is_answered_or_shown_anything_before_it_lasts(
             gate.opened.set()
         assert produced.result.error is ErrorCode.NONE
         assert node.state().high_watermark == 3
-        assert node.manager.partition(TP).log.recovery_point == 3
+        assert node.manager.hosted.get(TP).log.recovery_point == 3
 
 
 async def test_who_waits_while_another_syncs_finds_it_done(autojump_clock: MockClock) -> None:
@@ -74,7 +74,7 @@ async def test_who_waits_while_another_syncs_finds_it_done(autojump_clock: MockC
     gate.opened.set()
     async with Node(offload=gate).running() as node:
         await gated(node, gate)
-        log = node.manager.partition(TP).log
+        log = node.manager.hosted.get(TP).log
         async with trio.open_nursery() as nursery:
             for _ in range(5):
                 nursery.start_soon(node.produce)
@@ -89,11 +89,11 @@ async def test_what_the_disk_refuses_is_not_acknowledged(autojump_clock: MockClo
         await node.learn(ALONE, ALONE, configs=EACH)
         assert isinstance(node.file_system, FaultyFileSystem)
         node.file_system.inject(Fault(operation="sync", names="*.log"))
-        results = await node.manager.append_records(
+        results = await node.manager.produce.append(
             timeout_ms=1000, required_acks=1, entries={TP: batch(1), SECOND: batch(1)}
         )
         assert {each.error for each in results.values()} == {ErrorCode.KAFKA_STORAGE_ERROR}
-        assert node.manager.offline_partitions == [TP, SECOND]
+        assert sorted(node.manager.hosted.offline) == [TP, SECOND]
 
 
 async def test_a_disk_that_fails_at_another_partition_is_told_of_both(
@@ -104,11 +104,11 @@ async def test_a_disk_that_fails_at_another_partition_is_told_of_both(
         await node.learn(ALONE, ALONE, configs=EACH)
         assert isinstance(node.file_system, FaultyFileSystem)
         node.file_system.inject(Fault(operation="write", names="*.log", skip=1))
-        results = await node.manager.append_records(
+        results = await node.manager.produce.append(
             timeout_ms=1000, required_acks=1, entries={TP: batch(1), SECOND: batch(1)}
         )
         assert {each.error for each in results.values()} == {ErrorCode.KAFKA_STORAGE_ERROR}
-        assert node.manager.offline_partitions == [TP, SECOND]
+        assert sorted(node.manager.hosted.offline) == [TP, SECOND]
 
 
 async def test_a_topic_that_is_deleted_meanwhile_keeps_nobody_waiting(
@@ -118,7 +118,7 @@ async def test_a_topic_that_is_deleted_meanwhile_keeps_nobody_waiting(
     gate.opened.set()
     async with Node(offload=gate).running() as node:
         await gated(node, gate)
-        log = node.manager.partition(TP).log
+        log = node.manager.hosted.get(TP).log
         async with beside(node.produce) as produced:
             log.close_uncleanly()
             gate.opened.set()
@@ -129,7 +129,7 @@ async def test_a_topic_that_is_deleted_meanwhile_keeps_nobody_waiting(
 async def test_fewer_records_than_that_are_not_synced(autojump_clock: MockClock) -> None:
     async with Node().running() as node:
         await node.learn(ALONE, configs={"flush.messages": "3"})
-        log = node.manager.partition(TP).log
+        log = node.manager.hosted.get(TP).log
         for flushes in (0, 0, 1, 1):
             await node.produce()
             assert log.flushes == flushes

@@ -7,6 +7,7 @@ from trio.testing import MockClock
 
 from replication.config import BrokerConfig
 from replication.events import LogDeleted
+from replication.replica_manager.gauges import manager_metric
 from storage.checkpoint import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from storage.log.log import Log
 from storage.log.retention import DeletedSegments, DeletionCause
@@ -91,16 +92,20 @@ async def test_producers_are_counted_over_partitions(autojump_clock: MockClock) 
     )
     async with Node(config=settings, clock=OneClock()).running() as node:
         await node.learn(ALONE, ALONE)
-        counts = [node.manager.producer_id_count]
+
+        def counted() -> float:
+            return node.metrics.read(manager_metric("ProducerIdCount"))
+
+        counts = [counted()]
         for producer_id, topic_partition in ((1, TP), (1, TP), (2, TP)):
             await write_as(node, producer_id, topic_partition)
-            counts.append(node.manager.producer_id_count)
+            counts.append(counted())
         await CLOCK.sleep(5)
         await write_as(node, 1, SECOND)
-        counts.append(node.manager.producer_id_count)
+        counts.append(counted())
         assert counts == [0, 1, 1, 2, 3]
         await CLOCK.sleep(7)
-        assert node.manager.producer_id_count == 1
+        assert counted() == 1
 
 
 # Syncing and checkpoints.
@@ -151,7 +156,7 @@ async def test_marks_are_checkpointed_half_a_minute_after_the_start_and_then_eac
 
         async def advance(to: int) -> None:
             await node.produce(10)
-            await node.manager.delete_records({TP: to - 1}, timeout_ms=0)
+            await node.manager.delete_records.delete({TP: to - 1}, timeout_ms=0)
             log_of(node).flush()
 
         await advance(10)
@@ -181,7 +186,7 @@ async def test_each_segment_waits_its_topics_delay_and_a_log_its_brokers(
         await node.learn(ALONE, configs=small)
         for _ in range(4):
             await node.produce(records=batch(1, size=30))
-        await node.manager.delete_records({TP: 2}, timeout_ms=0)
+        await node.manager.delete_records.delete({TP: 2}, timeout_ms=0)
         assert log_of(node).segments.base_offsets == [0, 1, 2, 3]
         await CLOCK.sleep(32)  # retention has been at work for two seconds
         assert log_of(node).segments.base_offsets == [2, 3]
@@ -223,7 +228,7 @@ async def test_whoever_takes_segments_out_of_a_log_says_which_and_why(
             await node.produce(records=batch(1, size=30, timestamp=timestamp))
         log = log_of(node)
         size = log.size // 6
-        await node.manager.delete_records({TP: 1}, timeout_ms=0)
+        await node.manager.delete_records.delete({TP: 1}, timeout_ms=0)
         await CLOCK.sleep(10)
         log.truncate_to(4)
 

@@ -118,7 +118,7 @@ async def test_a_leader_syncs_what_is_to_last_away_from_the_loop_and_answers_aft
         meter.reset()
         for acks in (1, -1):
             result = await node.produce(3, acks=acks)
-            assert node.manager.partition(TP).log.recovery_point == result.base_offset + 3
+            assert node.manager.hosted.get(TP).log.recovery_point == result.base_offset + 3
             assert node.state().high_watermark == result.base_offset + 3
         assert meter.on_the_loop == 0
         assert meter.off_the_loop > 0
@@ -150,7 +150,7 @@ async def test_no_checkpoint_of_a_minute_is_synced_on_the_loop(autojump_clock: M
     async with node.running():
         await node.learn(ALONE)
         await node.produce(5)
-        await node.manager.delete_records({TP: 3}, timeout_ms=0)
+        await node.manager.delete_records.delete({TP: 3}, timeout_ms=0)
         log = node.logs.get(TP)
         assert log is not None
         log.flush()
@@ -268,7 +268,7 @@ async def test_a_produce_for_many_partitions_lets_others_have_their_turn(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(count_turns)
             entries = {TopicPartition("topic", each): batch() for each in range(200)}
-            results = await node.manager.append_records(
+            results = await node.manager.produce.append(
                 timeout_ms=1000, required_acks=1, entries=entries
             )
             nursery.cancel_scope.cancel()

@@ -106,7 +106,7 @@ async def test_while_a_directory_is_offline_what_may_lie_there_is_not_made_a_sec
     async with two_disks(failed_disk("/b")).running() as node:
         await node.learn(placed(LED, DISK_B, is_new=is_new), placed(LED, None, is_new=is_new))
         offline = [TP] if is_new else [TP, SECOND]
-        assert node.manager.offline_partitions == offline
+        assert sorted(node.manager.hosted.offline) == offline
         assert (await node.produce()).error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -125,7 +125,7 @@ async def test_a_disk_that_fails_takes_its_partitions_offline_and_no_others(
         assert SECOND in node.fetchers.following
         disk.inject(Fault(operation="write", names="*.log"))
         assert (await node.produce()).error is ErrorCode.KAFKA_STORAGE_ERROR
-        assert node.manager.offline_partitions == [TP, SECOND]
+        assert sorted(node.manager.hosted.offline) == [TP, SECOND]
         assert SECOND not in node.fetchers.following
         third = TP._replace(partition=2)
         assert (await node.produce(to=third)).error is ErrorCode.NONE
@@ -146,7 +146,7 @@ async def test_what_is_offline_stays_so_whatever_the_metadata_says(
             await node.learn(
                 attrs.evolve(placed(LED, DISK_A), leader_epoch=epoch, partition_epoch=epoch)
             )
-            assert node.manager.offline_partitions == [TP]
+            assert sorted(node.manager.hosted.offline) == [TP]
 
 
 @pytest.mark.conformance("RM-55")
@@ -156,16 +156,16 @@ async def test_a_partition_is_made_once_and_an_offline_one_again_for_another_top
     disk = FaultyFileSystem(random.Random(1))
     async with two_disks(disk).running() as node:
         await node.learn(LED)
-        first = node.manager.partition(TP)
+        first = node.manager.hosted.get(TP)
         await node.learn(attrs.evolve(LED, leader_epoch=2, partition_epoch=1))
-        assert node.manager.partition(TP) is first
+        assert node.manager.hosted.get(TP) is first
         disk.inject(Fault(operation="write", names="*.log"))
         await node.produce()
         await node.learn(attrs.evolve(LED, leader_epoch=3, partition_epoch=2))
-        assert node.manager.offline_partitions == [TP]
+        assert sorted(node.manager.hosted.offline) == [TP]
         await node.learn(LED, topic_id=b"another topic id")
-        assert node.manager.offline_partitions == []
-        assert node.manager.partition(TP).topic_id == b"another topic id"
+        assert not node.manager.hosted.offline
+        assert node.manager.hosted.get(TP).topic_id == b"another topic id"
 
 
 async def test_a_directory_that_fails_in_a_thread_is_noticed_when_that_is_told(
@@ -176,5 +176,5 @@ async def test_a_directory_that_fails_in_a_thread_is_noticed_when_that_is_told(
         await node.learn(placed(LED, DISK_A))
         disk.inject(Fault(operation="write", names="replication-offset-checkpoint*"))
         await CLOCK.sleep(6)
-        node.manager.take_failed_offline()
-        assert node.manager.offline_partitions == [TP]
+        node.manager.failures.take_failed_offline()
+        assert sorted(node.manager.hosted.offline) == [TP]

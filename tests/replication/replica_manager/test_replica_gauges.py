@@ -213,7 +213,7 @@ async def test_logs_and_followers_are_shown_and_only_a_leader_knows_followers(
             3,
             0,
         )
-        assert read(log_metric("Size", TP)) == node.manager.partition(TP).log.size > 0
+        assert read(log_metric("Size", TP)) == node.manager.hosted.get(TP).log.size > 0
         assert read(log_metric("NumLogSegments", TP)) == 1
         lag = follower_metric("follower_lag_records", TP, REMOTE)
         behind = follower_metric("follower_behind_seconds", TP, REMOTE)

@@ -185,7 +185,7 @@ async def test_a_fetch_waits_for_an_append(autojump_clock: MockClock) -> None:
             await node.produce(2)
         [(_, answer)] = fetched.result
         assert answer.records is not None
-        assert answer.records.size == node.manager._hosted.get(TP).log.size
+        assert answer.records.size == node.manager.hosted.get(TP).log.size
         assert fetched.at == pytest.approx(0.05)
 
 
@@ -221,7 +221,7 @@ async def test_a_follower_is_noted_once_and_not_again_after_the_wait(
     async with Node().running() as node:
         await node.lead()
         async with beside(partial(node.fetch, wanting(), p0=FetchInfo(0))):
-            followers = node.manager._hosted.get(TP).leadership
+            followers = node.manager.hosted.get(TP).leadership
             assert followers is not None
             assert followers.followers[REMOTE].last_fetch_ms == 0
             await node.produce()
@@ -283,7 +283,7 @@ async def test_another_topic_id_is_inconsistent_and_none_is_not(autojump_clock: 
             (bytes([9]) * 16, ErrorCode.INCONSISTENT_TOPIC_ID),
         ):
             wanted = [(TopicIdPartition(topic_id, "topic", 0), FetchInfo(0))]
-            [(_, answer)] = await node.manager.fetch_records(follower_params(), wanted)
+            [(_, answer)] = await node.manager.fetch.fetch(follower_params(), wanted)
             assert answer.error is expected
 
 
@@ -538,17 +538,17 @@ async def test_a_disk_that_fails_takes_what_lies_on_it_offline_and_nothing_else(
         home = {each: node.logs._home.get(each) for each in partitions}
         gone = [each for each in partitions if home[each] is home[TP]]
         assert len(gone) == 2
-        assert node.manager.offline_partitions == gone
+        assert sorted(node.manager.hosted.offline) == gone
         assert node.fetchers.failed == set(gone)
         assert fetched.result[0][1].error is ErrorCode.KAFKA_STORAGE_ERROR
         for each in partitions:
             expected = ErrorCode.KAFKA_STORAGE_ERROR if each in gone else ErrorCode.NONE
             assert (await node.produce(to=each)).error is expected
-            listed = node.manager.list_offsets(each, timestamp=-2, isolation=None)
+            listed = node.manager.offsets.list_offsets(each, timestamp=-2, isolation=None)
             assert listed.error is expected
         # Told the same again, they stay where they are (RM-56).
         await node.learn(*[registration(partition_epoch=1) for _ in range(4)])
-        assert node.manager.offline_partitions == gone
+        assert sorted(node.manager.hosted.offline) == gone
 
 
 async def test_old_records_go_leading_or_following_a_while_after_the_start(
@@ -586,7 +586,7 @@ async def test_a_disk_that_fails_while_records_go_takes_its_partition_offline(
         await node.produce(to=TP)
         disk.inject(Fault(operation="rename", names="*.log", error=errno.EIO))
         await CLOCK.sleep(31)
-        assert node.manager.offline_partitions == [TP]
+        assert sorted(node.manager.hosted.offline) == [TP]
 
 
 @pytest.mark.conformance("RM-47")
@@ -597,7 +597,7 @@ async def test_a_log_that_cannot_be_made_leaves_its_partition_offline(
     async with Node(file_system=disk).running() as node:
         disk.inject(Fault(operation="open", names="*.log"))
         await node.lead()
-        assert node.manager.offline_partitions == [TP]
+        assert sorted(node.manager.hosted.offline) == [TP]
         assert (await node.produce()).error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -608,12 +608,16 @@ async def test_where_an_epoch_ends(autojump_clock: MockClock) -> None:
     async with Node().running() as node:
         await node.lead()
         await node.produce(4)
-        end = node.manager.offset_for_leader_epoch(TP, leader_epoch=1, current_leader_epoch=1)
+        end = node.manager.offsets.end_of_leader_epoch(TP, leader_epoch=1, current_leader_epoch=1)
         assert (end.error, end.leader_epoch, end.end_offset) == (ErrorCode.NONE, 1, 4)
-        newer = node.manager.offset_for_leader_epoch(TP, leader_epoch=2)
+        newer = node.manager.offsets.end_of_leader_epoch(TP, leader_epoch=2)
         assert (newer.error, newer.leader_epoch, newer.end_offset) == (ErrorCode.NONE, -1, -1)
-        fenced = node.manager.offset_for_leader_epoch(TP, leader_epoch=1, current_leader_epoch=0)
+        fenced = node.manager.offsets.end_of_leader_epoch(
+            TP, leader_epoch=1, current_leader_epoch=0
+        )
         assert fenced.error is ErrorCode.FENCED_LEADER_EPOCH
-        listed = node.manager.list_offsets(TP, timestamp=-1, isolation=Isolation.HIGH_WATERMARK)
+        listed = node.manager.offsets.list_offsets(
+            TP, timestamp=-1, isolation=Isolation.HIGH_WATERMARK
+        )
         assert (listed.offset, listed.leader_epoch) == (0, 1)
-        assert node.manager.describe() == {TP: node.state()}
+        assert node.manager.hosted.describe() == {TP: node.state()}

@@ -195,7 +195,7 @@ async def test_a_replica_that_is_assigned_elsewhere_or_deleted_is_gone(
                 isr=(REMOTE,),
             )
             await node.learn(elsewhere)
-        assert node.manager.snapshot(TP) is None
+        assert node.manager.hosted.snapshot(TP) is None
         assert node.fetchers.following == {}
         assert node.logs.get(TP) is None
         assert not node.file_system.exists("/tmp/kafka-logs/topic-0")
@@ -241,7 +241,7 @@ async def test_news_of_an_old_topics_end_leave_the_new_one_of_its_name_alone(
         assert node.state().log_end_offset == 5
         of_the_new_one = attrs.evolve(removed, removed=frozenset({RemovedPartition(TP, new)}))
         await node.manager.apply_metadata(image, of_the_new_one)
-        assert node.manager.snapshot(TP) is None
+        assert node.manager.hosted.snapshot(TP) is None
 
 
 @pytest.mark.conformance("RM-95")
@@ -276,7 +276,7 @@ async def test_on_the_way_out_a_replica_that_has_left_the_isr_stops_following(
     async with Node().running() as node:
         follows = registration(leader=REMOTE)
         await node.learn(follows, follows, follows)
-        node.manager.begin_controlled_shutdown()
+        node.manager.roles.shutting_down = True
         await node.learn(
             registration(leader=REMOTE, partition_epoch=2, isr=(REMOTE,)),
             registration(leader=-1, leader_epoch=2, partition_epoch=2),
@@ -296,7 +296,7 @@ async def test_a_changed_configuration_reaches_log_and_leader(autojump_clock: Mo
         assert log is not None
         assert log.config.segment_bytes == 4096
         assert (await node.produce(acks=0)).error is ErrorCode.NONE
-        leadership = node.manager._hosted.get(TP).leadership
+        leadership = node.manager.hosted.get(TP).leadership
         assert leadership is not None
         assert leadership.min_insync_replicas == 1
 
@@ -333,4 +333,4 @@ async def test_a_disk_that_fails_while_reigns_begin_takes_them_offline(
         leads = registration(leader_epoch=2, partition_epoch=2)
         await node.learn(leads, leads)
         both = [TopicPartition("topic", 0), TopicPartition("topic", 1)]
-        assert node.manager.offline_partitions == both
+        assert sorted(node.manager.hosted.offline) == both

@@ -126,7 +126,7 @@ async def test_who_followed_and_then_led_has_nothing_left_of_either(
 ) -> None:
     async with Node().running() as node:
         await node.learn(registration(leader=REMOTE), registration(leader=REMOTE))
-        node.manager.replicas.bytes_in.mark(node.manager.partition(TP), 10)
+        node.manager.replicas.bytes_in.mark(node.manager.hosted.get(TP), 10)
         assert of_topic(node) == {}, "a follower counts for all topics together"
         ours = registration(leader_epoch=2, partition_epoch=2)
         await node.learn(ours, ours)

@@ -73,7 +73,7 @@ class Stage:
         verified = await self.verification.verify(batches, support)
         refused = refusals(verified.errors, support)
         entries = {each: batch(sequence) for each in wanted if each not in refused}
-        return refused | await self.node.manager.append_records(
+        return refused | await self.node.manager.produce.append(
             timeout_ms=1000, required_acks=1, entries=entries, guards=verified.guards
         )
 
@@ -102,7 +102,7 @@ async def leading(*script: ErrorCode, verifies: bool = True) -> AsyncIterator[St
         await node.learn(registration(), registration())
         coordinators = Coordinators([*script])
         verification = TransactionVerification(
-            replicas=node.manager,
+            replicas=node.manager.hosted,
             config=node.manager.config,
             clock=CLOCK,
             coordinators=coordinators,
@@ -170,7 +170,7 @@ async def test_where_nothing_is_verified_nobody_is_asked_nor_about_what_is_open_
 async def test_when_verification_is_switched_off_the_next_append_goes_through() -> None:
     async with leading(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) as stage:
         assert await stage.error() is ErrorCode.NOT_ENOUGH_REPLICAS
-        producers = stage.node.manager.partition(TP).log.producers
+        producers = stage.node.manager.hosted.get(TP).log.producers
         guard = producers.begin_verification(
             PRODUCER, producer_epoch=0, sequence=0, bumps_epoch=False, now_ms=0
         )
@@ -246,7 +246,7 @@ async def test_an_end_that_comes_before_the_append_refuses_it() -> None:
         )
         verified = await stage.verification.verify(batches, Support.ABORTABLE)
         append(stage.node, ended(ControlRecordType.ABORT))
-        results = await stage.node.manager.append_records(
+        results = await stage.node.manager.produce.append(
             timeout_ms=1000, required_acks=1, entries={TP: batch(0)}, guards=verified.guards
         )
         assert results[TP].error is ErrorCode.INVALID_TXN_STATE

@@ -35,7 +35,7 @@ def last_stable_offset(stage: Scene) -> tuple[int, int]:
     """And where the log ends."""
     leader = stage.cluster.leader(T0)
     assert leader is not None
-    log = stage.cluster.brokers[leader].replica_manager.partition(T0).log
+    log = stage.cluster.brokers[leader].replica_manager.hosted.get(T0).log
     return log.last_stable_offset, log.log_end_offset
 
 
