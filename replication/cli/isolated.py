@@ -42,7 +42,7 @@ NODE_MODULES = (
     "replication.broker.broker",
     "replication.controller.node",
 )
-METRICS_MODULES = ("replication.observe.http.metrics",)
+METRICS_MODULES = ("replication.observe.http", "replication.observe.served_metrics")
 STEERED_MODULES = ("replication.cli.steered_node",)
 HOST = "127.0.0.1"
 

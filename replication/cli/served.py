@@ -101,7 +101,7 @@ class MetricsServer:
         """Of a cluster in this process."""
         if self.metrics is None:
             return []
-        self.metrics.of_cluster(cluster)
+        self.metrics.use_cluster(cluster)
         return self._sites(nursery)
 
     async def start(self, nursery: trio.Nursery, on_bug: "OnBug") -> dict[str, str]:
@@ -111,10 +111,8 @@ class MetricsServer:
     def _sites(self, nursery: trio.Nursery) -> "list[Site]":
         if self.where is None or self.metrics is None:
             return []
-        from replication.observe.http.metrics import metrics_site
-
         nursery.start_soon(self.metrics.process.probe)
-        return [metrics_site(self.where.port, self.metrics, host=self.where.host)]
+        return [self.metrics.site(self.where.port, host=self.where.host)]
 
 
 @attrs.define(eq=False)

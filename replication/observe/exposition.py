@@ -1,22 +1,22 @@
-"""Registries as Prometheus reads them: its text format 0.0.4, with the names that dashboards know.
+"""Registries in Prometheus's text format 0.0.4, with the names that dashboards use.
 
     kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec,topic=t
     kafka_server_brokertopicmetrics_messagesin_total{broker="1",topic="t"} 3
 
-Rule 1: a name is spelled as the rules of jmx_exporter's kafka-2_0_0.yml spell it, and Strimzi's,
-which come from them: group, type and name, lowercase, joined by underscores; `PerSec` becomes a
-counter that ends in `_total`; a distribution is a gauge for each quantile, and a counter that
-ends in `_count`. Tags are labels, as they are. Ours, of the groups `understudy` and `process`, leave the type out,
-and are counters where they end in `_total`.
+Rule 1: a name follows the rules of jmx_exporter's kafka-2_0_0.yml, and of Strimzi, which derive
+from them: group, type and name, lowercase, joined by underscores; `PerSec` becomes a counter that
+ends in `_total`; a distribution is a gauge for each quantile, and a counter that ends in `_count`.
+Tags become labels. Names in the groups `understudy` and `process` leave out the type, and are
+counters if they end in `_total`.
 
-Rule 2: every series of a broker's has the label `broker`, for several may be served on one port.
-What is the controller's or the process's has none.
+Rule 2: every series of a broker has the label `broker`, because one port may serve several brokers.
+A series of the controller or the process has none.
 
-Rule 3: nothing is read, and no line is made, for longer than SLICE of them take: then whoever
-else the loop has to serve gets a turn. A scrape is as consistent as that of a JVM: each number
-is right when it is read.
+Rule 3: after SLICE lines, other tasks of the loop have their turn. A scrape is as consistent as that
+of a JVM: each number is right when it is read.
 
-(prometheus_client would render all of it in one call; it reads ours back, in the tests.)
+The text is written here, in about 40 lines. prometheus_client would be a run-time dependency for
+them, and renders everything in one call, which holds up the loop. It reads the text back in tests.
 """
 
 import math
@@ -34,7 +34,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SLICE = 64
 OURS = frozenset({"understudy", "process"})
 
-# Those that kafka-2_0_0.yml finds in a histogram of Kafka's, whose other attributes it drops.
+# kafka-2_0_0.yml exports these attributes of a histogram.
 QUANTILES = {
     "0.50": 0.50,
     "0.75": 0.75,
@@ -47,14 +47,14 @@ _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_:]")
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 _PER_SECOND = "PerSec"
-_ATTRIBUTE = "attribute"  # a tag that says which number of a distribution this is
+_ATTRIBUTE = "attribute"  # the tag that names one number of a distribution
 
 Labels = tuple[tuple[str, str], ...]
 
 
 @attrs.frozen
 class Source:
-    """A registry, and what tells its series from another's."""
+    """A registry, and the labels of all its series."""
 
     registry: MetricsRegistry
     labels: Labels = ()
@@ -62,14 +62,14 @@ class Source:
 
 @attrs.frozen
 class Spelling:
-    """What a metric is called outside."""
+    """The name and the type of a metric in Prometheus."""
 
     name: str
     type: str
 
 
 def spelling(name: MetricName) -> Spelling:
-    """Of one number; of a distribution's quantiles too."""
+    """Return the spelling of a number, or of the quantiles of a distribution."""
     return _spelling(name.group, name.type, name.name, dict(name.tags).get(_ATTRIBUTE))
 
 
@@ -93,7 +93,7 @@ def _joined(*words: str) -> str:
 
 @attrs.define
 class Exposition:
-    """The lines of one scrape, by metric: those of one metric stand together."""
+    """The lines of one scrape; the lines of one metric stand together."""
 
     _lines: dict[str, list[str]] = attrs.field(factory=dict)
 
@@ -117,7 +117,7 @@ class Exposition:
         lines.append(f"{spelled.name}{'{' + pairs + '}' if pairs else ''} {_number(value)}\n")
 
     def chunks(self) -> Iterable[str]:
-        """All of it, in pieces of at most SLICE lines."""
+        """Yield the whole text in pieces of at most SLICE lines."""
         for lines in self._lines.values():
             for start in range(0, len(lines), SLICE):
                 yield "".join(lines[start : start + SLICE])
@@ -137,7 +137,7 @@ def _number(value: float) -> str:
 
 
 async def exposition(sources: Sequence[Source]) -> bytes:
-    """One scrape."""
+    """Return the text of one scrape."""
     made, since_turn = Exposition(), 0
     for source in sources:
         for name, value in source.registry.snapshot():
@@ -145,7 +145,7 @@ async def exposition(sources: Sequence[Source]) -> bytes:
             if (since_turn := since_turn + 1) >= SLICE:
                 since_turn = await _turn()
         for name, found in source.registry.distributions():
-            await _turn()  # a thousand numbers are sorted for it
+            await _turn()  # a distribution sorts a thousand numbers
             made.distribution(name, found, source.labels)
     whole = bytearray()
     for chunk in made.chunks():

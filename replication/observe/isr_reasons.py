@@ -1,15 +1,15 @@
-"""Why a replica is in the ISR or out of it, remembered from what brokers and controller told.
+"""Why a replica is in the ISR or not, collected from the events of brokers and the controller.
 
-    told by          event                      what is remembered of the replica
+    reported by      event                      what it says about the replica
     its leader       IsrChangeProposed          how far behind it was, or that it has caught up
-    the controller   BrokerFenced               since when its broker was not heard of
+    the controller   BrokerFenced               how long its broker was silent
     the controller   ControlledShutdownStarted  that its broker is leaving
     the controller   IsrChanged, LeaderElected  which of these it was
 
-Rule 1: the ISR is the controller's. What a leader proposed counts once the controller has told
-that it is so; who leaves without having been proposed was fenced, or is leaving.
+Rule 1: the controller decides the ISR. A leader's proposal counts when the controller reports that
+ISR; a replica that leaves without a proposal was fenced, or its broker is leaving.
 
-Rule 2: one reason for each replica, the last; those of topics that are deleted are forgotten.
+Rule 2: only the last reason of each replica is kept, and none of a deleted topic.
 """
 
 from collections.abc import Callable
@@ -40,33 +40,35 @@ from storage.types import TopicPartition
 
 @attrs.frozen
 class Reason:
+    """A reason in words, and when it was reported."""
+
     text: str
     at_ms: int
 
 
 @attrs.define(eq=False)
 class IsrReasons:
-    """Hand each node `sink`; `now_ms` is the clock that reasons are dated by."""
+    """The reasons of a cluster whose nodes all report to `sink`; `now_ms` is the clock of dates."""
 
     now_ms: Callable[[], int]
     _replicas: dict[tuple[TopicPartition, int], Reason] = attrs.field(init=False, factory=dict)
     _leaders: dict[TopicPartition, Reason] = attrs.field(init=False, factory=dict)
     _proposed: dict[TopicPartition, IsrChangeProposed] = attrs.field(init=False, factory=dict)
     _brokers: dict[int, str] = attrs.field(init=False, factory=dict)
-    """Why a broker may be in no ISR, of those that may not."""
+    """For each broker that may be in no ISR, the reason."""
 
     def of_replica(self, partition: TopicPartition, broker: int) -> Reason | None:
         return self._replicas.get((partition, broker))
 
     def of_leader(self, partition: TopicPartition) -> Reason | None:
-        """Why it leads, or nobody does."""
+        """Return why the leader was elected, or why there is none."""
         return self._leaders.get(partition)
 
     @property
     def sink(self) -> EventSink:
-        return self._tell
+        return self._note
 
-    def _tell(self, event: Event) -> None:
+    def _note(self, event: Event) -> None:
         match event:
             case IsrChangeProposed():
                 self._proposed[event.partition] = event
@@ -85,7 +87,7 @@ class IsrReasons:
                 why = elected_because(event) + (f",{whom}" if whom else "")
                 self._leaders[event.partition] = Reason(why, self.now_ms())
             case PartitionOffline():
-                text = f"nobody may lead: {event.cause}"
+                text = f"no replica may lead: {event.cause}"
                 self._leaders[event.partition] = Reason(text, self.now_ms())
             case TopicDeleted():
                 self._forget(event.topic)
@@ -93,7 +95,7 @@ class IsrReasons:
                 pass
 
     def _changed(self, event: IsrChanged) -> None:
-        """Told twice, by the controller and by the leader that asked: the first time counts."""
+        """Note the reasons; the controller and the leader report a change, and the first one counts."""
         proposed = self._proposed.get(event.partition)
         if proposed is not None and not _came_true(proposed, event):
             proposed = None
@@ -102,9 +104,9 @@ class IsrReasons:
             if proposed is not None:
                 text = _as_proposed(proposed, joined=joined)
             elif joined:
-                text = "it leads"
+                text = "it is the leader"
             else:
-                text = self._brokers.get(broker, "the controller took it out")
+                text = self._brokers.get(broker, "the controller removed it")
             known = self._replicas.get((event.partition, broker))
             if known is None or known.text != text:
                 self._replicas[event.partition, broker] = Reason(text, self.now_ms())
@@ -118,7 +120,10 @@ class IsrReasons:
 
 
 def _came_true(proposed: IsrChangeProposed, event: IsrChanged) -> bool:
-    """A leader that is cut off proposes what never gets there, while others decide."""
+    """Return whether `event` is the result of `proposed`.
+
+    The proposal of a leader that is cut off never arrives, while others decide.
+    """
     return proposed.partition_epoch + 1 == event.partition_epoch and frozenset(
         proposed.isr
     ) == frozenset(event.isr)
@@ -126,5 +131,5 @@ def _came_true(proposed: IsrChangeProposed, event: IsrChanged) -> bool:
 
 def _as_proposed(proposed: IsrChangeProposed, *, joined: bool) -> str:
     if joined:
-        return f"it had reached the high watermark {proposed.high_watermark}, in this epoch"
+        return f"it had reached the high watermark {proposed.high_watermark} in this leader epoch"
     return f"it {lagging(proposed)}"

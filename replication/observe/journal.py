@@ -1,49 +1,60 @@
-"""The event journal: what happened on a broker, kept as msgpack.
+r"""The event journal: what happened on a broker, kept as msgpack.
 
     events.journal.00000001   full, and never written again
     events.journal.00000002
-    events.journal            the one that is written
+    events.journal            the current file
 
-    [name, version, at_ms, broker, {field: value}]   a record, each in a frame (`frames.py`)
+    "\xc1UJ1" [length u32 | CRC-32C u32 | record] [length | CRC-32C | record] ...    a file
+    [name, version, at_ms, broker, {field: value}]                                   a record
 
-Rule 1: a record is read by its name and version. One that this program does not know, from
-a newer one, is skipped and counted, never guessed at.
+Rule 1: a record is read by its name and version. A record of a newer program, which this one does
+not know, is skipped and counted; its meaning is never guessed.
 
-Rule 2: a journal is appended to for as long as its files are there, by one incarnation of a
-broker after the other. What a crash left of a last record is cut off first. A file that is
-full is put aside under a number, so that many can read one journal; nothing deletes it.
+Rule 2: every incarnation of a broker appends to the same journal, after it has cut off what a crash
+left of the last record. A full file is renamed to a number, so that several processes can read one
+journal; nothing deletes it.
 
-Rule 3: it observes. A disk that refuses the journal costs the journal, not the broker; whoever
-opened it is told, once, that it ends there.
+Rule 3: a journal must not harm the broker. If the disk refuses a write, the journal ends there and
+its opener is notified once.
+
+Rule 4: a file begins with `FILE_HEADER`, whose first byte begins nothing in msgpack. It separates
+framed files from older ones, which hold only records.
+
+Rule 5: a reader stops at the first frame that is incomplete or damaged. In the last file of a
+journal a crash left it; in another file the rest of that file is lost.
 """
 
 import errno
 import os
 import re
+import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final, get_origin
 
 import attrs
+import crc32c
 import msgpack
 
 from replication.events import EVENTS, Event, EventSink
 from replication.net.seams import NodeClock
-from replication.observe.frames import FILE_HEADER, frame, frames, is_framed
 from storage.filesystem import File, FileSystem
 from storage.types import Buffer, TopicPartition
 
-# As much as one task of a report reads.
+FILE_HEADER: Final = b"\xc1UJ1"
+# One task of a report reads one file.
 FILE_BYTES: Final = 64 * 1024 * 1024
-# Journals that were begun before there were several files may be longer.
+# A journal from the time of single files may be longer.
 MOST_BYTES: Final = 4 * FILE_BYTES
+
+_FRAME: Final = struct.Struct(">II")
 
 _EVENT_BY_NAME = {event.name: event for event in EVENTS}
 
 
 @attrs.frozen
 class JournalEntry:
-    """An event, when it was reported (wall clock) and by which broker."""
+    """An event, the wall-clock time at which it was reported, and the broker that reported it."""
 
     at_ms: int
     broker: int
@@ -52,11 +63,13 @@ class JournalEntry:
 
 @attrs.frozen
 class Journal:
-    """What a journal holds that this program can read, and what it could not."""
+    """The entries of a journal file that this program can read, and a count of the others."""
 
     entries: tuple[JournalEntry, ...]
-    skipped: Counter[str]  # by name and version, such as "leader_elected v9"
+    skipped: Counter[str]
+    """The number of unknown records by name and version, such as "leader_elected v9"."""
     torn_bytes: int
+    """The number of bytes after the last whole record."""
 
 
 def encode_entry(event: Event, *, at_ms: int, broker: int) -> bytes:
@@ -66,14 +79,14 @@ def encode_entry(event: Event, *, at_ms: int, broker: int) -> bytes:
 
 
 def decode_entry(packed: bytes) -> JournalEntry | None:
-    """What `encode_entry` made; None of an event that this program does not know."""
+    """Return the entry that `encode_entry` encoded; None if its event is unknown."""
     name, version, at_ms, broker, fields = msgpack.unpackb(packed, strict_map_key=False)
     event = _restore(name, version, fields)
     return None if event is None else JournalEntry(at_ms, broker, event)
 
 
 def journal_files(file_system: FileSystem, path: str) -> list[str]:
-    """Every file of the journal at `path`, the oldest first."""
+    """Return every file of the journal at `path`, the oldest first."""
     directory, name = os.path.split(path)
     numbered = re.compile(re.escape(name) + r"\.[0-9]{8}")
     there = file_system.list_directory(directory or ".")
@@ -83,17 +96,15 @@ def journal_files(file_system: FileSystem, path: str) -> list[str]:
 
 
 def read_whole(file: File) -> bytes:
-    """Return the bytes of one journal file; raise OSError where it is longer than one can be."""
+    """Return the bytes of one journal file; raise OSError if it is longer than a journal can be."""
     size = file.size()
     if size > MOST_BYTES:
-        raise OSError(
-            errno.EFBIG, f"{size} bytes, where a journal has {MOST_BYTES} at most", file.path
-        )
+        raise OSError(errno.EFBIG, f"{size} bytes; a journal has at most {MOST_BYTES}", file.path)
     return file.read(0, size)
 
 
 def read_journal(data: Buffer) -> Journal:
-    """Every entry of one file's bytes, in order."""
+    """Return every entry of one file's bytes, in order."""
     entries: list[JournalEntry] = []
     skipped: Counter[str] = Counter()
     whole = 0
@@ -109,11 +120,11 @@ def read_journal(data: Buffer) -> Journal:
 
 
 def read_records(data: Buffer) -> Iterator[tuple[list[Any], int]]:
-    """Each whole record and where it ends; stops at what is torn or no record."""
-    if not is_framed(data):
+    """Yield each whole record and its end; stop at the first that is torn or not a record."""
+    if not _is_framed(data):
         yield from _unframed_records(data)
         return
-    for packed, end in frames(data):
+    for packed, end in _frames(data):
         try:
             record = msgpack.unpackb(packed, strict_map_key=False)
         except ValueError:
@@ -126,7 +137,7 @@ def read_records(data: Buffer) -> Iterator[tuple[list[Any], int]]:
 
 
 def _unframed_records(data: Buffer) -> Iterator[tuple[list[Any], int]]:
-    """As journals were written before there were frames."""
+    """Yield the records of a journal from the time before frames."""
     # The buffer's size also bounds what a garbled length may allocate.
     unpacker = msgpack.Unpacker(strict_map_key=False, max_buffer_size=max(1, len(data)))
     unpacker.feed(data)
@@ -156,10 +167,31 @@ def _restore(name: str, version: int, fields: dict[str, Any]) -> Event | None:
 
 
 def _as(kind: Any, value: Any) -> Any:
-    """Lists off msgpack, as what they were."""
+    """Convert a list that msgpack has decoded to the type of its field."""
     if kind is TopicPartition:
         return TopicPartition(*value)
     return tuple(value) if get_origin(kind) is tuple else value
+
+
+def frame(record: Buffer) -> bytes:
+    """Return `record` with its length and checksum before it."""
+    return b"".join((_FRAME.pack(len(record), crc32c.crc32c(record)), record))
+
+
+def _is_framed(data: Buffer) -> bool:
+    return bytes(memoryview(data)[: len(FILE_HEADER)]) == FILE_HEADER
+
+
+def _frames(data: Buffer) -> Iterator[tuple[memoryview, int]]:
+    """Yield each whole and undamaged record of a file, and its end."""
+    view, position = memoryview(data), len(FILE_HEADER)
+    while len(view) - position >= _FRAME.size:
+        length, crc = _FRAME.unpack_from(view, position)
+        record = view[position + _FRAME.size : position + _FRAME.size + length]
+        if len(record) < length or crc32c.crc32c(record) != crc:
+            return
+        position += _FRAME.size + length
+        yield record, position
 
 
 def _ignore(_: Exception) -> None: ...
@@ -169,9 +201,9 @@ def _ignore(_: Exception) -> None: ...
 class JournalWriter:
     """Appends events, each as it comes.
 
-    Once the disk has refused one, none is written any more, also where it would take them again:
-    a gap is worse than an end. They are counted in `lost`; the journal goes on with the next
-    writer that is opened, so with the next start of the process.
+    After the disk has refused an event, no more is written, even if the disk recovers: a gap is
+    worse than an end. `lost` counts the events that are missing. The next writer, which is opened
+    at the next start of the process, continues the journal.
     """
 
     _file_system: FileSystem
@@ -180,7 +212,7 @@ class JournalWriter:
     _file: File
     _end: int
     _on_refusal: Callable[[Exception], None]
-    lost: int = attrs.field(default=0, init=False)  # events that the disk refused
+    lost: int = attrs.field(default=0, init=False)
 
     @classmethod
     def open(
@@ -191,12 +223,12 @@ class JournalWriter:
         file_bytes: int = FILE_BYTES,
         on_refusal: Callable[[Exception], None] = _ignore,
     ) -> "JournalWriter":
-        """Go on with the journal at `path`, or begin it; a file is full at `file_bytes`."""
+        """Continue the journal at `path`, or begin it; a file is full at `file_bytes`."""
         file = file_system.open(path, create=True)
         held = read_whole(file)
         end = max((end for _, end in read_records(held)), default=0)
         writer = cls(file_system, path, file_bytes, file, end, on_refusal)
-        if end and not is_framed(held):
+        if end and not _is_framed(held):
             writer._put_aside()
         else:
             writer._end = max(end, writer._begin())
@@ -219,7 +251,7 @@ class JournalWriter:
             self._end += len(record)
 
     def _put_aside(self) -> None:
-        """Give the file, which is full, the next number, and begin another."""
+        """Rename the full file to the next number, and begin another."""
         self._file.truncate(self._end)
         self._file.close()
         numbered = journal_files(self._file_system, self._path)[:-1]
@@ -229,12 +261,12 @@ class JournalWriter:
         self._end = self._begin()
 
     def _begin(self) -> int:
-        """Say what kind of file it is; where its first record goes."""
+        """Write the header of a file; return the position of its first record."""
         self._file.write(0, FILE_HEADER)
         return len(FILE_HEADER)
 
     def sink(self, *, broker: int, clock: NodeClock) -> EventSink:
-        """A sink that writes here what `broker` reports."""
+        """Return a sink that writes what `broker` reports to this journal."""
 
         def write(event: Event) -> None:
             self.write(event, at_ms=clock.wall_ms(), broker=broker)

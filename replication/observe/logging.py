@@ -1,4 +1,4 @@
-"""The human log: every event as one structlog line, named and with its fields."""
+"""The log for people: every event as one structlog line, with its name and fields."""
 
 import attrs
 import structlog.typing
@@ -24,7 +24,7 @@ _GRAVE: dict[type[Event], str] = {
 
 
 def log_sink(logger: structlog.typing.FilteringBoundLogger) -> EventSink:
-    """A sink that logs to `logger`, which knows already which broker speaks."""
+    """Return a sink that logs to `logger`, which the caller has bound to a broker."""
 
     def log(event: Event) -> None:
         level = _GRAVE.get(type(event), "info")
@@ -35,7 +35,7 @@ def log_sink(logger: structlog.typing.FilteringBoundLogger) -> EventSink:
 
 
 def _plain(value: object) -> object:
-    """As a person reads it: `topic-0`, `[1, 2]`, hexadecimal ids."""
+    """Return `value` in a form for people: `topic-0`, `[1, 2]`, hexadecimal ids."""
     if isinstance(value, bytes):
         return value.hex()
     if type(value) is tuple:

@@ -1,12 +1,12 @@
-"""Why it happened: an event as a sentence, for whoever reads a report or watches a cluster.
+"""Events as sentences, for reports and the live page.
 
-An event carries what decided it (`replication.events`, rule 2); this says it in words, and
-names the rule. Events without a sentence of their own are shown by their fields.
+An event carries the facts that decided it (`replication.events`, rule 2). Its sentence says them in
+words, and names the rule. An event without a sentence of its own is shown by its fields.
 
-    fault      something broke, or was broken           leader lost, disk failed, node killed
-    decision   somebody chose                           elected, ISR proposed, fenced
-    cut        records went away                        log truncated
-    news       all the rest
+    fault      something is broken                      disk failed, partition failed, node killed
+    decision   a node decided something                 elected, ISR proposed, fenced
+    cut        records were removed                     log truncated
+    news       all other events
 """
 
 from functools import singledispatch
@@ -50,11 +50,11 @@ CUT: Final = "cut"
 NEWS: Final = "news"
 
 ELECTIONS = {
-    "clean": "the first live replica of the in-sync set leads: it has all that was committed",
-    "created": "a new topic is led by the first of its replicas",
-    "preferred": "the preferred replica is in sync again and takes its place",
-    "unclean": "nobody in sync is alive, and unclean.leader.election.enable lets another lead:"
-    " what was committed may be lost",
+    "clean": "the first live replica of the in-sync set leads: it has every committed record",
+    "created": "the first replica of a new partition leads",
+    "preferred": "the preferred replica is in sync again and leads",
+    "unclean": "no replica in sync is alive, and unclean.leader.election.enable lets another one"
+    " lead: committed records may be lost",
 }
 _KINDS: dict[type[Event], str] = {
     LogDirectoryFailed: FAULT,
@@ -80,12 +80,12 @@ def broker_name(broker_id: int) -> str:
 
 
 def broker_names(brokers: tuple[int, ...]) -> str:
-    return " ".join(map(broker_name, brokers)) or "nobody"
+    return " ".join(map(broker_name, brokers)) or "none"
 
 
 @singledispatch
 def sentence(event: Event) -> str:
-    """A sentence, or the fields of an event that has none."""
+    """Return the sentence of `event`, or its fields if it has none."""
     facts = attrs.asdict(event, recurse=False)
     return ", ".join(
         f"{name} {value}" for name, value in facts.items() if not isinstance(value, bytes)
@@ -105,13 +105,13 @@ def elected_because(event: LeaderElected) -> str:
 
 
 def after_whom(event: LeaderElected) -> str:
-    """Nothing where nobody led before."""
+    """Return " after b1", or an empty string if there was no leader before."""
     return f" after {broker_name(event.previous_leader)}" if event.previous_leader >= 0 else ""
 
 
 @sentence.register
 def _(event: PartitionOffline) -> str:
-    return f"nobody may lead {event.partition}: {event.cause}; isr {broker_names(event.isr)}"
+    return f"no replica may lead {event.partition}: {event.cause}; isr {broker_names(event.isr)}"
 
 
 @sentence.register
@@ -124,7 +124,7 @@ def _(event: BecameLeader) -> str:
 
 @sentence.register
 def _(event: BecameFollower) -> str:
-    leader = broker_name(event.leader) if event.leader >= 0 else "nobody"
+    leader = broker_name(event.leader) if event.leader >= 0 else "no leader"
     return (
         f"follows {leader} in epoch {event.leader_epoch} of {event.partition},"
         f" its log ends at {event.log_end_offset}"
@@ -140,14 +140,14 @@ def _(event: FollowerFetching) -> str:
 def _(event: FetchRefused) -> str:
     return (
         f"{broker_name(event.leader)} refuses its fetch of {event.partition} in epoch"
-        f" {event.leader_epoch}: {event.error}; it asks again after a while"
+        f" {event.leader_epoch}: {event.error}; it asks again after a backoff"
     )
 
 
 @sentence.register
 def _(event: LogTruncated) -> str:
     return (
-        f"cuts {event.partition} from {event.from_offset} to {event.to_offset}: {event.cause};"
+        f"truncates {event.partition} from {event.from_offset} to {event.to_offset}: {event.cause};"
         f" its high watermark was {event.high_watermark}"
     )
 
@@ -156,7 +156,7 @@ def _(event: LogTruncated) -> str:
 def _(event: HighWatermarkAdvanced) -> str:
     return (
         f"high watermark of {event.partition} is {event.high_watermark}:"
-        f" every member of the maximal in-sync set has what lies below"
+        f" every member of the maximal in-sync set has the records below it"
     )
 
 
@@ -173,12 +173,12 @@ def _(event: IsrChangeProposed) -> str:
         )
     return (
         f"proposes {event.partition} with {broker_names(event.joining)}: it has reached the high"
-        f" watermark {event.high_watermark}, in this epoch"
+        f" watermark {event.high_watermark} in this leader epoch"
     )
 
 
 def lagging(event: IsrChangeProposed) -> str:
-    """Why who leaves has to, as a predicate."""
+    """Return why the replicas leave, as a predicate."""
     return (
         f"lacked up to {event.lag} records for {event.lag_ms} ms,"
         f" longer than replica.lag.time.max.ms"
@@ -224,22 +224,20 @@ def _(event: BrokerStarted) -> str:
 @sentence.register
 def _(event: CertificatesRead) -> str:
     if event.refused:
-        return (
-            f"goes on with the certificates it had, for the new ones are refused: {event.refused}"
-        )
+        return f"keeps its certificates, because the new ones are refused: {event.refused}"
     return "has read its certificates again"
 
 
 @sentence.register
 def _(event: BrokerStopped) -> str:
-    return "has left in good order" if event.clean else "has ended, and not in good order"
+    return "has shut down in good order" if event.clean else "has ended, not in good order"
 
 
 @sentence.register
 def _(event: ControlledShutdownStarted) -> str:
     return (
-        f"{broker_name(event.broker)} is leaving: its {event.leading} leaderships are taken over"
-        f" first"
+        f"{broker_name(event.broker)} is leaving: first, other brokers take over the"
+        f" {event.leading} partitions that it leads"
     )
 
 
@@ -248,13 +246,13 @@ def _(event: LogRecovered) -> str:
     how = "was shut down in good order" if event.clean else "was not shut down in good order"
     return (
         f"opened {event.partition}, which {how}: it ends at {event.log_end_offset},"
-        f" {event.truncated_bytes} bytes cut"
+        f" {event.truncated_bytes} bytes were removed"
     )
 
 
 @sentence.register
 def _(event: PartitionFailed) -> str:
-    return f"fetches {event.partition} no more: {event.cause}"
+    return f"no longer fetches {event.partition}: {event.cause}"
 
 
 @sentence.register
@@ -265,15 +263,15 @@ def _(event: LogDirectoryFailed) -> str:
 @sentence.register
 def _(event: DuplicateRecognised) -> str:
     return (
-        f"knows {event.partition} {event.base_offset} to {event.last_offset}, which its producer"
-        f" sent again: nothing is written"
+        f"recognises {event.partition} {event.base_offset} to {event.last_offset}, which the producer"
+        f" has sent again: nothing is written"
     )
 
 
 @sentence.register
 def _(event: TopicCreated) -> str:
     return (
-        f"topic {event.topic} is made: {event.partitions} partitions,"
+        f"topic {event.topic} is created: {event.partitions} partitions,"
         f" {event.replication_factor} replicas each"
     )
 

@@ -6,7 +6,7 @@ from itertools import groupby
 from replication.cli.isolated import CONTROLLER
 from replication.metrics import MetricName
 from replication.observe.exposition import QUANTILES, spelling
-from replication.observe.metric_catalogue import CATALOGUE, Described
+from replication.observe.metric_catalogue import CATALOGUE, MetricDescription
 
 _HEAD = """
 `understudy up --metrics 9100` serves `http://127.0.0.1:9100/metrics` in Prometheus' text form; so do `understudy broker --config server.properties --metrics 9100`, for its node, and `understudy follow --metrics-port 9100`, for its copy.
@@ -72,7 +72,7 @@ def _title(group: str, kind: str) -> str:
     return special.get(group, f"{group}: {kind}")
 
 
-def _rows(described: Described) -> Iterator[str]:
+def _rows(described: MetricDescription) -> Iterator[str]:
     sizes = ("Count", "Min", "Max", "Mean") if "attribute" in described.tags else (None,)
     labels = ", ".join(f"`{each}`" for each in described.tags if each != "attribute")
     for attribute in sizes:

@@ -11,8 +11,7 @@ pytest.importorskip("pyarrow", reason="the Arrow extra is not installed: underst
 
 from pipeline.journals.rows import DAMAGED, SKIPPED, NoJournalError, find_journals, rows_of
 from replication.events import BrokerFenced, Event, IsrChanged, TopicDeleted
-from replication.observe.frames import FILE_HEADER, frame
-from replication.observe.journal import MOST_BYTES, JournalWriter
+from replication.observe.journal import FILE_HEADER, MOST_BYTES, JournalWriter, frame
 from storage.filesystem import OsFileSystem
 from storage.types import TopicPartition
 
@@ -101,7 +100,7 @@ def test_a_file_that_is_no_journal_is_damage_with_its_cause(tmp_path: Path) -> N
     assert [row["cause"].split(": ", 1)[1] for row in found[1:]] == [
         "a symbolic link, not a file",
         "not a regular file",
-        f"{8 << 30} bytes, where a journal has {MOST_BYTES} at most",
+        f"{8 << 30} bytes; a journal has at most {MOST_BYTES}",
     ]
-    with pytest.raises(OSError, match="where a journal has"):
+    with pytest.raises(OSError, match="a journal has at most"):
         write(tmp_path / "d", FENCED)

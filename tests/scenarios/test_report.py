@@ -89,7 +89,7 @@ def test_every_decision_says_why(told: tuple[Telling, Scene]) -> None:
     assert why["leader_elected"].startswith("b2 leads t-0 in epoch 1 after b1")
     assert "first live replica of the in-sync set" in why["leader_elected"]
     assert why["log_truncated"] == (
-        "cuts t-0 from 5 to 3: diverging epoch; its high watermark was 3"
+        "truncates t-0 from 5 to 3: diverging epoch; its high watermark was 3"
     )
     assert "it has reached the high watermark" in why["isr_change_proposed"]
 

@@ -1,14 +1,12 @@
-"""Control over HTTP, of `understudy up --control PORT`: what `docs/control.md` lists.
+"""Control over HTTP, for `understudy up --control PORT` (`docs/control.md` lists it).
 
-    declared     one operation: its path, what it is asked and answers, which refusals it has
-    operations   all of them, in the order of the documentation
-    schemas      what is asked and answered, as JSON Schema
-    description  the same as OpenAPI 3.1, made of the declarations
+    declared     one operation: its path, its request and response, its refusals
+    operations   all operations, in the order of the documentation
+    openapi      their description as OpenAPI 3.1, with JSON Schemas
 
-Rule 1: an operation is declared once. Its route, its checks and its description are made of it.
+Rule 1: an operation is declared once. Its route and its description are derived from that.
 
-Rule 2: what is not understood is refused with one line that names the field, and nothing has
-changed.
+Rule 2: an invalid request is refused with one line that names the field, and changes nothing.
 """
 
 from replication.observe.control.declared import NotThereError

@@ -1,10 +1,10 @@
-"""An operation, declared: what its route and its description are made of.
+"""The declaration of an operation, from which its route and its description are derived.
 
 request ── body is an object? ── the operation's own checks ── done ── answer as JSON
                  └──────────────── 400: {"error": "delay_ms: ...", "field": "delay_ms"}
 
-400  not understood: the field is named        409  not possible now
-404  no such node, topic or rule               504  it did not come about in time
+400  invalid: the field is named               409  not possible now
+404  no such node, topic or rule               504  the time limit passed
 """
 
 import json
@@ -22,11 +22,11 @@ from replication.cluster.interface import AnyCluster, NotInTimeError
 from replication.errors import UnderstudyError
 from replication.faults import FaultRuleError
 from replication.faults.node_faults import NotHitError
-from replication.observe.control.schemas import Schema, resolved
+from replication.observe.control.openapi import Schema, resolved
 from storage.errors import StorageError
 
 MOST_BYTES = 64 * 1024
-"""Of a request's body."""
+"""The longest request body."""
 
 
 class NotThereError(UnderstudyError):
@@ -34,7 +34,7 @@ class NotThereError(UnderstudyError):
 
 
 class FieldError(UnderstudyError):
-    """What is asked cannot be understood; `field` says where."""
+    """A request is invalid; `field` names the part that is wrong."""
 
     def __init__(self, field: str, why: str) -> None:
         super().__init__(f"{field}: {why}")
@@ -42,8 +42,8 @@ class FieldError(UnderstudyError):
 
 
 @attrs.frozen(kw_only=True)
-class Asked:
-    """One request, as far as an operation looks at it."""
+class ControlRequest:
+    """One request, as its operation sees it."""
 
     cluster: AnyCluster
     path: Mapping[str, str]
@@ -53,21 +53,21 @@ class Asked:
     def number(
         self, name: str, given: str | None, *, least: int, default: int | None = None
     ) -> int:
-        """A whole number of the path or the query."""
+        """Return `given`, a number in the path or the query, or `default`; raise FieldError."""
         if given is None:
-            assert default is not None, "what is needed is in the path"
+            assert default is not None, "a path has all its parameters"
             return default
         if not (given.isascii() and given.isdigit() and len(given) < 10 and int(given) >= least):
-            raise FieldError(name, f"{given!r} is no whole number of at least {least}")
+            raise FieldError(name, f"{given!r} is not a whole number of at least {least}")
         return int(given)
 
 
-Do: TypeAlias = Callable[[Asked], Awaitable[Any]]
+Do: TypeAlias = Callable[[ControlRequest], Awaitable[Any]]
 
 
 @attrs.frozen(kw_only=True)
 class Parameter:
-    """Of the path, or of the query: that may be left out."""
+    """A parameter of the path, or an optional one of the query."""
 
     name: str
     schema: Schema
@@ -76,20 +76,22 @@ class Parameter:
 
 @attrs.frozen(kw_only=True)
 class Operation:
+    """One operation of the control API."""
+
     name: str
-    """In camel case: what programs made from the description call it."""
+    """The name in camel case, which generated clients use."""
     method: str
     path: str
     summary: str
     do: Do
     answer: Schema | None = None
-    """None: 204, and no body."""
+    """The schema of the response; None for status 204 without a body."""
     status: HTTPStatus = HTTPStatus.OK
     body: Schema | None = None
     path_parameters: Sequence[Parameter] = ()
     query: Sequence[Parameter] = ()
     refusals: Sequence[HTTPStatus] = ()
-    """Those that it may have, beside 400 where there is something to be wrong."""
+    """The possible refusals, besides 400 for an invalid request."""
 
     @property
     def all_refusals(self) -> Sequence[HTTPStatus]:
@@ -104,7 +106,7 @@ class Operation:
         async def endpoint(request: Request) -> Response:
             try:
                 answer = await self.do(
-                    Asked(
+                    ControlRequest(
                         cluster=cluster,
                         path=request.path_params,
                         query=self._query_of(request),
@@ -123,7 +125,9 @@ class Operation:
         known = {each.name for each in self.query}
         for name in request.query_params:
             if name not in known:
-                raise FieldError(name, f"not asked for; {', '.join(sorted(known)) or 'none'} is")
+                raise FieldError(
+                    name, f"unknown; the parameters are {', '.join(sorted(known)) or 'none'}"
+                )
         return request.query_params
 
     async def _body_of(self, request: Request) -> Mapping[str, Any]:
@@ -132,7 +136,7 @@ class Operation:
             async for chunk in chunks:
                 data += chunk
                 if len(data) > MOST_BYTES:
-                    raise FieldError("body", f"more than {MOST_BYTES} bytes")
+                    raise FieldError("body", f"longer than {MOST_BYTES} bytes")
         if not data and self.body is None:
             return {}
         try:
@@ -143,18 +147,18 @@ class Operation:
             raise FieldError("body", "not an object")
         known = [] if self.body is None else sorted(resolved(self.body)["properties"])
         for word in sorted(body.keys() - known):
-            can = ", ".join(known) or "nothing"
-            raise FieldError(word, f"nothing that can be said here; {can} can")
+            can = ", ".join(known) or "none"
+            raise FieldError(word, f"unknown; the fields are {can}")
         return body
 
 
 def _refusal(error: Exception) -> JSONResponse:
     message = " ".join(str(error).split())
-    told = {"error": message}
+    answer = {"error": message}
     if isinstance(error, FieldError | FaultRuleError):
-        told["field"] = error.field
+        answer["field"] = error.field
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), _ELSE)
-    return JSONResponse(told, status_code=status)
+    return JSONResponse(answer, status_code=status)
 
 
 _STATUSES: Sequence[tuple[type[Exception], HTTPStatus]] = (

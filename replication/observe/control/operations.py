@@ -1,4 +1,4 @@
-"""Every operation there is."""
+"""Every operation of the control API."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
@@ -11,14 +11,13 @@ from replication.cluster.interface import AnyCluster, NodeSummary, PartitionSumm
 from replication.faults import AddedRule
 from replication.faults.rules.words import hit_words, rule_of, words_of
 from replication.observe.control.declared import (
-    Asked,
+    ControlRequest,
     FieldError,
     NotThereError,
     Operation,
     Parameter,
 )
-from replication.observe.control.description import described
-from replication.observe.control.schemas import listed, record, reference
+from replication.observe.control.openapi import description_of, listed, record, reference
 
 LONGEST_WAIT_MS = 600_000
 WAIT_MS = 30_000
@@ -30,8 +29,8 @@ _LATE = HTTPStatus.GATEWAY_TIMEOUT
 # -- nodes
 
 
-async def _nodes(asked: Asked) -> Any:
-    controller, *brokers = asked.cluster.nodes()
+async def _nodes(request: ControlRequest) -> Any:
+    controller, *brokers = request.cluster.nodes()
     return {"controller": _node(controller), "brokers": [_node(each) for each in brokers]}
 
 
@@ -50,14 +49,14 @@ def _found(cluster: AnyCluster, node_id: int) -> NodeSummary:
 Act: TypeAlias = Callable[[AnyCluster, int], Awaitable[None]]
 
 
-def _on_node(act: Act, *, controller: bool) -> Callable[[Asked], Awaitable[Any]]:
-    async def do(asked: Asked) -> Any:
+def _on_node(act: Act, *, controller: bool) -> Callable[[ControlRequest], Awaitable[Any]]:
+    async def do(request: ControlRequest) -> Any:
         node_id = CONTROLLER_ID
         if not controller:
-            node_id = asked.number("broker_id", asked.path["broker_id"], least=1)
-        _found(asked.cluster, node_id)
-        await act(asked.cluster, node_id)
-        return _node(_found(asked.cluster, node_id))
+            node_id = request.number("broker_id", request.path["broker_id"], least=1)
+        _found(request.cluster, node_id)
+        await act(request.cluster, node_id)
+        return _node(_found(request.cluster, node_id))
 
     return do
 
@@ -67,18 +66,20 @@ async def _start(cluster: AnyCluster, node_id: int) -> None:
 
 
 _ACTS: Sequence[tuple[str, str, Act]] = (
-    ("kill", "SIGKILL: nothing is written any more, nobody is told.", lambda c, n: c.kill_node(n)),
-    ("stop", "SIGTERM: it leaves in good order.", lambda c, n: c.stop_node(n)),
-    ("start", "Again, where it was; answered when it serves.", _start),
-    ("freeze", "SIGSTOP: there, and silent.", lambda c, n: c.freeze_node(n)),
+    ("kill", "End the node at once, as SIGKILL does.", lambda c, n: c.kill_node(n)),
+    ("stop", "Shut the node down in good order, as SIGTERM does.", lambda c, n: c.stop_node(n)),
+    ("start", "Start the node with its data; the response comes when it serves.", _start),
+    ("freeze", "Stop the node without ending it, as SIGSTOP does.", lambda c, n: c.freeze_node(n)),
     (
         "thaw",
-        "SIGCONT: all that fell due meanwhile falls due at once.",
+        "Let a frozen node go on, as SIGCONT does; overdue timers expire at once.",
         lambda c, n: c.thaw_node(n),
     ),
 )
 _BROKER_ID = Parameter(
-    name="broker_id", schema={"type": "integer", "minimum": 1}, description="From 1 on."
+    name="broker_id",
+    schema={"type": "integer", "minimum": 1},
+    description="The id of a broker; the first is 1.",
 )
 
 
@@ -102,49 +103,51 @@ def _node_operations() -> list[Operation]:
 # -- the network
 
 
-async def _network(asked: Asked) -> Any:
-    cuts = asked.cluster.cuts()
+async def _network(request: ControlRequest) -> Any:
+    cuts = request.cluster.cuts()
     return {"cuts": [{"from": source, "to": target} for source, target in cuts]}
 
 
-async def _cut(asked: Asked) -> Any:
-    some = _node_ids(asked, "nodes")
-    others = None if asked.body.get("others") is None else _node_ids(asked, "others")
-    one_way = asked.body.get("one_way", False)
+async def _cut(request: ControlRequest) -> Any:
+    some = _node_ids(request, "nodes")
+    others = None if request.body.get("others") is None else _node_ids(request, "others")
+    one_way = request.body.get("one_way", False)
     if not isinstance(one_way, bool):
         raise FieldError("one_way", f"{one_way!r} is neither true nor false")
     if others is not None and (both := set(some) & set(others)):
-        raise FieldError("others", f"{min(both)} is among the nodes, and is not cut off itself")
-    await asked.cluster.cut(some, others, one_way=one_way)
-    return await _network(asked)
+        raise FieldError("others", f"{min(both)} is also among the nodes")
+    await request.cluster.cut(some, others, one_way=one_way)
+    return await _network(request)
 
 
-def _node_ids(asked: Asked, field: str) -> list[int]:
-    given = asked.body.get(field)
-    known = [node.id for node in asked.cluster.nodes()]
+def _node_ids(request: ControlRequest, field: str) -> list[int]:
+    given = request.body.get(field)
+    known = [node.id for node in request.cluster.nodes()]
     if not isinstance(given, list) or not given:
-        raise FieldError(field, "a list of node ids is needed: [1]")
+        raise FieldError(field, "expected a list of node ids, such as [1]")
     for each in given:
         if not isinstance(each, int) or isinstance(each, bool) or each not in known:
-            raise FieldError(field, f"{each!r} is no node; {', '.join(map(str, known))} are")
+            raise FieldError(
+                field, f"{each!r} is not a node; the nodes are {', '.join(map(str, known))}"
+            )
     return given
 
 
-async def _heal(asked: Asked) -> Any:
-    await asked.cluster.heal()
-    return await _network(asked)
+async def _heal(request: ControlRequest) -> Any:
+    await request.cluster.heal()
+    return await _network(request)
 
 
 # -- topics
 
 
-async def _topics(asked: Asked) -> Any:
-    topics = await asked.cluster.topics()
+async def _topics(request: ControlRequest) -> Any:
+    topics = await request.cluster.topics()
     return {"topics": [_topic(name, each) for name, each in topics.items()]}
 
 
-async def _one_topic(asked: Asked) -> Any:
-    name, topics = asked.path["topic"], await asked.cluster.topics()
+async def _one_topic(request: ControlRequest) -> Any:
+    name, topics = request.path["topic"], await request.cluster.topics()
     if name not in topics:
         raise NotThereError(f"topic: there is no {name!r}")
     return _topic(name, topics[name])
@@ -169,43 +172,45 @@ def _topic(name: str, partitions: Sequence[PartitionSummary]) -> Any:
 # -- fault rules
 
 
-async def _rules(asked: Asked) -> Any:
-    return {"rules": [_added(each) for each in asked.cluster.faults.rules.values()]}
+async def _rules(request: ControlRequest) -> Any:
+    return {"rules": [_added(each) for each in request.cluster.faults.rules.values()]}
 
 
-async def _add(asked: Asked) -> Any:
-    return _added(await asked.cluster.add_fault(rule_of(asked.body)))
+async def _add(request: ControlRequest) -> Any:
+    return _added(await request.cluster.add_fault(rule_of(request.body)))
 
 
-async def _one_rule(asked: Asked) -> Any:
-    return _added(_rule(asked))
+async def _one_rule(request: ControlRequest) -> Any:
+    return _added(_rule(request))
 
 
-async def _hits(asked: Asked) -> Any:
-    return {"hits": [hit_words(each) for each in _rule(asked).observed]}
+async def _hits(request: ControlRequest) -> Any:
+    return {"hits": [hit_words(each) for each in _rule(request).observed]}
 
 
-async def _wait(asked: Asked) -> Any:
-    rule = _rule(asked)
-    hits = asked.number("hits", asked.query.get("hits"), least=0, default=1)
-    wait_ms = asked.number("timeout_ms", asked.query.get("timeout_ms"), least=0, default=WAIT_MS)
+async def _wait(request: ControlRequest) -> Any:
+    rule = _rule(request)
+    hits = request.number("hits", request.query.get("hits"), least=0, default=1)
+    wait_ms = request.number(
+        "timeout_ms", request.query.get("timeout_ms"), least=0, default=WAIT_MS
+    )
     if wait_ms > LONGEST_WAIT_MS:
         raise FieldError("timeout_ms", f"{wait_ms} is more than {LONGEST_WAIT_MS}")
-    await asked.cluster.faults.wait_for_hits(rule, hits, timeout=wait_ms / 1000)
+    await request.cluster.faults.wait_for_hits(rule, hits, timeout=wait_ms / 1000)
     return _added(rule)
 
 
-async def _remove(asked: Asked) -> None:
-    await asked.cluster.remove_fault(_rule(asked))
+async def _remove(request: ControlRequest) -> None:
+    await request.cluster.remove_fault(_rule(request))
 
 
-async def _clear(asked: Asked) -> None:
-    await asked.cluster.clear_faults()
+async def _clear(request: ControlRequest) -> None:
+    await request.cluster.clear_faults()
 
 
-def _rule(asked: Asked) -> AddedRule:
-    number = asked.number("number", asked.path["number"], least=1)
-    rule = asked.cluster.faults.rules.get(number)
+def _rule(request: ControlRequest) -> AddedRule:
+    number = request.number("number", request.path["number"], least=1)
+    rule = request.cluster.faults.rules.get(number)
     if rule is None:
         raise NotThereError(f"number: there is no rule {number}")
     return rule
@@ -223,13 +228,13 @@ def _added(added: AddedRule) -> Any:
 # -- all of it
 
 
-async def _reset(asked: Asked) -> Any:
-    await asked.cluster.make_whole()
-    return await _nodes(asked)
+async def _reset(request: ControlRequest) -> Any:
+    await request.cluster.make_whole()
+    return await _nodes(request)
 
 
-async def _description(_: Asked) -> Any:
-    return described(OPERATIONS)
+async def _description(_: ControlRequest) -> Any:
+    return description_of(OPERATIONS)
 
 
 _NODES = record({"controller": reference("Node"), "brokers": listed("Node")})
@@ -248,7 +253,7 @@ OPERATIONS: Sequence[Operation] = (
         name="describe",
         method="GET",
         path="/openapi.json",
-        summary="This description.",
+        summary="Return this description.",
         do=_description,
         answer={"type": "object"},
     ),
@@ -256,7 +261,7 @@ OPERATIONS: Sequence[Operation] = (
         name="listBrokers",
         method="GET",
         path="/control/brokers",
-        summary="Who there is, and in which state.",
+        summary="List the controller and the brokers, with their states.",
         do=_nodes,
         answer=_NODES,
     ),
@@ -265,7 +270,7 @@ OPERATIONS: Sequence[Operation] = (
         name="showNetwork",
         method="GET",
         path="/control/network",
-        summary="What is cut: from whom nothing reaches whom.",
+        summary="List the cuts of the network: pairs of nodes of which the first does not reach the second.",
         do=_network,
         answer=_CUTS,
     ),
@@ -273,7 +278,7 @@ OPERATIONS: Sequence[Operation] = (
         name="cutNetwork",
         method="POST",
         path="/control/network/cut",
-        summary="Between nodes; clients still reach everybody.",
+        summary="Cut the network between nodes; clients still reach every node.",
         do=_cut,
         body=reference("CutRequest"),
         answer=_CUTS,
@@ -283,7 +288,7 @@ OPERATIONS: Sequence[Operation] = (
         name="healNetwork",
         method="POST",
         path="/control/network/heal",
-        summary="Every cut; what was sent meanwhile arrives.",
+        summary="Heal every cut; what was sent meanwhile arrives.",
         do=_heal,
         answer=_CUTS,
         refusals=(_LATE,),
@@ -292,7 +297,7 @@ OPERATIONS: Sequence[Operation] = (
         name="listTopics",
         method="GET",
         path="/control/topics",
-        summary="Every topic, with who leads its partitions.",
+        summary="List every topic, with the leaders, replicas and ISRs of its partitions.",
         do=_topics,
         answer=record({"topics": listed("Topic")}),
         refusals=(_NOT_NOW,),
@@ -301,7 +306,7 @@ OPERATIONS: Sequence[Operation] = (
         name="showTopic",
         method="GET",
         path="/control/topics/{topic}",
-        summary="One of them.",
+        summary="Return one topic.",
         do=_one_topic,
         answer=reference("Topic"),
         path_parameters=(Parameter(name="topic", schema={"type": "string"}),),
@@ -311,7 +316,7 @@ OPERATIONS: Sequence[Operation] = (
         name="listFaults",
         method="GET",
         path="/control/faults",
-        summary="The fault rules in force, the oldest first.",
+        summary="List the fault rules in force, the oldest first.",
         do=_rules,
         answer=record({"rules": listed("AddedRule")}),
     ),
@@ -319,7 +324,7 @@ OPERATIONS: Sequence[Operation] = (
         name="addFault",
         method="POST",
         path="/control/faults",
-        summary="A fault rule, in force from now on.",
+        summary="Add a fault rule, which is in force from now on.",
         do=_add,
         body=reference("FaultRule"),
         answer=reference("AddedRule"),
@@ -330,7 +335,7 @@ OPERATIONS: Sequence[Operation] = (
         name="removeFaults",
         method="DELETE",
         path="/control/faults",
-        summary="All of them.",
+        summary="Remove every fault rule.",
         do=_clear,
         refusals=(_LATE,),
     ),
@@ -338,7 +343,7 @@ OPERATIONS: Sequence[Operation] = (
         name="showFault",
         method="GET",
         path="/control/faults/{number}",
-        summary="One of them.",
+        summary="Return one fault rule, with its counts.",
         do=_one_rule,
         answer=reference("AddedRule"),
         path_parameters=(_NUMBER,),
@@ -348,7 +353,7 @@ OPERATIONS: Sequence[Operation] = (
         name="removeFault",
         method="DELETE",
         path="/control/faults/{number}",
-        summary="Whom it holds is let go.",
+        summary="Remove one fault rule; requests that it holds go on.",
         do=_remove,
         path_parameters=(_NUMBER,),
         refusals=(_GONE, _LATE),
@@ -357,7 +362,7 @@ OPERATIONS: Sequence[Operation] = (
         name="listHits",
         method="GET",
         path="/control/faults/{number}/hits",
-        summary="The last thousand requests that it was applied to.",
+        summary="List the last thousand requests that the rule was applied to.",
         do=_hits,
         answer=record({"hits": listed("Hit")}),
         path_parameters=(_NUMBER,),
@@ -367,7 +372,7 @@ OPERATIONS: Sequence[Operation] = (
         name="waitForHits",
         method="GET",
         path="/control/faults/{number}/wait",
-        summary="Answered when it was applied so often in all.",
+        summary="Wait until the rule was applied to this many requests.",
         do=_wait,
         answer=reference("AddedRule"),
         path_parameters=(_NUMBER,),
@@ -378,7 +383,7 @@ OPERATIONS: Sequence[Operation] = (
         name="reset",
         method="POST",
         path="/control/reset",
-        summary="Everybody up, thawed and connected, no fault rules; topics stay.",
+        summary="Start and thaw every node, heal the network and remove every fault rule; topics stay.",
         do=_reset,
         answer=_NODES,
         refusals=(_NOT_NOW, _LATE),

@@ -14,7 +14,7 @@ been reported before the first browser connects.
 Rule 2: reading takes at most a twentieth of the time: what takes longer is done less often.
 
 Rule 3: what was done to a node (killed, frozen, cut off) is no event of the node. It is found by
-comparing two states, whoever did it, and added to the timeline then.
+comparing two states, and added to the timeline then.
 """
 
 from collections.abc import Iterator

@@ -9,11 +9,12 @@ import pytest
 
 from replication.events import BrokerFenced, Event, LeaderElected
 from replication.net.clock import TrioClock
-from replication.observe.frames import FILE_HEADER, frame
 from replication.observe.journal import (
+    FILE_HEADER,
     JournalEntry,
     JournalWriter,
     encode_entry,
+    frame,
     journal_files,
     read_journal,
 )

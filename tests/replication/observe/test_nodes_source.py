@@ -79,7 +79,7 @@ def test_a_failover_is_shown_as_it_happens() -> None:
             await stage.client.produce(stage.address(victim), "t", b"a", b"b")
             before = await partition_of(state)
             assert (before.leader, before.leader_epoch, before.is_in_trouble) == (victim, 0, False)
-            assert "led by the first of its replicas" in before.why
+            assert before.why == "the first replica of a new partition leads"
             assert await logs_of(state) == dict.fromkeys((1, 2, 3), "[e0: 0-1]")
             assert {each.lag for each in before.replicas} == {0}
             leads = await replica_of(state, victim)
@@ -115,7 +115,7 @@ def test_a_failover_is_shown_as_it_happens() -> None:
             assert (back.role, back.is_live, back.lag) == (Role.FOLLOWER, True, 0)
             assert back.why == (
                 "in the ISR: it has all that the leader has; it joined because it had reached the high"
-                " watermark 3, in this epoch"
+                " watermark 3 in this leader epoch"
             )
 
     play(story)

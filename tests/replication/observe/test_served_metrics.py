@@ -16,10 +16,13 @@ from replication.metrics import MetricName
 from replication.net.clock import TrioClock
 from replication.observe.exposition import CONTENT_TYPE, exposition, spelling
 from replication.observe.http import serve_sites
-from replication.observe.http.metrics import metrics_site
-from replication.observe.metric_catalogue import CATALOGUE, Described
-from replication.observe.node_metrics import PROBE_SECONDS, NodeEvents, ProcessMetrics
-from replication.observe.served_metrics import ServedMetrics
+from replication.observe.metric_catalogue import CATALOGUE, MetricDescription
+from replication.observe.served_metrics import (
+    PROBE_SECONDS,
+    NodeEvents,
+    ProcessMetrics,
+    ServedMetrics,
+)
 from replication.wire.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from scenarios.world.world import World
 from storage.batch.records import Record, encode_batch
@@ -73,7 +76,7 @@ def told(play_it: Callable[[Stage, ServedMetrics], Awaitable[None]]) -> None:
                 world.sink(name_of(node_id)), metrics.sink(broker=node_id or None)
             ),
         ) as cluster:
-            metrics.of_cluster(cluster)
+            metrics.use_cluster(cluster)
             await play_it(Stage(world, cluster, Client(world.node("client"))), metrics)
 
     async def begun(world: World) -> None:
@@ -96,7 +99,7 @@ async def sent(stage: Stage, leader: int, records: bytes) -> int:
     return int(response.responses[0].partition_responses[0].error_code)
 
 
-def name(described: Described) -> set[str]:
+def name(described: MetricDescription) -> set[str]:
     """What it is called on `/metrics`, as its parser names it."""
     tags: list[tuple[tuple[str, str], ...]] = [()]
     if "attribute" in described.tags:
@@ -276,7 +279,7 @@ def test_a_mistake_is_counted_and_told() -> None:
 async def test_it_is_served_over_http() -> None:
     async with trio.open_nursery() as nursery:
         metrics = ServedMetrics(process=ProcessMetrics(TrioClock()))
-        urls = await serve_sites([metrics_site(0, metrics)], nursery=nursery)
+        urls = await serve_sites([metrics.site(0)], nursery=nursery)
         async with asking(urls["metrics"]) as answer:
             assert answer.status == 200
             assert answer.headers["content-type"] == CONTENT_TYPE

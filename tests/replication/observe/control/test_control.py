@@ -19,14 +19,14 @@ from replication.faults.rules.words import rule_of, words_of
 from replication.net import production_seams
 from replication.observe.control import control_routes
 from replication.observe.control.declared import MOST_BYTES, Operation
-from replication.observe.control.description import described
+from replication.observe.control.openapi import description_of
 from replication.observe.control.operations import OPERATIONS
 from replication.observe.http import LOOPBACK, http_app, serve_http
 from tests.replication.broker.clients import Client
 from tests.replication.broker.stage import QUICK
 from tests.replication.observe.http.http_client import asking
 
-DESCRIPTION = json.loads(json.dumps(described(OPERATIONS)))
+DESCRIPTION = json.loads(json.dumps(description_of(OPERATIONS)))
 
 
 @attrs.define
