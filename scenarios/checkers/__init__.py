@@ -8,38 +8,39 @@
     I3    one replica leads in a leader epoch                         leadership
     I4    below its high watermark a replica has what was committed   committed
     I5    a joining replica has what is committed while it joins      committed
-    I6    who is in the ISR or ELR has all that was committed         committed
+    I6    a member of the ISR or ELR has all that was committed       committed
     I7    what was committed stays; a leader's marks only grow        committed, offsets
     I8    the epoch cache is what a scan of the log derives           epochs
-    I9    a leader never cuts its log, nobody cuts below its own      offsets
-          high watermark
+    I9    a leader never truncates its log, and no replica truncates  offsets
+          below its own high watermark
     I10   acks=all is answered once it is committed; nothing is       acks, offsets
           committed below min.insync.replicas
-    I11   consumers are given what is committed                       acks
-    I12   who may have lost its tail is neither in sync nor eligible  exclusion
+    I11   consumers receive only what is committed                    acks
+    I12   a broker that may have lost its log's end is neither in     exclusion
+          sync nor eligible
     I13   the algebra of ISR and ELR; the leader is in the ISR        leadership
     I14   a followed partition is in one fetcher, a led one in none   leadership
-    I15   a log that has failed takes nothing more                    storage
-    I16   what a follower takes continues its log                     offsets
-    I17   what was synced outlives its process, and its power         storage
-    END   the same ends and epochs, tidy disks, nobody left waiting   ends
+    I15   a log that has failed appends nothing more                  storage
+    I16   what a follower appends continues its log                   offsets
+    I17   what was synced outlives the process and a power cut        storage
+    END   equal log ends and epochs, tidy disks, no request waits     ends
           tasks, connections and watches are as many as at first      leftovers
 
 StrongIsr, ValidHighWatermark and LeaderCandidateCompleteness of the TLA+ models are I6: all
-that any leader, deposed or not, has shown below its high watermark is in `committed`, and who
-is in the controller's ISR or ELR must have it.
+that any leader, deposed or not, has shown below its high watermark is in `committed`, and the
+members of the controller's ISR and ELR must have it.
 
-    a message arrives, an event is told, a line of the story is done
-        └─> watcher ──values──> rules ──what is wrong──> InvariantViolatedError ends the run
-                        └─> contract: who is let off, and why
+    a message arrives, a node reports an event, a line of the story is done
+        └─> watcher ──values──> rules ──violations──> InvariantViolatedError ends the run
+                        └─> contract: which partitions may have lost records, and why
 
 Rule 1: a rule is a function of values, and is tested on values made by hand. The watcher
-carries them there, and knows no rule by itself.
+passes the values, and contains no rule itself.
 
 Rule 2: a checker reads, and changes nothing.
 
-Rule 3: a replica is looked at after it has moved, and of its log what is new: that costs as
-much as has happened, not as much as there is.
+Rule 3: a replica is checked after it has changed, and only the new part of its log is read. So
+the cost grows with what happens, not with what exists.
 """
 
 from scenarios.checkers.violation import InvariantViolatedError

@@ -1,10 +1,10 @@
-"""Rules about what clients are told, as they are told it.
+"""Rules about the responses that clients receive, at the moment of the response.
 
-I10   who is told with acks=all that a batch is written is told so once it is committed
-I11   what a consumer is given is committed
+I10   a batch is acknowledged with acks=all only once it is committed
+I11   a consumer receives only committed records
 
-Where a partition is let off, neither is asked. The payloads are compared in the end
-(`scenarios.story.commands.judge`): here are only offsets.
+Neither is checked for a partition that may have lost records (`contract`). These rules compare
+offsets; payloads are compared in the end (`scenarios.story.commands.judge`).
 """
 
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from scenarios.checkers.violation import Wrong
 from storage.types import Offset, TopicPartition
 
 ACKED_EARLY = "acks=all is answered once it is committed"
-SHOWN_EARLY = "consumers are given what is committed"
+SHOWN_EARLY = "consumers receive only what is committed"
 
 
 class Rule(Protocol):
-    """Of what ends at `end`."""
+    """A rule about a batch or records that end at offset `end`."""
 
     def __call__(
         self, partition: TopicPartition, *, end: Offset, committed_end: Offset

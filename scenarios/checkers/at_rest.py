@@ -1,4 +1,4 @@
-"""What the rules of `ends` look at: who waits, and what is on the disks, once nothing happens."""
+"""The facts that the rules of `ends` check: waiting requests and files, once nothing happens."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from scenarios.world.cluster import SimulatedCluster
 
 
 async def until_answered(cluster: SimulatedCluster) -> None:
-    """Until no produce waits, or deletion of records; or they have had time enough."""
+    """Wait until no Produce or DeleteRecords request waits, or the time limit has passed."""
 
     def is_answered() -> bool:
         return not any(sum(waiting(each).values()) for each in cluster.brokers.values())

@@ -1,20 +1,20 @@
-"""How much may go wrong at a time so that nothing is lost (KIP-966).
+"""How many unclean shutdowns a partition survives without a loss (KIP-966).
 
-A broker whose end was not in good order is neither in sync nor eligible once it registers again,
-because it may have lost its tail. While fewer than min.insync.replicas of a partition's replicas
-have ended so since they last joined its ISR, somebody is left in ISR or ELR, and the last known
-leader is not asked to lead with what it may have lost.
+A broker that was not shut down cleanly is neither in sync nor eligible once it registers again,
+because its log may have lost its end. While fewer than min.insync.replicas of a partition's
+replicas have shut down uncleanly since they last joined its ISR, a member is left in the ISR or
+ELR, and the last known leader is not elected with what it may have lost.
 
-    min.insync.replicas 2             ended so
+    min.insync.replicas 2             shut down uncleanly
     b1 is killed                      b1             within the budget
-    b1 has joined the ISR again       nobody
+    b1 has joined the ISR again       none
     b2 and b3 lose their power        b2 b3          spent: what was committed may be lost
 
-A broker that finds that a log of its has rotten, and ends before what had been synced, does not
-speak of a good order either: it counts from then on as one that ended otherwise.
+A broker that finds a damaged log, which ends before what had been synced, cannot claim a clean
+shutdown either: it counts as an unclean one from then on.
 
-The sum comes out only where nothing else makes ISR and ELR smaller. Other replicas, or another
-minimum, do: from then on the partition's budget counts as spent.
+The count is right only while nothing else makes the ISR and ELR smaller. Another set of replicas
+or another minimum does: from then on the partition's budget counts as spent.
 """
 
 from collections.abc import Collection, Iterator
@@ -30,21 +30,22 @@ WITHIN = "within its budget of unclean ends a partition loses nothing"
 
 
 @attrs.define(eq=False)
-class Befallen:
-    """Of each partition, whom something has befallen since they joined its ISR."""
+class AffectedNodes:
+    """The nodes that something has happened to since they joined a partition's ISR."""
 
     _nodes: dict[TopicPartition, set[str]] = attrs.field(factory=dict, init=False)
-    # Who has not registered since. That it joins is told late, of what it was before.
+    # The nodes that have not registered since. The event that one joins may come late, and
+    # be about its former process.
     _gone: set[str] = attrs.field(factory=set, init=False)
 
     def among(self, partition: TopicPartition) -> Collection[str]:
         return self._nodes.get(partition, ())
 
     def begin(self, partition: TopicPartition) -> None:
-        """Whoever is gone may be in its ISR all the same: its session lasts."""
+        """Count the nodes that are down: they may be in the ISR until their session expires."""
         self._nodes[partition] = set(self._gone)
 
-    def befell(self, node: str) -> None:
+    def affect(self, node: str) -> None:
         self._gone.add(node)
         for nodes in self._nodes.values():
             nodes.add(node)
@@ -53,7 +54,7 @@ class Befallen:
         self._gone.discard(node)
 
     def joined(self, partition: TopicPartition, node: str) -> bool:
-        """Whether something had befallen it, until now."""
+        """Forget what happened to a node; return whether there was anything."""
         had = node in self.among(partition) and node not in self._gone
         if had:
             self._nodes[partition].discard(node)
@@ -62,16 +63,16 @@ class Befallen:
 
 @attrs.define(eq=False)
 class Budget:
-    """Of each partition."""
+    """The unclean shutdowns of each partition's replicas."""
 
-    ended: Befallen = attrs.field(factory=Befallen, init=False)
-    """Not in good order."""
+    ended: AffectedNodes = attrs.field(factory=AffectedNodes, init=False)
+    """The nodes that shut down uncleanly."""
     in_good_order: set[str] = attrs.field(factory=set, init=False)
-    """Who is about to stop so."""
+    """The nodes that are about to stop after a clean shutdown."""
     _decided: dict[TopicPartition, Decided] = attrs.field(factory=dict, init=False)
-    # Whose sum does not come out.
+    # The partitions for which the count is not right.
     _unknown: set[TopicPartition] = attrs.field(factory=set, init=False)
-    # Also under the name of another topic since: the log may be there still.
+    # Kept when the topic is created again under its name: the log may still be there.
     _rotten: set[tuple[TopicPartition, str]] = attrs.field(factory=set, init=False)
 
     def decided(self, before: Decided | None, after: Decided) -> None:
@@ -87,20 +88,20 @@ class Budget:
 
     def stopped(self, node: str) -> None:
         if node not in self.in_good_order:
-            self.ended.befell(node)
+            self.ended.affect(node)
         self.in_good_order.discard(node)
 
     def rotted(self, partition: TopicPartition, node: str) -> None:
-        """That may be found when it is opened again, or never."""
+        """Record that a node's log is damaged, which it may find when it opens the log again."""
         self._rotten.add((partition, node))
 
     def found_lacking(self, partition: TopicPartition, node: str) -> None:
-        """It had to recover that log. Nothing but rot excuses that after a good order."""
+        """Count a clean shutdown as unclean if the log that needed recovery was damaged."""
         if (partition, node) in self._rotten:
-            self.ended.befell(node)
+            self.ended.affect(node)
 
     def is_spent(self, partition: TopicPartition, also: Collection[str] = ()) -> bool:
-        """`also`: once these have ended so too."""
+        """Return whether a loss is possible now, or once the nodes of `also` shut down uncleanly."""
         decided = self._decided.get(partition)
         if decided is None or partition in self._unknown:
             return True
@@ -108,7 +109,7 @@ class Budget:
         return len(replicas & {*self.ended.among(partition), *also}) >= decided.min_isr
 
     def would_be_spent(self, nodes: Collection[str]) -> bool:
-        """Anywhere, by an end of these."""
+        """Return whether an unclean shutdown of these nodes would spend any partition's budget."""
         return any(
             self.is_spent(partition, nodes)
             for partition, decided in self._decided.items()
@@ -117,7 +118,7 @@ class Budget:
 
 
 def _differ(before: Decided, after: Decided) -> bool:
-    """In what makes ISR and ELR smaller beside ends of brokers."""
+    """Return whether anything changed that makes the ISR and ELR smaller, except shutdowns."""
     was, now = before.registration, after.registration
     return (
         set(was.replicas) != set(now.replicas)
@@ -128,11 +129,11 @@ def _differ(before: Decided, after: Decided) -> bool:
 
 
 def within(budget: Budget, partition: TopicPartition, node: str) -> Iterator[Wrong]:
-    """Of whoever is elected, as the last known leader, with what it may have lost."""
+    """Check that no leader is elected that may lack records while the budget is not spent."""
     if not budget.is_spent(partition):
-        ended = " ".join(sorted(budget.ended.among(partition))) or "nobody"
+        ended = " ".join(sorted(budget.ended.among(partition))) or "no broker"
         yield Wrong(
             WITHIN,
-            f"{node} is to lead {partition}, and may lack what was committed; {ended} had ended"
-            " otherwise than in good order",
+            f"{node} is to lead {partition}, and may lack what was committed; {ended} had shut"
+            " down uncleanly",
         )

@@ -1,28 +1,28 @@
-"""What our clients may never have been told: the checks of what a `Witness` has seen.
+"""Checks of what our clients have seen (`Witness`) against the records in the end.
 
-    inconsistent    a record was handed over that is not what is there
-    aborted         who reads what is committed was handed a record of an aborted transaction
-    backwards       a reader was handed a record again, or an earlier one
-    skipped         a reader passed over a record
-    passed over     of a group, nobody was handed a record that lies before one that somebody was
-    too far         a group has committed past a record that nobody was handed
-    forgotten       a member began before what its group had been told is committed
-    unread          in the end a group has not been handed a record
+    inconsistent    a reader received a record that differs from the one in the log
+    aborted         a read_committed reader received a record of an aborted transaction
+    backwards       a reader received a record again, or an earlier one
+    skipped         a reader skipped a record
+    passed over     no member of a group received a record before one that a member received
+    too far         a group committed an offset past a record that no member received
+    forgotten       a member began before an offset whose commit was acknowledged to its group
+    unread          in the end no member of a group has received a record
 
-    in part         of a transaction some is there for who reads what is committed, some not
-    not committed   a transaction that its producer was told is committed is not there
-    not aborted     one that its producer was told is aborted is there
+    in part         a read_committed reader sees one part of a transaction and not the other
+    not committed   a transaction was acknowledged as committed, and its records are missing
+    not aborted     a transaction was acknowledged as aborted, and its records are visible
 
     copied twice    a record is in the copy more than once
     not copied      a record is not in the copy
     copied out of order, copied from nowhere
 
-Rule 1: each check is a function of what happened with one partition, or one copy, and of what
-is there in the end, and says what is wrong in a line each.
+Rule 1: each check is a function of what happened with one partition, or one copy, and of the
+records in the end. It yields one line for each mistake.
 
-Rule 2: only what is there in the end is asked for: what was deleted, or compacted away, may
-have been handed over or not. So may what was deleted and is there again, after a kill: `There`
-is without it.
+Rule 2: only records that exist in the end are required: a reader may have received or missed
+what was deleted or compacted away. The same holds for what was deleted and came back after a
+kill; `There` does not contain it.
 """
 
 from collections import Counter
@@ -50,7 +50,7 @@ class There:
 
     all: Mapping[Offset, str]
     committed: Mapping[Offset, str]
-    """Without those of transactions that were aborted."""
+    """`all` without the records of aborted transactions."""
 
     def visible(self, *, read_committed: bool) -> Mapping[Offset, str]:
         return self.committed if read_committed else self.all
@@ -58,7 +58,7 @@ class There:
 
 @attrs.define(eq=False, kw_only=True)
 class _Session:
-    """From when a reader began to read the partition until it began again, or lost it."""
+    """The time in which one reader read the partition, until it began again or lost it."""
 
     began: Began
     given: list[Given] = attrs.field(factory=list)
@@ -123,7 +123,7 @@ def skipped(happened: Sequence[Happening], there: There) -> Iterator[str]:
 
 
 def _groups(happened: Sequence[Happening]) -> dict[str, list[Happening]]:
-    """What happened to each, in order; of a reader by itself nothing."""
+    """Return what happened to each group, in order; a reader without a group is left out."""
     group_of: dict[str, str | None] = {}
     groups: dict[str, list[Happening]] = {}
     for each in happened:
@@ -136,7 +136,7 @@ def _groups(happened: Sequence[Happening]) -> dict[str, list[Happening]]:
 
 
 def _visible_to(happened: Sequence[Happening], there: There) -> list[Offset]:
-    """To the members of one group, all of whom see the same."""
+    """Return the offsets that the members of one group can see; all see the same."""
     kinds = {each.read_committed for each in happened if isinstance(each, Began)}
     return sorted(there.visible(read_committed=kinds == {True}))
 
@@ -186,7 +186,7 @@ def forgotten(happened: Sequence[Happening], _: There) -> Iterator[str]:
 def unread(
     happened: Sequence[Happening], visible: Mapping[Offset, str], group: str
 ) -> Iterator[str]:
-    """By a group that was there to the end, of what its members may see."""
+    """Yield the visible records that a group which stayed to the end has not received."""
     events = _groups(happened).get(group, [])
     handed = {each.offset for each in events if isinstance(each, Given)}
     for offset, value in sorted(visible.items()):
@@ -206,7 +206,7 @@ CHECKS: tuple[Callable[[Sequence[Happening], There], Iterator[str]], ...] = (
 
 
 def of_readers(happened: Sequence[Happening], there: There) -> list[str]:
-    """The name of the check and what it found."""
+    """Return the mistakes about readers, each with the name of its check."""
     return [
         f"{check.__name__.replace('_', ' ')}: {found}"
         for check in CHECKS
@@ -218,7 +218,10 @@ def of_readers(happened: Sequence[Happening], there: There) -> list[str]:
 
 
 def of_transactions(transactions: Sequence[Transaction], there: Mapping[str, bool]) -> list[str]:
-    """`there`: the values that are there in the end, and whether they are committed."""
+    """Return the mistakes about transactions.
+
+    `there` maps the values that exist in the end to whether they are committed.
+    """
     return [wrong for each in transactions for wrong in _of_transaction(each, there)]
 
 

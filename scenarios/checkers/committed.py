@@ -1,21 +1,21 @@
-"""What has been committed in one partition, and who must have it.
+"""The records committed in one partition, and the replicas that must have them.
 
-Committed is what was first seen below a high watermark, anybody's: noted once, in order, and
-never changed. Every replica's log is held against that list, each batch once:
+A batch is committed when it is first seen below the high watermark of any replica. It is noted
+once, in order, and never changed. Every replica's log is compared with that list, each batch once:
 
     committed   0-4 e0  5-5 e0  6-9 e1 │ end
     b1          0-4 e0  5-5 e0  6-9 e1 │ 10-10 e1         agreed: 3 batches
     b2          0-4 e0  5-5 e0 │                          agreed: 2, as far as it goes
 
-After an election that may have lost something it begins anew (`contract`), with the log of whoever
-was elected, and nobody is held against it who acts in an earlier epoch.
+After an election that may have lost records (`contract`) the list begins anew, with the log of the
+new leader, and a replica that acts in an earlier leader epoch is not compared with it.
 
 I4, LogMatching   below its high watermark a replica has what was committed, and nothing else
-I6, StrongIsr     who is in the controller's ISR or ELR has all of it, whatever it knows of
-                  its own high watermark: it may lead next. This is what every leader, also
-                  one that was deposed and does not know, has shown to consumers
-LeaderCompleteness   who becomes leader has all that was committed in the epochs before
-I5                while an expansion is pending, what the leader commits the joining one has
+I6, StrongIsr     a member of the controller's ISR or ELR has all of it, whatever its own high
+                  watermark is: it may lead next. This is what every leader, even one that
+                  does not know yet that it was deposed, has shown to consumers
+LeaderCompleteness   a new leader has all that was committed in the leader epochs before
+I5                while an expansion is pending, the joining replica has what the leader commits
 """
 
 from bisect import bisect_left
@@ -39,10 +39,10 @@ _last_offset = attrgetter("last_offset")
 
 @attrs.define(eq=False)
 class CommittedLog:
-    """The list at the head of this module."""
+    """The list that the head of this module describes."""
 
     since: LeaderEpoch = 0
-    """Whoever acts in an earlier epoch is not held against it."""
+    """The leader epoch at which the list begins; replicas in an earlier one are not compared."""
     batches: list[Batch] = attrs.field(factory=list, init=False)
     _compacted_end: Offset | None = attrs.field(default=None, init=False)
     _index: dict[Offset, int] = attrs.field(factory=dict, init=False)
@@ -54,16 +54,14 @@ class CommittedLog:
         return self.batches[-1].last_offset + 1 if self.batches else 0
 
     def compact(self) -> None:
-        """Each replica cleans its own log: how far it was committed is all that can be held
-        against another one from now on.
-        """
+        """Keep only the end of the list: compaction changes each replica's batches by itself."""
         if self._compacted_end is None:
             self._compacted_end = self.end
             self.batches.clear()
             self._index.clear()
 
     def note(self, held: Held, *, log_start: Offset, high_watermark: Offset) -> str:
-        """Add what lies below `high_watermark`; what there differs from what was committed."""
+        """Add the batches below `high_watermark`; return how they differ from what was committed."""
         if self._compacted_end is not None:
             self._compacted_end = max(self._compacted_end, high_watermark)
             return ""
@@ -81,9 +79,9 @@ class CommittedLog:
         return differs
 
     def compare(self, held: Held, *, log_start: Offset, until: Offset) -> str:
-        """What of all that was committed between the two is otherwise there, or is not.
+        """Return how a log differs from the committed batches between the two offsets, or nothing.
 
-        Goes on where it stopped the last time.
+        The comparison goes on where it stopped the last time.
         """
         at, index = held.agreed, self._next(held, log_start)
         while index < len(self.batches) and self.batches[index].last_offset < until:
@@ -100,7 +98,7 @@ class CommittedLog:
         return ""
 
     def _next(self, held: Held, log_start: Offset) -> int:
-        """The first that `held` was not compared with."""
+        """Return the index of the first batch that `held` was not compared with."""
         if held.agreed:
             known = self._index.get(held.batches[held.agreed - 1].base_offset)
             if known is not None:
@@ -109,7 +107,7 @@ class CommittedLog:
 
 
 def below(committed: CommittedLog, replica: ReplicaState, held: Held) -> Iterator[Wrong]:
-    """I4."""
+    """Check I4."""
     differs = committed.note(
         held, log_start=replica.log_start, high_watermark=replica.high_watermark
     )
@@ -122,7 +120,7 @@ def below(committed: CommittedLog, replica: ReplicaState, held: Held) -> Iterato
 def may_lead(
     committed: CommittedLog, replica: ReplicaState, held: Held, *, standing: str
 ) -> Iterator[Wrong]:
-    """I6. `standing`: how it came by that: "joined the ISR", "is in the ISR", "is in the ELR"."""
+    """Check I6; `standing` says how: "joined the ISR", "is in the ISR", "is in the ELR"."""
     rule = JOINED if standing.startswith("joined") else MAY_LEAD
     if replica.log_end < committed.end:
         yield Wrong(
@@ -137,7 +135,7 @@ def may_lead(
 
 
 def elected(committed: CommittedLog, replica: ReplicaState, held: Held) -> Iterator[Wrong]:
-    """LeaderCompleteness, of a replica that has just become leader of its epoch."""
+    """Check LeaderCompleteness for a replica that has just become leader of its epoch."""
     before = [each for each in committed.batches if each.leader_epoch < replica.leader_epoch]
     have = set(held.batches)
     lacks = [each for each in before if each.last_offset >= replica.log_start and each not in have]
@@ -150,7 +148,7 @@ def elected(committed: CommittedLog, replica: ReplicaState, held: Held) -> Itera
 
 
 def joining(leader: ReplicaState, joining: ReplicaState) -> Iterator[Wrong]:
-    """I5 (KIP-497). Of one that the leader has asked to add, in the life in which it fetched."""
+    """Check I5 (KIP-497) for a replica that the leader has asked to add and that still runs."""
     if joining.log_end < leader.high_watermark:
         yield Wrong(
             JOINING,

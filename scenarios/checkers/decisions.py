@@ -1,7 +1,7 @@
-"""What the controller has decided, be it synced or not, as the rules have it.
+"""The decisions of the controller, synced or not, in the form that the rules take.
 
-An election is told of once it lasts; what the new leader lacks is missed before that. So
-decisions are looked at as soon as they are made.
+The controller reports an election once it is durable, and a new leader may show what it lacks
+before that. So decisions are read as soon as they are made.
 """
 
 from collections.abc import Collection, Iterator
@@ -27,14 +27,14 @@ UNCLEAN = "unclean.leader.election.enable"
 
 @attrs.frozen
 class Decision:
-    """A partition before and after; before is None where that is not known."""
+    """A partition before and after a decision; `before` is None if it is not known."""
 
     before: Decided | None
     after: Decided
     registered: frozenset[int]
     """The brokers that have registered in between."""
     goes_on: bool
-    """It is the same controller's: what it had decided it has not forgotten."""
+    """Whether the same controller made both decisions, so that it has forgotten none."""
 
     @property
     def is_new(self) -> bool:
@@ -42,7 +42,7 @@ class Decision:
 
     @property
     def asked_to_join(self) -> Collection[int]:
-        """Whom its leader has had added; who is elected joins otherwise."""
+        """The brokers that the leader has added to the ISR; an elected leader joins by itself."""
         if self.before is None:
             return ()
         was, now = self.before.registration, self.after.registration
@@ -50,12 +50,12 @@ class Decision:
 
     @property
     def risk(self) -> str:
-        """Why the leader, if it is new, may lack what was committed."""
+        """The reason why the leader, if it is new, may lack what was committed; empty if none."""
         if self.before is None:
             return ""
         was, now = self.before.registration, self.after.registration
         recovers = now.leader_recovery_state is LeaderRecoveryState.RECOVERING
-        # Who recovers may be deposed before it has: then the next one is elected in its place.
+        # A leader may be deposed before it has recovered; then the next one recovers instead.
         if not recovers or now.leader in (NO_LEADER, was.leader, *was.isr, *was.elr):
             return ""
         return "last known" if now.leader in was.last_known_elr else "unclean"
@@ -65,18 +65,18 @@ class Decision:
 class Decisions:
     image: MetadataImage = attrs.field(factory=MetadataImage, init=False)
     config: BrokerConfig | None = attrs.field(default=None, init=False)
-    """The controller's, once it has been seen."""
+    """The controller's configuration, once it has been seen."""
     _controller: object = attrs.field(default=None, init=False)
     _decided: dict[TopicPartition, Decided] = attrs.field(factory=dict, init=False)
 
     @property
     def eligible(self) -> bool:
-        """There are eligible leader replicas (KIP-966)."""
+        """Whether there are eligible leader replicas (KIP-966)."""
         return self.config is None or self.config.understudy_eligible_leader_replicas_version > 0
 
     @property
     def fetches_are_fenced(self) -> bool:
-        """They carry the leader epoch that their sender knows (KIP-320)."""
+        """Whether fetches carry the leader epoch that the follower knows (KIP-320)."""
         config = self.config
         return config is None or (
             config.understudy_inter_broker_fetch_version >= FENCED_FETCH_VERSION
@@ -84,7 +84,7 @@ class Decisions:
 
     @property
     def fetches_are_named(self) -> bool:
-        """They carry the epoch of the process that sends them (KIP-903)."""
+        """Whether fetches carry the broker epoch of the process that sends them (KIP-903)."""
         config = self.config
         return config is None or config.understudy_inter_broker_fetch_version >= NAMED_FETCH_VERSION
 
@@ -92,7 +92,7 @@ class Decisions:
         return self._decided.get(partition)
 
     def look(self, controller: Controller | None) -> Iterator[Decision]:
-        """Every partition, if anything was decided since the last look."""
+        """Yield every partition, if anything was decided since the last call."""
         if controller is None or controller.image is self.image:
             return
         before, decided = self.image, self._decided
@@ -109,7 +109,7 @@ class Decisions:
     def _decided_of(
         self, partition: TopicPartition, registration: PartitionRegistration
     ) -> Decided:
-        assert self.config is not None, "who has decided has a configuration"
+        assert self.config is not None, "a controller that has decided has a configuration"
         image = self.image
         topic = image.topics[partition.topic].configs
         cluster = image.broker_configs.get(None, {})

@@ -1,11 +1,12 @@
-"""What must be so in the end, once everything is whole and at rest.
+"""What must be true in the end, once every node is up, connected and idle.
 
-converged   who is in sync has all there is, knows it committed, and tells the same epochs
-tidy        a log directory holds what is hosted there, and what is on its way out; a partition's
-            directory the files of its segments
-answered    nobody waits who was to be told long ago
+converged   the replicas in sync have all records, know that these are committed, and have the
+            same leader epochs
+tidy        a log directory contains the logs that are hosted there and those being deleted, and a
+            partition's directory contains the files of its segments
+answered    no request waits past its timeout
 
-What stays by right: the next version of a small file, which is being written (`.tmp`,
+These files may stay: the next version of a small file, which is being written (`.tmp`,
 `.prepared`), what a cleaner is writing (`.cleaned`, `.swap`, in a log that is compacted), files and directories that wait for `file.delete.delay.ms` (`.deleted`,
 `-delete`), a log of a topic that is no more (`-stray`, KAFKA-15605), and bytes that were
 believed and then cut (`corrupt.`).
@@ -53,8 +54,10 @@ _SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
 
 
 def converged(members: Sequence[ReplicaState], *, compacted: bool = False) -> Iterator[Wrong]:
-    """Of all who are in sync. Logs may begin at different offsets, also for ever (retention);
-    where they are compacted, so may the records of each epoch.
+    """Check that the replicas in sync agree.
+
+    Their logs may begin at different offsets for ever (retention); in a compacted log the records
+    of each epoch may differ too.
     """
     if not members:
         return
@@ -76,11 +79,11 @@ def converged(members: Sequence[ReplicaState], *, compacted: bool = False) -> It
 
 
 def _epochs(replica: ReplicaState, start: Offset) -> list[EpochEntry]:
-    """Those of records: a reign without any leaves its mark at its leader only, and one whose
-    batch was cut whole where it was cut.
+    """Return the epochs that have records. An epoch without any is only in its leader's cache, and
+    one whose batch was cut off stays known where it was cut.
     """
     if start == replica.log_end:
-        return []  # none of them has any
+        return []  # no epoch has records
     known = [each for each in replica.epochs if each not in replica.emptied]
     written = [each for each in known if each.start_offset < replica.log_end]
     return from_start(written, start)
@@ -94,7 +97,7 @@ def tidy_directory(node: str, names: Collection[str], hosted: Collection[str]) -
 
 
 def _whose(name: str) -> str:
-    """The file whose next version it is, which is being written, or was when its broker died."""
+    """Return the file of which this is the next version, being written when its broker died."""
     return name.removesuffix(TMP_SUFFIX).removesuffix(PREPARED_SUFFIX)
 
 
@@ -120,7 +123,7 @@ def tidy_log(
 
 
 def answered(node: str, waiting: dict[str, int]) -> Iterator[Wrong]:
-    """`waiting`: how many requests of each kind do, once every timeout has passed."""
+    """Check that no request waits; `waiting` counts them by kind once every timeout has passed."""
     for kind, count in waiting.items():
         if count:
             yield Wrong(ANSWERED, f"at {node} {count} wait: {kind}")

@@ -1,16 +1,17 @@
 """Rules about epochs.
 
-I2   the leader epoch and the partition epoch that a replica acts on never fall, not over a
-     restart either: a broker takes no role before it knows what was decided when it registered
+I2   the leader epoch and the partition epoch that a replica acts on never fall, even over a
+     restart: a broker takes no role before it knows what was decided when it registered
 I2b  no replica holds a batch of a later leader epoch than the one it acts on (KAFKA-18723)
-I8   the epoch cache is what a scan of the log derives, and at most the present reign beside
-     it, which has not written yet; both numbers rise from entry to entry
+I8   the epoch cache is what a scan of the log derives, and at most the present leader epoch
+     besides, which has no records yet; both numbers rise from entry to entry
 
     log    [0-4 e0][5-9 e2]         log start 3
     cache  (0,3)   (2,5)  (4,10)    the last one: leads in epoch 4, nothing written
 
-A cut inside a batch takes all of it, and the log still ends at the cut: the epoch that began with
-that batch stays known, as in Kafka (UnifiedLog.truncateTo), and no scan finds it.
+A truncation inside a batch removes all of it, and the log still ends at the given offset: the epoch
+that began with that batch stays in the cache, as in Kafka (UnifiedLog.truncateTo), and no scan
+finds it.
 
     log    [0-4 e0][5-9 e2]  cut to 7, where the leader's begins    [0-4 e0] 7
     cache  (0,0)   (2,5)                                            (0,0) (2,5)
@@ -47,7 +48,7 @@ def none_is_later(replica: ReplicaState) -> Iterator[Wrong]:
 
 
 def cache_is_derived(replica: ReplicaState, scanned: Sequence[EpochEntry]) -> Iterator[Wrong]:
-    """`scanned`: the first batch of each epoch in the log, of those still there and older."""
+    """Check I8; `scanned` is the first batch of each epoch that the log has, or has had."""
     entries, derived = list(replica.epochs), from_start(scanned, replica.log_start)
     if replica.log_start == replica.log_end:
         derived = []  # an empty log knows where it begins, under the last epoch or the next
@@ -68,7 +69,7 @@ def cache_is_derived(replica: ReplicaState, scanned: Sequence[EpochEntry]) -> It
 
 
 def from_start(scanned: Sequence[EpochEntry], log_start: Offset) -> list[EpochEntry]:
-    """As they are once what lies below the log start is gone: the one that reaches it stays."""
+    """Return the entries once all below the log start is deleted; the entry at the start stays."""
     gone = sum(each.start_offset <= log_start for each in scanned)
     kept = list(scanned[max(0, gone - 1) :])
     if kept and kept[0].start_offset < log_start:

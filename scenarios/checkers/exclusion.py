@@ -1,10 +1,10 @@
-"""Unclean exclusion (I12, KIP-966): who may have lost its tail is out of leader, ISR and ELR.
+"""Exclusion after an unclean shutdown (I12, KIP-966).
 
-A broker that was not shut down in good order registers again: from that decision on it
-leads nothing, is in sync nowhere and is eligible for nothing, until it has caught up again.
-Whether its disk did lose anything the controller cannot know, and does not ask.
+When a broker registers again after an unclean shutdown, it leads no partition, is in no ISR and in
+no ELR from that decision on, until it has caught up again. The controller cannot know whether its
+disk lost anything, and does not ask.
 
-Let off: a cluster without eligible leader replicas, where the last in sync stays in sync.
+Not checked in a cluster without eligible leader replicas, where the last member of an ISR stays.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ EXCLUDED = "who may have lost its tail is neither in sync nor eligible"
 def excluded(
     broker_id: int, partition: TopicPartition, registration: PartitionRegistration
 ) -> Iterator[Wrong]:
-    """As the partition is when such a broker has registered."""
+    """Check a partition at the moment when a broker registers after an unclean shutdown."""
     standing = {
         "leads": {registration.leader},
         "is in the ISR of": registration.isr,
@@ -29,5 +29,5 @@ def excluded(
         if broker_id in members:
             yield Wrong(
                 EXCLUDED,
-                f"b{broker_id} {words} {partition}, and was not shut down in good order",
+                f"b{broker_id} {words} {partition}, and was not shut down cleanly",
             )

@@ -1,16 +1,16 @@
-"""Rules about who leads, and about what the controller says of it.
+"""Rules about leaders, and about what the controller decides about them.
 
 I3    one replica, in one life, leads in a leader epoch
 I13   LeaderInIsr, and the algebra of ISR and ELR (KIP-966):
 
       isr, elr ⊆ replicas, and disjoint          with min.insync.replicas in sync: no elr
-      leader ∈ isr, or nobody                    nobody in sync: nobody leads
-      nobody fenced, or leaving, is in sync      a recovering leader is in sync alone
-      isr and elr empty: one last known leader   nobody slips out of isr ∪ elr
+      leader ∈ isr, or there is none             empty isr: no leader
+      no fenced or stopping broker in the isr    a recovering leader is alone in the isr
+      isr and elr empty: one last known leader   no member is lost from isr ∪ elr
 
 an unclean election         only where the topic says so, or an operator has asked for one
-ReplicationQuorumSuperset   the maximal ISR of a leader that the controller means has all of
-                            the controller's ISR in it: nobody is left out of what it commits
+ReplicationQuorumSuperset   the maximal ISR of the leader that the controller has elected contains
+                            the controller's ISR: what the leader commits, all of these have
 I14   a followed partition is in one fetcher at most, one that is led here in none
 """
 
@@ -69,12 +69,12 @@ class Decided:
     partition: TopicPartition
     registration: PartitionRegistration
     min_isr: int
-    """That in force: never more than there are replicas."""
+    """The minimum in force: never more than there are replicas."""
     may_be_in_isr: Callable[[int], bool]
     unclean: bool = False
-    """unclean.leader.election.enable."""
+    """The value of unclean.leader.election.enable."""
     eligible: bool = True
-    """There are eligible leader replicas; without them the ISR never becomes empty."""
+    """Whether there are eligible leader replicas; without them the ISR never becomes empty."""
 
 
 def isr_and_elr(decided: Decided) -> Iterator[Wrong]:
@@ -101,8 +101,10 @@ def isr_and_elr(decided: Decided) -> Iterator[Wrong]:
 
 
 def goes_on(before: Decided, after: Decided, *, registered: Collection[int]) -> Iterator[Wrong]:
-    """From one decision to a later one. `registered`: who did so in between."""
-    # Where a replica lies on its broker is told without counting (KIP-858).
+    """Check the step from one decision to a later one; `registered` are the brokers that registered
+    in between.
+    """
+    # The log directory of a replica changes without a new partition epoch (KIP-858).
     was = attrs.evolve(before.registration, directories=())
     now = attrs.evolve(after.registration, directories=())
     if now in (was, attrs.evolve(was, elr=())):
@@ -136,9 +138,11 @@ def at_risk(before: Decided, after: Decided, risk: str, *, asked: bool) -> Itera
 def _nobody_slips_out(
     before: Decided, after: Decided, registered: Collection[int]
 ) -> Iterator[Wrong]:
-    """The ELR freezes: who was in sync when the ISR became too small holds all that is
-    committed until it registers anew, and until then it stays in one of the two. Asked of one
-    change: of two, the first may have let it go while enough others were in sync.
+    """Check that no member is lost from ISR and ELR while the ISR is too small.
+
+    A member that was in sync when the ISR became too small has all that is committed until it
+    registers again, and until then it stays in one of the two. Only single changes are checked: of
+    two, the first may have removed it while enough others were in sync.
     """
     was, now = before.registration, after.registration
     if now.partition_epoch != was.partition_epoch + 1:
@@ -148,7 +152,7 @@ def _nobody_slips_out(
     if now.leader_recovery_state is LeaderRecoveryState.RECOVERING:
         return  # an election that may lose what was committed starts over
     if was.elr and not now.elr:
-        return  # whoever sets min.insync.replicas, be it to what it was, empties it
+        return  # setting min.insync.replicas, even to its present value, empties it
     held = ({*was.isr, *was.elr} & set(now.replicas)) - set(registered)
     if slipped := held - {*now.isr, *now.elr}:
         yield _wrong(

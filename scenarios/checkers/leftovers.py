@@ -1,15 +1,15 @@
-"""What a fault has begun ends with it: who holds what once everything is whole and at rest.
+"""What a fault has started must end with it: the resources in use once every node is up and idle.
 
 tasks         of every kind as many as when the cluster had just come up; besides, one for each
               connection that is served, and one for each fetcher
-fetchers      one for each leader and fetcher id that a broker follows somebody by
-connections   a broker has one for each fetcher, and a few more; none is served whose other end
-              has said goodbye. One whose other end has lost its power is served until it has
-              been idle for too long, as in Kafka
-waiting       a fetch for each fetcher; nothing is watched for whom nobody waits
+fetchers      one for each leader and fetcher id by which a broker follows partitions
+connections   a broker has one for each fetcher, and a few more. A broker serves no connection
+              that the other end has closed; if the other end has lost its power, the broker
+              serves it until it has been idle for too long, as in Kafka
+waiting       one fetch for each fetcher; a purgatory watches no partition without a request
 
-Fetch sessions are not among it: one whose follower has gone stays until somebody needs its
-slot (KIP-227).
+Fetch sessions are not counted: the session of a follower that is gone stays until its slot is
+needed (KIP-227).
 """
 
 from collections import Counter
@@ -32,33 +32,33 @@ BESIDE_FETCHERS = 4
 
 
 @attrs.frozen(kw_only=True)
-class Burden:
+class BrokerResources:
     """What one broker holds."""
 
     node: str
     fetchers: int
-    """As many as it needs."""
+    """The number of fetchers that the broker needs."""
     connections: int
-    """That it has opened, and not closed."""
+    """The connections that the broker has opened and not closed."""
     served: int
     deserted: int = 0
-    """Served, of those whose other end has said goodbye."""
+    """The connections that the broker serves although the other end has closed them."""
     watches: int = 0
-    """Of produces and deletions; none of them waits."""
+    """The partitions that purgatories watch for Produce and DeleteRecords; no request waits."""
 
 
 @attrs.frozen(kw_only=True)
-class Burdens:
+class ClusterResources:
     """What the cluster holds, at one moment."""
 
     tasks: Mapping[str, int]
-    """How many of each kind."""
-    brokers: Sequence[Burden] = ()
+    """The number of tasks of each kind."""
+    brokers: Sequence[BrokerResources] = ()
     waiting_fetches: int = 0
 
 
-def left_over(before: Burdens, after: Burdens) -> Iterator[Wrong]:
-    """`before`: when it had just come up."""
+def left_over(before: ClusterResources, after: ClusterResources) -> Iterator[Wrong]:
+    """Check what is in use now against `before`, when the cluster had just come up."""
     for kind in sorted({*before.tasks, *after.tasks} - {SERVING, FETCHING}):
         was, now = before.tasks.get(kind, 0), after.tasks.get(kind, 0)
         if was != now:
@@ -72,7 +72,7 @@ def left_over(before: Burdens, after: Burdens) -> Iterator[Wrong]:
         yield from _of_one(each)
 
 
-def _of_one(burden: Burden) -> Iterator[Wrong]:
+def _of_one(burden: BrokerResources) -> Iterator[Wrong]:
     if burden.connections > burden.fetchers + BESIDE_FETCHERS:
         yield Wrong(
             LEFT_OVER,
@@ -91,11 +91,11 @@ def _of_one(burden: Burden) -> Iterator[Wrong]:
 # Taking it down.
 
 
-def burdens_of(cluster: SimulatedCluster) -> Burdens:
+def resources_in_use(cluster: SimulatedCluster) -> ClusterResources:
     managers = [broker.replica_manager for broker in cluster.brokers.values()]
-    return Burdens(
+    return ClusterResources(
         tasks=_tasks(),
-        brokers=[_burden_of(cluster, *each) for each in cluster.brokers.items()],
+        brokers=[_resources_of(cluster, *each) for each in cluster.brokers.items()],
         waiting_fetches=sum(each.purgatories.fetch.waiting for each in managers),
     )
 
@@ -105,7 +105,7 @@ def _tasks() -> Mapping[str, int]:
     return {kind: count for kind, count in found.items() if kind.startswith((OURS, FETCHING))}
 
 
-def _burden_of(cluster: SimulatedCluster, name: str, broker: Broker) -> Burden:
+def _resources_of(cluster: SimulatedCluster, name: str, broker: Broker) -> BrokerResources:
     manager, ends = broker.replica_manager, cluster.world.network.open_ends(name)
     count = cluster.nodes.configs[node_id_of(name)].num_replica_fetchers
     followed = {
@@ -114,7 +114,7 @@ def _burden_of(cluster: SimulatedCluster, name: str, broker: Broker) -> Burden:
         if not replica.is_leader and manager.roles.fetchers.followed_by(partition)
     }
     served = [end for end in ends if not end.asks]
-    return Burden(
+    return BrokerResources(
         node=name,
         fetchers=len(followed),
         connections=len(ends) - len(served),

@@ -1,8 +1,8 @@
-"""The loss ledger of a story: what the producer was promised, against what is there.
+"""The loss ledger of a story: what the producer was promised, against what consumers read.
 
-    acked and committed    it was told so, and a consumer reads it
-    acked and lost         it was told so, and no consumer ever will
-    never acked            it was refused, or had no answer; then it may be there or not
+    acked and committed    the value was acknowledged, and a consumer reads it
+    acked and lost         the value was acknowledged, and no consumer ever reads it
+    never acked            the value was refused, or had no answer: it may be there or not
     duplicated             there more than once
 
 Loss is counted, not judged: acks=1 promises no more than that the leader has it.
@@ -47,7 +47,7 @@ def _line(label: str, values: Sequence[str]) -> str:
 
 
 def loss_ledger(batches: Iterable[SentBatch], there: Iterable[ReadRecord]) -> LossLedger:
-    """Account for every value that was sent; values are told apart by what they say."""
+    """Account for every value that was sent; each value is sent once."""
     times = Counter(record.value for record in there)
     acked: list[str] = []
     never: list[str] = []

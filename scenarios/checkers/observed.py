@@ -1,12 +1,12 @@
-"""What the rules look at: one replica as it stands, and the batches of its log.
+"""What the rules check: the state of one replica, and the batches of its log.
 
     disk   [0-4 e0][5-5 e0][6-9 e1]     read once each, as the log grows
     held    0-4 e0  5-5 e0  6-9 e1
-    epochs  (0,0)           (1,6)       what the epoch cache ought to say
+    epochs  (0,0)           (1,6)       what the epoch cache should contain
 
-Rule 1: a batch is read when it is there for the first time. That what was read before is
-still there is seen by its last batch: a log changes at its ends only. Compaction is the
-exception, and logs that are compacted are not held against each other.
+Rule 1: a batch is read once, when it is new. Its last batch shows whether what was read before is
+still there: a log changes at its ends only. Compaction is the exception, and compacted logs are
+not compared with each other.
 
 Rule 2: bytes are read from the page cache, beside the node: it costs the node no time.
 """
@@ -53,7 +53,7 @@ class ReplicaState:
 
     node: str
     life: int
-    """Which process of its node: the first is 1."""
+    """The number of the node's process; the first is 1."""
     partition: TopicPartition
     topic_id: TopicId
     is_leader: bool
@@ -64,12 +64,14 @@ class ReplicaState:
     log_end: Offset
     first_segment: Offset = 0
     isr: frozenset[int] = frozenset()
-    """As it believes while it leads; else nobody."""
+    """The ISR that the replica knows while it leads; empty otherwise."""
     maximal_isr: frozenset[int] = frozenset()
     min_isr: int = 1
     epochs: tuple[EpochEntry, ...] = ()
     emptied: frozenset[EpochEntry] = frozenset()
-    """Those of `epochs` whose records were all in a batch that was cut whole (`HeldLog.emptied`)."""
+    """The entries of `epochs` whose records were all in a batch that was cut off
+    (`HeldLog.emptied`).
+    """
 
     @property
     def where(self) -> str:
@@ -83,7 +85,8 @@ class Held:
     batches: list[Batch] = attrs.field(factory=list, init=False)
     epochs: list[EpochEntry] = attrs.field(factory=list, init=False)
     agreed: int = attrs.field(default=0, init=False)
-    """How many of `batches` are known to be what was committed (`committed.CommittedLog`)."""
+    """The number of `batches` that are known to be what was committed (`committed.CommittedLog`).
+    """
 
     def add(self, batch: Batch) -> None:
         self.batches.append(batch)
@@ -99,14 +102,14 @@ class Held:
 
 @attrs.define(eq=False)
 class HeldLog(Held):
-    """Those of a replica, read from its disk."""
+    """The batches of a replica, read from its disk."""
 
     disk: SimulatedDisk
     log: Log
     _places: list[_Place] = attrs.field(factory=list, init=False)
 
     def read_on(self) -> None:
-        """Let go of what was cut; read what has come."""
+        """Drop the batches that were truncated; read the new ones."""
         while self.batches and not self._is_still_there():
             self.drop_last()
             self._places.pop()
@@ -118,8 +121,9 @@ class HeldLog(Held):
                     self._read(segment.base_offset, start, segment.size)
 
     def emptied(self) -> frozenset[EpochEntry]:
-        """Epochs without a batch that begin inside the log, where no batch is. A cut inside a
-        batch takes all of it, and its epoch stays known up to the cut.
+        """Return the epochs without a batch that begin inside the log, where no batch is.
+
+        A truncation inside a batch removes all of it, and its epoch stays known up to there.
         """
         written = {each.epoch for each in self.epochs}
         return frozenset(
@@ -166,7 +170,7 @@ def _batch(content: bytearray, place: _Place) -> Batch:
 
 
 def drawn(batches: Sequence[Batch]) -> str:
-    """As in a message: which records these are."""
+    """Return the offsets and epochs of batches, for a message."""
     return ", ".join(
         f"{each.base_offset}-{each.last_offset}@e{each.leader_epoch}" for each in batches
     )

@@ -1,9 +1,9 @@
-"""Rules about one replica's own marks, and how they may move.
+"""Rules about the offsets of one replica, and how they may change.
 
 I1   log start <= high watermark <= log end, and the first segment begins no later
 I7   while it leads, its high watermark and its log end only grow
-I9   so a leader never truncates; and nobody cuts below its own high watermark
-I16  nobody gives a partition up because it was sent what does not continue its log
+I9   so a leader never truncates, and no replica truncates below its own high watermark
+I16  no follower fails because it was sent what does not continue its log
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ FIRST_SEGMENT = "a log holds what it says it starts with"
 LEADER_GROWS = "what a leader has and shows only grows"
 LEADER_CUTS = "a leader never truncates"
 CUT = "no log is cut below its high watermark"
-CONTINUES = "what a follower takes continues its log"
+CONTINUES = "what a follower appends continues its log"
 UNDER_MIN_ISR = "the high watermark stands still below min.insync.replicas"
 
 
@@ -39,7 +39,7 @@ def marks(replica: ReplicaState) -> Iterator[Wrong]:
 
 
 def leader_grows(before: ReplicaState, after: ReplicaState) -> Iterator[Wrong]:
-    """Of one replica in one reign."""
+    """Check two states of a leader within one leader epoch."""
     if not _one_reign(before, after):
         return
     for mark in ("log_start", "high_watermark", "log_end"):
@@ -53,7 +53,7 @@ def leader_grows(before: ReplicaState, after: ReplicaState) -> Iterator[Wrong]:
 
 
 def waits_for_min_isr(before: ReplicaState, after: ReplicaState) -> Iterator[Wrong]:
-    """KAFKA-15583. Of a reign in which the ISR was too small all along."""
+    """Check two states of a leader whose ISR was too small in both (KAFKA-15583)."""
     too_few = len(before.isr) < before.min_isr and len(after.isr) < after.min_isr
     if _one_reign(before, after) and too_few and after.high_watermark > before.high_watermark:
         yield Wrong(
@@ -72,7 +72,7 @@ def _one_reign(before: ReplicaState, after: ReplicaState) -> bool:
 
 
 def cut(event: LogTruncated) -> Iterator[Wrong]:
-    """Not asked where an election may have lost what was committed."""
+    """Check a truncation, unless an election may have lost what was committed."""
     if event.to_offset < event.high_watermark:
         yield Wrong(
             CUT,
@@ -82,7 +82,10 @@ def cut(event: LogTruncated) -> Iterator[Wrong]:
 
 
 def given_up(event: PartitionFailed) -> Iterator[Wrong]:
-    """Whoever asks for what comes next, and takes answers to that question only, never has to."""
+    """Check that a follower has not failed because of a batch that does not continue its log.
+
+    A follower that asks for the next offset, and takes only the answer to that, never fails so.
+    """
     causes = OffsetsOutOfOrderError.__name__, UnexpectedAppendOffsetError.__name__
     if event.cause.startswith(causes):
         yield Wrong(CONTINUES, f"{event.partition} was given up: {event.cause}")

@@ -1,12 +1,12 @@
-"""The replicas that are online, and which of them have moved.
+"""The replicas that are online, and those that have changed.
 
-How that is known: as a fetch session knows it (`replication.leader.rules.settled`). To look at a replica
-is to settle it here; whatever moves it unsettles it.
+A change is noticed as a fetch session notices it (`replication.leader.rules.settled`). A replica is
+settled here when it is looked at; whatever changes it unsettles it.
 
-A replica that comes or goes does so with an event, and is looked for after one.
+A replica comes online or goes offline with an event, so the search is made after events.
 
-Where a log begins is remembered beyond the process that had it so: that is written down now and
-then only, and whoever is killed before may begin earlier in its next life (KIP-107).
+The log start of a replica is remembered beyond its process: it is checkpointed only now and then,
+and a process that is killed before may begin earlier in its next life (KIP-107).
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ from storage.types import Offset, TopicPartition
 
 @attrs.define(eq=False, kw_only=True)
 class Watched:
-    """A replica that is online; to `Settled`, one more fetch session."""
+    """A replica that is online; for `Settled` it is one more fetch session."""
 
     node: str
     life: int
@@ -37,18 +37,18 @@ class Watched:
     held: HeldLog
     moved: "dict[Watched, None]"
     last: ReplicaState | None = None
-    """As it was last looked at."""
+    """The state at the last look."""
     pulse: Pulse = attrs.field(factory=Pulse)
 
     def settle(self, settled: Settled) -> None:
-        """It has been looked at."""
+        """Do nothing: `look` has set `last`."""
 
     def unsettle(self) -> None:
         self.moved[self] = None
 
     @property
     def fetchers(self) -> int:
-        """How many follow it here."""
+        """The number of fetchers of this broker that fetch it."""
         return self.manager.roles.fetchers.followed_by(self.replica.topic_partition)
 
     def look(self) -> ReplicaState:
@@ -79,17 +79,17 @@ class Watched:
 
 @attrs.define(eq=False)
 class Replicas:
-    """By node and partition."""
+    """The replicas that are online, by node and partition."""
 
     moved: dict[Watched, None] = attrs.field(factory=dict, init=False)
-    """Since they were last looked at."""
+    """The replicas that have changed since the last look."""
     _watched: dict[tuple[str, TopicPartition], Watched] = attrs.field(factory=dict, init=False)
     _lives: dict[str, tuple[object, int]] = attrs.field(factory=dict, init=False)
     _failed: dict[Log, FailedLog] = attrs.field(factory=dict, init=False)
     _began_at: dict[TopicPartition, Offset] = attrs.field(factory=dict, init=False)
-    """The latest log start of those that have gone."""
+    """The latest log start of the replicas that have gone offline."""
     _last_logs: dict[tuple[str, TopicPartition], Log] = attrs.field(factory=dict, init=False)
-    """Those that are online, or were when their process ended."""
+    """The logs that are online, or were when their process ended."""
     _untrusted: set[str] = attrs.field(factory=set, init=False)
     _gone: list[Wrong] = attrs.field(factory=list, init=False)
 
@@ -100,33 +100,33 @@ class Replicas:
         return [each for (_, where), each in self._watched.items() if where == partition]
 
     def latest_log_start(self, partition: TopicPartition) -> Offset:
-        """Of all that ever were online, also of those that begin earlier now."""
+        """Return the latest log start of all replicas that ever were online."""
         now = [each.replica.log.log_start_offset for each in self.of(partition)]
         return max([self._began_at.get(partition, 0), *now])
 
     def untrusted(self, node: str) -> None:
-        """Expect nothing more of a disk that lies, has failed, rots, or was replaced: what it
-        does not have may have been synced.
+        """Expect nothing more of a disk that lies, has failed, is damaged or was replaced: it may
+        lack what was synced.
         """
         self._untrusted.add(node)
 
     def deleted(self, node: str, partition: TopicPartition) -> None:
-        """Nobody expects that log to be there any more."""
+        """Forget a log that was deleted."""
         self._last_logs.pop((node, partition), None)
 
     def recovered(self, node: str, partition: TopicPartition, log_end: Offset) -> Iterator[Wrong]:
-        """The next process of a node has found that log, and where it ends."""
+        """Check where the next process of a node has found the end of a log."""
         log = self._last_logs.pop((node, partition), None)
         if log is not None and node not in self._untrusted:
             yield from storage.outlives(f"{partition} on {node}", log.recovery_point, log_end)
 
     def gone(self) -> list[Wrong]:
-        """Return what is wrong about logs that a node's next process has not found at all."""
+        """Return the violations of logs that a node's next process has not found at all."""
         wrongs, self._gone = self._gone, []
         return wrongs
 
     def find(self, cluster: SimulatedCluster) -> None:
-        """Watch those that have come online; let go of those that have gone."""
+        """Watch the replicas that have come online; forget those that have gone offline."""
         found = set()
         for name, broker in cluster.brokers.items():
             manager = getattr(broker, "replica_manager", None)  # none before it is up
@@ -173,7 +173,7 @@ class Replicas:
             self._failed[log] = _failed(where, log)
 
     def failed(self) -> Iterator[tuple[FailedLog, FailedLog]]:
-        """Each log that has failed: as it was then, and as it is."""
+        """Yield each failed log: its state at the failure, and its state now."""
         for log, before in self._failed.items():
             yield before, _failed(before.where, log)
 

@@ -1,11 +1,11 @@
-"""What a disk has refused, and what it has been made to keep.
+"""Rules about disks: what follows a failure, and what a sync keeps.
 
-I15   a log of which a write or a sync has failed takes nothing more
-I17   what lay below the recovery point when a process ended is there for the next one: that is
-      what a flush says of the segments, of their names, and of the cuts before them
+I15   after a failed write or sync a log appends nothing more
+I17   what lay below the recovery point when a process ended is there for the next one: a flush
+      promises that for the segments, their names, and the truncations before them
 
-After half a write nobody knows where the next one would begin; after a failed sync the
-kernel calls the pages clean that it has not written (KAFKA-10778, "fsyncgate").
+After half a write the next position is unknown; after a failed sync the kernel marks pages as
+clean that it has not written (KAFKA-10778, "fsyncgate").
 """
 
 from collections.abc import Iterator

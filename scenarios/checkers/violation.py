@@ -1,4 +1,4 @@
-"""What a rule says when it is broken, and what ends the run for it."""
+"""A broken rule, and the error that ends the run for it."""
 
 import attrs
 
@@ -8,7 +8,7 @@ class Wrong:
     """A rule that does not hold."""
 
     rule: str
-    """Which: the same for every way in which it can be broken."""
+    """The rule: the same text for every way in which it can be broken."""
     what: str
 
 

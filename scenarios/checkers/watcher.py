@@ -1,8 +1,8 @@
-"""Carries what happens, and where every replica stands, to the rules.
+"""Pass events, and the state of every replica, to the rules.
 
-event     what it says by itself is judged at once; what follows from it, at the next look
-look      before any message is received anywhere, if a replica has moved or an event was
-          told; and after every line of a story. Then every task waits, and nothing is
+event     what it shows by itself is judged at once; what follows from it, at the next look
+look      before any message is received anywhere, if a replica has changed or an event was
+          reported; and after every line of a story. Then every task waits, and no change is
           half done
 """
 
@@ -46,7 +46,7 @@ from scenarios.checkers.committed import CommittedLog
 from scenarios.checkers.contract import Contract
 from scenarios.checkers.decisions import Decision, Decisions
 from scenarios.checkers.leadership import Decided
-from scenarios.checkers.leftovers import Burdens, burdens_of, left_over
+from scenarios.checkers.leftovers import ClusterResources, left_over, resources_in_use
 from scenarios.checkers.observed import ReplicaState
 from scenarios.checkers.replicas import Replicas, Watched
 from scenarios.checkers.violation import InvariantViolatedError, Wrong
@@ -69,7 +69,7 @@ ACKS_ALL = -1
 
 @attrs.frozen
 class _Made:
-    """What bears a name, and since when everybody knows."""
+    """A topic, and the time since when every broker knows it by its name."""
 
     topic_id: TopicId | None
     at: float
@@ -77,59 +77,59 @@ class _Made:
 
 @attrs.define(eq=False)
 class Checkers:
-    """Made before the cluster, which it is the watcher of; then it is told which that is."""
+    """All checkers of one run. They are made before the cluster, whose watcher they are."""
 
     cluster: SimulatedCluster | None = None
     violation: InvariantViolatedError | None = attrs.field(default=None, init=False)
-    """The first; what comes after it is its consequence, and is not looked at."""
+    """The first violation; later ones are consequences of it and are not looked for."""
     contract: Contract = attrs.field(factory=Contract, init=False)
     replicas: Replicas = attrs.field(factory=Replicas, init=False)
     budget: Budget = attrs.field(factory=Budget, init=False)
     decisions: Decisions = attrs.field(factory=Decisions, init=False)
-    asked_uncleanly: set[TopicPartition] = attrs.field(factory=set, init=False)
-    """Of which an operator wants to have a leader rather than what was committed."""
+    unclean_requested: set[TopicPartition] = attrs.field(factory=set, init=False)
+    """The partitions for which an operator prefers a leader to what was committed."""
     _committed: dict[TopicPartition, CommittedLog] = attrs.field(factory=dict, init=False)
     _made: dict[TopicPartition, _Made] = attrs.field(factory=dict, init=False)
-    # What has been told since the last look.
+    # Whether events were reported since the last look.
     _told: bool = attrs.field(default=False, init=False)
     _new_leaders: dict[tuple[str, TopicPartition], LeaderEpoch] = attrs.field(
         factory=dict, init=False
     )
-    # What is to be looked at as a whole.
+    # The partitions of which all replicas are to be looked at.
     _touched: dict[TopicPartition, None] = attrs.field(factory=dict, init=False)
-    # Of every replica that ever was, also of those that are down.
+    # The last state of every replica that ever was, even if it is down.
     _last: dict[tuple[str, TopicPartition], ReplicaState] = attrs.field(factory=dict, init=False)
     _leaders: dict[tuple[TopicPartition, LeaderEpoch], ReplicaState] = attrs.field(
         factory=dict, init=False
     )
-    _at_first: Burdens | None = attrs.field(default=None, init=False)
-    # Whose last end was in good order.
+    _at_first: ClusterResources | None = attrs.field(default=None, init=False)
+    # The nodes whose last shutdown was clean.
     _in_good_order: set[str] = attrs.field(factory=set, init=False)
 
-    # What it is asked.
+    # Questions.
 
-    def is_let_off(self, partition: TopicPartition) -> bool:
-        """Whether it has seen an election that may have lost what was committed."""
-        return partition in self.contract.let_off
+    def may_have_lost(self, partition: TopicPartition) -> bool:
+        """Return whether an election may have lost committed records of a partition."""
+        return partition in self.contract.may_have_lost
 
     def lost_until(self, partition: TopicPartition) -> float:
-        """What was sent to it until then may be lost; -inf where nothing may."""
+        """Return the time until which records sent to a partition may be lost; -inf for none."""
         return self.contract.lost_until.get(partition, -math.inf)
 
     @property
-    def has_let_off_any(self) -> bool:
-        return bool(self.contract.let_off)
+    def any_may_have_lost(self) -> bool:
+        return bool(self.contract.may_have_lost)
 
-    # What it is told.
+    # Events.
 
     def __call__(self, event: Event) -> None:
-        """What it raises ends the node that told of `event`."""
+        """Judge an event; an error that this raises ends the node that reported it."""
         if self.violation is None:
             self._told = True
-            self._hear(event)
-            self._hear_of_disks(event)
+            self._on_event(event)
+            self._on_disk_event(event)
 
-    def _hear(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         match event:
             case LeaderElected(partition=partition, leader_epoch=leader_epoch, cause=cause):
                 if cause == "created":
@@ -142,26 +142,26 @@ class Checkers:
                     self._joined(partition, broker_id)
             case PowerCut(node=name) | DiskReplaced(node=name):
                 self.contract.lost_its_disk(name)
-                self.budget.ended.befell(name)
+                self.budget.ended.affect(name)
             case BitFlipped(node=name, partition=partition):
                 self.contract.rotted(partition, name)
                 self.budget.rotted(partition, name)
             case PartitionStopped(partition=partition, deleted=True) if (
                 not self.decisions.fetches_are_fenced
             ):
-                self.contract.deleted_its_log(partition, self._teller(event))
+                self.contract.deleted_its_log(partition, self._reporter(event))
             case BrokerRegistered(broker=broker_id, previous_broker_epoch=previous):
-                # Asked again by the same process, it keeps its epoch (KAFKA-16952).
+                # A request repeated by the same process keeps the broker epoch (KAFKA-16952).
                 if event.broker_epoch != previous:
                     self._registered(broker_id)
             case BecameLeader(partition=partition, leader_epoch=leader_epoch):
-                self._new_leaders[self._teller(event), partition] = leader_epoch
+                self._new_leaders[self._reporter(event), partition] = leader_epoch
             case LogTruncated():
                 self._cut(event)
             case _:
-                self._hear_others(event)
+                self._on_other_event(event)
 
-    def _hear_others(self, event: Event) -> None:
+    def _on_other_event(self, event: Event) -> None:
         match event:
             case PartitionFailed():
                 self._judge(offsets.given_up(event))
@@ -169,34 +169,34 @@ class Checkers:
                 self._in_good_order.add(node_name(broker_id))
                 self.budget.in_good_order.add(node_name(broker_id))
             case LogRecovered(partition=partition, clean=False):
-                self.budget.found_lacking(partition, self._teller(event))
+                self.budget.found_lacking(partition, self._reporter(event))
             case NodeStopped(node=name):
                 self.budget.stopped(name)
             case NodeKilled(node=name):
-                self.budget.ended.befell(name)
+                self.budget.ended.affect(name)
             case BatchAnswered(partition=partition, end=int(end)) if event.acks == ACKS_ALL:
-                if self._is_of_today(partition, event.sent_at):
+                if self._is_about_present_topic(partition, event.sent_at):
                     self._judge_offsets(acks.acked, partition, end)
             case IsrChangeRefused(partition=partition):
-                self._touched[partition] = None  # no move: nobody who fetches is told of it
+                self._touched[partition] = None  # no fetch session sees it
             case RecordsGiven(partition=partition, end=end):
-                if self._is_of_today(partition, event.asked_at):
+                if self._is_about_present_topic(partition, event.asked_at):
                     self._judge_offsets(acks.given, partition, end)
             case TopicMadeAgain(topic=topic):
                 self._made_again(topic)
             case _:
                 pass
 
-    def _hear_of_disks(self, event: Event) -> None:
+    def _on_disk_event(self, event: Event) -> None:
         match event:
             case DiskLies(node=name) | DiskReplaced(node=name) | BitFlipped(node=name):
                 self.replicas.untrusted(name)
             case LogDirectoryFailed():
-                self.replicas.untrusted(self._teller(event))
+                self.replicas.untrusted(self._reporter(event))
             case PartitionStopped(partition=partition, deleted=True):
-                self.replicas.deleted(self._teller(event), partition)
+                self.replicas.deleted(self._reporter(event), partition)
             case LogRecovered(partition=partition, log_end_offset=log_end):
-                node = self._teller(event)
+                node = self._reporter(event)
                 self._judge(self.replicas.recovered(node, partition, log_end))
             case _:
                 pass
@@ -205,13 +205,13 @@ class Checkers:
     def _now(self) -> float:
         return 0.0 if self.cluster is None else self.cluster.clock.now()
 
-    def _teller(self, event: Event) -> str:
-        """The trace has just been told the same."""
+    def _reporter(self, event: Event) -> str:
+        """Return the node that reported an event, which the trace has recorded just before."""
         entries = [] if self.cluster is None else self.cluster.world.trace.entries
         return entries[-1].node if entries and entries[-1].event is event else SIMULATOR
 
-    def _is_of_today(self, partition: TopicPartition, asked_at: float) -> bool:
-        """Whether the answer is surely of the partition that bears its name now."""
+    def _is_about_present_topic(self, partition: TopicPartition, asked_at: float) -> bool:
+        """Return whether an answer surely is about the present topic of that name."""
         made = self._made.get(partition)
         return made is None or (
             asked_at >= made.at and self._decided_id(partition) == made.topic_id
@@ -223,8 +223,8 @@ class Checkers:
         return image.topic_id(partition.topic)
 
     def _begin(self, partition: TopicPartition) -> None:
-        """A partition is made; an older one of its name is no concern of ours."""
-        made = self._now if partition not in self._made else math.inf  # until everybody knows
+        """Begin with a new partition; forget a former one of its name."""
+        made = self._now if partition not in self._made else math.inf  # until every broker knows
         self._made[partition] = _Made(self._decided_id(partition), made)
         self.contract.created(partition)
         self._committed[partition] = CommittedLog()
@@ -232,7 +232,7 @@ class Checkers:
             del self._leaders[epoch]
 
     def _made_again(self, topic: str) -> None:
-        """Everybody knows of it by now."""
+        """Record that every broker knows the new topic of that name by now."""
         for partition in [each for each in self._made if each.topic == topic]:
             self._made[partition] = attrs.evolve(self._made[partition], at=self._now)
 
@@ -255,7 +255,9 @@ class Checkers:
         *,
         watched: bool = True,
     ) -> None:
-        """An election is told twice: when it is decided, and when that lasts, in either order."""
+        """Record an election. It arrives twice, in either order: when it is decided and when it is
+        durable.
+        """
         name = node_name(leader)
         may_lose = self.contract.elected(partition, name, cause, watched=watched, at=self._now)
         if may_lose and self._log(partition).since < leader_epoch:
@@ -266,7 +268,7 @@ class Checkers:
                 each.held.agreed = 0
 
     def _joined(self, partition: TopicPartition, broker_id: int) -> None:
-        """What excuses it counts from the decision on, which is told later."""
+        """Record that a broker has joined the ISR; the event comes later than the decision."""
         formerly = not self.decisions.fetches_are_named
         self.contract.joined(partition, node_name(broker_id), perhaps_formerly=formerly)
 
@@ -277,9 +279,9 @@ class Checkers:
         return replica.leader_epoch >= log.since and self.lost_until(replica.partition) < math.inf
 
     def _cut(self, event: LogTruncated) -> None:
-        if not self.is_let_off(event.partition):
+        if not self.may_have_lost(event.partition):
             self._judge(offsets.cut(event))
-        watched = self.replicas.get(self._teller(event), event.partition)
+        watched = self.replicas.get(self._reporter(event), event.partition)
         if watched is not None and watched.last is not None:
             now = attrs.evolve(watched.last, is_leader=watched.replica.is_leader)
             self._judge(offsets.cut_by_its_leader(event, now))
@@ -287,23 +289,23 @@ class Checkers:
     def _judge_offsets(self, rule: acks.Rule, partition: TopicPartition, end: Offset) -> None:
         self.look()
         log = self._committed.get(partition)
-        if log is not None and not self.is_let_off(partition):
+        if log is not None and not self.may_have_lost(partition):
             self._judge(rule(partition, end=end, committed_end=log.end))
 
     def cluster_is_up(self) -> None:
-        """Everybody has just come up, and nothing has been asked of them."""
-        assert self.cluster is not None, "it is told which it watches"
-        self._at_first = burdens_of(self.cluster)
+        """Record what is in use when the cluster has just come up."""
+        assert self.cluster is not None, "it has been set"
+        self._at_first = resources_in_use(self.cluster)
 
-    # Looking.
+    # Looks.
 
     def before_receipt(self) -> None:
-        """A message is about to be received."""
+        """Look, if anything has changed, before a message is received."""
         if (self.replicas.moved or self._told) and self.violation is None:
             self.look()
 
     def look(self) -> None:
-        """Hold what has moved against what must hold."""
+        """Check everything that has changed against the rules."""
         if self.violation is not None:
             raise self.violation
         if self.cluster is None:
@@ -320,8 +322,10 @@ class Checkers:
         self._look_at_whole_partitions()
 
     async def judge_the_end(self, partition: TopicPartition, *, alone: bool = True) -> None:
-        """Once everything is whole again, and nothing is under way (`ends`). `alone`: none of
-        our own clients has taken part, for whom brokers coordinate something from then on.
+        """Check a partition once every node is up and idle (`ends`).
+
+        `alone`: none of our own clients has taken part, for which brokers would coordinate groups
+        or transactions from then on.
         """
         cluster = self.cluster
         assert cluster is not None, "only a cluster comes to an end"
@@ -330,7 +334,7 @@ class Checkers:
         def differs() -> list[Wrong]:
             return list(self._differs_in_the_end(cluster, partition))
 
-        with contextlib.suppress(NotInTimeError):  # what asks for no ack may come late
+        with contextlib.suppress(NotInTimeError):  # a batch with acks=0 may come late
             await cluster.until(lambda: not differs(), what=f"{partition} is the same")
         self.look()
         self._judge(differs())
@@ -340,11 +344,11 @@ class Checkers:
         if alone and self._at_first is not None and cluster.is_undisturbed:
             await self._judge_leftovers(cluster, self._at_first)
 
-    async def _judge_leftovers(self, cluster: SimulatedCluster, at_first: Burdens) -> None:
+    async def _judge_leftovers(self, cluster: SimulatedCluster, at_first: ClusterResources) -> None:
         def found() -> list[Wrong]:
-            return list(left_over(at_first, burdens_of(cluster)))
+            return list(left_over(at_first, resources_in_use(cluster)))
 
-        with contextlib.suppress(NotInTimeError):  # whoever has just been answered hangs up
+        with contextlib.suppress(NotInTimeError):  # a client that was just answered disconnects
             await cluster.until(lambda: not found(), what="nothing is left over")
         self._judge(found())
 
@@ -359,7 +363,7 @@ class Checkers:
         compacted = any(each.replica.log.config.is_compacted for each in online)
         yield from ends.converged([each.look() for each in online], compacted=compacted)
 
-    # At what the controller has decided.
+    # Looks at decisions of the controller.
 
     def _look_at_decision(self, decision: Decision) -> None:
         after, before = decision.after, decision.before
@@ -376,22 +380,22 @@ class Checkers:
         self._judge(leadership.isr_and_elr(after))
         if before is not None and decision.goes_on:
             self._judge(leadership.goes_on(before, after, registered=decision.registered))
-            asked = partition in self.asked_uncleanly
+            asked = partition in self.unclean_requested
             self._judge(leadership.at_risk(before, after, decision.risk, asked=asked))
 
     @property
     def _may_be_unsure(self) -> bool:
-        """Somebody in sync may lack what it had (`Contract`)."""
+        """Whether a member of the ISR may lack what it had (`Contract`)."""
         return not (self.decisions.eligible and self.decisions.fetches_are_fenced)
 
-    # At single replicas.
+    # Looks at single replicas.
 
     def _look_at_moved(self) -> None:
         while self.replicas.moved:
             watched, _ = self.replicas.moved.popitem()
             partition = watched.replica.topic_partition
             if watched.replica.topic_id != self.decisions.image.topic_id(partition.topic):
-                continue  # of a topic that is gone, or not known to us yet
+                continue  # its topic is gone, or not known here yet
             before = self._last.get((watched.node, partition))
             now = self._last[watched.node, partition] = watched.look()
             if before is not None and before.topic_id == now.topic_id:
@@ -409,7 +413,7 @@ class Checkers:
             log = self._log(partition)
             if watched.replica.log.config.is_compacted:
                 log.compact()
-            if self.is_let_off(partition):
+            if self.may_have_lost(partition):
                 self._look_after_a_loss(log, watched, before, now)
             else:
                 self._judge(committed.below(log, now, watched.held))
@@ -417,8 +421,10 @@ class Checkers:
     def _look_after_a_loss(
         self, log: CommittedLog, watched: Watched, before: ReplicaState | None, now: ReplicaState
     ) -> None:
-        """A follower may have to be cut yet, below what it knows as committed: it is looked at
-        once it is in sync.
+        """Check a replica after an election that may have lost records.
+
+        A follower may still have to truncate below what it knows as committed: it is checked once
+        it is in sync.
         """
         decided = self.decisions.of(now.partition)
         if now.is_leader and decided and now.leader_epoch < decided.registration.leader_epoch:
@@ -429,17 +435,17 @@ class Checkers:
                 and before.life == now.life
                 and before.leader_epoch < log.since < now.leader_epoch
             ):
-                # It knows nothing of the reign that others in sync have followed (`Contract`).
+                # It does not know the leader epoch that other members have followed (`Contract`).
                 for name in set(map(node_name, now.isr)) - {now.node}:
                     self.contract.followed_the_loss(now.partition, name)
             self._judge(committed.below(log, now, watched.held))
 
     def _leads(self, replica: ReplicaState) -> Iterator[Wrong]:
-        reign = replica.partition, replica.leader_epoch
-        yield from leadership.one_leader(self._leaders.get(reign), replica)
-        self._leaders.setdefault(reign, replica)
+        leader_epoch = replica.partition, replica.leader_epoch
+        yield from leadership.one_leader(self._leaders.get(leader_epoch), replica)
+        self._leaders.setdefault(leader_epoch, replica)
 
-    # At all replicas of a partition.
+    # Looks at all replicas of a partition.
 
     def _look_at_whole_partitions(self) -> None:
         for partition in self._touched:
@@ -463,14 +469,14 @@ class Checkers:
             if watched is None or watched.last is None or watched in self.replicas.moved:
                 continue
             if watched.last.topic_id != self.decisions.image.topic_id(partition.topic):
-                continue  # of one that bore its name before
+                continue  # a former topic of that name
             is_held = self._is_held_against(log, watched.last)
             if is_held and broker_id in registration.isr:
                 self._look_at_member(log, watched, watched.last, "is in the ISR")
             elif is_held and broker_id in registration.elr:
                 self._look_at_member(log, watched, watched.last, "is in the ELR")
             if watched.replica.leadership is not None:
-                # A proposal is no move: nobody who fetches is told of it.
+                # A proposal unsettles no fetch session, so it is read here.
                 now = watched.look()
                 self._judge(leadership.counts_everybody(now, registration))
                 if is_held:
@@ -490,7 +496,9 @@ class Checkers:
         return unsure or self.contract.is_unproven(partition, node)
 
     def _look_at_joining(self, leader: Watched, leads: Leadership, now: ReplicaState) -> None:
-        """Whom it has asked to add, if that is the process whose fetches it has seen (KIP-903)."""
+        """Check the replica that the leader has asked to add, if it is still the process whose
+        fetches the leader has seen (KIP-903).
+        """
         if not isinstance(leads.isr_state, PendingExpand):
             return
         broker_id = leads.isr_state.joining
@@ -501,7 +509,7 @@ class Checkers:
         if sent.get(broker_id) == self.decisions.image.broker_epoch(broker_id):
             self._judge(committed.joining(now, joining.last))
 
-    # Judging.
+    # Verdicts.
 
     def _judge(self, wrongs: Iterable[Wrong]) -> None:
         for wrong in wrongs:

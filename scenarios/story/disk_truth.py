@@ -83,14 +83,14 @@ def partitions_of(stage: Stage, topic: str) -> list[TopicPartition]:
     return found
 
 
-def is_let_off(stage: Stage, partition: TopicPartition) -> bool:
+def may_have_lost(stage: Stage, partition: TopicPartition) -> bool:
     """It may have lost something, or what our clients wrote down about it may be lost, or be
     about another topic of its name.
     """
     if partition.topic in stage.remade:
         return True
     internal = [each for topic in (OFFSETS, TRANSACTIONS) for each in partitions_of(stage, topic)]
-    return any(map(stage.checkers.is_let_off, [partition, *internal]))
+    return any(map(stage.checkers.may_have_lost, [partition, *internal]))
 
 
 def read_by_our_clients(stage: Stage) -> list[TopicPartition]:
@@ -114,7 +114,7 @@ def nothing_is_open(stage: Stage) -> bool:
     return not any(
         there_is(stage, each)[1]
         for each in written_in_transactions(stage)
-        if not is_let_off(stage, each)  # a transaction that was forgotten is ended by nobody
+        if not may_have_lost(stage, each)  # a transaction that was forgotten is ended by nobody
     )
 
 
@@ -131,7 +131,7 @@ def all_is_read(stage: Stage) -> bool:
 
 
 def has_come_to_the_end(stage: Stage, reader: Reader, partition: TopicPartition) -> bool:
-    if is_let_off(stage, partition):
+    if may_have_lost(stage, partition):
         return True
     there = there_is(stage, partition)[0].visible(read_committed=reader.read_committed)
     given = [
@@ -146,7 +146,7 @@ def unread(stage: Stage, partition: TopicPartition) -> list[str]:
     """By the groups whose members were there to the end; a member may not have heard of the
     partition yet.
     """
-    if is_let_off(stage, partition):
+    if may_have_lost(stage, partition):
         return []
     there, _ = there_is(stage, partition)
     happened = stage.programs.witness.happened[partition]
@@ -177,7 +177,7 @@ def copies(stage: Stage) -> Iterator[tuple[TopicPartition, str]]:
     }
     for source, target in sorted(made):
         sources = partitions_of(stage, source)
-        if any(is_let_off(stage, each) for each in [*sources, target]):
+        if any(may_have_lost(stage, each) for each in [*sources, target]):
             continue
         there = {str(each): list(there_is(stage, each)[0].committed.values()) for each in sources}
         sent = {value for batch in stage.batches for value in batch.values}
@@ -193,13 +193,13 @@ def copies(stage: Stage) -> Iterator[tuple[TopicPartition, str]]:
 
 def wrongs(stage: Stage) -> Iterator[tuple[TopicPartition, list[str]]]:
     for partition in read_by_our_clients(stage):
-        if not is_let_off(stage, partition):
+        if not may_have_lost(stage, partition):
             there, _ = there_is(stage, partition)
             happened = stage.programs.witness.happened[partition]
             yield partition, accounts.of_readers(happened, there) + unread(stage, partition)
     for each in stage.programs.witness.transactions:
         partitions = {batch.partition for batch in each.batches}
-        if partitions and not any(is_let_off(stage, partition) for partition in partitions):
+        if partitions and not any(may_have_lost(stage, partition) for partition in partitions):
             committed: dict[str, bool] = {}
             for partition in partitions:
                 there, _ = there_is(stage, partition)

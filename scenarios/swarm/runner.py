@@ -201,7 +201,7 @@ def play(
         happenings=world.time.rung,
         elections=len(elections),
         failovers=sum(each.cause != "created" for each in elections),
-        may_have_lost=checkers.has_let_off_any,
+        may_have_lost=checkers.any_may_have_lost,
         reached=markers_of(entries),
     )
 

@@ -22,18 +22,18 @@ def test_loss_is_allowed_after_these_elections_and_no_others() -> None:
     contract.created(PARTITION)
     for cause in ("created", "clean", "eligible", "last known"):
         contract.elected(PARTITION, "b1", cause)
-    assert not contract.let_off
+    assert not contract.may_have_lost
     contract.lost_its_disk("b1")
     for cause in ("clean", "eligible"):
         contract.elected(PARTITION, "b1", cause)
     contract.elected(PARTITION, "b2", "last known")
-    assert not contract.let_off
+    assert not contract.may_have_lost
     contract.elected(PARTITION, "b1", "last known")
-    assert contract.let_off == {PARTITION: "last known"}
+    assert contract.may_have_lost == {PARTITION: "last known"}
     contract.created(PARTITION)
-    assert not contract.let_off, "another partition of that name"
+    assert not contract.may_have_lost, "another partition of that name"
     contract.elected(PARTITION, "b2", "unclean")
-    assert contract.let_off == {PARTITION: "unclean"}
+    assert contract.may_have_lost == {PARTITION: "unclean"}
 
 
 def test_what_was_sent_later_is_promised_unless_an_older_leader_was_still_at_work() -> None:
@@ -60,7 +60,7 @@ def test_who_has_joined_the_isr_since_has_everything() -> None:
     assert contract.is_unsure(PARTITION, "b1")
     contract.joined(PARTITION, "b1")
     contract.elected(PARTITION, "b1", "last known")
-    assert not contract.let_off
+    assert not contract.may_have_lost
 
 
 def test_who_was_asked_for_perhaps_by_what_it_was_has_to_be_seen_to_have_everything() -> None:
@@ -75,9 +75,9 @@ def test_who_was_asked_for_perhaps_by_what_it_was_has_to_be_seen_to_have_everyth
     contract.joined(PARTITION, "b1", perhaps_formerly=True)
     assert contract.is_unproven(PARTITION, "b1")
     assert contract.is_unsure(PARTITION, "b1")
-    assert not contract.let_off
+    assert not contract.may_have_lost
     contract.elected(PARTITION, "b1", "clean")
-    assert contract.let_off
+    assert contract.may_have_lost
     contract.caught_up(PARTITION, "b1")
     assert not contract.is_unsure(PARTITION, "b1")
 
@@ -88,10 +88,10 @@ def test_who_followed_a_loss_has_to_be_seen_to_have_what_somebody_has_still() ->
     contract.followed_the_loss(PARTITION, "b1")
     assert contract.is_unproven(PARTITION, "b1")
     contract.elected(PARTITION, "b2", "clean")
-    assert not contract.let_off, "another one leads, who has everything"
+    assert not contract.may_have_lost, "another one leads, who has everything"
     contract.caught_up(PARTITION, "b1")
     contract.elected(PARTITION, "b1", "clean")
-    assert not contract.let_off
+    assert not contract.may_have_lost
 
 
 def test_who_has_rotten_is_unsure_of_that_partition_for_good_and_of_no_other() -> None:
@@ -103,13 +103,15 @@ def test_who_has_rotten_is_unsure_of_that_partition_for_good_and_of_no_other() -
     contract.elected(PARTITION, "b1", "clean")
     contract.elected(PARTITION, "b2", "last known")
     contract.elected(other, "b1", "last known")
-    assert not contract.let_off, "who is in sync has everything; others have not rotten"
+    assert not contract.may_have_lost, "who is in sync has everything; others have not rotten"
     contract.joined(PARTITION, "b1")
     contract.elected(PARTITION, "b1", "last known")
-    assert contract.let_off == {PARTITION: "last known"}, "it fetched what it lacked, and no more"
+    assert contract.may_have_lost == {PARTITION: "last known"}, (
+        "it fetched what it lacked, and no more"
+    )
     contract.created(PARTITION)
     contract.elected(PARTITION, "b1", "last known")
-    assert not contract.let_off, "another partition of that name"
+    assert not contract.may_have_lost, "another partition of that name"
 
 
 def test_a_lie_excuses_what_a_power_cut_does_and_no_more() -> None:
@@ -118,19 +120,19 @@ def test_a_lie_excuses_what_a_power_cut_does_and_no_more() -> None:
     contract.lost_its_disk("b1")
     for cause in ("clean", "eligible"):
         contract.elected(PARTITION, "b1", cause)
-    assert not contract.let_off, "whoever is eligible has all that was committed"
+    assert not contract.may_have_lost, "whoever is eligible has all that was committed"
     contract.elected(PARTITION, "b1", "last known")
-    assert contract.let_off == {PARTITION: "last known"}
+    assert contract.may_have_lost == {PARTITION: "last known"}
 
 
 def test_without_an_elr_nobody_asks_how_a_broker_ended() -> None:
     contract = Contract()
     contract.created(PARTITION)
     contract.elected(PARTITION, "b1", "clean", watched=False)
-    assert not contract.let_off
+    assert not contract.may_have_lost
     contract.lost_its_disk("b1")
     contract.elected(PARTITION, "b1", "clean", watched=False)
-    assert contract.let_off
+    assert contract.may_have_lost
 
 
 # How much may befall it.
@@ -143,7 +145,7 @@ def test_a_budget_is_what_may_end_at_a_time() -> None:
     assert not budget.would_be_spent(["b1"])
     assert budget.would_be_spent(["b1", "b2"])
     assert not budget.would_be_spent(["b9"])
-    budget.ended.befell("b1")
+    budget.ended.affect("b1")
     assert budget.would_be_spent(["b2"])
     assert not budget.would_be_spent(["b1"]), "it has ended so already"
     assert rules(within(budget, PARTITION, "b1")) == [WITHIN]
@@ -153,14 +155,14 @@ def test_a_budget_is_what_may_end_at_a_time() -> None:
     budget.ended.joined(PARTITION, "b1")
     assert not budget.would_be_spent(["b2"])
     for node in ("b2", "b3"):
-        budget.ended.befell(node)
+        budget.ended.affect(node)
     assert budget.is_spent(PARTITION)
     assert not rules(within(budget, PARTITION, "b2"))
 
 
 def test_who_is_in_sync_from_the_beginning_may_be_gone_already() -> None:
     budget = Budget()
-    budget.ended.befell("b1")
+    budget.ended.affect("b1")
     budget.decided(None, decided(isr=(1, 2, 3)))
     assert budget.would_be_spent(["b2"])
 

@@ -19,9 +19,16 @@ from scenarios.checkers import (
 )
 from scenarios.checkers.committed import CommittedLog
 from scenarios.checkers.decisions import Decision
-from scenarios.checkers.excuses import Standing, excuse
-from scenarios.checkers.leftovers import FETCHING, LEFT_OVER, SERVING, Burden, Burdens, left_over
+from scenarios.checkers.leftovers import (
+    FETCHING,
+    LEFT_OVER,
+    SERVING,
+    BrokerResources,
+    ClusterResources,
+    left_over,
+)
 from scenarios.checkers.observed import Batch, Held, HeldLog, ReplicaState
+from scenarios.checkers.out_of_sync import Standing, reason_out_of_sync
 from scenarios.checkers.storage import FailedLog
 from storage.checkpoint import EpochEntry
 from storage.errors import (
@@ -564,9 +571,9 @@ def test_who_still_waits_in_the_end() -> None:
 AWAY = Standing(node="b2", leader_epoch=4, decided_epoch=4, log_end=5, leader_log_end=9)
 
 
-AT_FIRST = Burdens(tasks={"replication.a": 3, SERVING: 6})
-B1_HOLDS = Burden(node="b1", fetchers=2, connections=6, served=3)
-IN_THE_END = Burdens(
+AT_FIRST = ClusterResources(tasks={"replication.a": 3, SERVING: 6})
+B1_HOLDS = BrokerResources(node="b1", fetchers=2, connections=6, served=3)
+IN_THE_END = ClusterResources(
     tasks={"replication.a": 3, SERVING: 9, FETCHING: 2}, brokers=[B1_HOLDS], waiting_fetches=2
 )
 
@@ -608,7 +615,7 @@ def test_what_a_fault_has_begun_ends_with_it(otherwise: Any, told: str) -> None:
     ],
 )
 def test_why_a_replica_is_not_in_sync(otherwise: Any, reason: str) -> None:
-    assert excuse(attrs.evolve(AWAY, **otherwise)) == reason
+    assert reason_out_of_sync(attrs.evolve(AWAY, **otherwise)) == reason
 
 
 # Reading a log.

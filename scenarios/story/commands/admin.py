@@ -116,7 +116,7 @@ async def elect(stage: Stage, words: Words, options: Options) -> list[str]:
     if kind not in _ELECTIONS:
         raise ScriptError(f"elect PARTITION {' or '.join(_ELECTIONS)}")
     if kind == "unclean":
-        stage.checkers.asked_uncleanly.add(partition_of(where))
+        stage.checkers.unclean_requested.add(partition_of(where))
     return await _answer(admin.elect(stage.client, partition_of(where), _ELECTIONS[kind]))
 
 

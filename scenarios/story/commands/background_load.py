@@ -5,7 +5,7 @@ loaded p1 within=1s                     once the last is acked: whether none too
 
 It does what a stock client does: idempotent (KIP-98), acks=all, and a record that was not acked
 is sent again, as it was, before the next. So none is lost, none is there twice, and all are in
-order, whatever befell the cluster; that the story's end will show.
+order, whatever happens to the cluster; that the story's end will show.
 """
 
 from functools import partial

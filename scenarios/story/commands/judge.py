@@ -12,7 +12,7 @@ And no client saw what none may see (`scenarios.world.history`).
 Lost is what is not there although the log begins before it. Where nobody has asked for
 records to go, by delete-records or retention, it begins at 0.
 
-What `Checkers.is_let_off` names may have lost what was committed: an unclean election, or
+What `Checkers.may_have_lost` names may have lost what was committed: an unclean election, or
 one of a last known leader that has been without power (KIP-966). Of these is asked that the
 copies are equal, that nothing is there twice, and all the rest of what was sent later.
 """
@@ -80,7 +80,7 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
     compacted = partition.topic in stage.compacted
     if parted := _parted(stage, partition, begins):
         raise CopiesDifferError(parted[0])
-    let_off = stage.checkers.is_let_off(partition)
+    may_have_lost = stage.checkers.may_have_lost(partition)
     may_lose_acks_1 = _may_lose_acks_1(stage.world.trace.entries, partition)
     batches = stage.sent_to(partition)
     repeated = repeated_values(batches, trimmed=partition.topic in stage.trimmed)
@@ -90,7 +90,7 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
             batches,
             there,
             log_start=begins,
-            may_have_lost=let_off,
+            may_have_lost=may_have_lost,
             may_lose_acks_1=may_lose_acks_1,
             repeated=repeated,
             compacted=compacted,
@@ -99,9 +99,9 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
     polls = stage.consumer(partition).polls
     past = {value for batch in stage.of_the_past(partition) for value in batch.values}
     found += risen({each.value for each in there}, polls, past)
-    if let_off:
+    if may_have_lost:
         polls = []
-    if let_off:
+    if may_have_lost:
         until = stage.checkers.lost_until(partition)
         batches = [batch for batch in batches if batch.sent_at > until]
         later = {value for batch in batches for value in batch.values}
@@ -124,7 +124,7 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
     found += anomalies(history)
     if found:
         raise BrokenPromiseError(partition, tuple(found))
-    return [f"{partition}: may have lost what was committed"] if let_off else []
+    return [f"{partition}: may have lost what was committed"] if may_have_lost else []
 
 
 def repeated_values(batches: Iterable[SentBatch], *, trimmed: bool) -> frozenset[str]:

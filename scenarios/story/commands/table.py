@@ -68,8 +68,8 @@ from replication.config.known import nearest
 from replication.controller.rules.reassignment import is_reassigned
 from replication.events import BrokerRegistered, Event
 from replication.leader.partition import Partition, PartitionSnapshot
-from scenarios.checkers.excuses import excuses
 from scenarios.checkers.loss_ledger import loss_ledger
+from scenarios.checkers.out_of_sync import reasons_out_of_sync
 from scenarios.story.arguments import (
     Options,
     Words,
@@ -159,21 +159,21 @@ async def wait(stage: Stage, words: Words, options: Options) -> list[str]:
             await stage.cluster.until(
                 lambda: _isr(stage, partition) == wanted,
                 what=f"the isr of {partition} is {members}",
-                why=partial(excuses, stage.cluster, partition),
+                why=partial(reasons_out_of_sync, stage.cluster, partition),
             )
         case ["moved", where]:
             partition = partition_of(where)
             await stage.cluster.until(
                 lambda: _has_moved(stage, partition),
                 what=f"the reassignment of {partition} is done",
-                why=partial(excuses, stage.cluster, partition),
+                why=partial(reasons_out_of_sync, stage.cluster, partition),
             )
         case ["whole", where]:
             partition = partition_of(where)
             await stage.cluster.until(
                 lambda: _is_whole(stage, partition),
                 what=f"all replicas of {partition} are in sync",
-                why=partial(excuses, stage.cluster, partition),
+                why=partial(reasons_out_of_sync, stage.cluster, partition),
             )
             return []
         case ["equal", where]:
@@ -181,7 +181,7 @@ async def wait(stage: Stage, words: Words, options: Options) -> list[str]:
             await stage.cluster.until(
                 lambda: _is_equal(stage, partition),
                 what=f"those in sync of {partition} are equal",
-                why=partial(excuses, stage.cluster, partition),
+                why=partial(reasons_out_of_sync, stage.cluster, partition),
                 seconds=EQUAL_SECONDS,
             )
             return []

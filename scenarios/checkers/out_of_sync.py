@@ -1,13 +1,13 @@
-"""Why a partition is not whole: for each replica the reason that keeps it from being in sync.
+"""The reason for each replica of a partition that is not in sync.
 
-    down, paused, fenced       its node is not there for the controller
-    offline                    its node does not host it: its disk, or it was not told yet
+    down, paused, fenced       the controller does not reach its node
+    offline                    its node does not host it: its disk failed, or metadata is late
     in another epoch           it acts on older metadata than what was decided
     not fetching               it follows, and no fetcher has it: it failed, or was forgotten
     behind                     it lacks records
     waits to be added          it lacks nothing: its leader has not asked, or has had no answer
 
-The first that applies is the one. Where a run is not whole in time, they are told with it.
+The first reason that applies counts. A run whose replicas are not in sync in time reports them.
 """
 
 from collections.abc import Iterator
@@ -37,8 +37,8 @@ class Standing:
     in_sync: bool = False
 
 
-def excuse(standing: Standing) -> str:
-    """In a few words; none where it is in sync."""
+def reason_out_of_sync(standing: Standing) -> str:
+    """Return the first reason that applies, in a few words; "is in sync" if there is none."""
     behind = standing.leader_log_end is not None and standing.log_end < standing.leader_log_end
     reasons = {
         "is down": not standing.up,
@@ -57,10 +57,10 @@ def excuse(standing: Standing) -> str:
     return next(reason for reason, applies in reasons.items() if applies)
 
 
-def excuses(cluster: SimulatedCluster, partition: TopicPartition) -> str:
-    """Of all replicas, in a line."""
-    told = [f"{each.node} {excuse(each)}" for each in standings(cluster, partition)]
-    return "; ".join(told) or f"nobody knows of {partition}"
+def reasons_out_of_sync(cluster: SimulatedCluster, partition: TopicPartition) -> str:
+    """Return the reasons of all replicas in one line."""
+    reasons = [f"{each.node} {reason_out_of_sync(each)}" for each in standings(cluster, partition)]
+    return "; ".join(reasons) or f"no broker knows {partition}"
 
 
 def standings(cluster: SimulatedCluster, partition: TopicPartition) -> Iterator[Standing]:
