@@ -17,7 +17,6 @@ from replication.cluster.cluster import Cluster
 from storage.batch.compression import Codec
 from storage.types import TopicPartition
 from tests.clients.sample import (
-    CODECS,
     COUNT,
     PARTITIONS,
     PATIENCE_SECONDS,
@@ -99,16 +98,6 @@ def _sample(message: confluent_kafka.Message) -> Sample:
         timestamp=message.timestamp()[1],
         headers=tuple((name, value) for name, value in headers if isinstance(value, bytes)),
     )
-
-
-@pytest.mark.parametrize("idempotent", [False, True], ids=["plain", "idempotent"])
-@pytest.mark.parametrize("codec", CODECS)
-async def test_what_is_produced_is_read_back_as_it_was(codec: str, idempotent: bool) -> None:
-    async with cluster_for_clients() as cluster:
-        await in_thread(create_topic, cluster.bootstrap_servers)
-        assert await in_thread(produce, cluster.bootstrap_servers, codec, idempotent) == []
-        assert await in_thread(consume, cluster.bootstrap_servers) == samples()
-        assert stored_codecs(cluster) == {Codec[codec.upper()]}
 
 
 def told(admin: AdminClient, at_least: int) -> Any:
@@ -210,25 +199,6 @@ async def test_configurations_are_altered_while_the_brokers_run() -> None:
         with pytest.raises(KafkaException) as refused:
             future.result(PATIENCE_SECONDS)
         assert refused.value.args[0].code() == KafkaError.INVALID_CONFIG
-
-    async with cluster_for_clients() as cluster:
-        await in_thread(look, cluster.bootstrap_servers)
-
-
-async def test_a_topic_is_described_and_deleted() -> None:
-    def look(bootstrap_servers: str) -> None:
-        create_topic(bootstrap_servers)
-        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-        resource = ConfigResource(ConfigResource.Type.TOPIC, TOPIC)
-        (entries,) = described(admin, [resource])
-        assert entries["segment.bytes"].value == str(1 << 30)
-        assert entries["segment.bytes"].is_default
-        for future in admin.delete_topics([TOPIC]).values():
-            future.result(timeout=PATIENCE_SECONDS)
-        until(
-            lambda: TOPIC not in admin.list_topics(timeout=PATIENCE_SECONDS).topics,
-            lambda: f"{TOPIC} is still there",
-        )
 
     async with cluster_for_clients() as cluster:
         await in_thread(look, cluster.bootstrap_servers)
@@ -354,6 +324,8 @@ async def test_a_topic_that_cannot_be_made_is_refused_with_kafkas_error() -> Non
         asked = admin.create_topics([NewTopic("t", 1, 1), NewTopic("t", 2, 1)])
         with pytest.raises(KafkaException, match="INVALID_REQUEST"):
             asked["t"].result(PATIENCE_SECONDS)
+        with pytest.raises(KafkaException, match="INVALID_PARTITIONS"):
+            admin.create_partitions([NewPartitions(TOPIC, 3)])[TOPIC].result(PATIENCE_SECONDS)
 
     async with cluster_for_clients() as cluster:
         await in_thread(look, cluster.bootstrap_servers)
@@ -448,46 +420,9 @@ async def test_a_big_message_goes_through_where_the_topic_allows_it_and_only_the
         await in_thread(look, cluster.bootstrap_servers)
 
 
-async def test_offsets_are_found_by_time() -> None:
-    def look(bootstrap_servers: str) -> None:
-        create_topic(bootstrap_servers)
-        assert produce(bootstrap_servers, "none", False) == []
-        consumer = confluent_kafka.Consumer(
-            {"bootstrap.servers": bootstrap_servers, "group.id": "g", "enable.auto.commit": False}
-        )
-        first = 1_600_000_000_000
-        for moment, offset in ((0, 0), (first + 30, 10), (first + 29, 10), (first + COUNT, -1)):
-            asked = [confluent_kafka.TopicPartition(TOPIC, 0, moment)]
-            (found,) = consumer.offsets_for_times(asked, timeout=PATIENCE_SECONDS)
-            assert (found.error, found.offset) == (None, offset)
-        partition = confluent_kafka.TopicPartition(TOPIC, 0)
-        assert consumer.get_watermark_offsets(partition, timeout=PATIENCE_SECONDS) == (
-            0,
-            COUNT // PARTITIONS,
-        )
-        consumer.close()
-
-    async with cluster_for_clients() as cluster:
-        await in_thread(look, cluster.bootstrap_servers)
-
-
 def led_by(admin: AdminClient, number: int) -> int:
     leader: int = told(admin, number + 1).topics[TOPIC].partitions[number].leader
     return leader
-
-
-async def test_a_topic_grows() -> None:
-    def look(bootstrap_servers: str) -> None:
-        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-        admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(PATIENCE_SECONDS)
-        admin.create_partitions([NewPartitions(TOPIC, 3)])[TOPIC].result(PATIENCE_SECONDS)
-        assert sorted(told(admin, 3).topics[TOPIC].partitions) == [0, 1, 2]
-        with pytest.raises(KafkaException) as refused:
-            admin.create_partitions([NewPartitions(TOPIC, 3)])[TOPIC].result(PATIENCE_SECONDS)
-        assert refused.value.args[0].code() == KafkaError.INVALID_PARTITIONS
-
-    async with cluster_for_clients() as cluster:
-        await in_thread(look, cluster.bootstrap_servers)
 
 
 async def test_the_preferred_leader_is_elected_when_an_operator_asks() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from storage.batch.compression import Codec
-from tests.clients.sample import CODECS, cluster_for_clients, in_thread, stored_codecs, until
+from tests.clients.sample import cluster_for_clients, in_thread, until
 
 pytestmark = [
     pytest.mark.client,
@@ -63,24 +62,6 @@ async def test_metadata_is_listed() -> None:
         await in_thread(look, cluster.bootstrap_servers)
 
 
-@pytest.mark.parametrize("codec", CODECS)
-async def test_what_is_produced_is_consumed(codec: str) -> None:
-    def produce_and_consume(bootstrap_servers: str) -> None:
-        given = "".join(f"{line}\n" for line in LINES)
-        arguments = ["-P", "-t", "t", "-K:", "-z", codec, "-H", "a=b", "-X", "acks=all"]
-        kcat(bootstrap_servers, *arguments, given=given)
-        read = read_from_the_beginning(bootstrap_servers, "t")
-        assert [f"{each['key']}:{each['payload']}" for each in read] == LINES
-        assert [each["offset"] for each in read] == list(range(len(LINES)))
-        assert all(each["headers"] == ["a", "b"] for each in read)
-        assert all(each["tstype"] == "create" for each in read)
-
-    async with cluster_for_clients() as cluster:
-        await in_thread(produce_and_consume, cluster.bootstrap_servers)
-        # librdkafka sends a batch as it is where compression would make it longer.
-        assert Codec[codec.upper()] in stored_codecs(cluster)
-
-
 async def test_each_partition_is_read_alone_and_from_an_offset() -> None:
     def look(bootstrap_servers: str) -> None:
         for partition in range(3):
@@ -92,26 +73,4 @@ async def test_each_partition_is_read_alone_and_from_an_offset() -> None:
         assert len(read_from_the_beginning(bootstrap_servers, "t")) == 6
 
     async with cluster_for_clients(num_partitions="3") as cluster:
-        await in_thread(look, cluster.bootstrap_servers)
-
-
-async def test_nulls_are_nulls() -> None:
-    def look(bootstrap_servers: str) -> None:
-        kcat(bootstrap_servers, "-P", "-t", "t", "-K:", "-Z", given="gone:\n")
-        (tombstone,) = read_from_the_beginning(bootstrap_servers, "t")
-        assert (tombstone["key"], tombstone["payload"]) == ("gone", None)
-
-    async with cluster_for_clients() as cluster:
-        await in_thread(look, cluster.bootstrap_servers)
-
-
-async def test_offsets_are_found_by_time() -> None:
-    def look(bootstrap_servers: str) -> None:
-        kcat(bootstrap_servers, "-P", "-t", "t", given="a\nb\nc\n")
-        at = [each["ts"] for each in read_from_the_beginning(bootstrap_servers, "t")]
-        asked = {"-2": 0, "-1": 3, "0": 0, str(at[-1]): at.index(at[-1]), str(at[-1] + 1): -1}
-        for time, offset in asked.items():
-            assert kcat(bootstrap_servers, "-Q", "-t", f"t:0:{time}") == f"t [0] offset {offset}\n"
-
-    async with cluster_for_clients() as cluster:
         await in_thread(look, cluster.bootstrap_servers)

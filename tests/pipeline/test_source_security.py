@@ -20,8 +20,8 @@ from pipeline.source.options import parse_read_options
 from replication.client import Producer
 from replication.cluster.cluster import Cluster
 from tests.clients.sample import PATIENCE_SECONDS, in_thread
-from tests.clients.test_security import MECHANISM, secured_cluster
 from tests.pipeline.logs import read
+from tests.pipeline.secured import MECHANISM, secured_cluster
 
 
 def by_login(cluster: Cluster, files: Path, **more: str) -> dict[str, str]:

@@ -1,0 +1,43 @@
+"""The conformance card: what each client can do, one test for each of its probes.
+
+`tests/interop/card` has the probes, and `make card` runs them for Apache Kafka's own clients, too.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+import trio
+
+from replication.cli.isolated import IsolatedCluster
+from storage.batch.compression import Codec
+from storage.batch.record_batch import walk
+from tests.clients.probes import MODULES, PROBED, probes
+from tests.interop.card.__main__ import CONFIG, make_topics, told_by_brokers, topic_of
+from tests.interop.card.features import CODECS, FEATURES
+
+pytestmark = PROBED
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IsolatedCluster]:
+    """Three brokers with a topic for each probe; none of them refuses a connection."""
+    directory = tmp_path_factory.mktemp("card")
+    with IsolatedCluster(directory, brokers=3, config=CONFIG) as cluster:
+        cluster.wait_until_ready()
+        trio.run(make_topics, cluster.bootstrap_servers, [*MODULES])
+        yield cluster
+        assert told_by_brokers(cluster, "connection_refused") == 0
+
+
+@pytest.mark.parametrize(("client", "feature"), probes({each: each for each in FEATURES}))
+def test_a_client_can_do_it(brokers: IsolatedCluster, client: str, feature: str) -> None:
+    topic = topic_of(client, feature)
+    getattr(MODULES[client], feature)(brokers.bootstrap_servers, topic)
+    if feature == "compression" and client != "kcat":  # kcat sends small batches as they are
+        assert stored_codecs(brokers, topic) == {Codec[each.upper()] for each in CODECS}
+
+
+def stored_codecs(brokers: IsolatedCluster, topic: str) -> set[Codec]:
+    """Return the codecs of the batches that broker 1 has of partition 0 (KAFKA-18659)."""
+    (segment,) = (brokers.log_dir(1) / f"{topic}-0").glob("*.log")
+    return {header.codec for _, header in walk(segment.read_bytes())}
