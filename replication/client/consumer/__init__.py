@@ -1,21 +1,20 @@
 """A consumer for trio, after KafkaConsumer.
 
 without a network:
-    position  subscription      what is read, and where in it (KIP-320)
-    offset_reset                auto.offset.reset
-    fetch_requests              which partitions are fetched from whom next (KIP-227, KIP-392)
-    completed_fetch  records    an answer, read as far as its records were taken
-    fetch_buffer                what was fetched and not handed over
-    fetch_collector             what is handed over, and what errors mean
+    position  subscription      the partitions that are read, and the position in each (KIP-320)
+    fetch_requests              the next fetch from each broker (KIP-227, KIP-392)
+    completed_fetch  records    a response, read as far as its records were taken
+    fetch_buffer                the responses that have not been read to their end
+    fetch_collector             the records that are handed over, and the meaning of errors
     metrics  errors  config
 
-with one:
-    fetcher                     sends fetches, brings what comes of them
-    offset_fetcher  list_offsets    where to begin, and whether a position still holds
+with a network:
+    fetcher                     sends fetches, takes the responses
+    offset_fetcher  list_offsets    where to begin, and whether a position is still valid
     poll_loop                   one poll after the other
-    interceptors                what a program hangs in
-    group/                      joining, committing, who reads what
-    assembly  consumer          what programs see
+    hooks                       interceptors and listeners of the program
+    group/                      joining, assigning, committing
+    assembly  consumer          the parts, and the class that programs see
 """
 
 from replication.client.consumer.config import ConsumerConfig
@@ -31,8 +30,7 @@ from replication.client.consumer.errors import (
     RecordDeserializationError,
     RetriableCommitFailedError,
 )
-from replication.client.consumer.group.listener import ConsumerRebalanceListener
-from replication.client.consumer.interceptors import ConsumerInterceptor
+from replication.client.consumer.hooks import ConsumerInterceptor, ConsumerRebalanceListener
 from replication.client.consumer.records import (
     ConsumerRecord,
     ConsumerRecords,

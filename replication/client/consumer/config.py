@@ -10,8 +10,7 @@ from typing import Any, Self
 import attrs
 
 from replication.client.config import ClientConfig
-from replication.client.consumer.offset_reset import parse_strategy
-from replication.client.consumer.position import OffsetResetStrategy
+from replication.client.consumer.position import OffsetResetStrategy, parse_strategy
 from replication.config.keys import ConfigType, Spec, flag, key, text, whole, words
 from replication.errors import ConfigError
 

@@ -7,15 +7,18 @@
         records = await consumer.poll(timeout_ms=500)    what there is, up to max.poll.records
 
 Rule 1: a record is handed over once its position has moved, and nothing awaits between the
-two. Cancelled at any checkpoint, a consumer has lost no record; what is committed are
-positions, so it has committed nothing that was not handed over.
+two. A consumer that is cancelled at any checkpoint has lost no record. Positions are what is
+committed, so nothing is committed that was not handed over.
 
-Rule 2: one task reads; another may `wakeup` it, ask where it is, pause, seek and commit.
+Rule 2: one task reads; another may `wakeup` it, ask for positions, pause, seek and commit.
 
-Rule 3: leaving the block commits (`enable.auto.commit`) what was handed over, and leaves the
-group. Left by an exception or cancelled, it does not commit: the record in hand comes again.
+Rule 3: leaving the block commits the positions (`enable.auto.commit`) and leaves the group. A
+block that is left by an exception or cancelled does not commit: the record in hand comes again.
 
 Rule 4: a consumer without topics waits for `subscribe` or `assign`.
+
+The file is longer than others because the class is all that programs see of a consumer: each
+method hands its work to one of the parts (`replication.client.consumer.assembly`).
 """
 
 import re
@@ -23,56 +26,77 @@ import sys
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
+import attrs
 import trio
 
 from replication.client.arguments import as_partition, as_partitions, list_of_names
 from replication.client.consumer.assembly import Assembly, Parts
 from replication.client.consumer.config import ConsumerConfig
-from replication.client.consumer.group.listener import ConsumerRebalanceListener
-from replication.client.consumer.group_calls import GroupCalls
-from replication.client.consumer.interceptors import ConsumerInterceptor, Interceptors
-from replication.client.consumer.lookups import LogLookups
-from replication.client.consumer.offset_reset import EARLIEST, LATEST
-from replication.client.consumer.opened import AnyPartition
+from replication.client.consumer.hooks import (
+    ConsumerInterceptor,
+    ConsumerRebalanceListener,
+    Interceptors,
+)
 from replication.client.consumer.poll_loop import NoGroup, PollLoop
-from replication.client.consumer.position import FetchPosition, OffsetResetStrategy
+from replication.client.consumer.position import (
+    EARLIEST,
+    LATEST,
+    FetchPosition,
+    OffsetResetStrategy,
+)
 from replication.client.consumer.records import (
     AnyDeserializer,
     ConsumerRecord,
     ConsumerRecords,
     OffsetAndMetadata,
+    OffsetAndTimestamp,
 )
 from replication.client.consumer.subscription import SubscriptionState
 from replication.client.errors import IllegalStateError, KafkaTimeoutError
+from replication.client.offsets import ConsumerGroupMetadata
 from replication.extras import extra
+from replication.metrics import MetricName
 from replication.net import production_seams
 from replication.net.seams import Seams
+from replication.wire import list_offsets
 from storage.types import Offset, TopicPartition
 
 if TYPE_CHECKING:
+    from replication.client.consumer.group.commits import OnCommitted
     from replication.client.consumer.group.coordinator import ConsumerCoordinator
+
+AnyPartition: TypeAlias = TopicPartition | tuple[str, int]
+Committed: TypeAlias = Mapping[AnyPartition, Offset | OffsetAndMetadata]
 
 # One task may be handed so many records before it lets others run.
 _YIELD_RECORDS = 128
 _CLOSE_TIMEOUT_MS = 30_000
-# What a consumer whose program has failed still spends on its goodbyes.
+# The time for commits and goodbyes when the program has failed.
 _FAREWELL_MS = 1_000
 
 
-class Consumer(GroupCalls, LogLookups):
-    """Keys and values are bytes, or what the deserialisers make of them.
+@attrs.frozen(eq=False, kw_only=True)
+class _Open:
+    """The parts that exist between entering the block of a consumer and leaving it."""
 
-    `config` are Kafka's words, underscored: `group_id="g"`, `auto_offset_reset="earliest"`,
-    `max_poll_records=100`. ConfigError where one is wrong.
+    parts: Parts
+    loop: PollLoop
+    coordinator: "ConsumerCoordinator | None"
+
+
+class Consumer:
+    """A consumer of records, open inside its `async with` block.
+
+    Keys and values are bytes, or what the deserializers make of them. `config` holds Kafka's keys
+    with underscores: `group_id="g"`, `auto_offset_reset="earliest"`, `max_poll_records=100`.
+    ConfigError if one is wrong.
     """
 
+    config: ConsumerConfig
+    _open: _Open | None
     _stack: AsyncExitStack
-    _deserializers: tuple[AnyDeserializer, AnyDeserializer]
-    _opened: bool
-    _reading: bool
-    _since_yield: int
 
     def __init__(
         self,
@@ -91,9 +115,9 @@ class Consumer(GroupCalls, LogLookups):
         self._deserializers = key_deserializer, value_deserializer
         self._interceptors = Interceptors(interceptors)
         self._seams = production_seams() if seams is None else seams
-        self._parts = self._loop = self._coordinator = None
         self._listener = ConsumerRebalanceListener()
-        self._opened = self._reading = False
+        self._open = None
+        self._was_opened = self._reading = False
         self._since_yield = 0
         if topics:
             self.subscribe(topics)
@@ -101,12 +125,12 @@ class Consumer(GroupCalls, LogLookups):
     # -- opening and closing
 
     async def __aenter__(self) -> Self:
-        if self._opened:
+        if self._was_opened:
             raise IllegalStateError("a consumer is opened once")
-        self._opened = True
+        self._was_opened = True
         async with AsyncExitStack() as stack:
             nursery = await stack.enter_async_context(trio.open_nursery())
-            self._assemble(nursery)
+            self._open = self._assemble(nursery)
             stack.callback(nursery.cancel_scope.cancel)
             self._stack = stack.pop_all()
         return self
@@ -119,25 +143,25 @@ class Consumer(GroupCalls, LogLookups):
     ) -> None:
         try:
             timeout_ms = _CLOSE_TIMEOUT_MS if error is None else _FAREWELL_MS
-            await self._say_goodbye(commits=error is None, timeout_ms=timeout_ms)
+            await self._say_goodbye(self._opened, commits=error is None, timeout_ms=timeout_ms)
         finally:
-            self._parts = self._loop = self._coordinator = None
+            self._open = None
             self._interceptors.close()
-            # What was raised in the block is its own, and none of the nursery's.
+            # An error of the block is raised by the block, not by the nursery.
             await self._stack.__aexit__(None, None, None)
 
-    async def _say_goodbye(self, *, commits: bool, timeout_ms: float) -> None:
-        """Bounded, and not cut short by a cancellation: others wait for our partitions."""
-        parts, clock = self._open_parts, self._seams.clock
+    async def _say_goodbye(self, opened: _Open, *, commits: bool, timeout_ms: float) -> None:
+        """Commit and leave the group, shielded: other members wait for our partitions."""
+        clock = self._seams.clock
         try:
             with trio.CancelScope(shield=True), clock.move_on_after(timeout_ms / 1000):
-                if self._coordinator is not None:
-                    await self._coordinator.close(commits=commits, timeout_ms=timeout_ms)
-                await parts.fetcher.close()
+                if opened.coordinator is not None:
+                    await opened.coordinator.close(commits=commits, timeout_ms=timeout_ms)
+                await opened.parts.fetcher.close()
         finally:
-            parts.network.close()
+            opened.parts.network.close()
 
-    def _assemble(self, nursery: trio.Nursery) -> None:
+    def _assemble(self, nursery: trio.Nursery) -> _Open:
         key_deserializer, value_deserializer = self._deserializers
         parts = Assembly(
             config=self.config,
@@ -148,27 +172,30 @@ class Consumer(GroupCalls, LogLookups):
             key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,
         ).parts()
-        self._parts = parts
+        coordinator = None
         if self.config.group_id is not None:
-            self._coordinator = self._join_in(self.config.group_id, parts, nursery)
-        self._loop = PollLoop(
+            coordinator = self._make_coordinator(self.config.group_id, parts, nursery)
+        loop = PollLoop(
             config=self.config,
             subscriptions=self._subscriptions,
             metadata=parts.metadata,
             fetcher=parts.fetcher,
             offset_fetcher=parts.offset_fetcher,
             collector=parts.collector,
-            coordinator=self._coordinator or NoGroup(),
+            coordinator=coordinator or NoGroup(),
             clock=self._seams.clock,
         )
         nursery.start_soon(parts.metadata.run)
-        nursery.start_soon(self._hear_news, parts)
+        nursery.start_soon(self._wake_for_metadata, parts)
+        return _Open(parts=parts, loop=loop, coordinator=coordinator)
 
-    def _join_in(self, group_id: str, parts: Parts, nursery: trio.Nursery) -> "ConsumerCoordinator":
-        # Who is in no group does not wait for all that groups need.
-        from replication.client.consumer.group.assembly import GroupAssembly  # noqa: PLC0415
+    def _make_coordinator(
+        self, group_id: str, parts: Parts, nursery: trio.Nursery
+    ) -> "ConsumerCoordinator":
+        # A consumer in no group does not import what groups need.
+        from replication.client.consumer.group.assembly import make_coordinator  # noqa: PLC0415
 
-        coordinator = GroupAssembly(
+        return make_coordinator(
             config=self.config,
             group_id=group_id,
             parts=parts,
@@ -177,16 +204,36 @@ class Consumer(GroupCalls, LogLookups):
             nursery=nursery,
             wake=self._wake,
             on_committed=self._interceptors.on_commit,
-        ).coordinator()
-        coordinator.listener = self._listener
-        return coordinator
+            listener=self._listener,
+        )
 
-    async def _hear_news(self, parts: Parts) -> None:
+    async def _wake_for_metadata(self, parts: Parts) -> None:
         while True:
             await parts.metadata.wait_for_news()
             self._wake()
 
-    # -- what is read
+    def _wake(self) -> None:
+        if self._open is not None:
+            self._open.loop.wake()
+
+    @property
+    def _opened(self) -> _Open:
+        if self._open is None:
+            raise IllegalStateError("a consumer is used inside `async with`")
+        return self._open
+
+    @property
+    def _coordinator(self) -> "ConsumerCoordinator":
+        if self.config.group_id is None:
+            raise IllegalStateError("this needs a group.id")
+        coordinator = self._opened.coordinator
+        assert coordinator is not None, "a consumer with a group.id has a coordinator"
+        return coordinator
+
+    def _timeout(self, timeout_ms: float | None) -> float:
+        return self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+
+    # -- subscriptions and assignments
 
     def subscribe(
         self,
@@ -197,7 +244,7 @@ class Consumer(GroupCalls, LogLookups):
     ) -> None:
         """Read these topics, or all whose whole name matches `pattern`, as a member of the group.
 
-        The next polls join it; `listener` is told what comes and goes.
+        The next polls join the group; `listener` is called when partitions come and go.
         """
         topics = list_of_names(topics)
         if self.config.group_id is None:
@@ -207,7 +254,7 @@ class Consumer(GroupCalls, LogLookups):
         else:
             self._subscriptions.subscribe(topics)
         self._listener = listener or ConsumerRebalanceListener()
-        if self._coordinator is not None:
+        if self._open is not None:
             self._coordinator.listener = self._listener
         self._new_subscription()
 
@@ -217,25 +264,26 @@ class Consumer(GroupCalls, LogLookups):
             self._new_subscription()
 
     async def unsubscribe(self) -> None:
-        """Read nothing, and leave the group; what was handed over is not committed by this."""
+        """Read nothing, and leave the group; this commits nothing."""
         await trio.lowlevel.checkpoint()
-        if self._coordinator is not None and self._subscriptions.uses_group:
-            await self._coordinator.leave("it has unsubscribed")
+        if self._open is not None and self._open.coordinator and self._subscriptions.uses_group:
+            await self._open.coordinator.leave("it has unsubscribed")
         self._subscriptions.unsubscribe()
         self._new_subscription()
 
     def _new_subscription(self) -> None:
-        if self._parts is not None:
-            self._parts.fetcher.requests.buffer.retain_all(set(self._subscriptions.assigned))
-            self._parts.metadata.request_update()
+        if self._open is not None:
+            parts = self._open.parts
+            parts.fetcher.requests.buffer.retain_all(set(self._subscriptions.assigned))
+            parts.metadata.request_update()
             self._wake()
 
     def assignment(self) -> set[TopicPartition]:
-        """What is being read now."""
+        """Return the partitions that are being read now."""
         return set(self._subscriptions.assigned)
 
     def subscription(self) -> frozenset[str]:
-        """The topics that were subscribed to, or that match the pattern so far."""
+        """Return the topics that were subscribed to, or that match the pattern so far."""
         return self._subscriptions.topics
 
     # -- reading
@@ -243,10 +291,10 @@ class Consumer(GroupCalls, LogLookups):
     async def poll(
         self, timeout_ms: float = 0, *, max_records: int | None = None
     ) -> ConsumerRecords:
-        """What there is, or comes within `timeout_ms`: up to max.poll.records, or fewer.
+        """Return the records there are, or that come within `timeout_ms`.
 
-        Empty where there was nothing, and where only aborted records were passed over.
-        KafkaError where reading cannot go on; WakeupError after `wakeup`.
+        At most `max_records`, or max.poll.records. The result is empty if there were none, or
+        only aborted ones. KafkaError if reading cannot go on; WakeupError after `wakeup`.
         """
         with self._reads() as loop:
             collected = await loop.collect(timeout_ms=timeout_ms, most=max_records)
@@ -255,7 +303,7 @@ class Consumer(GroupCalls, LogLookups):
     async def getmany(
         self, *partitions: AnyPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> Mapping[TopicPartition, list[ConsumerRecord]]:
-        """The same by partition; of `partitions` alone where any are named."""
+        """Return what `poll` returns, by partition; with `partitions`, only their records."""
         only = set(as_partitions(partitions)) or None
         with self._reads() as loop:
             collected = await loop.collect(timeout_ms=timeout_ms, most=max_records, only=only)
@@ -264,19 +312,19 @@ class Consumer(GroupCalls, LogLookups):
     async def poll_arrow(
         self, timeout_ms: float = 0, *, columns: Sequence[str] | None = None
     ) -> Mapping[TopicPartition, Any]:
-        """All that has been fetched, or comes within `timeout_ms`, as a `pyarrow.Table` of each
-        partition: for who reads more records than Python makes objects of.
+        """Return what has been fetched, or comes within `timeout_ms`, as a `pyarrow.Table` each.
 
-        `storage.batch.columns.columnar` says which columns there are. Keys and values are bytes, which no
-        deserialiser has seen, nor an interceptor; they point into what was received. Raises as
-        `poll` does, KeyError where there is no such column, and MissingExtraError without the
-        `arrow` extra; positions and commits are the same.
+        It is for programs that read more records than Python makes objects of.
+        `storage.batch.columns.columnar` names the columns. Keys and values are bytes that point
+        into what was received; neither deserializers nor interceptors see them. Positions and
+        commits are those of `poll`. Raises as `poll` does, KeyError for an unknown column, and
+        MissingExtraError without the `arrow` extra.
         """
         with extra("arrow", "poll_arrow"):
             from storage.batch.columns.columnar import COLUMNS, schema_of, table  # noqa: PLC0415 - numpy, pyarrow
 
         wanted = COLUMNS if columns is None else columns
-        schema_of(wanted)  # before anything is taken
+        schema_of(wanted)  # raises before anything is taken
         with self._reads() as loop:
             collected = await loop.collect(
                 timeout_ms=timeout_ms,
@@ -286,7 +334,7 @@ class Consumer(GroupCalls, LogLookups):
         return {tp: table(batches, wanted) for tp, batches in collected.records.items()}
 
     async def getone(self, *partitions: AnyPartition) -> ConsumerRecord:
-        """The next record, however long it takes to come."""
+        """Return the next record, however long it takes to come."""
         only = set(as_partitions(partitions)) or None
         with self._reads() as loop:
             await self._let_others_run()
@@ -304,8 +352,8 @@ class Consumer(GroupCalls, LogLookups):
         return await self.getone()
 
     def wakeup(self) -> None:
-        """End the present wait of a poll, or else the next one, by a WakeupError."""
-        self._open_loop.wake_up()
+        """End the present wait of a poll, or else the next one, with a WakeupError."""
+        self._opened.loop.wake_up()
 
     async def _let_others_run(self) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -316,8 +364,8 @@ class Consumer(GroupCalls, LogLookups):
 
     @contextmanager
     def _reads(self) -> Iterator[PollLoop]:
-        """By one task at a time (KafkaConsumer.acquire)."""
-        loop = self._open_loop
+        """Let one task read at a time (KafkaConsumer.acquire)."""
+        loop = self._opened.loop
         if self._reading:
             raise IllegalStateError("another task is reading from this consumer")
         if self._subscriptions.has_none:
@@ -331,12 +379,12 @@ class Consumer(GroupCalls, LogLookups):
     # -- positions
 
     async def position(self, partition: AnyPartition, *, timeout_ms: float | None = None) -> Offset:
-        """The offset that is read next; KafkaTimeoutError where it is not known in time."""
+        """Return the offset that is read next; KafkaTimeoutError if it is not known in time."""
         tp = as_partition(partition)
         self._subscriptions.state(tp)
         await trio.lowlevel.checkpoint()
         timeout_ms = self._timeout(timeout_ms)
-        if not await self._open_loop.until(
+        if not await self._opened.loop.until(
             lambda: self._subscriptions.valid_position(tp) is not None, timeout_ms=timeout_ms
         ):
             raise KafkaTimeoutError(f"no position of {tp} within {timeout_ms:.0f} ms")
@@ -345,24 +393,24 @@ class Consumer(GroupCalls, LogLookups):
         return position.offset
 
     def seek(self, partition: AnyPartition, offset: Offset | OffsetAndMetadata) -> None:
-        """Read from `offset` on; with an epoch, the log is asked whether it still has it."""
+        """Read from `offset` on; with an epoch, the leader is asked whether its log still has it."""
         tp = as_partition(partition)
         to = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
         if to.offset < 0:
             raise IllegalStateError(f"seek to {to.offset}: an offset is at least 0")
-        view = self._open_parts.metadata.view
-        if view.note_epoch(tp, to.leader_epoch):
-            self._open_parts.metadata.request_update()
-        position = FetchPosition(to.offset, to.leader_epoch, view.leader(tp))
+        metadata = self._opened.parts.metadata
+        if metadata.view.note_epoch(tp, to.leader_epoch):
+            metadata.request_update()
+        position = FetchPosition(to.offset, to.leader_epoch, metadata.view.leader(tp))
         self._subscriptions.seek(tp, position)
         self._wake()
 
     def seek_to_beginning(self, *partitions: AnyPartition) -> None:
-        """At the next poll; all that are assigned where none are named."""
+        """Seek to where each log begins, at the next poll; without arguments, in all partitions."""
         self._seek_by(EARLIEST, partitions)
 
     def seek_to_end(self, *partitions: AnyPartition) -> None:
-        """At the next poll; all that are assigned where none are named."""
+        """Seek to where each log ends, at the next poll; without arguments, in all partitions."""
         self._seek_by(LATEST, partitions)
 
     def _seek_by(self, strategy: OffsetResetStrategy, partitions: Sequence[AnyPartition]) -> None:
@@ -371,16 +419,142 @@ class Consumer(GroupCalls, LogLookups):
         self._wake()
 
     def pause(self, *partitions: AnyPartition) -> None:
-        """Hand over nothing of these until `resume`; what is buffered of them is kept."""
+        """Hand over no records of these partitions until `resume`; buffered ones are kept."""
         for tp in as_partitions(partitions):
             self._subscriptions.pause(tp)
 
     def resume(self, *partitions: AnyPartition) -> None:
-        """Fetch these again."""
+        """Fetch these partitions again."""
         for tp in as_partitions(partitions):
             self._subscriptions.resume(tp)
         self._wake()
 
     def paused(self) -> set[TopicPartition]:
-        """Those that `pause` has stopped."""
+        """Return the partitions that `pause` has stopped."""
         return self._subscriptions.paused
+
+    # -- the group; also one that it is no member of, when partitions are assigned by hand
+
+    async def commit(
+        self, offsets: Committed | None = None, *, timeout_ms: float | None = None
+    ) -> None:
+        """Commit `offsets`, or the positions of all partitions.
+
+        CommitFailedError if the group has gone on without this member, RebalanceInProgressError
+        if a poll has to join first, KafkaTimeoutError if there is no answer in time.
+        """
+        coordinator = self._coordinator
+        wanted = coordinator.consumed() if offsets is None else _offsets(offsets)
+        await coordinator.commits.commit(wanted, timeout_ms=self._timeout(timeout_ms))
+
+    def commit_soon(
+        self,
+        offsets: Committed | None = None,
+        callback: "OnCommitted" = lambda _offsets, _error: None,
+    ) -> None:
+        """Commit once, beside the program (commitAsync); `callback` gets the outcome."""
+        coordinator = self._coordinator
+        wanted = coordinator.consumed() if offsets is None else _offsets(offsets)
+        coordinator.commits.commit_soon(wanted, callback)
+
+    async def committed(
+        self, partition: AnyPartition, *, timeout_ms: float | None = None
+    ) -> OffsetAndMetadata | None:
+        """Return what the group has committed of a partition; None if nothing."""
+        tp, coordinator = as_partition(partition), self._coordinator
+        timeout_ms = self._timeout(timeout_ms)
+        with self._seams.clock.move_on_after(timeout_ms / 1000):
+            return (await coordinator.commits.committed([tp]))[tp]
+        raise KafkaTimeoutError(f"no committed offset of {tp} within {timeout_ms:.0f} ms")
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """Return the identity of this member, for a producer's transaction."""
+        member = self._coordinator.membership
+        return ConsumerGroupMetadata(
+            group_id=member.group_id,
+            generation_id=member.generation_id,
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+        )
+
+    def enforce_rebalance(self, reason: str = "the program wants it") -> None:
+        """Join the group again at the next poll."""
+        self._coordinator.membership.request_rejoin(reason)
+        self._wake()
+
+    # -- logs and the cluster, whether or not the consumer reads them
+
+    async def beginning_offsets(
+        self, partitions: Collection[AnyPartition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, Offset]:
+        """Return the offset at which each log begins."""
+        return await self._bounds(partitions, list_offsets.EARLIEST, timeout_ms)
+
+    async def end_offsets(
+        self, partitions: Collection[AnyPartition], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, Offset]:
+        """Return the offset at which each log ends for this consumer.
+
+        That is the high watermark, or the last stable offset with `read_committed`.
+        """
+        return await self._bounds(partitions, list_offsets.LATEST, timeout_ms)
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[AnyPartition, int], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first record at or after each time in milliseconds; None if there is none."""
+        wanted = {as_partition(tp): at for tp, at in timestamps.items()}
+        for tp, at in wanted.items():
+            if at < 0:
+                raise IllegalStateError(f"offsets_for_times: {tp} at {at}, before time began")
+        return await self._opened.parts.offset_fetcher.offsets_for(
+            wanted, timeout_ms=self._timeout(timeout_ms)
+        )
+
+    async def _bounds(
+        self, partitions: Collection[AnyPartition], timestamp: int, timeout_ms: float | None
+    ) -> dict[TopicPartition, Offset]:
+        found = await self._opened.parts.offset_fetcher.offsets_for(
+            dict.fromkeys(as_partitions(partitions), timestamp),
+            timeout_ms=self._timeout(timeout_ms),
+        )
+        return {tp: each.offset for tp, each in found.items() if each is not None}
+
+    def highwater(self, partition: AnyPartition) -> Offset | None:
+        """Return the high watermark that the last fetch response named."""
+        return self._subscriptions.state(as_partition(partition)).high_watermark
+
+    def current_lag(self, partition: AnyPartition) -> int | None:
+        """Return the number of records between the position and the end of the last fetch."""
+        return self._subscriptions.lag(
+            as_partition(partition), read_committed=self.config.read_committed
+        )
+
+    async def partitions_for(
+        self, topic: str, *, timeout_ms: float | None = None
+    ) -> list[TopicPartition]:
+        """Return the topic's partitions; none if it is not known in time."""
+        parts = self._opened.parts
+        metadata, transient = parts.metadata, parts.offset_fetcher.transient_topics
+        added = {topic} - transient
+        transient |= added
+        try:
+            with self._seams.clock.move_on_after(self._timeout(timeout_ms) / 1000):
+                while metadata.view.partitions_of(topic) is None:
+                    metadata.request_update()
+                    await metadata.wait_for_news()
+                    metadata.raise_for_topics([topic])
+        finally:
+            transient -= added
+        return [TopicPartition(topic, each) for each in metadata.view.partitions_of(topic) or ()]
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Return this consumer's metrics under Kafka's names."""
+        return dict(self._opened.parts.metrics.snapshot())
+
+
+def _offsets(given: Committed) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {
+        as_partition(tp): OffsetAndMetadata(each) if isinstance(each, int) else each
+        for tp, each in given.items()
+    }

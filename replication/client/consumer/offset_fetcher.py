@@ -31,8 +31,7 @@ from replication.client.consumer.list_offsets import (
     read_epochs,
     read_list_offsets,
 )
-from replication.client.consumer.offset_reset import timestamp_of
-from replication.client.consumer.position import FetchPosition, OffsetResetStrategy
+from replication.client.consumer.position import FetchPosition, OffsetResetStrategy, timestamp_of
 from replication.client.consumer.records import OffsetAndTimestamp
 from replication.client.consumer.subscription import SubscriptionState
 from replication.client.errors import (

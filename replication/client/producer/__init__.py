@@ -1,11 +1,12 @@
 """A producer for trio: records are batched, sent once, and acked or given up.
 
-partitioner                     which partition a record goes to
-batch  partition_queue  run     records on their way, and under which sequences
-verdict                         what a broker's answer means
-accumulator  room               what has been sent for and is not there yet
-sender                          the task that takes it to the brokers
-delivery  transaction_calls  producer    what programs see
+partitioner  destinations       the partition of a record
+batch  partition_queue          records on their way, and their sequences
+verdict                         the meaning of a broker's answer
+accumulator  appending          records that have no outcome yet, and how they get there
+sender                          the task that sends them to the brokers
+transactions                    begin, commit and abort
+delivery  producer              what programs see
 """
 
 from replication.client.producer.config import ProducerConfig

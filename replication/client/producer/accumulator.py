@@ -37,10 +37,10 @@ from replication.client.producer.batch import (
     Outcome,
     ProducerBatch,
     ProducerIdentity,
+    Run,
     Stamp,
 )
 from replication.client.producer.partition_queue import PartitionQueue
-from replication.client.producer.run import Run
 from replication.client.producer.verdict import Verdict, judge
 from replication.errors import ErrorCode, KafkaError
 from storage.batch.compression import Codec

@@ -1,20 +1,22 @@
-"""Records on their way to one partition, and what becomes of them.
+"""Records on their way to one partition, and their outcome.
 
     filling ─> closed ─> sent ─┬─> Acked(base_offset)
-                ^──────────────┤     tried again, the same bytes under the same sequence
+                ^──────────────┤     sent again, the same bytes under the same sequence
                                ├─> Failed(error)
-                               └─> in parts: it was too large, and each half is a batch now
+                               └─> InParts: it was too large, and each half is a batch now
 
-Rule 1: what a batch has once been sent as (producer id, epoch, sequence) does not change while
-a broker might have taken it: the same again is recognised there, anything else would be there
-twice (KIP-98).
+Rule 1: the identity under which a batch was sent (producer id, epoch, sequence) does not change
+while a broker may have taken it: a broker recognises the same batch, and would write any other a
+second time (KIP-98).
 
 Rule 2: an outcome is set once.
 
 (Kafka: ProducerBatch.)
 """
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias
 
 import attrs
@@ -33,8 +35,8 @@ from storage.batch.record_batch import (
 from storage.batch.records import Header, RecordFields, encode_batch
 from storage.types import Offset, TopicPartition
 
-# Length, attributes, deltas and the lengths of key, value and headers, at their longest; and
-# where key and value are small, and the timestamps of a batch within a quarter of an hour.
+# Length, attributes, deltas and the lengths of key, value and headers, at their longest; and the
+# same if key and value are small and the timestamps of a batch within a quarter of an hour.
 _RECORD_OVERHEAD: Final = 21
 _SMALL_OVERHEAD: Final = 13
 _SMALL: Final = 8000
@@ -50,14 +52,14 @@ NOBODY: Final = ProducerIdentity()
 
 
 def identity_in(response: InitProducerIdResponse | EndTxnResponse) -> ProducerIdentity:
-    """Whom it makes of its producer; KafkaError where that is nobody."""
+    """Return the id and epoch that a response gives its producer; KafkaError if it gives none."""
     if response.producer_id < 0 or response.producer_epoch < 0:
         raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the answer names no producer id")
     return ProducerIdentity(response.producer_id, response.producer_epoch)
 
 
 class Stamp(NamedTuple):
-    """As what a batch is known to the brokers."""
+    """The identity and sequence under which brokers know a batch."""
 
     identity: ProducerIdentity = NOBODY
     base_sequence: int = NO_SEQUENCE
@@ -65,10 +67,9 @@ class Stamp(NamedTuple):
 
 @attrs.frozen
 class Acked:
-    """There, the first record at `base_offset`.
+    """A batch that was written, its first record at `base_offset`.
 
-    -1: it is there, but where was not said: acks=0, or a duplicate whose offset the broker
-    no longer knew.
+    -1 if the offset is not known: acks=0, or a duplicate whose offset the broker no longer knew.
     """
 
     base_offset: Offset
@@ -78,16 +79,16 @@ class Acked:
 
 @attrs.frozen
 class Failed:
-    """Given up. Whether it is there is known only where the error says so."""
+    """A batch that was given up. Only some errors tell whether it was written."""
 
     error: Exception
     of_records: dict[int, Exception] = attrs.field(factory=dict)
-    """Those that are to blame, by their place in the batch (KIP-467)."""
+    """The errors of single records, by their place in the batch (KIP-467)."""
 
 
 @attrs.frozen
 class InParts:
-    """Its records are in these, in order, the first of each at the place that is told."""
+    """A batch whose records are in other batches; each with the place of its first record."""
 
     parts: "tuple[tuple[int, ProducerBatch], ...]"
 
@@ -96,7 +97,7 @@ Outcome: TypeAlias = Acked | Failed | InParts
 
 
 def record_size(key: bytes | None, value: bytes | None, headers: tuple[Header, ...]) -> int:
-    """About the most bytes that a record can take, uncompressed: batches fill up to it.
+    """Return about the most bytes that a record can take uncompressed; batches fill up to it.
 
     (DefaultRecord.recordSizeUpperBound, which is 8 bytes more for a small one.)
     """
@@ -109,17 +110,19 @@ def record_size(key: bytes | None, value: bytes | None, headers: tuple[Header, .
 
 @attrs.define(eq=False, kw_only=True)
 class ProducerBatch:
+    """A batch of records for one partition, from its first record to its outcome."""
+
     partition: TopicPartition
     created_at: float
-    """When its first record came, in seconds on the node's clock: deliveries time out by it."""
+    """When its first record came, in seconds of the node's clock; deliveries time out by it."""
     records: list[RecordFields] = attrs.field(factory=list)
     size: int = HEADER_SIZE
-    """Of what it may take at the most, uncompressed."""
+    """The most bytes that its records can take uncompressed."""
     is_closed: bool = False
-    """Takes no more records: full, or sent."""
+    """Whether it takes no more records: it is full, or was sent."""
     attempts: int = 0
     not_before: float = 0.0
-    """It waits until then before it is sent again."""
+    """The moment until which it waits before it is sent again."""
     identity: ProducerIdentity = NOBODY
     base_sequence: int = NO_SEQUENCE
     transactional: bool = False
@@ -146,18 +149,18 @@ class ProducerBatch:
         return next_sequence(self.base_sequence, self.count - 1)
 
     def stamp(self, identity: ProducerIdentity, base_sequence: int, *, transactional: bool) -> None:
-        """Who sends it, and as which of its records."""
+        """Set the producer and the sequence under which it is sent."""
         self.identity, self.base_sequence = identity, base_sequence
         self.transactional = transactional
         self._encoded = None
 
     def restamp(self, identity: ProducerIdentity, base_sequence: int) -> None:
-        """As another one: only where no broker has it as what it was."""
+        """Give it another identity; only if no broker has it under the old one."""
         self.stamp(identity, base_sequence, transactional=self.transactional)
         self.sequence_was_reset = True
 
     def encoded(self, codec: Codec) -> bytes:
-        """As it goes over the wire; made once for each stamp."""
+        """Return its bytes for the wire, made once for each stamp."""
         if self._encoded is None:
             self.is_closed = True
             self._encoded = encode_batch(
@@ -174,12 +177,13 @@ class ProducerBatch:
         assert self.outcome is None, f"a batch of {self.partition} has one outcome"
         self.outcome, self.is_closed = outcome, True
         self._encoded = None
-        for tell in self.on_outcome:
-            tell()
+        for call in self.on_outcome:
+            call()
 
     def halves(self) -> "Iterator[tuple[int, ProducerBatch]]":
-        """Two batches of its records, under the sequences that these have; the place of the
-        first of each.
+        """Return two batches of its records, under the sequences of these records.
+
+        Each comes with the place of its first record in this batch.
         """
         assert self.count > 1, "one record is as small as it gets"
         middle = self.count // 2
@@ -198,3 +202,49 @@ class ProducerBatch:
                 sequence = next_sequence(self.base_sequence, begin)
                 half.stamp(self.identity, sequence, transactional=self.transactional)
             yield begin, half
+
+
+@attrs.define(eq=False)
+class Run:
+    """Records that are sent together; batches take them from the front."""
+
+    records: Sequence[RecordFields]
+    taken: int = attrs.field(default=0, init=False)
+    _sizes: list[int] = attrs.field(init=False)
+    _ends: list[int] = attrs.field(init=False)
+    """For each record, the bytes of all records up to its end."""
+    _has_keys: bool = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._sizes = [record_size(key, value, ()) for _, _, key, value, _, _ in self.records]
+        self._ends = list(accumulate(self._sizes))
+        self._has_keys = any(key is not None for _, _, key, _, _, _ in self.records)
+
+    @property
+    def is_done(self) -> bool:
+        return self.taken == len(self.records)
+
+    @property
+    def largest(self) -> int:
+        return max(self._sizes, default=0)
+
+    @property
+    def next_size(self) -> int:
+        return self._sizes[self.taken]
+
+    @property
+    def next_key(self) -> bytes | None:
+        _, _, key, _, _, _ = self.records[self.taken]
+        return key
+
+    def take(self, room: int) -> tuple[Sequence[RecordFields], int]:
+        """Return the next records that fit into `room` bytes, at least one, and their size.
+
+        Records with keys come one by one, since each goes to the partition of its key.
+        """
+        begin, end = self.taken, self.taken + 1
+        before = self._ends[begin - 1] if begin else 0
+        if not self._has_keys:
+            end = max(bisect_right(self._ends, before + room, lo=begin), end)
+        self.taken = end
+        return self.records[begin:end], self._ends[end - 1] - before

@@ -1,12 +1,12 @@
-"""Where records go: which topics a producer sends to, and which of their partitions.
+"""Destinations of records: the topics that a producer sends to, and their partitions.
 
     given          the partition that the sender names
     a partitioner  of the program's own
     by key         the same for every client
-    sticky         for those without a key, see `partitioner`
+    sticky         for records without a key, see `partitioner`
 
-A topic is heard of before anything can be sent to it, and asked about for as long as something
-is (`metadata.max.idle.ms`).
+A topic must be known before anything can be sent to it. Its metadata is kept fresh while records
+are sent to it (`metadata.max.idle.ms`).
 """
 
 from collections.abc import Callable, Sequence
@@ -23,23 +23,25 @@ from replication.net.seams import NodeClock
 from storage.types import TopicPartition
 
 Partitioner: TypeAlias = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
-"""Of a key, all partitions, and those that somebody leads: the one to send to."""
+"""Returns the partition for a key, of all partitions and of those with a leader."""
 
 
 @attrs.define(eq=False)
 class Destination:
-    """One topic."""
+    """A topic that records are sent to."""
 
     topic: str
     sticky: StickyPartitioner
     partitions: tuple[TopicPartition, ...] = ()
     view_version: int = -1
-    """As of which answer about the cluster."""
+    """The version of the cluster view from which the partitions are."""
     used_at: float = 0.0
 
 
 @attrs.define(eq=False, kw_only=True)
 class Destinations:
+    """The topics that one producer sends to, and the choice of a partition for each record."""
+
     config: ProducerConfig
     clock: NodeClock
     draw: Callable[[int], int]
@@ -49,14 +51,14 @@ class Destinations:
     _topics: dict[str, Destination] = attrs.field(factory=dict, init=False)
 
     def in_use(self) -> list[str]:
-        """Those to ask about."""
+        """Return the topics whose metadata is kept fresh."""
         oldest = self.clock.now() - self.config.metadata_max_idle_ms / 1000
         for topic in [topic for topic, each in self._topics.items() if each.used_at < oldest]:
             del self._topics[topic]
         return [*self._topics]
 
     def known(self, topic: str, partition: int | None = None) -> Destination | None:
-        """Where nothing has to be waited for."""
+        """Return the destination if it is known now; None if it has to be waited for."""
         found = self._topics.get(topic)
         if found is None or found.view_version != self.metadata.view.version:
             return None
@@ -64,9 +66,10 @@ class Destinations:
             return None
         return found
 
-    async def hear_of(self, topic: str, partition: int | None = None) -> Destination:
-        """KafkaTimeoutError where nothing is heard within `max.block.ms`, of the topic or of that
-        partition, which may be new; or the error of a topic that cannot be.
+    async def find(self, topic: str, partition: int | None = None) -> Destination:
+        """Wait until the topic and the partition are known; both may be new.
+
+        KafkaTimeoutError after `max.block.ms`, or the error of an invalid or forbidden topic.
         """
         found = self._topics.get(topic)
         if found is None:
@@ -93,7 +96,7 @@ class Destinations:
             return numbers
         raise KafkaTimeoutError(
             f"{'topic' if numbers is None else f'partition {partition} of topic'} {topic}"
-            f" was not heard of within {self.config.max_block_ms} ms"
+            f" was not known within {self.config.max_block_ms} ms"
         ) from self.metadata.last_error
 
     def choose(

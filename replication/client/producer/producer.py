@@ -7,21 +7,24 @@
         deliveries = await producer.send_many("t", [b"one", b"two"])    many at once
 
 Rule 1: `send` waits until the record is acked, `send_soon` only until there is room for it
-(`buffer.memory`), and until the topic has been heard of (`max.block.ms` for both).
+(`buffer.memory`) and the topic is known (`max.block.ms` for both).
 
-Rule 2: what is sent to one partition by one task is there in that order, once (KIP-98),
-whatever becomes of connections and leaders in between.
+Rule 2: the records that one task sends to one partition are written there in that order, once
+(KIP-98), whatever becomes of connections and leaders in between.
 
     producer with transactional_id="tx"
         async with producer.transaction():                          all of it is there, or nothing
             await producer.send_soon("t", b"value")
 
-Rule 3: leaving the block waits for what is on its way. Left by an exception or cancelled, it
-does not: what has no outcome by then fails, and may or may not be there.
+Rule 3: leaving the block waits for records on their way. A block that is left by an exception or
+cancelled does not wait: records without an outcome fail, and may or may not be written.
+
+The file is longer than others because the class is all that programs see of a producer.
 """
 
-from collections.abc import Callable, Iterable
-from contextlib import AsyncExitStack
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
@@ -30,11 +33,17 @@ import trio
 
 from replication.client.arguments import as_headers, as_timestamp
 from replication.client.coordinators import Coordinators
-from replication.client.errors import IllegalStateError, RecordTooLargeError
+from replication.client.errors import (
+    IllegalStateError,
+    RecordTooLargeError,
+    TransactionAbortedError,
+)
 from replication.client.metadata import Metadata
 from replication.client.network_client import NetworkClient
+from replication.client.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from replication.client.producer.accumulator import RecordAccumulator
-from replication.client.producer.batch import ProducerBatch, record_size
+from replication.client.producer.appending import Filling, Room
+from replication.client.producer.batch import ProducerBatch, Run, record_size
 from replication.client.producer.config import ProducerConfig
 from replication.client.producer.delivery import (
     Deliveries,
@@ -43,20 +52,16 @@ from replication.client.producer.delivery import (
     wait_until_settled,
 )
 from replication.client.producer.destinations import Destination, Destinations, Partitioner
-from replication.client.producer.filling import Filling
-from replication.client.producer.room import Room
-from replication.client.producer.run import Run
 from replication.client.producer.sender import Sender
-from replication.client.producer.transaction_calls import TransactionCalls
 from replication.client.producer.transactions import Transactions
 from replication.client.retries import retry_backoff
-from replication.errors import PeerUnavailableError
+from replication.errors import KafkaError, PeerUnavailableError
 from replication.net import production_seams
 from replication.net.seams import Seams
 from storage.batch.compression import Codec
 from storage.batch.record_batch import NO_SEQUENCE
 from storage.batch.records import Header, RecordFields
-from storage.types import NO_OFFSET
+from storage.types import NO_OFFSET, TopicPartition
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -76,11 +81,12 @@ def _as_it_is(value: Any) -> bytes | None:
 
 
 @attrs.define(eq=False, init=False, repr=False)
-class Producer(TransactionCalls, Generic[K, V]):
-    """Keys and values are bytes, or what the serializers make bytes of.
+class Producer(Generic[K, V]):
+    """A producer of records, open inside its `async with` block.
 
-    `config` are Kafka's words, underscored: `linger_ms=20`, `acks="1"`,
-    `compression_type="zstd"`. ConfigError where one is wrong.
+    Keys and values are bytes, or what the serializers turn into bytes. `config` holds Kafka's keys
+    with underscores: `linger_ms=20`, `acks="1"`, `compression_type="zstd"`. ConfigError if one is
+    wrong.
     """
 
     config: ProducerConfig
@@ -141,7 +147,7 @@ class Producer(TransactionCalls, Generic[K, V]):
                 nursery.start_soon(self._transactions.run)
                 await self._transactions.init()
         except BaseException:
-            # Raised as it is: the nursery would put it into a group.
+            # The error is raised alone: the nursery would put it into a group.
             await stack.__aexit__(None, None, None)
             raise
         self._stack = stack
@@ -160,7 +166,7 @@ class Producer(TransactionCalls, Generic[K, V]):
             self._closed = True
             self._accumulator.give_up(PeerUnavailableError("the producer was closed"))
             self._room.freed()
-            # What was raised in the block is its own, and none of the nursery's.
+            # An error of the block is raised by the block, not by the nursery.
             await self._stack.__aexit__(None, None, None)
 
     def _assemble(self, nursery: trio.Nursery) -> None:
@@ -202,11 +208,11 @@ class Producer(TransactionCalls, Generic[K, V]):
         )
         self._room.on_wait = self._sender.wake
         if config.transactional_id:
-            self._take_up_transactions(config.transactional_id, network)
+            self._begin_transactional(config.transactional_id, network)
         elif self._partitioner is None:
             self._filling = Filling(self._accumulator, self._metadata.view, self._largest)
 
-    def _take_up_transactions(self, transactional_id: str, network: NetworkClient) -> None:
+    def _begin_transactional(self, transactional_id: str, network: NetworkClient) -> None:
         transactions = self._transactions = Transactions(
             transactional_id=transactional_id,
             config=self.config,
@@ -220,7 +226,7 @@ class Producer(TransactionCalls, Generic[K, V]):
                 chance=self._seams.chance,
             ),
             wake=self._sender.wake,
-            flush=self._flush_before_an_end,
+            flush=self._flush_before_end,
             feature=network.feature,
         )
         self._accumulator.may_send = transactions.may_send
@@ -258,9 +264,9 @@ class Producer(TransactionCalls, Generic[K, V]):
     ) -> RecordMetadata:
         """Send a record and wait until it is acked.
 
-        KafkaError, under a name of its own or with its code, where it was not delivered within
-        `delivery.timeout.ms`, or cannot be; KafkaTimeoutError where there was no room for it,
-        or its topic was not heard of, within `max.block.ms`. Cancelled, it may be there or not.
+        KafkaError, of a class of its own or with its code, if it was not delivered within
+        `delivery.timeout.ms` or cannot be; KafkaTimeoutError if there was no room for it, or its
+        topic was not known, within `max.block.ms`. If cancelled, it may be written or not.
         """
         delivery = await self.send_soon(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
@@ -277,9 +283,9 @@ class Producer(TransactionCalls, Generic[K, V]):
         timestamp_ms: int | None = None,
         headers: Iterable[Header] = (),
     ) -> Delivery:
-        """Send a record; `wait` of what it gives tells what becomes of it.
+        """Send a record; `wait` of the returned delivery gives its outcome.
 
-        Cancelled, nothing was sent. It lets other tasks run now and then, not each time.
+        If cancelled, nothing was sent. Other tasks run now and then, not at each call.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         value_bytes = None if value is None else self._value_serializer(value)
@@ -300,7 +306,7 @@ class Producer(TransactionCalls, Generic[K, V]):
             raise self._too_large(size)
         destination = self._destinations.known(topic, partition)
         if destination is None:
-            destination = await self._destinations.hear_of(topic, partition)
+            destination = await self._destinations.find(topic, partition)
         accumulator = self._accumulator
         if accumulator.waiting_for_room or not accumulator.has_room(size):
             await self._room.wait(size, timeout_ms=self.config.max_block_ms)
@@ -315,7 +321,7 @@ class Producer(TransactionCalls, Generic[K, V]):
         if sticky.partition == chosen.partition:
             sticky.appended(size, batch_is_full=batch.is_closed)
             if filling is not None and key is None and partition is None:
-                filling.began(destination, batch)
+                filling.fill(destination, batch)
         await self._let_others_run(size)
         return Delivery(batch, index)
 
@@ -330,8 +336,8 @@ class Producer(TransactionCalls, Generic[K, V]):
     ) -> Deliveries:
         """Send records in this order, at a fifth of what `send_soon` costs for each.
 
-        `keys`, where there are any, are as many as `values`. RecordTooLargeError before
-        anything is sent; cancelled, or out of time, some of them were and others not.
+        `keys`, if given, has as many items as `values`. RecordTooLargeError before anything is
+        sent. If it is cancelled or out of time, some records were sent and others not.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check_may_send()
@@ -342,7 +348,7 @@ class Producer(TransactionCalls, Generic[K, V]):
         while not run.is_done:
             destination = self._destinations.known(topic, partition)
             if destination is None:
-                destination = await self._destinations.hear_of(topic, partition)
+                destination = await self._destinations.find(topic, partition)
             if self._accumulator.waiting_for_room or not self._accumulator.has_room(run.next_size):
                 await self._room.wait(run.next_size, timeout_ms=self.config.max_block_ms)
             self._check_may_send()
@@ -371,7 +377,7 @@ class Producer(TransactionCalls, Generic[K, V]):
         ]
 
     async def _appended(self, destination: Destination, batch: ProducerBatch, size: int) -> None:
-        """A batch has got so many bytes more."""
+        """Note that `size` bytes were appended to a batch; let others run now and then."""
         destination.used_at = batch.created_at
         self._sender.wake()
         if destination.sticky.partition == batch.partition.partition:
@@ -379,16 +385,14 @@ class Producer(TransactionCalls, Generic[K, V]):
         await self._let_others_run(size)
 
     async def _let_others_run(self, size: int) -> None:
-        """Now and then: `size` bytes were sent."""
+        """Let other tasks run after every so many bytes."""
         self._since_yield += size
         if self._since_yield >= _YIELD_BYTES:
             self._since_yield = 0
             await trio.lowlevel.cancel_shielded_checkpoint()
 
     async def flush(self) -> None:
-        """Send at once what lingers, and wait until all that was sent so far has an outcome,
-        whichever it is.
-        """
+        """Send lingering batches at once, and wait until every record so far has an outcome."""
         self._accumulator.flushing += 1
         self._sender.wake()
         try:
@@ -398,18 +402,19 @@ class Producer(TransactionCalls, Generic[K, V]):
             self._accumulator.flushing -= 1
         await trio.lowlevel.checkpoint()
 
-    async def _flush_before_an_end(self) -> None:
-        """Of a transaction: where nothing is sent any more, nobody can be told of one."""
+    async def _flush_before_end(self) -> None:
+        """Flush before a transaction ends; raise if nothing is sent any more."""
         await self.flush()
         self._check_open()
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """The topic's partitions; KafkaTimeoutError where it is not heard of in time."""
+        """Return the topic's partitions; KafkaTimeoutError if it is not known in time."""
         self._check_open()
-        destination = await self._destinations.hear_of(topic)
+        destination = await self._destinations.find(topic)
         return [each.partition for each in destination.partitions]
 
     def _check_open(self) -> None:
+        """Raise the reason if the producer sends nothing now."""
         if not self._opened:
             raise IllegalStateError("a producer sends inside `async with`")
         if self._closed:
@@ -430,3 +435,63 @@ class Producer(TransactionCalls, Generic[K, V]):
             key=lambda each: each[1],
         )
         return RecordTooLargeError(f"a record of {size} bytes where {key} is {limit}")
+
+    # Transactions.
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Send what the block sends as a whole, or not at all, for readers of committed records.
+
+        TransactionAbortedError if it could not be committed.
+        """
+        self.begin_transaction()
+        try:
+            yield
+        except BaseException:
+            # The error of the block says more than one of the abort would.
+            with (
+                trio.CancelScope(shield=True),
+                contextlib.suppress(KafkaError, PeerUnavailableError),
+            ):
+                await self.abort_transaction()
+            raise
+        try:
+            await self.commit_transaction()
+        except TransactionAbortedError:
+            await self.abort_transaction()
+            raise
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction; IllegalStateError inside one.
+
+        ProducerFencedError if another producer has the transactional id.
+        """
+        self._open_transactions.begin()
+
+    async def commit_transaction(self) -> None:
+        """Commit; TransactionAbortedError if a record failed: then abort the transaction."""
+        await self._open_transactions.commit()
+
+    async def abort_transaction(self) -> None:
+        """Abort: readers of committed records see none of it, and unsent records fail."""
+        await self._open_transactions.abort()
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group: ConsumerGroupMetadata | str,
+    ) -> None:
+        """Commit the offsets that a group has read up to, with the transaction (KIP-447)."""
+        member = ConsumerGroupMetadata(group_id=group) if isinstance(group, str) else group
+        wanted = {
+            partition: OffsetAndMetadata(each) if isinstance(each, int) else each
+            for partition, each in offsets.items()
+        }
+        await self._open_transactions.send_offsets(wanted, member)
+
+    @property
+    def _open_transactions(self) -> Transactions:
+        self._check_open()
+        if self._transactions is None:
+            raise IllegalStateError("a producer without transactional_id has no transactions")
+        return self._transactions

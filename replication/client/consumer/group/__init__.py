@@ -1,9 +1,10 @@
 """A consumer in a group (the classic protocol, KIP-62, 345, 429).
 
-assignors  sticky       who reads what: pure functions, run by the group's leader
-membership              what a member is, and what answers make of it
-coordinator             joins, leaves, and tells the program
-heartbeat               says that it lives
-commits                 how far it has read
-listener                what a program wants to be told
+assignors  sticky       assignments of partitions to members: pure functions, run by the leader
+membership              the state of a member, and the meaning of responses for it
+coordinator             joins, leaves, and calls the program's listener
+joining  discovery      one attempt to join; the search for the coordinator
+heartbeat               the task that keeps the membership alive
+commits                 the offsets of the group
+assembly                the parts of a member
 """

@@ -1,8 +1,8 @@
-"""A consumer's side of its group: joins it, tells the program, commits for it.
+"""A consumer's side of its group: it joins, calls the program's listener, and commits.
 
-    poll ──> nothing to join for ──> commit, if it is time
-         ──> to be joined: revoke (the program is told) ──> a task joins ... comes back:
-             take what was assigned (the program is told)
+    poll ──> no reason to join ──> commit, if it is time
+         ──> a reason to join: revoke (the listener is called) ──> a task joins ... returns:
+             take what was assigned (the listener is called)
 
 Rule 1: listeners run in the program's own call. The joining itself is a task beside it: a
 poll that ends or is cancelled meanwhile interrupts nothing.
@@ -10,11 +10,11 @@ poll that ends or is cancelled meanwhile interrupts nothing.
 Rule 2: eager members give everything back before they join; cooperative ones go on reading,
 and give back afterwards what they were not given again, by joining once more (KIP-429).
 
-Rule 3: what has not been told yet is told by the next poll: nothing newly assigned is
-fetched before `on_partitions_assigned` has run to its end.
+Rule 3: a listener that could not be called is called by the next poll: nothing newly assigned
+is fetched before `on_partitions_assigned` has run to its end.
 
 Rule 4: positions are committed at `auto.commit.interval.ms` by polls, before partitions are
-given back, and on leaving; never beside the program, so never what it was not handed.
+given back, and on leaving; never beside the program, so never records it was not handed.
 
 (Kafka: ConsumerCoordinator, AbstractCoordinator.)
 """
@@ -34,8 +34,12 @@ from replication.client.consumer.group.assignors import ASSIGNORS, RebalanceProt
 from replication.client.consumer.group.commits import Commits, Offsets
 from replication.client.consumer.group.heartbeat import Heartbeats
 from replication.client.consumer.group.joining import Joined, Joining
-from replication.client.consumer.group.listener import ConsumerRebalanceListener, Told, tell
 from replication.client.consumer.group.membership import Membership, MemberState
+from replication.client.consumer.hooks import (
+    ConsumerRebalanceListener,
+    ListenerMethod,
+    call_listener,
+)
 from replication.client.consumer.position import FetchPosition
 from replication.client.consumer.records import OffsetAndMetadata
 from replication.client.consumer.subscription import SubscriptionState
@@ -45,13 +49,13 @@ from replication.errors import KafkaError
 from replication.net.seams import NodeClock
 from storage.types import TopicPartition
 
-# What a rebalance waits for an automatic commit, at most; the group is waiting for us.
+# The longest time that a rebalance waits for an automatic commit; the group waits for us.
 _COMMIT_BEFORE_JOIN_MS = 5_000
 
 
 @attrs.define(eq=False, kw_only=True)
 class ConsumerCoordinator:
-    """One consumer's."""
+    """The membership of one consumer, as its polls and its listener see it."""
 
     config: ConsumerConfig
     membership: Membership
@@ -64,7 +68,7 @@ class ConsumerCoordinator:
     nursery: trio.Nursery
     on_change: Callable[[], None]
     on_assignment: Callable[[], None]
-    """The assignment has changed: what is buffered of others can go."""
+    """Called when the assignment has changed: buffered records of other partitions can go."""
     listener: ConsumerRebalanceListener = attrs.field(factory=ConsumerRebalanceListener)
     _protocol: RebalanceProtocol = attrs.field(init=False)
     _join_scope: trio.CancelScope | None = attrs.field(init=False, default=None)
@@ -76,7 +80,7 @@ class ConsumerCoordinator:
     _loading: trio.CancelScope | None = attrs.field(init=False, default=None)
     _pattern_version: int = attrs.field(init=False, default=-1)
     _counted_version: int = attrs.field(init=False, default=-1)
-    _telling: bool = attrs.field(init=False, default=False)
+    _in_listener: bool = attrs.field(init=False, default=False)
     _polling: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
@@ -84,16 +88,17 @@ class ConsumerCoordinator:
         self._protocol = protocol_of(tuple(ASSIGNORS[name] for name in chosen))
         self._commit_at = self.clock.now() + self.config.auto_commit_interval_ms / 1000
 
-    # -- what a poll asks
+    # -- polling
 
     def polled(self) -> None:
-        self.heartbeats.polled()
+        """Note that the program is alive (max.poll.interval.ms)."""
+        self.heartbeats.last_poll = self.clock.now()
 
     async def poll(self) -> None:
         self.polled()
         self._raise_error()
         if self._polling:
-            return  # a listener asks for a position, or another task does: one thing at a time
+            return  # a listener or another task asks for a position: one thing at a time
         self._polling = True
         try:
             if self.subscriptions.uses_group:
@@ -111,19 +116,19 @@ class ConsumerCoordinator:
             self._begin_to_join()
 
     def due_in(self) -> float:
-        """Until a poll has to commit."""
+        """Return the seconds until a poll has to commit."""
         if not self.config.enable_auto_commit:
             return 3600.0
         return self._commit_at - self.clock.now()
 
     def keep(self, error: KafkaError) -> None:
-        """For the next poll to raise."""
+        """Keep an error for the next poll to raise."""
         self._error = self._error or error
         self.on_change()
 
     def _raise_error(self) -> None:
         error = self._error
-        # Who joined again after being fenced would fence the other, and so on for ever.
+        # A member that joined again after being fenced would fence the other, and so on for ever.
         if not isinstance(error, FencedInstanceIdError):
             self._error = None
         if error is not None:
@@ -131,7 +136,7 @@ class ConsumerCoordinator:
 
     @property
     def last_assignment(self) -> tuple[TopicPartition, ...]:
-        """What the group gave us when we last joined, given back since or not."""
+        """The assignment of the last join, whether or not it was given back since."""
         return () if self._current is None else self._current.partitions
 
     # -- joining
@@ -141,7 +146,7 @@ class ConsumerCoordinator:
         if self._join_scope is not None or self._joined is not None:
             return False
         if self.subscriptions.pattern is not None and not self.metadata.view.version:
-            return False  # of a pattern nothing is known before there is metadata
+            return False  # what matches a pattern is not known before there is metadata
         if self._current is not None and member.state is MemberState.STABLE:
             if self._partitions_changed(self._current):
                 member.request_rejoin("the topics have other partitions than were handed out")
@@ -163,7 +168,7 @@ class ConsumerCoordinator:
             self.subscriptions.subscribe_from_pattern(list(view.topics))
 
     async def _prepare(self) -> None:
-        """What must be done before the group takes partitions from us (onJoinPrepare)."""
+        """Commit and give back partitions before the group reassigns them (onJoinPrepare)."""
         assigned = self.subscriptions.assigned
         if not assigned:
             return
@@ -179,8 +184,8 @@ class ConsumerCoordinator:
         if leaving:
             await self._give_up(leaving, self.listener.on_partitions_revoked)
 
-    async def _give_up(self, partitions: list[TopicPartition], told: Told) -> None:
-        """Tell the program, and let go."""
+    async def _give_up(self, partitions: list[TopicPartition], method: ListenerMethod) -> None:
+        """Call the listener, and give the partitions back."""
 
         def let_go() -> None:
             kept = [tp for tp in self.subscriptions.assigned if tp not in gone]
@@ -188,22 +193,22 @@ class ConsumerCoordinator:
             self.on_assignment()
 
         gone = set(partitions)
-        await self._tell(told, partitions, let_go)
+        await self._call_listener(method, partitions, let_go)
 
-    async def _tell(
-        self, told: Told, partitions: list[TopicPartition], done: Callable[[], None]
+    async def _call_listener(
+        self, method: ListenerMethod, partitions: list[TopicPartition], done: Callable[[], None]
     ) -> None:
-        """Call a listener; `done` follows also where it raises, but not where it is cancelled."""
-        self._telling = True
+        """Call a listener; `done` follows also if it raises, but not if it is cancelled."""
+        self._in_listener = True
         try:
-            await tell(told, partitions)
+            await call_listener(method, partitions)
         except Exception:
             done()
             raise
         else:
             done()
         finally:
-            self._telling = False
+            self._in_listener = False
 
     async def _commit_before_join(self) -> None:
         if not self.config.enable_auto_commit or self.membership.state is not MemberState.STABLE:
@@ -211,7 +216,7 @@ class ConsumerCoordinator:
         try:
             await self.commits.commit(self.consumed(), timeout_ms=_COMMIT_BEFORE_JOIN_MS)
         except KafkaError:
-            return  # who reads on from there reads some of it again
+            return  # the next owner reads some records again
 
     def _begin_to_join(self) -> None:
         self.subscriptions.reset_group_subscription()
@@ -240,7 +245,7 @@ class ConsumerCoordinator:
         self.on_change()
 
     async def _take(self, joined: Joined) -> None:
-        """What the group has given us (onJoinComplete)."""
+        """Take the assignment of the group (onJoinComplete)."""
         assigned, owned = joined.partitions, self.subscriptions.assigned
         if not self.subscriptions.fits_subscription(assigned):
             self._joined = None
@@ -261,10 +266,10 @@ class ConsumerCoordinator:
             self._joined = None
             self.subscriptions.enable(added)
 
-        await self._tell(self.listener.on_partitions_assigned, added, taken)
+        await self._call_listener(self.listener.on_partitions_assigned, added, taken)
 
     async def _revoke_after(self, revoked: list[TopicPartition]) -> None:
-        """Cooperative: it was ours until now. Its next owner gets it when we join once more."""
+        """Give back partitions; cooperative members then join again, so that others get them."""
         self.subscriptions.mark_pending_revocation(revoked)
         if self._protocol is RebalanceProtocol.COOPERATIVE:
             self.membership.request_rejoin("it has partitions to give up")
@@ -273,11 +278,12 @@ class ConsumerCoordinator:
     # -- positions
 
     def fetch_committed(self) -> bool:
-        is_new = self._joined is not None and not self._telling
+        """Begin to fetch the committed offsets of partitions without a position; return True."""
+        is_new = self._joined is not None and not self._in_listener
         if self.subscriptions.uses_group and (
             is_new or self.membership.state is not MemberState.STABLE
         ):
-            return True  # what is committed now may not be where we shall begin
+            return True  # a commit may still come before the partitions are ours
         if self._loading is None:
             self._loading = trio.CancelScope()
             self.nursery.start_soon(self._load_committed, self._loading)
@@ -315,7 +321,7 @@ class ConsumerCoordinator:
     # -- committing
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What has been handed over so far."""
+        """Return the positions after all records that were handed over."""
         return {
             tp: OffsetAndMetadata(position.offset, leader_epoch=position.offset_epoch)
             for tp, position in self.subscriptions.consumed().items()
@@ -337,26 +343,26 @@ class ConsumerCoordinator:
     # -- leaving
 
     async def close(self, *, commits: bool, timeout_ms: float) -> None:
-        """Commit, let go, and leave; what fails of it does not keep the rest from being done."""
+        """Commit, give everything back, and leave; a failure of one does not stop the others."""
         self.cancel_joining()
         try:
             if commits and self.config.enable_auto_commit:
                 await self.commits.commit(self.consumed(), timeout_ms=timeout_ms)
         except KafkaError as error:
-            # Closing goes on: who reads on from there reads some of it again.
+            # Closing goes on: the next owner reads some records again.
             warn("commit_on_close_failed", group=self.membership.group_id, error=str(error))
         finally:
             await self.leave("the consumer is being closed")
 
     async def leave(self, reason: str) -> None:
-        """Give everything back, and be gone; a static member only falls silent (KIP-345)."""
+        """Give everything back and leave; a static member only falls silent (KIP-345)."""
         self.cancel_joining()
         assigned = self.subscriptions.assigned
         try:
             if assigned and self.subscriptions.uses_group:
                 lost, listener = self.membership.is_lost, self.listener
-                told = listener.on_partitions_lost if lost else listener.on_partitions_revoked
-                await self._give_up(assigned, told)
+                method = listener.on_partitions_lost if lost else listener.on_partitions_revoked
+                await self._give_up(assigned, method)
         finally:
             if self.membership.is_dynamic and self.membership.member_id:
                 await self.heartbeats.leave(reason)
@@ -364,10 +370,10 @@ class ConsumerCoordinator:
                 self.membership.reset(reason)
 
     def cancel_joining(self) -> None:
-        """Whatever is under way is not wanted any more."""
+        """Cancel the join and the fetch of offsets that are under way."""
         if self._join_scope is not None:
             self._join_scope.cancel()
-            self.membership.failed("it was called off")
+            self.membership.failed("it was cancelled")
             # A broker that holds our JoinGroup back reads nothing else from that connection.
             self.joining.finder.hang_up()
         self._joined = self._current = None

@@ -20,8 +20,7 @@ from replication.client.consumer.fetch_buffer import FetchBuffer
 from replication.client.consumer.fetch_collector import FetchCollector
 from replication.client.consumer.fetch_requests import FetchRequests
 from replication.client.consumer.metrics import FetchMetrics
-from replication.client.consumer.offset_reset import EARLIEST
-from replication.client.consumer.position import FetchPosition, OffsetResetStrategy
+from replication.client.consumer.position import EARLIEST, FetchPosition, OffsetResetStrategy
 from replication.client.consumer.records import ConsumerRecord, deserialize_function
 from replication.client.consumer.subscription import SubscriptionState
 from replication.errors import ErrorCode

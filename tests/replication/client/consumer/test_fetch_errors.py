@@ -9,7 +9,7 @@ from replication.client.consumer.errors import (
     OffsetOutOfRangeError,
     RecordDeserializationError,
 )
-from replication.client.consumer.offset_reset import LATEST
+from replication.client.consumer.position import LATEST
 from replication.client.errors import TopicAuthorizationFailedError
 from replication.errors import ErrorCode, KafkaError
 from storage.batch.compression import Codec

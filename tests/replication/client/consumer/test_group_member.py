@@ -58,8 +58,7 @@ async def settle(*consumers: Consumer, seconds: float = 30) -> None:
     def is_settled() -> bool:
         owned = [tp for each in consumers for tp in each.assignment()]
         stable = all(
-            each._coordinator is not None
-            and not each._coordinator.membership.rejoin_needed
+            not each._coordinator.membership.rejoin_needed
             and each._coordinator.membership.state.value == "stable"
             for each in consumers
         )

@@ -3,8 +3,7 @@
 import pytest
 
 from replication.client.consumer.errors import LogTruncationError, NoOffsetForPartitionError
-from replication.client.consumer.offset_reset import EARLIEST, LATEST
-from replication.client.consumer.position import FetchPosition, FetchState
+from replication.client.consumer.position import EARLIEST, LATEST, FetchPosition, FetchState
 from storage.types import OffsetAndEpoch
 from tests.replication.client.consumer.fetching import T0, T1, Rig
 

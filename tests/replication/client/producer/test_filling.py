@@ -6,9 +6,9 @@ import pytest
 
 from replication.client.cluster_view import ClusterView
 from replication.client.producer.accumulator import RecordAccumulator
+from replication.client.producer.appending import Filling
 from replication.client.producer.batch import Failed, ProducerBatch, record_size
 from replication.client.producer.destinations import Destination
-from replication.client.producer.filling import Filling
 from replication.client.producer.partitioner import StickyPartitioner
 from storage.batch.record_batch import NO_SEQUENCE
 from storage.batch.records import Record, RecordFields
@@ -37,7 +37,7 @@ def the_long_way(
 
 def filling(buffer: RecordAccumulator, to: Destination, *, largest: int = 2**20) -> Filling:
     made = Filling(buffer, ClusterView(), largest)
-    made.began(to, the_long_way(buffer, to, VALUE)[0])
+    made.fill(to, the_long_way(buffer, to, VALUE)[0])
     made.view.version = to.view_version
     return made
 
@@ -59,7 +59,7 @@ def test_batches_are_the_same_as_by_the_long_way(seed: int) -> None:
     for value in values:
         delivery = short.append("t", 1, value)
         if delivery is None:
-            short.began(to, the_long_way(ours, to, value)[0])
+            short.fill(to, the_long_way(ours, to, value)[0])
         went_short += delivery is not None
         the_long_way(naive, naively_to, value)
     assert outcome_of(ours) == outcome_of(naive)

@@ -5,8 +5,7 @@ import trio
 from hypothesis import given, settings, strategies as st
 
 from replication.client.errors import RecordTooLargeError
-from replication.client.producer.batch import record_size
-from replication.client.producer.run import Run
+from replication.client.producer.batch import Run, record_size
 from replication.errors import ErrorCode, KafkaError
 from scenarios.world.world import World
 from storage.batch.records import Record, RecordFields
