@@ -42,6 +42,8 @@ class Copy(Protocol):
 
     def latest_epoch(self, partition: TopicPartition, /) -> LeaderEpoch | None: ...
 
+    async def apply_appended(self) -> None: ...
+
     async def install(self, snapshot: Snapshot, /) -> None: ...
 
     def fail(self, error: Exception, /) -> None: ...
@@ -54,6 +56,7 @@ class MetadataEndpoint(RemoteLeaderEndpoint):
     follower: Copy
 
     async def fetch(self, request: wire.FetchRequest, *, version: int) -> wire.FetchResponse:
+        await self.follower.apply_appended()
         moved = [self._ask_for_what_comes_next(asked) for asked in _asked(request)]
         response = await super().fetch(request, version=version)
         for data in [data for topic in response.responses for data in topic.partitions]:

@@ -10,7 +10,7 @@ restart resumes from the local copy. Everything the controller serves lies below
 watermark, which is its synced end; so everything here does too, and all of it is applied.
 
 Records are applied in order, a batch at once: what the controller wrote in one batch is
-never seen half done. Should the local copy have to be cut all the same, because its owner
+never seen half done. Many records are applied away from the loop, before the next fetch. Should the local copy have to be cut all the same, because its owner
 restored an older controller's disk, the image is built anew from what is left.
 
 The copy is kept short as the controller's log is (`metadata_snapshots`), each by itself. A
@@ -20,11 +20,12 @@ for what is missing (`metadata_endpoint`).
 
 import contextlib
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import attrs
 import trio
 
-from replication.errors import ErrorCode, KafkaError, MetadataError
+from replication.errors import ErrorCode, KafkaError, MetadataError, PeerUnavailableError
 from replication.events import EventSink, MetadataApplied
 from replication.follower.fetcher import FetcherConfig, ReplicaFetcher
 from replication.follower.fetcher_stats import FetcherStats
@@ -43,11 +44,19 @@ from replication.metadata.rules import (
 from replication.metadata.snapshots import Snapshot, SnapshotDue, SnapshotFile, cut_below
 from replication.metrics import MetricsRegistry
 from replication.net.seams import Offload, Seams
+from replication.steps import STEP
 from replication.wire.fetch import PartitionData
 from storage.errors import KafkaStorageError, ShortageError
 from storage.log.append import LogAppendInfo
 from storage.log.log import Log
-from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, OffsetAndEpoch, TopicPartition
+from storage.types import (
+    NO_LEADER_EPOCH,
+    Buffer,
+    LeaderEpoch,
+    Offset,
+    OffsetAndEpoch,
+    TopicPartition,
+)
 
 FETCHER_NAME = "MetadataFetcherThread"
 BACKOFF_MS = 100  # a broker without its controller looks for it more often than for a leader
@@ -72,6 +81,8 @@ class MetadataFollower:
     _image: MetadataImage = attrs.field(factory=MetadataImage, init=False)
     _is_whole: bool = attrs.field(default=True, init=False)
     _cuts: int = attrs.field(default=0, init=False)
+    _controllers_end: Offset = attrs.field(default=0, init=False)
+    """The high watermark of the controller's log, as of the last fetch."""
     _one_snapshot_at_a_time: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -98,12 +109,20 @@ class MetadataFollower:
 
     def _replay(self) -> None:
         image = MetadataImage() if self.snapshot is None else self.snapshot.image
-        end = self.log.log_end_offset
-        while (position := image.offset + 1) < end:
-            data = self.log.read(position, _REPLAY_BYTES, max_offset_exclusive=end, min_one=True)
-            assert data.records is not None, "below the log end there are records"
-            image = apply_batches(image, data.records.read())
+        while image.offset + 1 < self.log.log_end_offset:
+            image = apply_batches(image, self._batches_after(image))
         self._take_up(image)
+
+    def _batches_after(self, image: MetadataImage) -> Buffer:
+        """Return the first megabyte of the log that `image` does not contain yet."""
+        data = self.log.read(
+            image.offset + 1,
+            _REPLAY_BYTES,
+            max_offset_exclusive=self.log.log_end_offset,
+            min_one=True,
+        )
+        assert data.records is not None, "below the log end there are records"
+        return data.records.read()
 
     def _take_up(self, image: MetadataImage) -> None:
         self._image = image
@@ -218,20 +237,37 @@ class MetadataFollower:
         try:
             info = log.append_as_follower(records)
             log.update_high_watermark(min(data.high_watermark, log.log_end_offset))
+            self._controllers_end = data.high_watermark
             if info.valid_bytes:
-                self._apply(records[: info.valid_bytes], data.high_watermark)
+                self.snapshot_due.appended(info.valid_bytes)
+                if log.log_end_offset - self._image.offset <= STEP:
+                    self._applied(apply_batches(self._image, records[: info.valid_bytes]))
         except (KafkaStorageError, MetadataError) as error:
             self.on_failure(error)
             raise
         return info
 
-    def _apply(self, records: memoryview, high_watermark: Offset) -> None:
-        before = self._image.offset
-        image = apply_batches(self._image, records)
-        applied = image.offset - before
-        self._is_whole = self._is_whole or image.offset + 1 >= high_watermark
+    async def apply_appended(self) -> None:
+        """Apply the records that were too many to be applied when they were appended.
+
+        Raise PeerUnavailableError where that fails; the broker ends then.
+        """
+        try:
+            while self._image.offset + 1 < self.log.log_end_offset:
+                image, cuts = self._image, self._cuts
+                batches = self._batches_after(image)
+                image = await self.offload(partial(apply_batches, image, batches))
+                await trio.lowlevel.checkpoint_if_cancelled()  # the broker may have been stopped
+                if cuts == self._cuts:
+                    self._applied(image)
+        except (KafkaStorageError, MetadataError) as error:
+            self.on_failure(error)
+            raise PeerUnavailableError(f"the metadata could not be applied: {error}") from error
+
+    def _applied(self, image: MetadataImage) -> None:
+        applied = image.offset - self._image.offset
+        self._is_whole = self._is_whole or image.offset + 1 >= self._controllers_end
         self._take_up(image)
-        self.snapshot_due.appended(len(records))
         self.sink(
             MetadataApplied(
                 offset=image.offset + 1, leader_epoch=image.leader_epoch, records=applied

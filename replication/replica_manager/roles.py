@@ -12,11 +12,15 @@ read from the log after that: what was appended until then counts.
 Rule 2: a log is opened away from the loop (directories are made and synced); its partition
 is put up when it is open. What can fail there fails for one partition, which goes offline.
 
-Rule 3: whoever waits for a partition that has moved is woken, and told so.
+Rule 3: a change of many partitions is carried out `AT_ONCE` of them at a time, by their names;
+between two such steps other tasks have a turn.
+
+Rule 4: whoever waits for a partition that has moved is woken, and told so.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
+from typing import TypeVar
 
 import attrs
 import trio
@@ -46,6 +50,13 @@ from storage.types import Offset, TopicId, TopicPartition
 AssignDirectory = Callable[[TopicId, int, bytes], None]
 
 TRUNCATION_ON_FETCH_SINCE = 12  # KIP-595
+AT_ONCE = 128
+"""How many partitions change their roles in one turn of the loop: a few milliseconds."""
+SHARES = 4
+"""How many threads sync files of many partitions: a file system syncs several in the time of one."""
+
+T = TypeVar("T")
+Item = TypeVar("Item")
 
 
 @attrs.frozen
@@ -90,10 +101,13 @@ class RoleChanges:
             if not self.keeps_logs:
                 await self._stop(self._strays(image), leave=self.log_manager.put_aside)
         await self._stop(self._removed(delta), leave=self._deleting("topic deleted"))
-        leaders, followers, gone = self._sort(image, sorted(delta.changed))
-        await self._stop(gone, leave=self._deleting("not a replica any more"))
-        await self._become_leaders(image, leaders)
-        await self._become_followers(image, followers)
+        changed = sorted(delta.changed)
+        for start in range(0, len(changed), AT_ONCE):
+            await trio.lowlevel.checkpoint()
+            leaders, followers, gone = self._sort(image, changed[start : start + AT_ONCE])
+            await self._stop(gone, leave=self._deleting("not a replica any more"))
+            await self._become_leaders(image, leaders)
+            await self._become_followers(image, followers)
         # Not before: a smaller minimum is nothing to whoever is deposed by the same change.
         await self.configuration.apply(image, delta)
         self._brokers_changed(image, delta.brokers)
@@ -139,13 +153,13 @@ class RoleChanges:
         if not partitions:
             return
         caches = [each.log.leader_epoch_cache for each in partitions]
-        failures = await self.offload(partial(_flush_all, caches))
+        failures = await self._in_shares(_flush_all, caches)
         await trio.lowlevel.checkpoint_if_cancelled()
-        for index, error in failures:
-            partition = partitions[index]
-            self.on_storage_failure(
-                partition.topic_partition, partition.topic_id, partition.log.fail(error)
-            )
+        for partition, error in zip(partitions, failures, strict=True):
+            if error is not None:
+                self.on_storage_failure(
+                    partition.topic_partition, partition.topic_id, partition.log.fail(error)
+                )
 
     def _tell_leading(self, partition: Partition) -> None:
         assert partition.leadership is not None, "it has just become leader"
@@ -262,6 +276,7 @@ class RoleChanges:
             for topic in {each.topic_partition.topic: None for each in missing}
         }
         opened = await self.offload(partial(self._open_logs, missing, configs))
+        opened = await self._in_shares(_with_topic_ids, opened)
         # The broker may have been stopped meanwhile: its fetchers take no more work then.
         await trio.lowlevel.checkpoint_if_cancelled()
         for each, log in zip(missing, opened, strict=True):
@@ -281,6 +296,21 @@ class RoleChanges:
                     read_only=configs[each.topic_partition.topic].read_only,
                 )
             )
+
+    async def _in_shares(self, work: Callable[[list[Item]], list[T]], items: list[Item]) -> list[T]:
+        """Return what `work` makes of each of `items`, in up to `SHARES` threads at once."""
+        size = -(-len(items) // SHARES)
+        starts = range(0, len(items), size)
+        shares: dict[int, list[T]] = {}
+
+        async def add(start: int) -> None:
+            share = items[start : start + size]
+            shares[start] = await self.offload(partial(work, share))
+
+        async with trio.open_nursery() as nursery:
+            for start in starts:
+                nursery.start_soon(add, start)
+        return [result for start in starts for result in shares[start]]
 
     def _tell_place(self, each: Assigned) -> None:
         """Where the controller has another word of it, or none, say in which directory it lies."""
@@ -315,7 +345,7 @@ class RoleChanges:
                     is_new=each.registration.partition_epoch == 0,
                     directory_id=each.registration.directory(self.broker_id),
                 )
-                opened.append(_with_topic_id(log))
+                opened.append(log)
             except StorageError as error:
                 opened.append(error)
             except OSError as error:
@@ -382,8 +412,15 @@ def _leave_alone(_: TopicPartition) -> None:
     """A log that stays where it is."""
 
 
+def _with_topic_ids(opened: list[Log | StorageError]) -> list[Log | StorageError]:
+    """Write the topic's id beside each log; return why that failed in the log's place.
+
+    Otherwise the first append would write it, on the loop.
+    """
+    return [log if isinstance(log, StorageError) else _with_topic_id(log) for log in opened]
+
+
 def _with_topic_id(log: Log) -> Log | StorageError:
-    """The topic's id is written here, and not by the first append, on the loop."""
     try:
         log.write_topic_id()
     except ShortageError:
@@ -393,13 +430,16 @@ def _with_topic_id(log: Log) -> Log | StorageError:
     return log
 
 
-def _flush_all(caches: list[LeaderEpochCache]) -> list[tuple[int, OSError]]:
-    failures = []
-    for index, cache in enumerate(caches):
-        try:
-            cache.flush()
-        except ShortageError:
-            pass  # it is still to be written, which the next flush of the log does
-        except OSError as error:
-            failures.append((index, error))
-    return failures
+def _flush_all(caches: list[LeaderEpochCache]) -> list[OSError | None]:
+    """Write each of `caches`; return why that failed, None where it did not."""
+    return [_flush(cache) for cache in caches]
+
+
+def _flush(cache: LeaderEpochCache) -> OSError | None:
+    try:
+        cache.flush()
+    except ShortageError:
+        return None  # it is still to be written, which the next flush of the log does
+    except OSError as error:
+        return error
+    return None

@@ -324,6 +324,8 @@ class LogManager(CheckpointedLogs):
         is_new = is_new and directory_id is None
         if not live or (not is_new and len(live) < len(self.directories)):
             raise KafkaStorageError(f"{topic_partition}: a log directory is offline")
+        if len(live) == 1:
+            return live[0]
         homes = list(self._home.values())
         return min(live, key=homes.count)
 

@@ -1,12 +1,14 @@
 """A broker's copy of the metadata log: applied in order, cut where it must be, never guessed at."""
 
 import random
+from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from replication.errors import KafkaError, MetadataError
+from replication.errors import KafkaError, MetadataError, PeerUnavailableError
 from replication.events import Event, MetadataApplied
 from replication.metadata.cache import CATCH_UP_MS, MetadataCache
 from replication.metadata.follower import MetadataFollower
@@ -22,6 +24,7 @@ from replication.metadata.rules import (
 )
 from replication.metadata.snapshots import SNAPSHOT_FILE, Snapshot
 from replication.net.clock import TrioClock
+from replication.steps import STEP
 from replication.wire.fetch import PartitionData
 from storage.batch.record_batch import stamp
 from storage.batch.records import Record, encode_batch
@@ -30,6 +33,8 @@ from storage.log.log import Log
 from storage.testing import Fault, FaultyFileSystem
 from storage.types import NO_LEADER_EPOCH, TopicPartition
 from tests.replication.replica_manager.replica_manager_side import inline
+
+T = TypeVar("T")
 
 
 class Copy:
@@ -116,6 +121,42 @@ def test_a_record_of_a_newer_release_ends_the_broker_and_not_the_truth() -> None
         subject.receive(unknown)
     assert [type(failure) for failure in subject.failures] == [MetadataError]
     assert subject.follower.cache.image.offset == -1
+
+
+async def test_a_large_batch_is_applied_before_the_next_fetch(autojump_clock: MockClock) -> None:
+    subject = copy()
+    subject.receive(batch_at(0, ClusterRecord("c"), *(topic(str(each)) for each in range(STEP))))
+    assert subject.follower.cache.image == MetadataImage()
+    await subject.follower.apply_appended()
+    assert len(subject.follower.cache.image.topics) == STEP
+    assert subject.events == [MetadataApplied(offset=STEP + 1, leader_epoch=0, records=STEP + 1)]
+
+
+async def test_a_large_batch_that_is_cut_while_it_is_applied_is_not_shown(
+    autojump_clock: MockClock,
+) -> None:
+    subject = copy()
+
+    async def cutting(fn: Callable[[], T], /) -> T:
+        result = fn()
+        subject.follower.truncate_to(METADATA_PARTITION, 0, completed=True)
+        return result
+
+    subject.follower.offload = cutting
+    subject.receive(batch_at(0, *(topic(str(each)) for each in range(STEP + 1))))
+    await subject.follower.apply_appended()
+    assert subject.follower.cache.image == MetadataImage()
+
+
+async def test_a_large_batch_that_cannot_be_applied_ends_the_broker(
+    autojump_clock: MockClock,
+) -> None:
+    subject = copy()
+    subject.receive(batch_at(0, *[topic("twice")] * (STEP + 1)))
+    with pytest.raises(PeerUnavailableError, match="created twice"):
+        await subject.follower.apply_appended()
+    assert [type(failure) for failure in subject.failures] == [MetadataError]
+    assert subject.follower.cache.image == MetadataImage()
 
 
 def test_a_disk_that_fails_ends_the_broker() -> None:

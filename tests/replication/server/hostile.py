@@ -1,6 +1,7 @@
 """Requests that ask for as much work as they can, and what each costs a running broker.
 
     HOSTILE      the requests, by name: a message made as large as `count` asks
+    ACCEPTED     requests that are granted, and what the broker then has to do
     attacked     a cluster of one broker, and a neighbour that asks it for something small
     send         one of the requests, on a connection of its own; the answer is read and dropped
 
@@ -211,6 +212,16 @@ HOSTILE: dict[str, Hostile] = {
     ),
     "Metadata, unauthorised names": Hostile(request=metadata, tested=2_000, unauthorised=True),
 }
+
+
+ACCEPTED: dict[str, Hostile] = {
+    "CreatePartitions, all that may be created": Hostile(
+        request=lambda count: create_partitions(count, validate_only=False),
+        tested=500,
+        measured=9_999,
+    ),
+}
+"""Requests that change the cluster, so that each is sent once: the broker acts on the change."""
 
 
 # What it costs.

@@ -10,6 +10,7 @@ import trio
 from replication.server.limits import LIMITED
 from tests.deep import one_in
 from tests.replication.server.hostile import (
+    ACCEPTED,
     HOSTILE,
     MOST_STEPS,
     Hostile,
@@ -31,6 +32,13 @@ async def test_a_request_leaves_its_neighbour_room(hostile: Hostile) -> None:
     assert cost.neighbours_answers
     assert cost.steps <= MOST_STEPS
     assert weighed_cost.allocated <= most_allocated(cost.frame_bytes, cost.answer_bytes)
+
+
+@pytest.mark.parametrize("hostile", ACCEPTED.values(), ids=ACCEPTED)
+async def test_a_change_that_is_granted_leaves_the_neighbour_room(hostile: Hostile) -> None:
+    async with attacked() as stage:
+        cost = await stage.send(hostile.frame(hostile.tested), counted())
+    assert cost.steps <= MOST_STEPS
 
 
 LISTS = dict(long_lists())
