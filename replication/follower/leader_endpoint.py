@@ -1,15 +1,14 @@
-"""A follower's way to one leader (LeaderEndPoint, RemoteLeaderEndPoint in Kafka).
+"""The requests of a follower to one leader (LeaderEndPoint, RemoteLeaderEndPoint in Kafka).
 
-Rule 1: one request in flight. A fetch answer lies in the connection's receive buffer,
-which the next answer overwrites; whoever awaits `fetch` is done with its records before
-its next checkpoint.
+Rule 1: one request in flight. A fetch response lies in the connection's receive buffer, which
+the next response overwrites; the caller of `fetch` uses its records before its next checkpoint.
 
-Rule 2: any failure closes the connection, a cancelled request too: its answer would be
-taken for that of the next one. The next request connects anew, without a pause of its own;
-pausing is the caller's business.
+Rule 2: any failure closes the connection, a cancelled request too: otherwise its response would
+be taken for that of the next one. The next request connects anew, without a pause; pausing is
+left to the caller.
 
-Rule 3: every request says which leader epoch the follower believes in, so that a leader of
-another epoch refuses it (KIP-320).
+Rule 3: every request names the follower's leader epoch, so that a leader of another epoch
+refuses it (KIP-320).
 """
 
 from collections.abc import Iterable, Mapping
@@ -51,52 +50,57 @@ Response = TypeVar("Response")
 
 
 class EpochWanted(NamedTuple):
-    """What is asked about one partition's epochs."""
+    """The question about one partition's epochs."""
 
     current_leader_epoch: LeaderEpoch
     leader_epoch: LeaderEpoch
-    """The follower's last one: where does it end?"""
+    """The follower's last epoch, whose end is wanted."""
 
 
 class EpochEnd(NamedTuple):
-    """What the leader answers."""
+    """The leader's answer: the greatest epoch up to the one asked for, and where it ends."""
 
     error: ErrorCode
     end: OffsetAndEpoch = UNDEFINED_END
 
 
 class LeaderEndpoint(Protocol):
+    """One leader, as a fetcher sends requests to it."""
+
     @property
     def broker(self) -> BrokerEndPoint: ...
 
     @property
     def fetch_version(self) -> int:
-        """The highest Fetch version to speak with this leader."""
+        """The highest Fetch version to use with this leader."""
 
     @property
     def supports_truncation_on_fetch(self) -> bool:
         """Whether the leader finds divergence in the fetch itself (Fetch v12, KIP-595)."""
 
     async def fetch(self, request: FetchRequest, *, version: int) -> FetchResponse:
-        """PeerUnavailableError or ProtocolError where there is no answer."""
+        """Send the request; raises PeerUnavailableError or ProtocolError without a response."""
 
     async def fetch_earliest_offset(
         self, partition: TopicPartition, current_leader_epoch: LeaderEpoch
     ) -> OffsetAndEpoch:
-        """The leader's log start; KafkaError where it refuses."""
+        """Return the leader's log start; raises KafkaError if the leader refuses."""
 
     async def fetch_latest_offset(
         self, partition: TopicPartition, current_leader_epoch: LeaderEpoch
     ) -> OffsetAndEpoch:
-        """The leader's log end, not its high watermark; KafkaError where it refuses."""
+        """Return the leader's log end, not its high watermark; raises KafkaError if it refuses."""
 
     async def fetch_epoch_end_offsets(
         self, wanted: Mapping[TopicPartition, EpochWanted]
     ) -> dict[TopicPartition, EpochEnd]:
-        """Never raises for a leader that is away: that is an error of each partition."""
+        """Return where these epochs end.
+
+        A leader that cannot be reached is an error of each partition, not an exception.
+        """
 
     def initiate_close(self) -> None:
-        """Fail whatever is in flight, and everything after it."""
+        """Fail the request in flight, and every later one."""
 
     async def close(self) -> None: ...
 
@@ -147,7 +151,7 @@ class RemoteLeaderEndpoint:
             current_leader_epoch=current_leader_epoch,
             timestamp=timestamp,
         )
-        # A request in a replica's name is answered with the log's end, a consumer's is not.
+        # A replica gets the log's end, a consumer the high watermark.
         request = ListOffsetsRequest(
             replica_id=self.replica_id,
             topics=[ListOffsetsTopic(name=partition.topic, partitions=[asked])],

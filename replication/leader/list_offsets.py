@@ -1,38 +1,26 @@
 """Where in a partition a time is: ListOffsets (KIP-79, KIP-207, KIP-734).
 
-    -1 latest            the end that the asker may see; a replica or a debugger sees all
+    -1 latest            the end up to which the reader may see; a replica sees the whole log
     -2 earliest          the log start
     -3 max timestamp     the record with the greatest timestamp
     -4 earliest local    the log start too, while nothing is tiered
     -5 latest tiered     nothing: nothing is tiered
     t >= 0               the first record with timestamp >= t
 
-A consumer is told of no record that it cannot fetch. And an offset that was once given out
-as the latest must not be followed by a smaller one: a leader whose high watermark has not
-reached the start of its reign may be behind what its predecessor told, and says
-OFFSET_NOT_AVAILABLE until it has.
+A consumer never gets the offset of a record that it cannot fetch. And the latest offset must
+never get smaller: a leader whose high watermark has not reached the start of its leader epoch may
+be behind what its predecessor answered, and answers OFFSET_NOT_AVAILABLE until it has.
 """
-
-import enum
 
 from replication.errors import ErrorCode, KafkaError
 from replication.leader.partition import Partition
 from replication.leader.rules.fetch_data import DEBUGGING_REPLICA_ID, Isolation
+from replication.wire import list_offsets as wire
 from storage.batch.allowance import Allowance
 from storage.log.time_lookup import LongSearch
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
 NO_TIMESTAMP = -1
-
-
-class Special(enum.IntEnum):
-    """Timestamps that are questions of their own."""
-
-    LATEST = -1
-    EARLIEST = -2
-    MAX_TIMESTAMP = -3
-    EARLIEST_LOCAL = -4
-    LATEST_TIERED = -5
 
 
 Found = tuple[int, Offset, LeaderEpoch]
@@ -51,27 +39,27 @@ def offset_for_timestamp(
 ) -> Found:
     """Return timestamp, offset and leader epoch.
 
-    Raise KafkaError where this is not the broker to ask, and LongLookUpError where a search takes
-    more than `allowance`: `storage.log.time_lookup`.
+    Raises KafkaError if this broker may not answer, and LongLookUpError if a search takes more
+    than `allowance` (`storage.log.time_lookup`).
     """
     partition.check_access(current_leader_epoch, leader_only=replica_id != DEBUGGING_REPLICA_ID)
     if replica_id != -1:
         isolation = None
     match timestamp:
-        case Special.LATEST:
+        case wire.LATEST:
             if isolation is not None:
                 _check_available(partition)
             end = partition.reader.end_for(isolation or Isolation.LOG_END)
             return NO_TIMESTAMP, end, partition.leader_epoch
-        case Special.EARLIEST:
+        case wire.EARLIEST:
             return NO_TIMESTAMP, partition.log.log_start_offset, _epoch_at_start(partition)
-        case Special.EARLIEST_LOCAL:
+        case wire.EARLIEST_LOCAL:
             start = partition.log.log_start_offset
             epoch = partition.log.leader_epoch_cache.epoch_for_offset(start)
             return NO_TIMESTAMP, start, NO_LEADER_EPOCH if epoch is None else epoch
-        case Special.LATEST_TIERED:
+        case wire.LATEST_TIERED:
             return NOT_FOUND
-        case Special.MAX_TIMESTAMP:
+        case wire.MAX_TIMESTAMP:
             found = partition.log.offset_of_max_timestamp(allowance=allowance, after=after)
         case _ if timestamp >= 0:
             found = partition.log.offset_for_timestamp(timestamp, allowance=allowance, after=after)
@@ -89,7 +77,7 @@ def _with_epoch(found: tuple[int, Offset, LeaderEpoch | None]) -> Found:
 
 
 def _epoch_at_start(partition: Partition) -> LeaderEpoch:
-    """That of the earliest entry, if it really begins at or before the log start."""
+    """Return the epoch of the earliest entry, if that starts at or before the log start."""
     earliest = partition.log.leader_epoch_cache.earliest_entry
     if earliest is None or earliest.start_offset > partition.log.log_start_offset:
         return NO_LEADER_EPOCH

@@ -5,16 +5,16 @@
       a fetcher writes the log              producers write the log
                                             `leadership`: followers, ISR, high watermark
 
-Rule 1: a request is judged by its epochs before anything else: an older one than ours is
-FENCED_LEADER_EPOCH, a newer one UNKNOWN_LEADER_EPOCH; only then comes who leads.
+Rule 1: the leader epoch of a request is checked before anything else: one older than ours is
+FENCED_LEADER_EPOCH, a newer one UNKNOWN_LEADER_EPOCH; the role is checked after that.
 
-Rule 2: what a fetch is answered and what it tells of its follower are as of one moment:
-where the log ended *before* the read. Otherwise an append in between makes a follower late.
+Rule 2: the answer to a fetch and what it says about its follower hold for one moment: the log
+end *before* the read. Otherwise an append in between would make the follower late.
 
 Rule 3: a fetch that diverges says nothing about how far its follower has come (KAFKA-13141).
 
-Rule 4: nothing here waits, and the owner sees to it that a log has one writer at a time: the
-fetcher lets go of a partition before it is made leader.
+Rule 4: nothing here waits, and a log has one writer at a time: the owner removes a partition
+from its fetcher before it makes it leader.
 """
 
 from functools import partial
@@ -44,13 +44,13 @@ from storage.producers.verification import NO_TERMS, TransactionTerms, Verificat
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
 
 NO_LEADER = -1
-ALL_COMMITTED = -1  # as an offset to delete records up to
+HIGH_WATERMARK = -1  # as an offset to delete records up to
 _NOBODY: frozenset[int] = frozenset()
 
 
 @attrs.frozen(kw_only=True)
 class PartitionSnapshot:
-    """Where one replica stands, for metrics, tests and people."""
+    """The state of one replica, for metrics, tests and people."""
 
     topic_id: TopicId
     leader: int
@@ -67,13 +67,13 @@ class PartitionSnapshot:
 
     @property
     def osr(self) -> frozenset[int]:
-        """Assigned, and out of the ISR. A follower, which knows no ISR, knows none of these."""
+        """The assigned replicas out of sync; empty on a follower, which does not know the ISR."""
         return frozenset(self.replicas) - self.isr if self.is_leader else frozenset()
 
 
 @attrs.define(eq=False, kw_only=True)
 class Partition:
-    """See the head of this module."""
+    """One partition on this broker (see the head of this module)."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
@@ -81,7 +81,7 @@ class Partition:
     around: Surroundings
     min_insync_replicas: int = 1
     read_only: bool = False
-    """A copy of another cluster's: nothing is appended, let go of, or begun here."""
+    """Whether it is a copy of another cluster's partition; producers cannot change it then."""
     leader: int = NO_LEADER
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     replicas: tuple[int, ...] = ()
@@ -102,7 +102,7 @@ class Partition:
 
     @property
     def is_adding_local_replica(self) -> bool:
-        """Whether this broker is one of those that a reassignment brings in."""
+        """Whether a reassignment adds this broker's replica."""
         return self.around.broker_id in self.adding
 
     @property
@@ -111,19 +111,22 @@ class Partition:
 
     @property
     def partition_epoch(self) -> int:
-        """Leading, that of the last change that the controller confirmed or told."""
+        """The partition epoch of the last change that the controller confirmed or sent."""
         return self._partition_epoch if self.leadership is None else self.leadership.partition_epoch
 
     # Roles.
 
     def make_leader(self, registration: PartitionRegistration) -> bool:
-        """Lead from here on; whether that is news. Metadata older than ours changes nothing."""
+        """Become leader, or lead on at a new epoch; return whether this broker did not lead before.
+
+        Metadata older than ours changes nothing.
+        """
         leadership = self.leadership
         if registration.partition_epoch < self.partition_epoch:
             return False
         if leadership is not None and registration.partition_epoch == self.partition_epoch:
-            # What the controller's answer to our proposal has told already. The next change
-            # may have been proposed since, and must go on to count.
+            # The controller's answer to our proposal was the same change. The next one may
+            # have been proposed since, and stays pending.
             return False
         previous_epoch = self.leader_epoch
         self._install(registration)
@@ -142,14 +145,14 @@ class Partition:
         leadership.install(registration)
         if self.leader_epoch > previous_epoch:
             follows_ours = self.is_leader and self.leader_epoch == previous_epoch + 1
-            leadership.begin_reign(reelected=follows_ours, leaves_no_trace=self.read_only)
+            leadership.begin_leader_epoch(reelected=follows_ours, is_recorded=not self.read_only)
         newly = not self.is_leader
         self.leadership = leadership
         leadership.maybe_advance_high_watermark()
         return newly
 
     def make_follower(self, registration: PartitionRegistration) -> bool:
-        """Follow, or wait for a leader; whether a new reign has begun."""
+        """Follow, or wait for a leader; return whether a new leader epoch has begun."""
         if registration.partition_epoch < self.partition_epoch:
             return False
         new_epoch = registration.leader_epoch > self.leader_epoch
@@ -168,7 +171,7 @@ class Partition:
         self._partition_epoch = registration.partition_epoch
 
     def configure(self, *, min_insync_replicas: int, read_only: bool = False) -> None:
-        """Another minimum, which may let the high watermark go on."""
+        """Set the minimum ISR; a smaller one may let the high watermark advance."""
         self.read_only = read_only
         self.min_insync_replicas = min_insync_replicas
         if self.leadership is not None:
@@ -176,7 +179,7 @@ class Partition:
             self.leadership.maybe_advance_high_watermark()
 
     def check_access(self, current_leader_epoch: LeaderEpoch, *, leader_only: bool) -> None:
-        """Rule 1, as a KafkaError."""
+        """Raise KafkaError if the epoch or the role does not fit (Rule 1)."""
         if current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
             fenced = current_leader_epoch < self.leader_epoch
             raise KafkaError(
@@ -211,7 +214,10 @@ class Partition:
         bumps_epoch: bool,
         now_ms: int,
     ) -> VerificationGuard | None:
-        """Before a batch that may open a transaction; KafkaError where we do not lead (KIP-890)."""
+        """Return a guard for a batch that opens a transaction; None if it opens none (KIP-890).
+
+        Raises KafkaError if this broker does not lead.
+        """
         self._lead()
         return self.log.producers.begin_verification(
             producer_id,
@@ -231,11 +237,10 @@ class Partition:
         terms: TransactionTerms = NO_TERMS,
         allowance: Allowance | None = None,
     ) -> LogAppendInfo:
-        """Append what a producer sent; raise KafkaError or StorageError where it is refused.
+        """Append a producer's records; raise KafkaError or StorageError if they are refused.
 
-        LongCheckError says that its checks cost more than `allowance`.
-
-        Where the log's `flush_is_due` then, it is to be flushed, and `flushed` to be told.
+        LongCheckError says that the checks cost more than `allowance`. If the log's
+        `flush_is_due` after that, the caller flushes it and then calls `flushed`.
         """
         leadership = self._lead()
         self._check_may_change()
@@ -254,14 +259,15 @@ class Partition:
             flush=False,
             allowance=allowance,
         )
-        # What is to last when it is answered is not shown by this leader's own log end before.
+        # Records that must be flushed first do not advance the high watermark yet.
         if self.log.flush_is_due or not leadership.maybe_advance_high_watermark():
             self.around.observer.log_end_moved(leadership)
         return info
 
     def flushed(self) -> None:
-        """What was appended has been synced, as `flush.messages` asks. What came meanwhile may be
-        shown with it: in Kafka, too, the high watermark does not wait for the next one's sync.
+        """Advance the high watermark over records that `flush.messages` made durable.
+
+        It may pass records that arrived meanwhile: in Kafka, too, it does not wait for their sync.
         """
         if self.leadership is not None:
             self.leadership.maybe_advance_high_watermark()
@@ -276,8 +282,9 @@ class Partition:
         log_start_offset: Offset,
         wall_ms: int,
     ) -> LogAppendInfo:
-        """Append what a leader answered that we follow in `leader_epoch`
-        (ReplicaFetcherThread.processPartitionData).
+        """Append records that the leader of `leader_epoch` sent, and take its offsets.
+
+        (ReplicaFetcherThread.processPartitionData.)
         """
         log = self.log
         if fetch_offset != log.log_end_offset:
@@ -314,8 +321,10 @@ class Partition:
     # Deleting records.
 
     def delete_records(self, offset: Offset) -> Offset:
-        """Give up what lies below `offset`, or all that is committed where that says so; where
-        every replica's log must then begin. OffsetOutOfRangeError above the high watermark.
+        """Delete the records below `offset`; HIGH_WATERMARK deletes all that are committed.
+
+        Return the offset at which every replica's log must start then. Raises
+        OffsetOutOfRangeError for an offset above the high watermark.
         """
         self._lead()
         self._check_may_change()
@@ -324,14 +333,14 @@ class Partition:
                 ErrorCode.POLICY_VIOLATION,
                 f"{self.topic_partition} keeps the last record of every key (cleanup.policy)",
             )
-        start = self.log.high_watermark if offset == ALL_COMMITTED else offset
+        start = self.log.high_watermark if offset == HIGH_WATERMARK else offset
         if start < 0:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{start} is no offset")
         self.log.increment_log_start_offset(start)
         return start
 
     def deleted(self, offset: Offset) -> ErrorCode | None:
-        """How giving up what lies below `offset` ended; None while a live replica has some."""
+        """Return NONE once no live replica has records below `offset`; None until then."""
         return ErrorCode.NONE if self._lead().low_watermark >= offset else None
 
     # Fetches.
@@ -339,7 +348,7 @@ class Partition:
     def fetch(
         self, params: FetchParams, info: FetchInfo, *, max_bytes: int, min_one: bool, note: bool
     ) -> FetchPartitionData:
-        """Read what `info` asks for; with `note`, remember where its follower stands."""
+        """Read the records that `info` requests; with `note`, record the follower's position."""
         preferred = self._preferred_replica(params, info)
         if preferred != NO_REPLICA:
             self.check_access(info.current_leader_epoch, leader_only=False)
@@ -369,24 +378,28 @@ class Partition:
         return answer
 
     def may_settle(self, params: FetchParams, info: FetchInfo, answer: FetchPartitionData) -> bool:
-        """Whether the fetch that was just answered would be answered the same until something
-        here moves, and would tell of its follower nothing but the time.
+        """Return whether this fetch would get the same answer until something here changes.
+
+        A follower's fetch must also say nothing but that the follower is alive.
         """
         at_end = info.fetch_offset == self.reader.end_for(params.isolation)
         if not at_end or answer is not self.reader.idle(params.isolation):
             return False
         if params.from_follower:
-            # One outside the ISR may join with any fetch, once it is eligible.
+            # A follower outside the ISR may join with any fetch, once it is eligible.
             return params.replica_id in self.isr
         return self.leadership is None or self.around.selector is None
 
     def settle(self, watch: Watch, params: FetchParams) -> None:
-        """Only where `may_settle` says so, and the fetch has been noted."""
+        """Settle the partition in a session: `may_settle` was true, and the fetch was noted."""
         follower = self._lead().followers[params.replica_id] if params.from_follower else None
         self.settled.settle(watch, follower)
 
     def _preferred_replica(self, params: FetchParams, info: FetchInfo) -> int:
-        """Only a leader sends consumers elsewhere, or they might be sent around in a circle."""
+        """Return the replica that a consumer should read from; NO_REPLICA for this one.
+
+        Only a leader sends consumers elsewhere: followers could send them around in a circle.
+        """
         if self.leadership is None or params.from_follower or params.client_metadata is None:
             return NO_REPLICA
         return self.leadership.preferred_replica(params.client_metadata, info.fetch_offset)
@@ -394,7 +407,7 @@ class Partition:
     def _check_follower(self, params: FetchParams, info: FetchInfo) -> None:
         broker = params.replica_id
         if broker not in self._lead().followers:
-            # It may know of a newer assignment than we do.
+            # Its metadata may be newer than ours.
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER
                 if info.current_leader_epoch == NO_LEADER_EPOCH
@@ -409,8 +422,9 @@ class Partition:
             )
 
     def available_bytes(self, params: FetchParams, info: FetchInfo, *, enough: int) -> int | None:
-        """What a waiting fetch would get now, or `enough` for all that it still needs; None
-        where it is to be answered at once.
+        """Return how many bytes a waiting fetch would get now, at most `enough` if that is certain.
+
+        Return None if the fetch has to be answered at once.
         """
         try:
             self.check_access(info.current_leader_epoch, leader_only=params.leader_only)
@@ -419,7 +433,7 @@ class Partition:
         return self.reader.available_bytes(info, params.isolation, enough=enough)
 
     def produced(self, required_offset: Offset) -> ErrorCode | None:
-        """How an acks=all append up to `required_offset` ended; None while it has not."""
+        """Return the outcome of an acks=all append up to `required_offset`; None while it waits."""
         if self.leadership is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return self.leadership.produced(required_offset)

@@ -1,14 +1,13 @@
 """Requests that wait: a produce for its followers, a fetch for its bytes (Kafka's purgatory).
 
-Rule 1: whoever waits is a task inside `Purgatory.wait`. It leaves exactly once, because a
-task returns once: satisfied, out of time or cancelled, whichever comes first.
+Rule 1: a task waits inside `Purgatory.wait`. It leaves exactly once, because a task returns
+once: satisfied, out of time or cancelled, whichever comes first.
 
-Rule 2: nobody polls. A change to a partition calls `check` with its key, and every
-operation watched under that key is asked about that key alone. An operation over a
-thousand partitions is then not asked a thousand questions because one has moved.
+Rule 2: nothing polls. A change to a partition calls `check` with its key, and every operation
+watched under that key looks at that key alone, even if it waits for a thousand partitions.
 
-Rule 3: asking never changes anything that others see. What the operation then does with
-its answer happens in its own task, after whoever called `check` has gone on.
+Rule 3: `satisfied_by` never changes anything that others see. What the operation does next
+happens in its own task, after the caller of `check` has gone on.
 
     handler task                       partition
       wait(operation, keys) ─┐
@@ -16,11 +15,11 @@ its answer happens in its own task, after whoever called `check` has gone on.
                              │ <─ check(key)    yes: wake
       answer  <──────────────┘    or the timeout, by the node's clock
 
-Rule 4: a task that wants to know how long it has waited here puts a `Waited` in its context:
-a request's remote time is what its handler spent in purgatories, however deep below it.
+Rule 4: a task that measures how long it waits here puts a `Waited` in its context: a request's
+remote time is what its handler spent in purgatories, at any depth of calls.
 
-Between the question at the door and the watch there is no checkpoint, so no change falls
-between them (DelayedOperationPurgatory asks twice for want of that).
+There is no checkpoint between the first `satisfied` and the watch, so no change is missed
+(DelayedOperationPurgatory checks twice instead).
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -38,7 +37,7 @@ Key_contra = TypeVar("Key_contra", bound=Hashable, contravariant=True)
 
 @attrs.define
 class Waited:
-    """How long, all waits together; whoever put it there begins again at 0 when it likes."""
+    """The time that a task has spent in purgatories; its owner may set it back to 0."""
 
     seconds: float = 0.0
 
@@ -47,13 +46,13 @@ WAITED: ContextVar[Waited | None] = ContextVar("WAITED", default=None)
 
 
 class DelayedOperation(Protocol[Key_contra]):
-    """What waits: it knows when it has waited enough."""
+    """An operation that waits until it is satisfied."""
 
     def satisfied(self) -> bool:
-        """Asked once on arrival, with everything in view."""
+        """Return whether it need not wait at all; called once on arrival."""
 
     def satisfied_by(self, key: Key_contra, /) -> bool:
-        """Asked when something about `key` has changed."""
+        """Return whether it is satisfied now; called when something about `key` has changed."""
 
 
 @attrs.define(eq=False)
@@ -62,11 +61,11 @@ class _Watch(Generic[Key]):
     keys: dict[Key, None]
     task: trio.lowlevel.Task = attrs.Factory(trio.lowlevel.current_task)
     leaves: bool = False
-    """Woken, or cancelled: whatever comes now comes too late."""
+    """Whether it was woken or cancelled; later changes do not matter."""
     out_of_time: bool = False
 
     async def until_woken(self) -> None:
-        # A `trio.Event`, which is for any number of tasks, takes twice the steps.
+        # A `trio.Event`, which serves any number of tasks, takes twice the steps.
         def cancelled(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
             self.leaves = True
             return trio.lowlevel.Abort.SUCCEEDED
@@ -91,26 +90,26 @@ class Purgatory(Generic[Key]):
     ) -> None:
         self._clock = clock
         self._on_bug = on_bug
-        # Dictionaries for sets: woken in order of arrival, the same in every run.
+        # Dictionaries instead of sets: the order of waking is that of arrival in every run.
         self._watches: dict[Key, dict[_Watch[Key], None]] = {}
         self._waiting: dict[DelayedOperation[Key], _Watch[Key]] = {}
         self.expired = 0
-        """How many have run out of time (ExpiresPerSec counts these)."""
+        """The number of operations that ran out of time (ExpiresPerSec)."""
 
     @property
     def waiting(self) -> int:
-        """How many operations wait (NumDelayedOperations)."""
+        """The number of operations that wait (NumDelayedOperations)."""
         return len(self._waiting)
 
     @property
     def watched(self) -> int:
-        """How many watches there are, over all keys (PurgatorySize)."""
+        """The number of watches over all keys (PurgatorySize)."""
         return sum(map(len, self._watches.values()))
 
     async def wait(
         self, operation: DelayedOperation[Key], keys: Iterable[Key], *, timeout_ms: int
     ) -> bool:
-        """Until `operation` is satisfied or `timeout_ms` have passed; whether it was satisfied."""
+        """Wait until `operation` is satisfied or the time is up; return whether it was satisfied."""
         if operation.satisfied():
             await trio.lowlevel.checkpoint()
             return True
@@ -133,13 +132,13 @@ class Purgatory(Generic[Key]):
         return not watch.out_of_time
 
     def watch(self, operation: DelayedOperation[Key], key: Key) -> None:
-        """Ask `operation`, which waits, about `key` too from now on."""
+        """Watch `key` too for `operation`, which waits already."""
         watch = self._waiting[operation]
         watch.keys[key] = None
         self._watches.setdefault(key, {})[watch] = None
 
     def check(self, key: Key) -> int:
-        """Something about `key` has changed: wake whom that satisfies; how many."""
+        """Wake the operations that a change of `key` satisfies; return how many."""
         watches = self._watches.get(key)
         if not watches:
             return 0
@@ -154,8 +153,7 @@ class Purgatory(Generic[Key]):
         try:
             return watch.operation.satisfied_by(key)
         except Exception as error:
-            # One operation's bug must not keep the others waiting: it is answered with
-            # what there is, and they are asked in their turn.
+            # A bug in one operation must not keep the others waiting: it ends its own wait.
             if self._on_bug is None:
                 raise
             self._on_bug(error)

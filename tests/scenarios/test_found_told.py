@@ -25,13 +25,13 @@ from tests.scenarios.told import Mistake, Told, check_comes_out_otherwise, pairs
 
 
 def positions_outlive_a_missed_reign(planting: pytest.MonkeyPatch) -> None:
-    honest = Leadership.begin_reign
+    honest = Leadership.begin_leader_epoch
 
-    def begin_reign(self: Leadership, *, reelected: bool, **how: Any) -> None:
+    def begin_leader_epoch(self: Leadership, *, reelected: bool, **how: Any) -> None:
         del reelected
         honest(self, reelected=True, **how)
 
-    planting.setattr(Leadership, "begin_reign", begin_reign)
+    planting.setattr(Leadership, "begin_leader_epoch", begin_leader_epoch)
 
 
 def who_was_eligible_stays_so(planting: pytest.MonkeyPatch) -> None:

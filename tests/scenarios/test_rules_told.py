@@ -70,13 +70,13 @@ def any_epoch_is_served(planting: pytest.MonkeyPatch) -> None:
 
 
 def a_reign_begins_with_its_first_record(planting: pytest.MonkeyPatch) -> None:
-    honest = Leadership.begin_reign
+    honest = Leadership.begin_leader_epoch
 
-    def begin_reign(self: Leadership, **how: Any) -> None:
+    def begin_leader_epoch(self: Leadership, **how: Any) -> None:
         honest(self, **how)
         self.log.leader_epoch_cache.truncate_from_end(self.log.log_end_offset)
 
-    planting.setattr(Leadership, "begin_reign", begin_reign)
+    planting.setattr(Leadership, "begin_leader_epoch", begin_leader_epoch)
 
 
 def a_divergence_counts_as_progress(planting: pytest.MonkeyPatch) -> None:

@@ -1,25 +1,25 @@
-"""The asking side of a fetch session: what to say next, and whether an answer fits.
+"""The client side of a fetch session: what the next request names, and whether a response fits.
 
 (FetchSessionHandler, KIP-227; topic ids KIP-516.) One handler belongs to one leader.
 
-    next request    answered with                     next request
+    request         response                          next request
     full (0, 0)     session S                         incremental (S, 1)
     full            no session                        full (0, 0)
-    full            other partitions than asked for   full (0, 0), the answer thrown away
-    (S, n)          any of what the session holds     incremental (S, n + 1)
-    (S, n)          a partition we never asked for    full (S, 0), the answer thrown away
+    full            other partitions than requested   full (0, 0), the response is dropped
+    (S, n)          any partitions of the session     incremental (S, n + 1)
+    (S, n)          a partition never requested       full (S, 0), the response is dropped
     any             session not found                 full (0, 0)
     any             another error, or none at all     full (S, 0), which closes S
 
-Rule 1: the session's partitions stand in the order in which they joined it. One that
-changes keeps its place; what is sent first are the new ones, then the changed ones.
+Rule 1: the session's partitions stand in the order in which they joined it. A partition that
+changes keeps its place; a request names the new ones first, then the changed ones.
 
-Rule 2: a partition that is not wanted right now (delayed, truncating, throttled) is
-forgotten, and joins again later. Nothing is held open for it.
+Rule 2: a partition that is not wanted now (delayed, truncating, throttled) is forgotten, and
+joins the session again later.
 
-Rule 3: a topic that was deleted and made again has a new id. The partition is sent anew
-and the old id forgotten beside it; below v13, where names are all there is, it is not,
-because forgetting the name would take the new one with it.
+Rule 3: a topic that was deleted and created again has a new id. The partition is sent anew,
+and the old id is forgotten in the same request; not below v13, where topics have only names,
+because that would forget the new partition too.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -57,7 +57,7 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 
 class WantedPartition(NamedTuple):
-    """What is asked of one partition (FetchRequest.PartitionData)."""
+    """The part of a request about one partition (FetchRequest.PartitionData)."""
 
     topic_id: TopicId
     fetch_offset: Offset
@@ -68,7 +68,7 @@ class WantedPartition(NamedTuple):
 
 
 class ForgottenPartition(NamedTuple):
-    """One that leaves the session, by the id it had there."""
+    """A partition that leaves the session, with the topic id that it had there."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
@@ -76,7 +76,7 @@ class ForgottenPartition(NamedTuple):
 
 @attrs.frozen
 class FetchMetadata:
-    """Which session a request belongs to, and which of its requests it is."""
+    """The session of a request, and the request's number in it."""
 
     session_id: int = INVALID_SESSION_ID
     epoch: int = INITIAL_EPOCH
@@ -100,7 +100,7 @@ _NO_SESSION = FetchMetadata()
 
 @attrs.frozen(kw_only=True)
 class FetchRequestParams:
-    """What a fetch says once, for all its partitions."""
+    """The parameters of a fetch that hold for all its partitions."""
 
     replica_id: int
     replica_epoch: int = -1
@@ -113,23 +113,23 @@ class FetchRequestParams:
 
 @attrs.frozen(kw_only=True)
 class FetchRequestData:
-    """One request, as the session would have it."""
+    """The partitions of one request."""
 
     to_send: Mapping[TopicPartition, WantedPartition]
     to_forget: tuple[ForgottenPartition, ...] = ()
     to_replace: tuple[ForgottenPartition, ...] = ()
     session_partitions: Mapping[TopicPartition, WantedPartition]
-    """Everything the leader will answer for; the handler's own, good until its next build."""
+    """All partitions of the session; the handler's own dictionary, valid until its next build."""
     metadata: FetchMetadata
     can_use_topic_ids: bool
 
     @property
     def is_empty(self) -> bool:
-        """Nothing to ask, and nothing to take back."""
+        """Whether there is nothing to request and nothing to forget."""
         return not self.session_partitions and not self.to_forget
 
     def to_wire(self, params: FetchRequestParams, *, version: int) -> FetchRequest:
-        """The message, for `version` or for any other on its side of topic ids."""
+        """Return the message for `version`; it fits all versions that have topic ids, or none."""
         with_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
         assert self.can_use_topic_ids or not with_ids, "v13 and later name topics by id alone"
         return FetchRequest(
@@ -152,7 +152,7 @@ class FetchRequestData:
 
 
 def _topics(to_send: Mapping[TopicPartition, WantedPartition]) -> list[FetchTopic]:
-    """In order: a topic is named again where its partitions are not in one run."""
+    """Return the topics in order; a topic occurs once for each run of its partitions."""
     topics: list[FetchTopic] = []
     for (topic, partition), wanted in to_send.items():
         last = topics[-1] if topics else None
@@ -184,21 +184,21 @@ def _forgotten(partitions: Iterable[ForgottenPartition]) -> list[ForgottenTopic]
 
 @attrs.define
 class FetchSessionHandler:
-    """The session with one leader; turns (build, then one outcome) strictly alternate."""
+    """The session with one leader; each build is followed by one response or error."""
 
     leader_id: int
     next_metadata: FetchMetadata = _NO_SESSION
     session_partitions: dict[TopicPartition, WantedPartition] = attrs.field(factory=dict)
     session_topic_names: dict[TopicId, str] = attrs.field(factory=dict)
     rejection: str | None = None
-    """Why the last answer was thrown away; for the log."""
+    """Why the last response was dropped; for the log."""
     _topic_sizes: dict[TopicId, int] = attrs.field(factory=dict)
     _without_id: int = 0
 
-    # -- asking ---------------------------------------------------------------
+    # -- requests -------------------------------------------------------------
 
     def build(self, wanted: Mapping[TopicPartition, WantedPartition]) -> FetchRequestData:
-        """The next request, given everything that is wanted now, in order."""
+        """Return the next request, given all partitions that are wanted now, in order."""
         session = self.session_partitions
         if not self.next_metadata.is_full:
             left_or_stayed = {tp: wanted.get(tp) for tp in session}
@@ -215,8 +215,9 @@ class FetchSessionHandler:
     def build_changes(
         self, changes: Mapping[TopicPartition, WantedPartition | None]
     ) -> FetchRequestData:
-        """The next request of an open session, given what is wanted now of those that may have
-        changed; None: no more. All others are wanted as they were.
+        """Return the next request of an open session, given what is wanted of changed partitions.
+
+        None stands for a partition that is no longer wanted; all others are wanted as before.
         """
         assert not self.next_metadata.is_full, "a full request names everything"
         session = self.session_partitions
@@ -231,7 +232,7 @@ class FetchSessionHandler:
             if old is not None:
                 self._count_out(old)
             if new is None:
-                assert old is not None, "only what was there can leave"
+                assert old is not None, "only a partition of the session can leave it"
                 del session[tp]
                 to_forget.append(ForgottenPartition(tp, old.topic_id))
                 continue
@@ -240,7 +241,7 @@ class FetchSessionHandler:
             ids = {new.topic_id} if old is None else {old.topic_id, new.topic_id}
             if old is not None and len(ids) > 1 and NO_TOPIC_ID not in ids:
                 to_replace.append(ForgottenPartition(tp, old.topic_id))
-        # What the leader knows by name alone must be forgotten by name.
+        # The leader must be asked by name to forget what it knows by name only.
         forgets_by_name = any(each.topic_id == NO_TOPIC_ID for each in to_forget)
         return self._request(
             {**joined, **altered},
@@ -250,7 +251,7 @@ class FetchSessionHandler:
         )
 
     def _join(self, tp: TopicPartition, new: WantedPartition) -> None:
-        """One that was there keeps its place."""
+        """Add the partition, or replace it where it stands."""
         self.session_partitions[tp] = new
         if new.topic_id == NO_TOPIC_ID:
             self._without_id += 1
@@ -284,12 +285,12 @@ class FetchSessionHandler:
             can_use_topic_ids=with_ids,
         )
 
-    # -- being answered -------------------------------------------------------
+    # -- responses ------------------------------------------------------------
 
     def handle_response(
         self, response: FetchResponse, *, version: int
     ) -> dict[TopicPartition, PartitionData] | None:
-        """The answer by partition, in the leader's order; None if it must be thrown away."""
+        """Return the response by partition, in the leader's order; None if it must be dropped."""
         self.rejection = None
         error = ErrorCode.of(response.error_code)
         if error is not ErrorCode.NONE:
@@ -326,7 +327,7 @@ class FetchSessionHandler:
         return answers
 
     def handle_error(self) -> None:
-        """No answer: whether the leader saw the request is not known, so the session ends."""
+        """End the session: without a response it is unknown whether the leader saw the request."""
         self.next_metadata = self.next_metadata.close_existing_attempt_new()
 
     def notify_close(self) -> None:
@@ -337,12 +338,12 @@ class FetchSessionHandler:
         self.rejection = why
         self.next_metadata = following
 
-    # -- does the answer fit? -------------------------------------------------
+    # -- does the response fit? -----------------------------------------------
 
     def _by_partition(
         self, response: FetchResponse, *, version: int
     ) -> tuple[dict[TopicPartition, PartitionData], set[TopicId]]:
-        """The answer keyed by name, and the topic ids in it that name nothing of ours."""
+        """Return the response by partition, and the topic ids in it that are not ours."""
         answers: dict[TopicPartition, PartitionData] = {}
         unknown_ids: set[TopicId] = set()
         for topic in response.responses:
@@ -359,7 +360,7 @@ class FetchSessionHandler:
     def verify_full(
         self, answered: Iterable[TopicPartition], unknown_ids: Iterable[TopicId] = ()
     ) -> str | None:
-        """What is wrong with a full answer, which must name exactly what was asked for."""
+        """Return what is wrong with a full response, which must name exactly the request's."""
         answered = list(answered)
         omitted = find_missing(self.session_partitions, set(answered))
         problems = [self.verify_incremental(answered, unknown_ids)]
@@ -369,7 +370,7 @@ class FetchSessionHandler:
     def verify_incremental(
         self, answered: Iterable[TopicPartition], unknown_ids: Iterable[TopicId] = ()
     ) -> str | None:
-        """What is wrong with an incremental answer, which may leave out what has not changed."""
+        """Return what is wrong with an incremental response, which may leave partitions out."""
         extra = find_missing(answered, self.session_partitions)
         extra_ids = sorted(topic_id.hex() for topic_id in unknown_ids)
         problems = [f"extra {_names(extra)}"] if extra else []
@@ -380,7 +381,7 @@ class FetchSessionHandler:
 def find_missing(
     wanted: Iterable[TopicPartition], found: Container[TopicPartition]
 ) -> list[TopicPartition]:
-    """What of `wanted` is not in `found`, in order."""
+    """Return the partitions in `wanted` that are not in `found`, in order."""
     return [partition for partition in wanted if partition not in found]
 
 

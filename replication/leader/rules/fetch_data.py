@@ -1,11 +1,11 @@
-"""What a fetch asks of a broker's replicas, and what each partition answers.
+"""The values of a fetch: what it requests of a broker's replicas, and each partition's answer.
 
     handler (cluster)             session (fetch_session/cache.py)       replicas
     FetchRequest  ->  FetchParams + [(TopicIdPartition, FetchInfo)]  ->  replica_manager
     FetchResponse <-  only what changed  <-  [(TopicIdPartition, FetchPartitionData)]
 
-These are values between the wire and the log: the session decides from them what to say,
-the replica manager what to read. An epoch of -1 is an absent one, as on the wire.
+These values lie between the wire and the log: from them the session decides what to send, and
+the replica manager what to read. An epoch of -1 stands for none, as on the wire.
 """
 
 import enum
@@ -59,7 +59,7 @@ class Isolation(enum.Enum):
 
 @attrs.frozen
 class ClientMetadata:
-    """What a consumer of Fetch v11 and later tells about itself (KIP-392)."""
+    """What a consumer says about itself in Fetch v11 and later (KIP-392)."""
 
     rack_id: str
     client_id: str = ""
@@ -67,7 +67,7 @@ class ClientMetadata:
 
 @attrs.frozen(kw_only=True)
 class FetchParams:
-    """What holds for all the partitions of one fetch."""
+    """The parameters of a fetch that hold for all its partitions."""
 
     replica_id: int = CONSUMER_REPLICA_ID
     replica_epoch: int = NO_BROKER_EPOCH
@@ -76,12 +76,12 @@ class FetchParams:
     max_bytes: int
     isolation: Isolation
     hard_max_bytes: bool = False
-    """Fetch v2 and older: not even a first batch may exceed the limit."""
+    """Whether not even a first batch may exceed the limit (Fetch v2 and older)."""
     client_metadata: ClientMetadata | None = None
-    # Asked again and again, of every partition.
+    # Computed once: they are read for every partition.
     from_follower: bool = attrs.field(init=False)
     leader_only: bool = attrs.field(init=False)
-    """Only a leader may answer a follower, or a consumer of before KIP-392."""
+    """Whether only a leader may answer: a follower, or a consumer from before KIP-392."""
 
     @from_follower.default
     def _is_from_follower(self) -> bool:
@@ -95,7 +95,7 @@ class FetchParams:
 
 
 class FetchInfo(NamedTuple):
-    """What a fetch asks of one partition (FetchRequest.PartitionData)."""
+    """The part of a fetch about one partition (FetchRequest.PartitionData)."""
 
     fetch_offset: Offset
     log_start_offset: Offset = NO_OFFSET
@@ -111,7 +111,7 @@ class AbortedTransaction(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class FetchPartitionData:
-    """One partition's answer; a failed one keeps the defaults beside its error."""
+    """One partition's answer; one with an error has the defaults in its other fields."""
 
     error: ErrorCode = ErrorCode.NONE
     high_watermark: Offset = NO_OFFSET

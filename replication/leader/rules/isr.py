@@ -1,4 +1,4 @@
-"""Who is in sync, and what that lets the leader commit (KIP-497, KIP-841, KIP-903, KIP-966).
+"""Which replicas are in sync, and what the leader may commit (KIP-497, KIP-841, KIP-903, KIP-966).
 
 Rule 1: this module holds numbers, never records and never a clock; times are arguments.
 
@@ -12,47 +12,46 @@ until it agrees, because that member may yet become leader.
     PendingShrink(2)    {1,2}       {1,2}
 
 Rule 3: one change at a time. A pending state is an object; an answer that finds another
-object in its place came too late, and is ignored.
+object in its place is too late and is ignored.
 
-Rule 4: a follower is caught up at the time of a fetch that reached the leader's log end,
-or at the time of the fetch *before* it when this one reaches what was the log end then.
+Rule 4: a follower is caught up at the time of a fetch that reached the leader's log end, or at
+the time of the fetch *before* it if this one reaches the log end of that time.
 
     leader's log end    10           15            15
     follower fetches     0     10          15
                                 └ caught up as of the first fetch
                                             └ caught up as of now
 
-A follower whose log end equals the leader's is caught up however long it is silent.
+A follower whose log end equals the leader's is caught up even if it does not fetch for long.
 """
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 import attrs
 
 from replication.errors import ErrorCode
+from replication.leader.rules.fetch_data import NO_BROKER_EPOCH
 from storage.types import NO_OFFSET, LeaderEpoch, Offset
 
 NEVER_MS = -(2**62)
-"""Before any time that a node's clock may show."""
-
-NO_BROKER_EPOCH = -1
+"""A time before any that a node's clock may show."""
 
 
-# What is sent to the controller, and what it says.
+# Proposals to the controller, and its answers.
 
 
 @attrs.frozen
 class IsrMember:
     broker_id: int
     broker_epoch: int = NO_BROKER_EPOCH
-    """That of its last fetch; -1 where none is known (KIP-903)."""
+    """The broker epoch of its last fetch; -1 if it is not known (KIP-903)."""
 
 
 @attrs.frozen(kw_only=True)
 class IsrProposal:
-    """The payload of an AlterPartition for one partition."""
+    """An AlterPartition request for one partition."""
 
     leader_epoch: LeaderEpoch
     partition_epoch: int
@@ -65,7 +64,7 @@ class IsrProposal:
 
 @attrs.frozen(kw_only=True)
 class IsrAnswer:
-    """What the controller said about one proposal."""
+    """The controller's answer to one proposal."""
 
     error: ErrorCode = ErrorCode.NONE
     leader_epoch: LeaderEpoch = -1
@@ -87,7 +86,7 @@ class Committed:
 
 @functools.lru_cache(maxsize=1024)
 def committed(isr: tuple[int, ...]) -> Committed:
-    """One object for all the partitions that have it, which are many and have few."""
+    """Return the state for this ISR; partitions with the same ISR share one object."""
     return Committed(frozenset(isr))
 
 
@@ -125,7 +124,7 @@ Pending: TypeAlias = PendingExpand | PendingShrink
 IsrState: TypeAlias = Committed | Pending
 
 
-# The controller's answer, as what to do about it (Partition.handleAlterPartitionUpdate).
+# What to do after the controller's answer (Partition.handleAlterPartitionUpdate).
 
 
 @attrs.frozen
@@ -138,29 +137,29 @@ class Commit:
 
 @attrs.frozen
 class Revert:
-    """The change will not happen: back to what was committed, and do not ask again."""
+    """The change will not happen: the committed ISR holds, and is not proposed again."""
 
 
 @attrs.frozen
 class AwaitMetadata:
-    """We are behind: stay pending until newer metadata replaces the state."""
+    """This leader is behind: the change stays pending until newer metadata replaces it."""
 
 
 @attrs.frozen
 class Resubmit:
-    """Nothing is known about the fate of the change: ask the same again."""
+    """The outcome of the change is unknown: the same proposal is sent again."""
 
 
 @attrs.frozen
 class Ignore:
-    """The answer belongs to an earlier reign or an earlier partition epoch."""
+    """The answer belongs to an earlier leader epoch or partition epoch."""
 
 
 Outcome: TypeAlias = Commit | Revert | AwaitMetadata | Resubmit | Ignore
 
 
 def outcome_of(answer: IsrAnswer, *, leader_epoch: LeaderEpoch, partition_epoch: int) -> Outcome:
-    """What a leader at these epochs does about `answer`."""
+    """Return what a leader at these epochs does after `answer`."""
     match answer.error:
         case ErrorCode.NONE:
             if answer.leader_epoch != leader_epoch or answer.partition_epoch < partition_epoch:
@@ -181,12 +180,12 @@ def outcome_of(answer: IsrAnswer, *, leader_epoch: LeaderEpoch, partition_epoch:
             return Resubmit()
 
 
-# What the leader knows of a follower.
+# The state of a follower.
 
 
 @attrs.define(eq=False)
 class Pulse:
-    """When a follower's fetch session last asked about all that it holds."""
+    """The time of the last request of a follower's fetch session."""
 
     last_fetch_ms: int = NEVER_MS
 
@@ -195,7 +194,7 @@ class Pulse:
 class FollowerState:
     """One follower as its leader sees it (Replica.ReplicaState).
 
-    While it has all that there is, and asks again and again, its times are its session's.
+    While the partition is settled in the follower's session, the session's times are used.
     """
 
     log_start_offset: Offset = NO_OFFSET
@@ -203,7 +202,7 @@ class FollowerState:
     last_fetch_leader_log_end: Offset = 0
     """The leader's log end when this follower last fetched."""
     broker_epoch: int | None = None
-    """None until it has fetched; -1 where its fetch is too old to carry one."""
+    """None until the follower has fetched; -1 if its fetch version carries none."""
     pulse: Pulse | None = None
     _last_fetch_ms: int = NEVER_MS
     _last_caught_up_ms: int = NEVER_MS
@@ -219,12 +218,12 @@ class FollowerState:
         return max(self._last_caught_up_ms, self.pulse.last_fetch_ms)
 
     def follow_pulse(self, pulse: Pulse) -> None:
-        """It stands at the leader's log end: from here on each beat of `pulse` is a fetch there."""
-        assert self.log_end_offset == self.last_fetch_leader_log_end, "it lacks nothing"
+        """Take the times of `pulse` from now on; the follower is at the leader's log end."""
+        assert self.log_end_offset == self.last_fetch_leader_log_end, "the follower is caught up"
         self.pulse = pulse
 
     def keep_times(self) -> None:
-        """The times as of the last beat, which no later one changes."""
+        """Copy the times of the pulse, so that its later ones do not count."""
         self._last_caught_up_ms, self._last_fetch_ms = self.last_caught_up_ms, self.last_fetch_ms
         self.pulse = None
 
@@ -252,11 +251,11 @@ class FollowerState:
     def on_new_leader_epoch(
         self, *, in_isr: bool, reelected: bool, leader_log_end: Offset, now_ms: int
     ) -> None:
-        """A new reign begins: what was known of this follower says nothing about it any more.
+        """Begin a leader epoch, about which the follower's earlier fetches say nothing.
 
-        A leader that succeeds itself keeps where the follower stood; a new one knows nothing.
+        A leader that is reelected keeps the follower's offsets; a new leader knows none.
         """
-        assert self.pulse is None, "a new reign unsettles everything first"
+        assert self.pulse is None, "a new leader epoch unsettles everything first"
         self._last_caught_up_ms = now_ms if in_isr else NEVER_MS
         if reelected:
             self.last_fetch_leader_log_end = leader_log_end
@@ -270,11 +269,11 @@ class FollowerState:
 
     @property
     def is_known(self) -> bool:
-        """Whether it has fetched from this leader."""
+        """Whether the follower has fetched from this leader."""
         return self.log_end_offset >= 0
 
     def lag_ms(self, now_ms: int) -> int:
-        """Since when it has lacked anything; -1 where it has never been caught up."""
+        """Return for how long the follower has been behind; -1 if it was never caught up."""
         return -1 if self.last_caught_up_ms == NEVER_MS else now_ms - self.last_caught_up_ms
 
     def caught_up(self, *, leader_log_end: Offset, now_ms: int, max_lag_ms: int) -> bool:
@@ -284,15 +283,15 @@ class FollowerState:
 
 
 def effective_min_isr(*, min_insync_replicas: int, remote_replicas: int) -> int:
-    """`min.insync.replicas`, which cannot ask for more replicas than there are."""
+    """Return `min.insync.replicas`, at most the number of replicas."""
     return min(min_insync_replicas, 1 + remote_replicas)
 
 
 def is_eligible(*, fetched_epoch: int | None, registered_epoch: int | None, may_lead: bool) -> bool:
-    """Whether a follower may be in the ISR at all.
+    """Return whether a follower may be in the ISR at all.
 
-    It is neither fenced nor shutting down (`may_lead`, KIP-841), and the process that
-    fetched is the one that is registered now (KIP-903): a wiped disk comes with a new epoch.
+    It must be neither fenced nor shutting down (`may_lead`, KIP-841), and the process that
+    fetched must be the one that is registered now (KIP-903): a wiped disk has a new epoch.
     """
     if not may_lead or registered_epoch is None or fetched_epoch is None:
         return False
@@ -302,8 +301,10 @@ def is_eligible(*, fetched_epoch: int | None, registered_epoch: int | None, may_
 def may_expand(
     follower: FollowerState, *, high_watermark: Offset, leader_epoch_start: Offset
 ) -> bool:
-    """Whether a follower outside the ISR holds enough to join: all that is committed, and
-    the start of this reign (KAFKA-7128: a new leader's own high watermark may be behind).
+    """Return whether a follower outside the ISR holds enough to join.
+
+    It must reach the high watermark and the start of this leader epoch (KAFKA-7128: a new
+    leader's own high watermark may be behind).
     """
     return follower.log_end_offset >= max(high_watermark, leader_epoch_start)
 
@@ -317,7 +318,7 @@ def out_of_sync(
     now_ms: int,
     max_lag_ms: int,
 ) -> frozenset[int]:
-    """The members to ask the controller to drop; none while a change is pending (Rule 3)."""
+    """Return the members that have lagged for too long; none while a change is pending (Rule 3)."""
     if not isinstance(state, Committed):
         return frozenset()
     return frozenset(
@@ -341,12 +342,12 @@ def committed_end(
     may_join: Callable[[int, FollowerState], bool],
     min_isr: int,
 ) -> Offset | None:
-    """The high watermark that the followers' positions allow; None where it may not move.
+    """Return the high watermark that the followers' positions allow; None if it may not move.
 
-    It waits for every maximal member, and for a follower that is about to join: caught up
-    by time and eligible, which is what `may_join` says. Below the minimum ISR it stands
-    still (KIP-966), so that nothing is exposed that an election could lose.
-    The caller never moves it back: a candidate below the present one changes nothing.
+    It waits for every member of the maximal ISR, and for a follower that is about to join:
+    caught up by time, and eligible (`may_join`). Below the minimum ISR it does not move
+    (KIP-966), so that consumers see nothing that an election could lose. The caller never
+    moves it back: a result below the present high watermark changes nothing.
     """
     if len(state.isr) < min_isr:
         return None
@@ -357,16 +358,3 @@ def committed_end(
         if follower.log_end_offset < end and (broker in maximal_isr or may_join(broker, follower)):
             end = follower.log_end_offset
     return end
-
-
-def describe_pending(state: IsrState) -> str:
-    """One word for the log and for tests."""
-    match state:
-        case Committed():
-            return "committed"
-        case PendingExpand():
-            return "pending expand"
-        case PendingShrink():
-            return "pending shrink"
-        case other:
-            assert_never(other)

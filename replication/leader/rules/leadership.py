@@ -4,14 +4,14 @@
     time passes ────────────────────────────┼─> must it leave? ─> propose to the controller
     append, answer of the controller ───────┴─> how far is everything committed?
 
-Rule 1: it exists while this broker leads, over reign after reign. A follower's progress is
-forgotten with it, and also where a reign in between was missed: metadata comes in steps of
-any size, and whoever led meanwhile may have had the followers cut what they had of ours.
+Rule 1: a `Leadership` exists while this broker leads, for any number of leader epochs. The
+progress of the followers is forgotten with it, and also if a leader epoch in between was missed:
+metadata comes in steps of any size, and another leader may have made the followers truncate.
 
-Rule 2: the high watermark only grows. It is looked at after everything that may let it: an
-append (the ISR may be this broker alone), a follower's fetch, a changed ISR.
+Rule 2: the high watermark only grows. It is computed after everything that may let it advance:
+an append (the ISR may be this broker alone), a follower's fetch, a changed ISR.
 
-Rule 3: nothing here waits. What others wait for is told to the `observer`, which wakes them.
+Rule 3: nothing here waits. The `observer` wakes the requests that wait for a change.
 """
 
 from collections.abc import Callable, Iterable
@@ -52,26 +52,26 @@ from storage.types import LeaderEpoch, Offset, TopicPartition
 
 
 class PartitionObserver(Protocol):
-    """Who is told, synchronously, what has changed; it must only take note."""
+    """The broker, as a partition reports changes to it; it must only take note of them."""
 
     def log_end_moved(self, leadership: "Leadership", /) -> None:
-        """A leader has appended, and its high watermark stands where it stood."""
+        """Note that the leader has appended, without a move of the high watermark."""
 
     def high_watermark_moved(self, leadership: "Leadership", /) -> None: ...
 
     def log_start_moved(self, topic_partition: TopicPartition, /) -> None:
-        """A follower's log begins elsewhere than it did."""
+        """Note that a follower's log start has moved."""
 
     def isr_change_proposed(self, leadership: "Leadership", pending: Pending, /) -> None:
-        """Ask the controller, and hand its answer to `on_isr_answer`."""
+        """Send the proposal to the controller, and its answer to `on_isr_answer`."""
 
     def isr_changed(self, leadership: "Leadership", previous: frozenset[int], /) -> None:
-        """The controller has agreed to a change that this leader proposed."""
+        """Note that the controller has agreed to a change that this leader proposed."""
 
 
 @attrs.frozen(kw_only=True)
 class Surroundings:
-    """What a partition sees of its broker; one for all of them."""
+    """What a partition knows of its broker; all partitions share it."""
 
     broker_id: int
     broker_epoch: Callable[[], int]
@@ -84,7 +84,7 @@ class Surroundings:
 
 @attrs.define(eq=False, kw_only=True)
 class Leadership:
-    """See the head of this module."""
+    """One partition as its leader knows it (see the head of this module)."""
 
     topic_partition: TopicPartition
     log: Log
@@ -94,7 +94,7 @@ class Leadership:
     partition_epoch: int
     isr_state: IsrState
     epoch_start: Offset = -1
-    """Where the log ended when this reign began."""
+    """The log end when this leader epoch began."""
     followers: dict[int, FollowerState] = attrs.field(factory=dict)
     settled: Settled = attrs.field(factory=Settled)
     failed_isr_updates: int = 0
@@ -117,25 +117,29 @@ class Leadership:
     def under_min_isr(self) -> bool:
         return len(self.isr) < self.effective_min_isr
 
-    # What metadata says.
+    # Metadata.
 
     def install(self, registration: PartitionRegistration) -> None:
-        """What the controller has decided replaces what was asked of it."""
+        """Take what the controller has decided; a pending proposal is dropped."""
         self.leader_epoch = registration.leader_epoch
         self.partition_epoch = registration.partition_epoch
         self.isr_state = committed(registration.isr)
         others = [each for each in registration.replicas if each != self.around.broker_id]
-        # A replica that stays keeps what is known of it.
+        # The state of a replica that stays is kept.
         self.followers = {each: self.followers.get(each) or FollowerState() for each in others}
 
-    def begin_reign(self, *, reelected: bool, leaves_no_trace: bool = False) -> None:
+    def begin_leader_epoch(self, *, reelected: bool, is_recorded: bool = True) -> None:
+        """Lead at a new leader epoch from here on.
+
+        The log's epoch cache records it (`is_recorded`), except in a copy of another cluster's
+        partition, which holds only the epochs of its source.
+        """
         log_end = self.log.log_end_offset
         self.epoch_start = log_end
         # Before any append: a follower may ask where the epochs before this one end
-        # (KAFKA-7415), and an empty reign must not look as if it had never been.
-        # The owner flushes it: a crash before that is the end of this reign, and of its entry.
-        # A copy that is only read holds no reigns but those of whom it was copied from.
-        if not leaves_no_trace:
+        # (KAFKA-7415), and an epoch without records must be seen to have existed.
+        # The owner flushes the entry: a crash before that ends this epoch together with it.
+        if is_recorded:
             self.log.leader_epoch_cache.assign(self.leader_epoch, log_end, flush=False)
         now_ms = self.around.now_ms()
         for broker, follower in self.followers.items():
@@ -146,7 +150,7 @@ class Leadership:
                 now_ms=now_ms,
             )
 
-    # What followers say.
+    # Fetches of followers.
 
     def on_fetch(
         self,
@@ -157,7 +161,7 @@ class Leadership:
         leader_log_end: Offset,
         broker_epoch: int,
     ) -> None:
-        """A follower has fetched what this log held up to `leader_log_end`."""
+        """Note a follower's fetch that was read when the log ended at `leader_log_end`."""
         follower = self.followers[broker]
         moved = follower.log_end_offset != fetch_offset
         start_moved = follower.log_start_offset != log_start_offset
@@ -183,14 +187,14 @@ class Leadership:
         )
 
     def _is_in_place(self, image: MetadataImage, broker: int) -> bool:
-        """Whether its log directory is online: on a lost disk nobody catches up (KIP-858)."""
+        """Return whether the replica's log directory is online (KIP-858)."""
         partition = image.partition(self.topic_partition)
         return partition is None or image.is_in_place(partition, broker)
 
-    # Whom a consumer had better ask.
+    # Reading from followers.
 
     def preferred_replica(self, client: ClientMetadata, fetch_offset: Offset) -> int:
-        """NO_REPLICA where that is this broker, or nobody is configured to choose."""
+        """Return the replica that the consumer should read from; NO_REPLICA for this broker."""
         if self.around.selector is None:
             return NO_REPLICA
         view = self._view(fetch_offset)
@@ -246,7 +250,7 @@ class Leadership:
 
     @property
     def low_watermark(self) -> Offset:
-        """Below it no live replica has anything any more (KIP-107)."""
+        """The offset below which no live replica has records (KIP-107)."""
         image = self.around.metadata()
         starts = (
             follower.log_start_offset
@@ -256,7 +260,7 @@ class Leadership:
         return min([self.log.log_start_offset, *starts])
 
     def produced(self, required_offset: Offset) -> ErrorCode | None:
-        """How an acks=all append up to `required_offset` ended; None while it has not."""
+        """Return the outcome of an acks=all append up to `required_offset`; None while it waits."""
         if self.log.high_watermark < required_offset:
             return None
         if len(self.maximal_isr) < self.effective_min_isr:
@@ -275,7 +279,7 @@ class Leadership:
             self._propose(PendingExpand(broker, proposal, self.isr_state))
 
     def maybe_shrink_isr(self) -> None:
-        """Ask the controller to drop whoever has lagged for too long."""
+        """Ask the controller to remove the members that have lagged for too long."""
         if not isinstance(self.isr_state, Committed):
             return
         leaving = out_of_sync(
@@ -308,7 +312,7 @@ class Leadership:
         return -1 if follower is None or follower.broker_epoch is None else follower.broker_epoch
 
     def on_isr_answer(self, pending: Pending, answer: IsrAnswer) -> bool:
-        """Do what the controller says; whether the same proposal must be sent again."""
+        """Do what the controller says; return whether to send the same proposal again."""
         if self.isr_state is not pending:
             return False  # newer metadata has overtaken the answer
         outcome = outcome_of(
@@ -325,7 +329,7 @@ class Leadership:
                 self.maybe_advance_high_watermark()
             case Revert():
                 self.isr_state = pending.last_committed
-                # Whoever was about to join may be all that it waited for.
+                # It may have waited only for the follower that was about to join.
                 self.maybe_advance_high_watermark()
             case AwaitMetadata() | Ignore():
                 pass

@@ -1,24 +1,24 @@
-"""Replication that is held back on purpose (KIP-73; ReplicationQuotaManager).
+"""Throttled replication (KIP-73; ReplicationQuotaManager).
 
-Moving replicas about must not starve those that are in use. An operator names replicas and
-a rate; the replicas named share it, on each of two sides:
+Replicas that are being moved must not starve the others. An operator names replicas and a rate;
+the named replicas share the rate, on each of two sides:
 
     leader     leaves a throttled partition out of its answer to a follower
     follower   leaves a throttled partition out of its request
 
-Rule 1: only who is out of sync is held back. Otherwise a rate set too low would shrink every
+Rule 1: only a replica out of sync is throttled. Otherwise a rate set too low would shrink every
 ISR, and acks=all would wait for it.
 
-Rule 2: recording never refuses anything. What went over the rate is there all the same; the
-next requests wait until the rate, as measured, is no longer *above* the bound.
+Rule 2: recording never refuses anything. Bytes above the rate count as well; the next requests
+wait until the measured rate is no longer *above* the limit.
 
-Rule 3: what throttled replicas take is recorded whether they are in sync or not, and whether
-the bound is exceeded or not.
+Rule 3: the bytes of throttled replicas are recorded whether or not they are in sync, and whether
+or not the limit is exceeded.
 
-The rate is that of SimpleRate over SampledStat: `num` samples of `size` seconds, each begun
-by the first event after the last one was full; their sum, over the time since the oldest of
-them began, but never over less than one sample. One in which nothing has happened for `num`
-times `size` begins anew.
+The rate is that of SimpleRate over SampledStat: `num` samples of `size` seconds, each begun by
+the first event after the previous one was full. It is their sum, divided by the time since the
+oldest of them began, but by no less than one sample. A sample without events for `num` times
+`size` begins anew.
 
         12 kB  |  0 |  6 kB |  2 kB          20 kB in 3.4 s: 5.9 kB/s
     ----+-----------+-------+------> now
@@ -49,7 +49,7 @@ class _Sample:
 
 @attrs.define
 class SampledRate:
-    """Units a second, over the last samples."""
+    """A rate in units per second over the last samples."""
 
     samples: int = 11
     sample_ms: int = 1000
@@ -64,7 +64,7 @@ class SampledRate:
         sample.last_ms = now_ms
 
     def per_second(self, *, now_ms: int) -> float:
-        self._sample(now_ms)  # time counts from the first time that anybody looks
+        self._sample(now_ms)  # the first call begins the first sample
         for each in self._ring:
             if now_ms - each.last_ms >= self.samples * self.sample_ms:
                 each.restart(now_ms)
@@ -78,7 +78,7 @@ class SampledRate:
         return self._ring[self._current]
 
     def _next(self, now_ms: int) -> _Sample:
-        # One more than are counted: the oldest may have begun before the time that counts.
+        # One sample more than are counted: the oldest may have begun before the window.
         self._current = (self._current + 1) % (self.samples + 1)
         if self._current == len(self._ring):
             self._ring.append(_Sample(now_ms, now_ms))
@@ -89,7 +89,7 @@ class SampledRate:
 
 @attrs.define(kw_only=True)
 class ReplicationQuota:
-    """One side's: what is throttled, and how much of it there may be."""
+    """The throttled replicas of one side, and their rate."""
 
     rate: SampledRate = attrs.field(factory=SampledRate)
     bytes_per_second: int = UNLIMITED
@@ -97,7 +97,7 @@ class ReplicationQuota:
     """By topic: the partitions, or None for all of them."""
 
     def throttle(self, topic: str, replicas: Iterable[str], *, broker_id: int) -> None:
-        """From now on these, `partition:broker` each or a star for all, and no others of `topic`."""
+        """Throttle these replicas of `topic`, each `partition:broker` or a star for all; no others."""
         replicas = tuple(replicas)
         if replicas == (_EVERY_REPLICA,):
             self._throttled[topic] = None
@@ -121,15 +121,15 @@ class ReplicationQuota:
         return numbers is None or partition.partition in numbers
 
     def is_exceeded(self, *, now_ms: int) -> bool:
-        """Strictly: at the bound itself all is well."""
+        """Return whether the rate is above the limit; exactly at the limit it is not."""
         return self.rate.per_second(now_ms=now_ms) > self.bytes_per_second
 
     def holds_back(self, partition: TopicPartition, *, now_ms: int) -> bool:
-        """Whether it has to wait, if it is out of sync."""
+        """Return whether `partition` has to wait if it is out of sync."""
         return self.is_throttled(partition) and self.is_exceeded(now_ms=now_ms)
 
     def record(self, sizes: Mapping[TopicPartition, int], *, now_ms: int) -> None:
-        """What went over the wire; that of partitions that are not throttled does not count."""
+        """Count the bytes sent or received; only those of throttled partitions matter."""
         total = sum(size for each, size in sizes.items() if self.is_throttled(each))
         if total:
             self.rate.record(total, now_ms=now_ms)
@@ -137,7 +137,7 @@ class ReplicationQuota:
 
 @attrs.frozen(kw_only=True)
 class ReplicationQuotas:
-    """Both sides of one broker."""
+    """The quotas of both sides of one broker."""
 
     leader: ReplicationQuota
     follower: ReplicationQuota
@@ -150,7 +150,7 @@ class ReplicationQuotas:
         )
 
     def limit(self, *, leader: int, follower: int) -> None:
-        """Bytes a second for each side."""
+        """Set the rate of each side, in bytes per second."""
         self.leader.bytes_per_second = leader
         self.follower.bytes_per_second = follower
 

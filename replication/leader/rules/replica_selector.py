@@ -1,12 +1,12 @@
-"""Which replica a consumer had better read from (KIP-392, replica.selector.class).
+"""Which replica a consumer should read from (KIP-392, replica.selector.class).
 
-    consumer, in rack r2 ──fetch──> leader, in r1      "broker 2 stands where you do"
-                         ──fetch──> follower 2, in r2  up to its own high watermark
+    consumer, in rack r2 ──fetch──> leader, in r1      preferred read replica: 2
+                         ──fetch──> follower 2, in r2  records up to its own high watermark
 
-Rule 1: only the leader chooses, and only among those that could serve this fetch: itself,
+Rule 1: only the leader chooses, and only among the replicas that could serve this fetch: itself,
 and the members of the ISR that hold the offset.
 
-Rule 2: to choose the leader is to choose nobody: it answers with records instead.
+Rule 2: a leader that chooses itself answers with records.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ class ReplicaView:
 
 @attrs.frozen(kw_only=True)
 class PartitionView:
-    """What there is to choose from; the leader is one of `replicas`."""
+    """The replicas that could serve the fetch; the leader is one of `replicas`."""
 
     leader: ReplicaView
     replicas: tuple[ReplicaView, ...]
@@ -43,7 +43,10 @@ def leader_selector(_: ClientMetadata, view: PartitionView) -> ReplicaView:
 
 
 def rack_aware_selector(client: ClientMetadata, view: PartitionView) -> ReplicaView:
-    """The leader, if it stands in the client's rack or nobody does; else the most caught up."""
+    """Return the most caught up replica in the client's rack; the leader if that is possible too.
+
+    Return the leader if no replica is in that rack.
+    """
     near = [each for each in view.replicas if client.rack_id and each.rack == client.rack_id]
     if not near or view.leader in near:
         return view.leader

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from replication.errors import ErrorCode, KafkaError
-from replication.leader.list_offsets import NOT_FOUND, Special, offset_for_timestamp
+from replication.leader.list_offsets import NOT_FOUND, offset_for_timestamp
 from replication.leader.partition import Partition
 from replication.leader.rules.fetch_data import (
     AbortedTransaction,
@@ -15,6 +15,7 @@ from replication.leader.rules.fetch_data import (
     FetchPartitionData,
     Isolation,
 )
+from replication.wire import list_offsets as wire
 from storage.batch.records import (
     ControlRecordType,
     EndTransactionMarker,
@@ -491,9 +492,9 @@ def offset_of(
 @pytest.mark.conformance("UL-53")
 def test_the_latest_offset_carries_the_leader_epoch() -> None:
     partition = Broker().leader(isr=(LOCAL,), leader_epoch=EPOCH, records=2)
-    assert offset_of(partition, Special.LATEST) == (-1, 2, EPOCH)
-    assert offset_of(partition, Special.EARLIEST) == (-1, 0, EPOCH)
-    assert offset_of(partition, Special.LATEST_TIERED) == NOT_FOUND
+    assert offset_of(partition, wire.LATEST) == (-1, 2, EPOCH)
+    assert offset_of(partition, wire.EARLIEST) == (-1, 0, EPOCH)
+    assert offset_of(partition, wire.LATEST_TIERED) == NOT_FOUND
     assert code(lambda: offset_of(partition, -6)) is ErrorCode.UNSUPPORTED_VERSION
 
 
@@ -505,32 +506,32 @@ def test_latest_offsets_never_go_back_over_a_change_of_leader() -> None:
         partition.append_as_leader(batch(values, timestamp=timestamp), required_acks=1, wall_ms=0)
     fetch(partition, 0)
     fetch(partition, 2)
-    assert offset_of(partition, Special.LATEST, replica_id=REMOTE)[1] == 5
-    assert offset_of(partition, Special.LATEST)[1] == 2
+    assert offset_of(partition, wire.LATEST, replica_id=REMOTE)[1] == 5
+    assert offset_of(partition, wire.LATEST)[1] == 2
     assert offset_of(partition, 100) == NOT_FOUND
 
     partition.make_follower(registration(leader=REMOTE, leader_epoch=2, partition_epoch=2))
     partition.make_leader(registration(leader_epoch=3, partition_epoch=3))
     not_available = ErrorCode.OFFSET_NOT_AVAILABLE
-    assert code(lambda: offset_of(partition, Special.LATEST)) is not_available
-    assert offset_of(partition, Special.LATEST, replica_id=REMOTE)[1] == 5
-    assert offset_of(partition, Special.EARLIEST)[1] == 0
-    assert offset_of(partition, Special.EARLIEST_LOCAL)[1] == 0
+    assert code(lambda: offset_of(partition, wire.LATEST)) is not_available
+    assert offset_of(partition, wire.LATEST, replica_id=REMOTE)[1] == 5
+    assert offset_of(partition, wire.EARLIEST)[1] == 0
+    assert offset_of(partition, wire.EARLIEST_LOCAL)[1] == 0
     assert offset_of(partition, 11)[:2] == (11, 1)
     assert code(lambda: offset_of(partition, 100)) is not_available
-    assert code(lambda: offset_of(partition, Special.MAX_TIMESTAMP)) is not_available
+    assert code(lambda: offset_of(partition, wire.MAX_TIMESTAMP)) is not_available
 
     fetch(partition, 5)
-    assert offset_of(partition, Special.LATEST)[1] == 5
+    assert offset_of(partition, wire.LATEST)[1] == 5
     assert offset_of(partition, 100) == NOT_FOUND
-    assert offset_of(partition, Special.MAX_TIMESTAMP)[:2] == (22, 4)
+    assert offset_of(partition, wire.MAX_TIMESTAMP)[:2] == (22, 4)
 
 
 def test_only_a_debugger_looks_into_a_follower() -> None:
     partition = follower()
     take_over(partition, batch(3, leader_epoch=1))
-    assert code(lambda: offset_of(partition, Special.LATEST)) is (ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert offset_of(partition, Special.LATEST, replica_id=-2)[1] == 3
+    assert code(lambda: offset_of(partition, wire.LATEST)) is (ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert offset_of(partition, wire.LATEST, replica_id=-2)[1] == 3
 
 
 def test_appending_needs_the_lead() -> None:

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from replication.config import BrokerConfig, TopicConfig
 from replication.errors import ErrorCode, KafkaError
-from replication.leader.list_offsets import Special, offset_for_timestamp
+from replication.leader.list_offsets import offset_for_timestamp
 from replication.leader.partition import Partition
 from replication.leader.rules.fetch_data import FetchInfo, Isolation
 from replication.metadata.rules import (
@@ -21,6 +21,7 @@ from replication.metadata.rules import (
     TopicImage,
     delta_between,
 )
+from replication.wire import list_offsets as wire
 from storage.batch.records import Record, encode_batch
 from storage.checkpoint import HIGH_WATERMARK_CHECKPOINT, uuid_text
 from storage.errors import InconsistentTopicIdError
@@ -108,11 +109,11 @@ def ends(partition: Partition) -> tuple[int, int, int]:
         return found[1]
 
     isolations = (Isolation.HIGH_WATERMARK, Isolation.LAST_STABLE)
-    for special in (Special.EARLIEST, Special.EARLIEST_LOCAL):
+    for special in (wire.EARLIEST, wire.EARLIEST_LOCAL):
         assert [asked(special, isolation) for isolation in isolations] == [0, 0]
         assert asked(special, Isolation.LOG_END, REMOTE) == 0
-    uncommitted, committed = (asked(Special.LATEST, isolation) for isolation in isolations)
-    return asked(Special.LATEST, Isolation.LOG_END, REMOTE), uncommitted, committed
+    uncommitted, committed = (asked(wire.LATEST, isolation) for isolation in isolations)
+    return asked(wire.LATEST, Isolation.LOG_END, REMOTE), uncommitted, committed
 
 
 @pytest.mark.conformance("PT-23")
