@@ -38,7 +38,7 @@ from scenarios.world.cluster import (
     open_simulated_cluster,
 )
 from scenarios.world.consumer import StoryConsumer
-from scenarios.world.producer import Lane, deliver
+from scenarios.world.producer import IdempotentLane, deliver
 from scenarios.world.trace import SIMULATOR, TopicMadeAgain
 from scenarios.world.world import World
 from storage.errors import StorageError
@@ -106,7 +106,9 @@ class Stage:
     _client: StoryClient | None = attrs.field(default=None, init=False)
     _background: trio.Nursery | None = attrs.field(default=None, init=False)
     _coming_and_going: list[str] = attrs.field(factory=list, init=False)
-    _lanes: dict[tuple[str, TopicPartition], Lane] = attrs.field(factory=dict, init=False)
+    _idempotent_lanes: dict[tuple[str, TopicPartition], IdempotentLane] = attrs.field(
+        factory=dict, init=False
+    )
     _waiting: list[SentBatch] = attrs.field(factory=list, init=False)
     _astray: list[SentBatch] = attrs.field(factory=list, init=False)
     _of_the_past: list[SentBatch] = attrs.field(factory=list, init=False)
@@ -285,9 +287,9 @@ class Stage:
         send = partial(deliver, self.client)
         if name is not None:
             at = name, batch.partition
-            if at not in self._lanes:
-                self._lanes[at] = Lane(self.client, batch.partition)
-            send = partial(self._lanes[at].send)
+            if at not in self._idempotent_lanes:
+                self._idempotent_lanes[at] = IdempotentLane(self.client, batch.partition)
+            send = partial(self._idempotent_lanes[at].send)
         self.waits_for(batch)
         self._background.start_soon(
             partial(send, batch, timeout_ms=timeout_ms, delivery_timeout_ms=delivery_timeout_ms)

@@ -37,7 +37,7 @@ from scenarios.swarm.leadership_contest import LeadershipContest
 from scenarios.swarm.loss_budget import WITHIN_BUDGET, LossBudget
 from scenarios.swarm.lost_controller_answers import LostControllerAnswers
 from scenarios.swarm.markers import markers_of
-from scenarios.world.patience import ENDLESS, PATIENCE_SECONDS, EndlessRunError, at_most
+from scenarios.world.cpu_limit import ENDLESS, PATIENCE_SECONDS, EndlessRunError, limit_cpu_time
 from scenarios.world.world import World
 
 Plot: TypeAlias = Callable[[Stage], Iterable[str]]
@@ -178,7 +178,7 @@ def play(
 
     failure: Exception | None = None
     try:
-        with at_most(patience):
+        with limit_cpu_time(patience):
             world.run(story)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
         failure = error

@@ -42,7 +42,7 @@ DELETE_TOPICS_VERSION = 6
 DELETE_RECORDS_VERSION = 2
 REASSIGN_VERSION = 1
 ELECT_VERSION = 2
-# An administrator does not wait as long for the controller as a story does for its records.
+# An administrator waits less long for the controller than a story does for its records.
 ADMIN_PATIENCE_MS = 2_000
 
 
@@ -84,7 +84,7 @@ async def _alter(
 async def add_partition(
     client: StoryClient, topic: str, count: int, replicas: list[int]
 ) -> ErrorCode:
-    """So that there are `count` of them; the new one goes to these replicas."""
+    """Add partitions to a topic until it has `count`; the new one is placed on `replicas`."""
     wanted = CreatePartitionsTopic(
         name=topic, count=count, assignments=[CreatePartitionsAssignment(broker_ids=replicas)]
     )
@@ -108,7 +108,7 @@ async def delete_topic(client: StoryClient, topic: str) -> ErrorCode:
 async def reassign(
     client: StoryClient, partition: TopicPartition, replicas: list[int] | None
 ) -> ErrorCode:
-    """To these replicas; None: it stays where it was."""
+    """Move a partition to these replicas; None cancels a move."""
     wanted = ReassignablePartition(partition_index=partition.partition, replicas=replicas)
     request = AlterPartitionReassignmentsRequest(
         timeout_ms=ADMIN_PATIENCE_MS,
@@ -138,7 +138,7 @@ async def elect(client: StoryClient, partition: TopicPartition, kind: int) -> Er
 async def delete_records(
     client: StoryClient, partition: TopicPartition, offset: Offset
 ) -> tuple[ErrorCode, Offset]:
-    """The partition begins at `offset`, or at its high watermark for -1: the low watermark."""
+    """Delete the records before `offset`, or all committed ones for -1; return the low watermark."""
     wanted = DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
     request = DeleteRecordsRequest(
         topics=[DeleteRecordsTopic(name=partition.topic, partitions=[wanted])],

@@ -1,19 +1,25 @@
-"""A small client for stories: it creates topics, produces and reads, over the wire.
+"""The probe of a story: a client that creates topics, produces and reads, one request at a time.
 
     create_topic    any broker forwards it to the controller
-    send            ask who leads ─> connect ─> Produce, once ─> Outcome
-    read            ask who leads ─> connect ─> Fetch, as a consumer, to the high watermark
+    send            find the leader ─> connect ─> Produce, once ─> Outcome
+    read            find the leader ─> connect ─> Fetch, as a consumer, to the high watermark
 
-Rule 1: a batch is sent once, unless a story says otherwise: so what becomes of it is the
-cluster's doing alone: acked, refused, or no answer. Whom to send it to is asked as often as
-need be. Sent again it is the same batch, byte for byte.
+It is no second implementation of `replication.client`, and shares that package's connection
+(`replication.net.rpc`). It stays beside it because the judges need what our clients hide or never
+do: every attempt's own answer, a batch sent again byte for byte or with a wrong epoch or sequence,
+a fetch from a chosen broker, no retries of its own. Our clients run in a story as programs
+(`clients/`), and the same judges look at them.
 
-Rule 2: every batch goes over a connection of its own, so that one which waits for followers
-holds up no other.
+Rule 1: a batch is sent once, unless a story says otherwise, so its outcome (acked, refused or no
+answer) depends on the cluster alone. Only the leader is looked for as often as needed. A batch
+that is sent again is the same, byte for byte.
 
-Rule 3: the client knows what it sent and what it was told, and nothing more.
+Rule 2: every batch has a connection of its own, so that one which waits for followers holds up no
+other.
 
-Rule 4: of what it fetches it takes nothing with a wrong checksum (`check.crcs`).
+Rule 3: the client knows what it sent and which answers it received, and nothing more.
+
+Rule 4: it refuses a fetched batch with a wrong checksum (`check.crcs`).
 """
 
 import contextlib
@@ -57,14 +63,14 @@ T = TypeVar("T")
 Address: TypeAlias = tuple[str, int]
 
 CLIENT = "client"
-"""Its name, and that of its machine."""
+"""The name of the client and of its machine."""
 
 CREATE_TOPICS_VERSION = 7
 METADATA_VERSION = 12
 PRODUCE_VERSION = 11
 INIT_PRODUCER_ID_VERSION = 4
 LIST_OFFSETS_VERSION = 7
-FETCH_VERSION = 12  # the last that calls topics by their names
+FETCH_VERSION = 12  # the last version that has topic names
 
 CONNECT_TIMEOUT_MS = 1_000
 PATIENCE_MS = 60_000
@@ -76,7 +82,7 @@ READ_BYTES = 1 << 20
 
 @attrs.frozen
 class Acked:
-    """Written, says the leader: the first record at `base_offset`."""
+    """The leader has written the batch, with its first record at `base_offset`."""
 
     base_offset: Offset
 
@@ -88,7 +94,7 @@ class Refused:
 
 @attrs.frozen
 class NoAnswer:
-    """Whether they were written, only the logs know."""
+    """The batch may be written or not; only the logs show it."""
 
     cause: str
 
@@ -98,7 +104,7 @@ Outcome: TypeAlias = Acked | Refused | NoAnswer
 
 @attrs.frozen(kw_only=True)
 class ProducerSequence:
-    """By which a partition knows a batch that it has already (KIP-98)."""
+    """The numbers by which a partition recognises a batch that it already has (KIP-98)."""
 
     producer_id: int
     producer_epoch: int
@@ -107,7 +113,7 @@ class ProducerSequence:
 
 @attrs.define(eq=False)
 class SentBatch:
-    """Records that were sent together, and what came of it; nothing yet, if None."""
+    """Records that were sent together, and their outcome; None while there is none."""
 
     partition: TopicPartition
     values: tuple[str, ...]
@@ -118,11 +124,9 @@ class SentBatch:
     sent_at: float = 0.0
     answered_at: float = 0.0
     attempts: int = 0
-    """How often it was sent."""
+    """The number of times that it was sent."""
     producer: str | None = None
-    """Which life of which of our own clients has sent it; what that sends is there once, and in
-    its order.
-    """
+    """The program of our own, and its life, that sent the batch once and in order."""
 
     @property
     def acked(self) -> bool:
@@ -131,7 +135,7 @@ class SentBatch:
 
 @attrs.frozen(kw_only=True)
 class BatchAnswered(Event):
-    """What a producer was told of the records it sent."""
+    """The answer that a producer received for the records it sent."""
 
     name: ClassVar[str] = "batch_answered"
     partition: TopicPartition
@@ -140,12 +144,12 @@ class BatchAnswered(Event):
     answer: str
     sent_at: float = 0.0
     end: Offset | None = None
-    """Where they end, if that is what it was told."""
+    """The offset after the last record, if the answer says it."""
 
 
 @attrs.frozen(kw_only=True)
 class RecordsGiven(Event):
-    """What a consumer was given lies below `end`."""
+    """A consumer received records below `end`."""
 
     name: ClassVar[str] = "records_given"
     partition: TopicPartition
@@ -155,7 +159,7 @@ class RecordsGiven(Event):
 
 @attrs.frozen(kw_only=True)
 class RottenBatchGiven(Event):
-    """What a consumer fetched is not what was written, and it knows by the checksum."""
+    """A consumer fetched a batch whose checksum is wrong."""
 
     name: ClassVar[str] = "rotten_batch_given"
     partition: TopicPartition
@@ -170,7 +174,7 @@ class ReadRecord:
 
 @attrs.define(eq=False, kw_only=True)
 class StoryClient:
-    """Whoever produces and consumes in a story."""
+    """The producer and consumer of a story's own commands."""
 
     name: str
     seams: Seams
@@ -186,7 +190,7 @@ class StoryClient:
         *,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """A partition for each list of brokers, the first of which is to lead it."""
+        """Create a topic with a partition for each list of brokers; the first leads."""
         wanted = CreatableTopic(
             name=topic,
             num_partitions=-1,
@@ -216,9 +220,9 @@ class StoryClient:
     # Producing.
 
     async def send(self, batch: SentBatch, *, timeout_ms: int, to: Address | None = None) -> None:
-        """Send it, and note what comes of it in its `outcome`. `to`: whoever leads by now."""
+        """Send a batch to `to`, or to its leader, and note its `outcome`."""
         batch.attempts += 1
-        if batch.timestamp is None:  # sent again, it was sent when it was sent first
+        if batch.timestamp is None:  # the time of its first attempt stays
             batch.timestamp, batch.sent_at = self.seams.clock.wall_ms(), self.seams.clock.now()
         self.finish(batch, await self.attempt(batch, timeout_ms, to))
 
@@ -242,7 +246,7 @@ class StoryClient:
     async def attempt(
         self, batch: SentBatch, timeout_ms: int, to: Address | None = None
     ) -> Outcome:
-        """What comes of it, sent once over a connection of its own."""
+        """Send a batch once, over a connection of its own; return the outcome."""
         try:
             async with closing(await self.connect(batch.partition, to)) as client:
                 return await self.ask(client, batch, timeout_ms)
@@ -274,7 +278,7 @@ class StoryClient:
         return Acked(answer.base_offset)
 
     async def init_producer_id(self) -> int:
-        """A producer id that nobody has had."""
+        """Return a new producer id."""
 
         async def ask(client: RpcClient) -> int:
             answer = await client.call(
@@ -298,7 +302,7 @@ class StoryClient:
         return records
 
     async def read(self, partition: TopicPartition) -> list[ReadRecord]:
-        """What a consumer is given, from the first record to the high watermark."""
+        """Return the records from the first one to the high watermark, as a consumer receives them."""
         records: list[ReadRecord] = []
         asked_at = self.seams.clock.now()
         position = await self.begins_at(partition)
@@ -315,10 +319,12 @@ class StoryClient:
     async def poll(
         self, partition: TopicPartition, position: Offset, *, rack: str = ""
     ) -> tuple[list[ReadRecord], Offset]:
-        """What one fetch gives from `position`, and where the next one goes on; KafkaError where
-        it gives an error. Whom the leader names for that rack is asked instead (KIP-392).
+        """Return the records of one fetch at `position`, and the next position.
+
+        The fetch goes to the replica that the leader prefers for the rack (KIP-392). Raises
+        KafkaError if the answer is an error.
         """
-        # As consumers do, it begins a session each time; it never comes back to one.
+        # As a consumer does, it begins a fetch session; it never continues one.
         fetch = partial(
             self._fetch,
             partition=partition,
@@ -347,7 +353,9 @@ class StoryClient:
     async def list_offset(
         self, partition: TopicPartition, timestamp: int
     ) -> tuple[ErrorCode, Offset]:
-        """The offset of `timestamp`, as a consumer is told; EARLIEST and LATEST are such."""
+        """Return the offset for `timestamp`, as a consumer receives it; EARLIEST and LATEST are
+        timestamps too.
+        """
         wanted = ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
         topic = ListOffsetsTopic(name=partition.topic, partitions=[wanted])
         async with closing(await self.connect_to_leader(partition)) as client:
@@ -385,25 +393,27 @@ class StoryClient:
         return data
 
     def _check(self, partition: TopicPartition, data: PartitionData) -> None:
-        """Rule 4."""
+        """Raise CORRUPT_MESSAGE for a batch with a wrong checksum."""
         view = _bytes_of(data)
         for position, header in walk(view):
             if not check_crc(view[position : position + header.size]):
                 self.sink(RottenBatchGiven(partition=partition, offset=header.base_offset))
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{partition} at {header.base_offset}")
 
-    # Whom to ask.
+    # Connections.
 
     async def connect(self, partition: TopicPartition, to: Address | None) -> RpcClient:
-        """To that broker, or to whoever leads."""
+        """Connect to a broker, or to the leader."""
         return await (self._connect(to) if to else self.connect_to_leader(partition))
 
     async def connect_to_leader(self, partition: TopicPartition) -> RpcClient:
-        """A connection to whoever leads, asked for again while there is none."""
+        """Connect to the leader; look for it again while there is none."""
         pause = RETRY_SECONDS
         with self.seams.clock.move_on_after(PATIENCE_MS / 1000):
             while True:
-                with contextlib.suppress(PeerUnavailableError):  # it died, and not everybody knows
+                with contextlib.suppress(
+                    PeerUnavailableError
+                ):  # the leader died, and this broker does not know
                     return await self._connect(await self._find_leader(partition))
                 await self.seams.clock.sleep(pause)
                 pause = min(2 * pause, LONGEST_RETRY_SECONDS)
@@ -432,7 +442,7 @@ class StoryClient:
     async def ask_somebody(
         self, ask: Callable[[RpcClient], Awaitable[T]], among: Sequence[Address] = ()
     ) -> T:
-        """The answer of the first broker that gives one."""
+        """Return the answer of the first broker that gives one."""
         for address in among or self.bootstrap:
             try:
                 async with closing(await self._connect(address)) as client:
@@ -472,7 +482,7 @@ async def _metadata(client: RpcClient, partition: TopicPartition) -> MetadataRes
 
 
 def key_of(value: str) -> str | None:
-    """What stands before a colon is also a record's key."""
+    """Return the part of a value before a colon, which is also the record's key."""
     key, colon, _ = value.partition(":")
     return key if colon else None
 
@@ -512,6 +522,8 @@ def _bytes_of(data: PartitionData) -> memoryview:
 
 
 def end_of(data: PartitionData) -> Offset | None:
-    """Behind the last batch, which compaction may have left without records; None without any."""
+    """Return the offset after the last batch, whose records compaction may have removed; None if
+    there is no batch.
+    """
     headers = [header for _, header in walk(_bytes_of(data))]
     return headers[-1].next_offset if headers else None

@@ -1,15 +1,15 @@
 """A node's time in a simulation: virtual, and the node's own.
 
-All nodes share one monotonic time, which jumps to the next moment whenever nobody can run
+All nodes share one monotonic time, which jumps to the next moment whenever no task can run
 (`scenarios.world.virtual_time`). Two things are a node's own:
 
     paused    its wake-ups are withheld, and fall due together when it resumes, as after
-              SIGSTOP, a stalled virtual machine or a long collection of garbage
+              SIGSTOP, a stalled virtual machine or a long garbage collection
     wall      its wall clock, which may jump and drift; lag, sessions and retries must not
               notice
 
-A pause holds back timers here and bytes in the network. Tasks that are in the middle of
-something run on to their next wait.
+A pause holds back timers here and bytes in the network. A task that is running goes on to its
+next wait.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class SimulatedClock:
     wall_drift: float = 0.0  # seconds gained in a second
     paused: bool = attrs.field(init=False, default=False)
     withheld: list[Alarm] = attrs.field(init=False, factory=list)
-    """Those that fell due during this pause."""
+    """The alarms that fell due during this pause."""
     _when_resumed: list[Callable[[], None]] = attrs.field(init=False, factory=list)
 
     def now(self) -> float:
@@ -54,7 +54,7 @@ class SimulatedClock:
             await sleep_until(self, deadline)
 
     async def sleep_through(self, seconds: float) -> None:
-        """As `sleep` in a scope that is shielded, for less: a cancellation waits."""
+        """Sleep in a shielded scope, at less cost: a cancellation waits."""
         if seconds <= 0 and not self.paused:
             await trio.lowlevel.cancel_shielded_checkpoint()
         else:
@@ -64,14 +64,14 @@ class SimulatedClock:
         return _Scope(self, self.time.now + seconds)
 
     def alarm(self, moment: float, act: Callable[[], object]) -> Alarm:
-        """Call `act` then, or when the pause is over that is on by then."""
+        """Call `act` at `moment`, or at the end of the pause in which that falls."""
         return self.time.put(moment, _NodeAlarm(act, self))
 
     def jump_wall(self, milliseconds: int) -> None:
         self.wall_offset_ms += milliseconds
 
     def drift_wall(self, gained: float) -> None:
-        """From now on it gains so many seconds in a second; what it shows now, it shows still."""
+        """Let the wall clock gain so many seconds in a second from now on, without a jump."""
         shown = self.wall_ms()
         self.wall_drift = gained
         self.wall_offset_ms += shown - self.wall_ms()
@@ -94,7 +94,7 @@ class SimulatedClock:
 
 @attrs.define(eq=False)
 class _NodeAlarm(Alarm):
-    """One of a node's own."""
+    """An alarm of one node."""
 
     clock: SimulatedClock
 
@@ -106,7 +106,7 @@ class _NodeAlarm(Alarm):
 
 
 class _Scope:
-    """A scope of trio's that an alarm of the node cancels."""
+    """A cancel scope that an alarm of the node cancels."""
 
     __slots__ = ("_alarm", "_scope", "clock", "deadline")
 

@@ -1,16 +1,19 @@
-"""A consumer who goes on where it stopped, through whatever befalls the cluster.
+"""A consumer of a story that continues where it stopped, whatever happens to the cluster.
 
-    poll ─> Fetch at the position, once ─> records       the position is behind them
+    poll ─> Fetch at the position, once ─> records       the position is after them
                                        ─> out of range   it asks where the log begins and ends
 
-Rule 1: out of range may also be the word of one who follows by now, and is behind (KIP-392):
-so the leader is asked where its log begins and ends, and is fetched from where it has it.
+Our own Consumer runs as a program (`clients/reading`). This one fetches once for each command, so
+that a story says at which moment it reads, and keeps what `history` judges.
 
-Rule 2: where the log begins only after its position, the records between were deleted: it is
-another consumer from there on. Where it ends before, it stays the same one, and what it is
-given again counts against the cluster (`history.backwards`).
+Rule 1: a follower that is behind may also answer out of range (KIP-392). So the leader is asked
+where its log begins and ends, and the position is chosen by that.
 
-Rule 3: without an answer it stays where it is. It does one thing at a time.
+Rule 2: if the log begins only after its position, the records between were deleted: from there on
+it counts as another consumer. If the log ends before its position it stays the same consumer, and
+records that it receives again count against the cluster (`history.backwards`).
+
+Rule 3: without an answer its position stays. It does one thing at a time.
 """
 
 import attrs
@@ -32,8 +35,9 @@ class StoryConsumer:
     _is_polling: bool = attrs.field(default=False, init=False)
 
     async def poll(self, *, rack: str = "") -> tuple[At, ...]:
-        """What it was given; nothing, too, where it is at it already. KafkaError and
-        PeerUnavailableError where it had no answer.
+        """Return the records of one poll; none if another poll is under way.
+
+        Raises KafkaError or PeerUnavailableError if there is no answer.
         """
         if self._is_polling:
             return ()

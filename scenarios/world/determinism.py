@@ -1,14 +1,13 @@
 """The same order of tasks for the same seed.
 
-trio runs the tasks that are ready together in an order it draws afresh in every process,
-so that nobody comes to rely on one. A simulation draws it from its seed. trio does the
-same for Hypothesis, with two private names, and both are needed: one sorts the tasks that
-are ready before they are shuffled, the other is what shuffles them. They are touched here
-and nowhere else; where they are gone, a simulation says so and does not run.
+trio runs the tasks that are ready together in a random order, so that no program relies on one. A
+simulation draws that order from its seed. trio does the same for Hypothesis, with two private
+names, and both are needed: one sorts the ready tasks before they are shuffled, the other shuffles
+them. They are used here and nowhere else; if they are gone, a simulation says so and does not run.
 
-What else must not leak into a simulation: the order of a set whose members hash by address
-or by a string, `id`, wall time, `uuid4`, threads. tests/scenarios/test_world.py compares
-trace hashes between processes with different hash seeds to find out who let it.
+These must not leak into a simulation either: the order of a set whose members hash by address or
+by a string, `id`, wall time, `uuid4`, threads. tests/scenarios/test_world.py compares trace hashes
+between processes with different hash seeds to find such a leak.
 """
 
 import random
@@ -22,9 +21,9 @@ import trio
 
 
 class _ChanceByThread(random.Random):
-    """What shuffles trio's tasks: a simulation's own in its thread, the usual one elsewhere.
+    """The shuffler of trio's tasks: a simulation's own in its thread, the usual one elsewhere.
 
-    trio has one for the whole process, and a real cluster may run in a thread beside us.
+    trio has one for the whole process, and a real cluster may run in another thread.
     """
 
     def __init__(self, usual: random.Random, *, sorted_before: bool) -> None:
@@ -49,7 +48,7 @@ _INSTALLING = threading.Lock()
 
 @contextmanager
 def deterministic_scheduling(seed: str) -> Iterator[None]:
-    """Runs of trio inside, in this thread, order their tasks by `seed`."""
+    """Let runs of trio in this thread order their tasks by `seed` during the block."""
     chance = _install(_scheduler())
     before = getattr(chance.here, "drawn", chance.usual)
     chance.here.drawn = random.Random(seed)
@@ -73,7 +72,7 @@ def _install(scheduler: ModuleType) -> _ChanceByThread:
 
 
 def _uninstall(scheduler: ModuleType, chance: _ChanceByThread) -> None:
-    """With the last simulation trio is as it was."""
+    """Restore trio when the last simulation ends."""
     with _INSTALLING:
         chance.users -= 1
         if chance.users == 0:
@@ -81,8 +80,8 @@ def _uninstall(scheduler: ModuleType, chance: _ChanceByThread) -> None:
             scheduler._ALLOW_DETERMINISTIC_SCHEDULING = chance.sorted_before  # type: ignore[attr-defined]  # noqa: SLF001
 
 
-def somebody_waits_for_quiet() -> bool:
-    """Whether `wait_all_tasks_blocked` is under way, which is over before time goes on."""
+def is_waiting_for_idle() -> bool:
+    """Return whether a task is in `wait_all_tasks_blocked`, which ends before time goes on."""
     return bool(trio._core._run.GLOBAL_RUN_CONTEXT.runner.waiting_for_idle)  # noqa: SLF001
 
 

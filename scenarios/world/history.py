@@ -1,27 +1,27 @@
-"""What clients saw, and what they may never see: the checks of a history.
+"""The history of what clients sent and received, and the checks that no history may fail.
 
-    Sent    values that went out together, when, and where the ack said they are
-    Polled  what one consumer was given, in order, from where it stood
+    Sent    values that went out together, when, and the offset of the ack
+    Polled  the records that one consumer received, in order, from its position
 
     inconsistent   an offset has two values
     duplicate      a value has two offsets
     refused        a value that was certainly not written was read
-    lost           an acked value was read by nobody, though somebody read beyond it
+    lost           an acked value was never read, though a later one was
     unseen         an acked value is not among what is read in the end
-    skipped        a consumer passed over a value that others read there
-    backwards      a consumer was given an offset again, or an earlier one
-    out of order   what was sent after an ack lies before what was acked
-    reordered      what one producer sent after another of its records lies before that
+    skipped        a consumer skipped a value that others read
+    backwards      a consumer received an offset again, or an earlier one
+    out of order   a value that was sent after an ack lies before the acked one
+    reordered      a value lies before one that the same producer sent earlier
 
 (Jepsen's checker for Kafka has these; `out of order` is Redpanda's.)
 
-Rule 1: each check is a function of a history, and says what is wrong in a line each.
+Rule 1: each check is a function of a history, and yields one line for each mistake.
 
-Rule 2: a history names only what was promised: whoever makes it leaves out the ack of a
-batch that may be lost, as with acks=1 after a failover.
+Rule 2: a history contains only promises: the ack of a batch that may be lost, as with acks=1
+after a failover, is left out of it.
 
-Rule 3: where a consumer begins anew, or what it wants next is no longer in the log, that is
-another consumer: `session` is another.
+Rule 3: a consumer that begins again, or whose next record is no longer in the log, counts as
+another consumer: it has another `session`.
 """
 
 from collections import defaultdict
@@ -42,11 +42,11 @@ class Sent:
     sent_at: float
     answered_at: float
     base_offset: Offset | None = None
-    """Where the ack says that the first of them is; None without one."""
+    """The offset of the first value by the ack; None without one."""
     refused: bool = False
-    """It was certainly not written."""
+    """Whether it was certainly not written."""
     producer: str | None = None
-    """Who sends everything in order, acked or not (KIP-98); None where nobody promises that."""
+    """The producer, if it promises order (KIP-98); None otherwise."""
 
     @property
     def acked(self) -> list[At]:
@@ -57,23 +57,23 @@ class Sent:
 class Polled:
     session: int
     records: tuple[At, ...]
-    """Offset and value of each."""
+    """The offset and value of each record."""
 
 
 @attrs.frozen(kw_only=True)
 class History:
-    """Of one partition, in the order of the answers."""
+    """What happened with one partition, in the order of the answers."""
 
     sends: Sequence[Sent]
     polls: Sequence[Polled]
     final: Sequence[At]
-    """All that a consumer reads once everything is at rest."""
+    """The records that a consumer reads once the cluster is idle."""
     log_start: Offset = 0
-    """Below it is no record any more, as somebody has asked for."""
+    """The offset before which records were deleted on request."""
     repeated: Collection[str] = ()
-    """Values that were sent more than once, and may be there as often."""
+    """The values that were sent more than once, and may be there as often."""
     compacted: bool = False
-    """Records may go that others of their key came after."""
+    """Whether the topic is compacted: a record may be removed once its key has a later one."""
 
     @property
     def reads(self) -> list[At]:
@@ -181,7 +181,7 @@ OF_WHOLE_LOGS = (lost, unseen, skipped)
 
 
 def anomalies(history: History) -> list[str]:
-    """The name of the check and what it found."""
+    """Return the mistakes, each with the name of its check."""
     checks = [each for each in CHECKS if not (history.compacted and each in OF_WHOLE_LOGS)]
     return [
         f"{check.__name__.replace('_', ' ')}: {found}"
@@ -191,7 +191,7 @@ def anomalies(history: History) -> list[str]:
 
 
 def _sessions(history: History) -> dict[int, list[At]]:
-    """What each consumer was given, in its order; of those who were given anything."""
+    """Return the records of each consumer that received any, in its order."""
     sessions: dict[int, list[At]] = defaultdict(list)
     for poll in history.polls:
         if poll.records:

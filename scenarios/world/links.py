@@ -17,7 +17,7 @@ Received = Callable[[memoryview, "Link"], None]
 
 @attrs.define(eq=False)
 class Host:
-    """A machine: the name others connect to, and whether anybody is at home."""
+    """A machine: the name that others connect to, and whether it is up."""
 
     name: str
     clock: SimulatedClock
@@ -31,7 +31,7 @@ class Host:
 
 @attrs.define(eq=False)
 class Link:
-    """From one machine to another."""
+    """The way from one machine to another."""
 
     source: Host
     target: Host
@@ -39,11 +39,11 @@ class Link:
     least_delay: float  # seconds
     mean_extra_delay: float
     cut: bool = False
-    told_late: bool = False
-    """It has been told, once, that bytes came late over it."""
-    # How many more messages about an API pass before it holds them: below zero it does.
+    late_reported: bool = False
+    """Whether late bytes have been reported for this link."""
+    # The number of messages about an API that still pass; below zero they are held.
     _passing: dict[int, int] = attrs.field(factory=dict)
-    # About what the next message breaks off; None: about anything.
+    # The APIs whose next message breaks off; None stands for any.
     _torn: set[int | None] = attrs.field(factory=set)
 
     @property
@@ -61,7 +61,7 @@ class Link:
         self._passing.clear()
 
     def tear(self, api: int | None = None) -> None:
-        """The next message breaks off; or the next about `api`."""
+        """Break off the next message, or the next one about `api`."""
         self._torn.add(api)
 
     def tears(self, api: int | None) -> bool:
@@ -74,12 +74,12 @@ class Link:
         return api is not None and self._passing.get(api, 0) < 0
 
     def count(self, api: int | None) -> None:
-        """Another message about `api` begins."""
+        """Count one more message about `api`."""
         if api is not None and api in self._passing:
             self._passing[api] -= 1
 
     def delay(self) -> float:
-        """How long the next chunk takes."""
+        """Return the delay of the next chunk, in seconds."""
         if self.mean_extra_delay <= 0:
             return self.least_delay
         return self.least_delay + self.chance.expovariate(1 / self.mean_extra_delay)

@@ -1,19 +1,19 @@
-"""A network in memory: machines by name, connections with delay, and what befalls them.
+"""A network in memory: machines by name, connections with delay, and their failures.
 
-    transport(node)          the Transport that the node is handed
+    transport(node)          the Transport of the node
     cut(a, b)  heal(a, b)    nothing passes, either way or `one_way`; it waits, as TCP does
-    isolate(node)            cut from everybody
-    hold(a, b, api)          what a says to b where that API is asked for waits, until heal
+    isolate(node)            cut off from all other nodes
+    hold(a, b, api)          what a sends to b on connections for that API waits, until heal
     set_delay(a, b)          from now on, both ways
-    reset(a, b)              their connections are lost, both ends know
+    reset(a, b)              their connections are reset at both ends
     tear(a, b)               the next message from a to b ends in its middle, in a reset;
                              or the next about one API
-    power_off, power_on      no goodbye; who sends after the restart is told of it
+    power_off, power_on      without a goodbye; a peer that sends after the restart gets a reset
 
 Rule 1: a host is a node's name. Loopback and wildcard addresses mean the node itself.
 
 Rule 2: a connection that cannot be made waits until it can, as SYNs are sent again; time
-limits are the caller's. Where the machine is up and nobody listens, it is refused.
+limits are the caller's. It is refused if the machine is up and has no listener there.
 
 Rule 3: all chance comes from one stream, drawn in the order in which bytes are sent.
 """
@@ -107,7 +107,7 @@ class SimulatedNetwork:
     _hosts: dict[str, Host] = attrs.field(factory=dict, init=False)
     _links: dict[tuple[str, str], Link] = attrs.field(factory=dict, init=False)
     _listeners: dict[tuple[str, int], SimulatedListener] = attrs.field(factory=dict, init=False)
-    # In the order in which they were made, never a set: healing draws delays in this order.
+    # In the order of their creation, never a set: healing draws delays in this order.
     _ends: dict[SimulatedConnection, None] = attrs.field(factory=dict, init=False)
     _next_port: int = attrs.field(default=FIRST_EPHEMERAL_PORT, init=False)
     _healed: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
@@ -120,19 +120,19 @@ class SimulatedNetwork:
     def transport(self, name: str) -> SimulatedTransport:
         return SimulatedTransport(self, self._hosts[name])
 
-    # -- what befalls it
+    # -- failures
 
     def cut(self, a: str, b: str, *, one_way: bool = False) -> None:
-        """From now on nothing passes from `a` to `b`, nor back unless `one_way`."""
+        """Let nothing pass from `a` to `b`, nor back unless `one_way`."""
         for link in self._between(a, b, one_way=one_way):
             if not link.cut:
                 link.cut = True
                 self.sink(LinkCut(source=link.source.name, target=link.target.name))
 
     def hold(self, a: str, b: str, api: ApiKey, *, after: int = 0) -> None:
-        """As a cut from `a` to `b`, of the connections over which one asks the other for `api`.
+        """Hold up what `a` sends to `b` on connections that carry requests of `api`.
 
-        `after` so many more messages: each is a question, or an answer, of whatever length.
+        The first `after` messages, requests or responses of any length, still pass.
         """
         for link in self._between(a, b, one_way=True):
             link.hold(api, after=after)
@@ -157,18 +157,18 @@ class SimulatedNetwork:
             self.heal(link.source.name, link.target.name, one_way=True)
 
     def open_ends(self, name: str) -> list[SimulatedConnection]:
-        """Of connections, on that machine."""
+        """Return the open ends of connections on a machine."""
         return [end for end in self._ends if not end.closed and end.host.name == name]
 
     @property
     def is_cut(self) -> bool:
-        """Anywhere."""
+        """Whether any link is cut."""
         return any(link.cut for link in self._links.values())
 
     def set_delay(
         self, a: str, b: str, *, least: float, mean_extra: float = 0.0, one_way: bool = False
     ) -> None:
-        """In seconds; what is on its way already keeps its time."""
+        """Set the delay in seconds; what is on its way keeps its own."""
         for link in self._between(a, b, one_way=one_way):
             link.least_delay, link.mean_extra_delay = least, mean_extra
 
@@ -179,8 +179,8 @@ class SimulatedNetwork:
         self.sink(ConnectionsReset(nodes=(a, b), connections=len(ends) // 2))
 
     def tear(self, a: str, b: str, api: ApiKey | None = None) -> None:
-        """The next message from `a` to `b` breaks off, and its connection with it; where `api` is
-        given, the next one about that.
+        """Break off the next message from `a` to `b`, or the next one about `api`, and reset its
+        connection.
         """
         (link,) = self._between(a, b, one_way=True)
         link.tear(api)
@@ -250,7 +250,7 @@ class SimulatedNetwork:
         if self.tap is not None:
             self.tap.opened(requests=outgoing, responses=incoming)
         here.other, other.other = other, here
-        # Ends that are both closed matter to nobody any more.
+        # A connection that both ends have closed has no effect any more.
         for end in [end for end in self._ends if end.closed and end.other and end.other.closed]:
             del self._ends[end]
         for end in self._ends:
@@ -261,7 +261,7 @@ class SimulatedNetwork:
         return here
 
     async def _travel(self, link: Link) -> None:
-        """One packet's way, sent again for as long as the link is down."""
+        """Wait for the way of one packet, which is sent again while the link is down."""
         while True:
             while link.down:
                 await self._healed.park()
@@ -287,7 +287,7 @@ class SimulatedNetwork:
     def _send_anew(self, link: Link) -> None:
         for end in self._ends:
             if end.incoming.link is link:
-                end.incoming.send_anew()
+                end.incoming.resend()
         self._healed.unpark_all()
 
     def _wake(self, host: Host) -> None:

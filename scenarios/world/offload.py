@@ -1,9 +1,8 @@
 """Slow work in a simulation: done at once, paid for in the node's time.
 
-`fn` runs on the loop, between two checkpoints, so that nothing else sees it half done.
-Then its caller waits for as long as the disk says it took; the other tasks of the node run
-on, as they do beside a worker thread. Like a thread's, its result is not lost to a
-cancellation that comes while it is waited for.
+`fn` runs on the loop, between two checkpoints, so no other task sees it half done. Then its caller
+waits for as long as the disk says it took; the other tasks of the node run on, as beside a worker
+thread. Like a thread's, its result is not lost if a cancellation comes during the wait.
 """
 
 from collections.abc import Callable

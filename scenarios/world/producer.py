@@ -1,20 +1,23 @@
-"""Producers who send a batch again until they have an answer.
+"""Producers of a story that send a batch again until they have an answer.
 
-    deliver     without sequences: what was lost on its way back is there twice
-    Lane        an idempotent producer's batches to one partition (KIP-98): in order, up to
-                five in flight, and none is there twice
+    deliver           without sequences: a batch whose answer was lost is written twice
+    IdempotentLane    an idempotent producer's batches to one partition (KIP-98): in order, up to
+                      five in flight, and none is written twice
 
     waiting   [7-8 sent][9-9 sent][10-12 sent][. new][. new]
-              all that were sent go again, in order, after any that failed
+              after a failure all sent batches go again, in order
 
-Rule 1: a batch has its sequence from when it is first sent, and keeps it.
+Our own Producer runs as a program (`clients/sending`). These two keep the answer to every single
+attempt, and what a batch may have become, which `history` and the ledger judge.
 
-Rule 2: one that may be there and is given up, because its time is up or it was refused for
-good, ends the sequence: all that were sent and not answered are given up with it, and what
-follows goes under a new producer id (KIP-360 bumps the epoch instead).
+Rule 1: a batch gets its sequence when it is first sent, and keeps it.
 
-Rule 3: refused is only what was never sent before, or always refused before it was written.
-Of all others that were not acked nobody knows.
+Rule 2: a batch that may be written and is given up, because its time is over or it was refused for
+good, ends the sequence: all batches that were sent and not answered are given up with it, and
+later ones go under a new producer id (KIP-360 bumps the epoch instead).
+
+Rule 3: a batch counts as refused only if it was never sent before, or was always refused before it
+was written. Any other batch without an ack may be there or not.
 """
 
 from functools import partial
@@ -44,7 +47,7 @@ _MAY_BE_THERE: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,  # it may be none any more, with the records appended
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,  # a leader that was deposed after its append
     }
 )
 
@@ -58,7 +61,7 @@ def _may_be_there(outcome: Outcome) -> bool:
 async def deliver(
     client: StoryClient, batch: SentBatch, *, timeout_ms: int, delivery_timeout_ms: int
 ) -> None:
-    """Send it until it is acked, refused for good, or its time is up."""
+    """Send a batch until it is acked, refused for good, or its time is over."""
     clock = client.seams.clock
     until = clock.now() + delivery_timeout_ms / 1000
     batch.sent_at = clock.now()
@@ -78,7 +81,7 @@ async def deliver(
 
 
 def _known(outcome: Outcome, *, may_be_there: bool) -> Outcome:
-    """Rule 3."""
+    """Return what is known of a batch with this last outcome (rule 3)."""
     if isinstance(outcome, Refused) and may_be_there:
         return NoAnswer(f"{outcome.error.name}, after others")
     return outcome
@@ -98,8 +101,8 @@ class _Waiting:
 
 
 @attrs.define(eq=False)
-class Lane:
-    """Of one producer, to one partition."""
+class IdempotentLane:
+    """The batches of one producer to one partition."""
 
     client: StoryClient
     partition: TopicPartition
@@ -109,7 +112,7 @@ class Lane:
     _busy: bool = attrs.field(default=False, init=False)
 
     async def send(self, batch: SentBatch, *, timeout_ms: int, delivery_timeout_ms: int) -> None:
-        """Returns when it has an outcome. Whoever comes first works for all."""
+        """Send a batch; return when it has an outcome. The first caller works for all that wait."""
         batch.sent_at = self._now()
         waiting = _Waiting(batch, timeout_ms, batch.sent_at + delivery_timeout_ms / 1000)
         self._waiting.append(waiting)
@@ -127,7 +130,7 @@ class Lane:
         return self.client.seams.clock.now()
 
     async def _round(self) -> None:
-        """Once, all that may be in flight."""
+        """Send all batches once that may be in flight."""
         self._give_up_the_late()
         if not self._waiting:
             return
@@ -139,7 +142,7 @@ class Lane:
             waiting.batch.attempts += 1
         outcomes = await self._exchange(group)
         for waiting, outcome in zip(group, outcomes, strict=True):
-            if waiting in self._waiting:  # and not given up with one before it
+            if waiting in self._waiting:  # not given up with an earlier batch
                 self._take(waiting, outcome)
         if any(waiting in self._waiting for waiting in group):
             await self.client.seams.clock.sleep(BACKOFF_SECONDS)
@@ -155,7 +158,7 @@ class Lane:
                 self._finish(waiting, GIVEN_UP)
 
     async def _begin(self) -> bool:
-        """Get an id to send under, if there is one to be had in time."""
+        """Get a producer id; return whether there was one in time."""
         clock = self.client.seams.clock
         with clock.move_on_after(self._waiting[0].until - clock.now()):
             try:
@@ -174,7 +177,7 @@ class Lane:
             self._next_sequence += len(batch.values)
 
     async def _exchange(self, group: list[_Waiting]) -> list[Outcome]:
-        """What each of them is told, over one connection, sent in this order."""
+        """Send the batches in order over one connection; return the answer to each."""
         outcomes: list[Outcome] = [GIVEN_UP] * len(group)
         clock = self.client.seams.clock
         with clock.move_on_after(group[0].until - clock.now()):
@@ -188,7 +191,7 @@ class Lane:
 
                 async def ask(number: int, waiting: _Waiting) -> None:
                     await turns[number].wait()
-                    turns[number + 1].set()  # behind this one: it is in line when the next is
+                    turns[number + 1].set()  # the next request is queued after this one
                     outcomes[number] = await self.client.ask(rpc, waiting.batch, waiting.timeout_ms)
 
                 for number, waiting in enumerate(group):
@@ -210,7 +213,7 @@ class Lane:
                 self.client.tell(waiting.batch, outcome)
 
     def _end_sequence(self) -> None:
-        """Rule 2."""
+        """Give up the batches that were sent, and the producer id (rule 2)."""
         self._producer_id = None
         for waiting in [each for each in self._waiting if each.was_sent]:
             self._finish(waiting, GIVEN_UP)

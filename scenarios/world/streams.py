@@ -4,16 +4,16 @@
 
 Rule 1: a pipe is a stream: chunks arrive in the order in which they were sent, each with a
 delay of its own, never before the one ahead of it. What is on its way when the link is cut
-waits, as TCP's would, and is sent anew when it heals.
+waits, as with TCP, and is sent again when the link heals.
 
-Rule 2: the first chunk on its way has an alarm, which lets it arrive, and wakes whoever
-waits for it at the other end: no task is woken to find nothing.
+Rule 2: the first chunk on its way has an alarm, which lets it arrive and wakes the task that waits
+for it at the other end. No task is woken to find nothing.
 
-Rule 3: closing tells the peer, behind the bytes already sent. A peer that cannot be told
-(the link is cut, the machine has lost its power) is left with half a connection.
+Rule 3: closing tells the peer, behind the bytes already sent. A peer that this does not
+reach (the link is cut, the machine has lost its power) is left with half a connection.
 
-Rule 4: what a connection is for is what its client last asked over it. A link that holds up an
-API holds up such a connection, and all that is behind in it, until it heals.
+Rule 4: the API of a connection is that of its client's last request. A link that holds up an API
+holds up such a connection, with all that is queued in it, until it heals.
 
 Rule 5: a pipe holds `WINDOW_BYTES` that were not yet received; then its sender waits.
 Bytes are copied on their way in, as a kernel would.
@@ -41,7 +41,7 @@ WINDOW_BYTES = 64 * 1024
 
 
 class End(enum.Enum):
-    """What may follow the last byte."""
+    """The end of a stream, after the last byte."""
 
     CLOSED = "closed the connection"
     RESET = "reset the connection"
@@ -54,8 +54,8 @@ class Pipe:
     link: Link
     time: VirtualTime
     held: int = 0
-    end: End | None = None  # as far as the receiver can know
-    api: int | None = None  # what is asked for over its connection
+    end: End | None = None  # as the receiver sees it
+    api: int | None = None  # of the last request on its connection
     when_arrived: Callable[[], None] = attrs.field(init=False, default=lambda: None)
     _on_their_way: deque[tuple[float, memoryview | End]] = attrs.field(factory=deque)
     _frame_left: int = 0
@@ -77,7 +77,7 @@ class Pipe:
             self.go_on()
 
     def go_on(self) -> None:
-        """Let arrive what is due, and the next in its time; nothing while the link does not carry it."""
+        """Let arrive what is due, and set an alarm for the next; do nothing while the link is down."""
         if self._next_arrival is not None:
             self._next_arrival.call_off()
             self._next_arrival = None
@@ -93,7 +93,7 @@ class Pipe:
         self.go_on()
 
     def _settle(self) -> bool:
-        """Whether anything has arrived."""
+        """Take what has arrived from the way; return whether there was anything."""
         ahead, now, settled = self._on_their_way, self.time.now, False
         while ahead and ahead[0][0] <= now:
             _, chunk = ahead.popleft()
@@ -106,11 +106,11 @@ class Pipe:
 
     @property
     def has_news(self) -> bool:
-        """For the receiver: bytes, or the end."""
+        """Whether the receiver can read bytes or the end."""
         return bool(self._arrived) or self.end is not None
 
-    def send_anew(self) -> None:
-        """The link has healed."""
+    def resend(self) -> None:
+        """Send again what waits, after the link has healed."""
         chunks = [chunk for _, chunk in self._on_their_way]
         self._on_their_way.clear()
         arrival = now = self.time.now
@@ -120,7 +120,9 @@ class Pipe:
         self.go_on()
 
     def lose_what_is_on_its_way(self) -> None:
-        """The power fails at one end: nobody sends it anew. The window stays taken."""
+        """Drop what is on its way after a power cut: it is never sent again, and its window stays
+        taken.
+        """
         self._on_their_way.clear()
 
     def lose_everything(self) -> None:
@@ -129,7 +131,7 @@ class Pipe:
         self.held = 0
 
     def take(self, buffer: memoryview) -> int:
-        """What has arrived, as much as `buffer` holds."""
+        """Move what has arrived into `buffer`; return the number of bytes."""
         filled = 0
         while self._arrived and filled < len(buffer):
             chunk = self._arrived.popleft()
@@ -143,7 +145,7 @@ class Pipe:
 
 
 class Tap(Protocol):
-    """Whoever listens in on all connections; it changes nothing."""
+    """An observer of all connections; it changes nothing."""
 
     def opened(self, requests: Pipe, responses: Pipe) -> None: ...
 
@@ -154,7 +156,7 @@ class Tap(Protocol):
 
 @attrs.define(eq=False, repr=False)
 class SimulatedConnection:
-    """One end; the other one is `other`."""
+    """One end of a connection; the other end is `other`."""
 
     incoming: Pipe
     outgoing: Pipe
@@ -165,7 +167,7 @@ class SimulatedConnection:
     asks: bool = False
     """Whether it is the client's end."""
     superseded: bool = attrs.field(default=False, init=False)
-    """Its client has closed it, and made another one since."""
+    """Whether its client has closed it and made another one since."""
     other: "SimulatedConnection | None" = attrs.field(default=None, init=False)
     closed: bool = attrs.field(default=False, init=False)
     moved: int = attrs.field(default=0, init=False)
@@ -209,13 +211,13 @@ class SimulatedConnection:
         return size
 
     def _has_news(self) -> bool:
-        """For whoever receives here."""
+        """Return whether a receiver at this end has something to do."""
         return self.closed or (self.incoming.has_news and not self.host.paused)
 
     def _tell_if_late(self) -> None:
         link = self.incoming.link
-        if not link.told_late:
-            link.told_late = True
+        if not link.late_reported:
+            link.late_reported = True
             self.sink(LateBytes(source=self.peer_host.name, target=self.host.name))
 
     async def send_buffers(self, buffers: Sequence[Buffer]) -> None:
@@ -235,27 +237,29 @@ class SimulatedConnection:
         self.wake()
 
     def reset(self) -> None:
-        """This end finds the connection gone, with all that it had not yet received."""
+        """Reset this end; what it has not received yet is lost."""
         self.incoming.lose_everything()
         self.incoming.end = End.RESET
         self.wake()
 
     def peer_started_again(self) -> None:
-        """What the peer's machine had not acknowledged is sent anew, and it answers: reset."""
+        """Expect a reset, if the peer's machine has not acknowledged everything: that is sent
+        again.
+        """
         if self.outgoing.held and not self.closed:
             self._expect_reset(self.outgoing.time.now)
 
     def wake(self) -> None:
-        """Something has changed for all who wait here."""
+        """Wake all tasks that wait here."""
         self._receivers.unpark_all()
         self._senders.unpark_all()
 
     def room_again(self) -> None:
-        if self._senders:  # which is rare, and to ask is less than to wake nobody
+        if self._senders:  # which is rare; the check costs less than the call
             self._senders.unpark_all()
 
     def _arrived(self) -> None:
-        if self._receivers and not self.host.paused:  # when it resumes, everybody is woken
+        if self._receivers and not self.host.paused:  # the end of a pause wakes all
             self._receivers.unpark_all()
         if self.incoming.end is not None:
             self._senders.unpark_all()
@@ -297,7 +301,7 @@ class SimulatedConnection:
                 self._expect_reset(now)
 
     def _tear(self, chunk: memoryview, now: float) -> None:
-        """Some of it arrives, and then the end, which this end knows at once."""
+        """Let a part of a message arrive, and then a reset, which this end sees at once."""
         link = self.outgoing.link
         link.mend()
         self.outgoing.push(chunk[: link.chance.randrange(1, len(chunk))], now=now)
@@ -318,5 +322,5 @@ class SimulatedConnection:
 
 
 def _api_key(request: Buffer) -> int:
-    """Of a request whose first bytes these are: length, API key, version."""
+    """Return the API key of a request that begins with these bytes: length, API key, version."""
     return int.from_bytes(memoryview(request)[4:6], "big")

@@ -31,7 +31,7 @@ class NodeStarted(Event):
 
 @attrs.frozen(kw_only=True)
 class NodeKilled(Event):
-    """Its process is gone; its disk has lost nothing."""
+    """A process was killed; its disk has lost nothing."""
 
     name: ClassVar[str] = "node_killed"
     node: str
@@ -39,7 +39,7 @@ class NodeKilled(Event):
 
 @attrs.frozen(kw_only=True)
 class NodeStopped(Event):
-    """Its process has come to its own end."""
+    """A process has ended by itself."""
 
     name: ClassVar[str] = "node_stopped"
     node: str
@@ -47,7 +47,7 @@ class NodeStopped(Event):
 
 @attrs.frozen(kw_only=True)
 class PowerCut(Event):
-    """Its machine is gone, with what was not synced; peers hear no goodbye."""
+    """A machine has lost its power, with what was not synced; peers hear no goodbye."""
 
     name: ClassVar[str] = "power_cut"
     node: str
@@ -55,8 +55,8 @@ class PowerCut(Event):
 
 @attrs.frozen(kw_only=True)
 class CutUndone(Event):
-    """With its power: what was cut from one of its logs, and what the cut was not synced of, is
-    there again.
+    """A power cut has undone a truncation: what was truncated from a log, without a sync, is there
+    again.
     """
 
     name: ClassVar[str] = "cut_undone"
@@ -65,7 +65,7 @@ class CutUndone(Event):
 
 @attrs.frozen(kw_only=True)
 class DiskReplaced(Event):
-    """Another disk, or an older copy, takes the place of its own: what came since is gone."""
+    """A disk was replaced by another, or by an older copy: what came since is gone."""
 
     name: ClassVar[str] = "disk_replaced"
     node: str
@@ -73,7 +73,7 @@ class DiskReplaced(Event):
 
 @attrs.frozen(kw_only=True)
 class DiskLies(Event):
-    """From now on it says that it has synced, and has not."""
+    """A disk claims from now on to have synced, and has not."""
 
     name: ClassVar[str] = "disk_lies"
     node: str
@@ -81,7 +81,7 @@ class DiskLies(Event):
 
 @attrs.frozen(kw_only=True)
 class BitFlipped(Event):
-    """Of the batch that holds `offset`, in one replica."""
+    """A bit has flipped in the batch that holds `offset`, in one replica."""
 
     name: ClassVar[str] = "bit_flipped"
     node: str
@@ -91,7 +91,7 @@ class BitFlipped(Event):
 
 @attrs.frozen(kw_only=True)
 class TopicMadeAgain(Event):
-    """Under the name of one that is no more, and every broker that runs knows."""
+    """A topic was created under the name of a deleted one, and every running broker knows it."""
 
     name: ClassVar[str] = "topic_made_again"
     topic: str
@@ -99,7 +99,7 @@ class TopicMadeAgain(Event):
 
 @attrs.frozen(kw_only=True)
 class ReadFromFollower(Event):
-    """A consumer of ours was handed records by the replica nearest to it, which does not lead."""
+    """A consumer of ours received records from a follower near it."""
 
     name: ClassVar[str] = "read_from_follower"
     partition: TopicPartition
@@ -127,7 +127,7 @@ class LinkCut(Event):
 
 @attrs.frozen(kw_only=True)
 class LinkHeld(Event):
-    """Only where that API is asked for."""
+    """The connections with requests of one API are held up."""
 
     name: ClassVar[str] = "link_held"
     source: str
@@ -160,7 +160,7 @@ class MessageTorn(Event):
 
 @attrs.frozen(kw_only=True)
 class LateBytes(Event):
-    """Bytes of a connection that its sender has closed, after it made another one."""
+    """Bytes arrived on a connection that its sender has closed, after it made another one."""
 
     name: ClassVar[str] = "late_bytes"
     source: str
@@ -169,7 +169,7 @@ class LateBytes(Event):
 
 @attrs.frozen
 class TraceEntry:
-    """Who reported what, and when in virtual seconds."""
+    """An event, the node that reported it, and when in virtual seconds."""
 
     at: float
     node: str

@@ -1,16 +1,16 @@
-"""Virtual time, and what is to happen at which moment of it.
+"""Virtual time, and the agenda of what happens at which moment.
 
     agenda   0.5012 bytes arrive at b2   0.7500 b1 wakes   30.0000 a call runs out of time
-    now      ──────^ nobody can run any more: on to 0.7500
+    now      ──────^ no task can run: on to 0.7500
 
-Rule 1: time stands still while anybody can run, and jumps to the next moment when nobody
-can. trio asks its clock how long it may sleep exactly then, so that is where it jumps.
+Rule 1: time stands still while any task can run, and jumps to the next moment when none can. trio
+asks its clock exactly then how long it may sleep, so that is where it jumps.
 
-Rule 2: what falls due at one moment happens in the order in which it was put down. Tasks
-that it wakes run in an order that trio draws.
+Rule 2: alarms that fall due at one moment ring in the order in which they were set. Tasks that
+they wake run in an order that trio draws.
 
-Rule 3: an alarm is a function call, and no task. Whoever waits for a moment is woken once,
-when it has come, which is what makes an hour cheap.
+Rule 3: an alarm is a function call and no task. A task that waits for a moment is woken once, when
+it has come, which makes an hour cheap.
 """
 
 import math
@@ -21,12 +21,12 @@ from typing import Protocol
 import attrs
 import trio
 
-from scenarios.world.determinism import somebody_waits_for_quiet
+from scenarios.world.determinism import is_waiting_for_idle
 
 
 @attrs.define(eq=False)
 class Alarm:
-    """What is to happen, unless it is called off."""
+    """A call at a moment, unless it is called off."""
 
     act: Callable[[], object] | None
 
@@ -39,13 +39,13 @@ class Alarm:
 
 
 class Alarms(Protocol):
-    """Virtual time itself, or a node's own."""
+    """A source of alarms: virtual time itself, or the clock of a node."""
 
     def alarm(self, moment: float, act: Callable[[], object]) -> Alarm: ...
 
 
 async def sleep_until(alarms: Alarms, moment: float, *, shielded: bool = False) -> None:
-    """Until the alarm rings that is set for then; `shielded`: also where it is cancelled."""
+    """Sleep until the alarm for `moment` rings, even when cancelled if `shielded`."""
     task = trio.lowlevel.current_task()
     alarm = alarms.alarm(moment, lambda: trio.lowlevel.reschedule(task))
 
@@ -59,27 +59,27 @@ async def sleep_until(alarms: Alarms, moment: float, *, shielded: bool = False) 
 
 
 def _nothing() -> None:
-    """Nothing is bounded."""
+    """Do nothing: the default without a bound."""
 
 
 @attrs.define(eq=False)
 class VirtualTime(trio.abc.Clock):
-    """The clock of one run of trio. No thread and no socket is waited for while there is
-    anything on the agenda.
+    """The clock of one run of trio. While the agenda has an entry, no thread or socket is waited
+    for.
     """
 
     now: float = attrs.field(default=0.0, init=False)
     rung: int = attrs.field(default=0, init=False)
-    """How much has happened: bytes that arrived, timers that fell due."""
+    """The number of alarms that have rung: bytes that arrived, timers that fell due."""
     passes: int = attrs.field(default=0, init=False)
-    """How often trio's scheduler has looked for tasks that can run."""
+    """The number of times that trio's scheduler has looked for tasks that can run."""
     _most_passes: float = attrs.field(default=math.inf, init=False)
     _when_passed: Callable[[], object] = attrs.field(default=_nothing, init=False)
     _agenda: list[tuple[float, int, Alarm]] = attrs.field(factory=list, init=False)
     _number: int = attrs.field(default=0, init=False)
 
     def alarm(self, moment: float, act: Callable[[], object]) -> Alarm:
-        """Call `act` then; at the end of this moment where it has come already."""
+        """Call `act` at `moment`; if that has passed, at the end of the present one."""
         return self.put(moment, Alarm(act))
 
     def put(self, moment: float, alarm: Alarm) -> Alarm:
@@ -89,7 +89,7 @@ class VirtualTime(trio.abc.Clock):
         return alarm
 
     def bound(self, passes: int, act: Callable[[], object]) -> None:
-        """Call `act` once, in the first pass of the scheduler after so many."""
+        """Call `act` once, in the scheduler's first pass after so many."""
         self._most_passes, self._when_passed = passes, act
 
     # trio's side.
@@ -98,15 +98,15 @@ class VirtualTime(trio.abc.Clock):
         assert not self._number, "a virtual time is one run's"
 
     def current_time(self) -> float:
-        self.passes += 1  # the scheduler asks once in each, also where time stands still
+        self.passes += 1  # the scheduler asks once in each pass
         if self.passes > self._most_passes:
             self._most_passes = math.inf
             self._when_passed()
         return self.now
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Nobody can run, and `deadline` is the next of trio's own."""
-        if somebody_waits_for_quiet():
+        """Move on to the next moment, since no task can run; `deadline` is trio's own next one."""
+        if is_waiting_for_idle():
             return math.inf
         moment = min(deadline, self.next_moment())
         if moment == math.inf:
@@ -116,14 +116,14 @@ class VirtualTime(trio.abc.Clock):
         return 0
 
     def next_moment(self) -> float:
-        """For which anything is on the agenda."""
+        """Return the next moment on the agenda; infinity if there is none."""
         agenda = self._agenda
         while agenda and agenda[0][2].act is None:
             heappop(agenda)
         return agenda[0][0] if agenda else math.inf
 
     def _ring(self) -> None:
-        """What is due, but not what is put down meanwhile."""
+        """Ring the alarms that are due, without those that are set meanwhile."""
         agenda, last, now = self._agenda, self._number, self.now
         while agenda and agenda[0][0] <= now and agenda[0][1] <= last:
             alarm = heappop(agenda)[2]

@@ -1,4 +1,4 @@
-"""Where every task of a run stands: what is said of a run that does not end.
+"""The positions of all tasks, which the error of a run that does not end reports.
 
 ReplicaFetcherThread-0-1 at scenarios.world.streams:203 receive_some (2 tasks)
 """
@@ -23,14 +23,14 @@ def all_tasks() -> Iterator[trio.lowlevel.Task]:
         left += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
 
 
-def who_waits() -> str:
+def where_tasks_wait() -> str:
     """Return where the tasks stand, those of which there are most first."""
     found = Counter(place for task in all_tasks() if (place := _place_of(task)))
-    told = [
+    places = [
         f"{place} ({count} task{'' if count == 1 else 's'})" for place, count in found.most_common()
     ]
-    more = [f"and {len(told) - MOST} other places"] if len(told) > MOST else []
-    return "; ".join(told[:MOST] + more)
+    more = [f"and {len(places) - MOST} other places"] if len(places) > MOST else []
+    return "; ".join(places[:MOST] + more)
 
 
 def _place_of(task: trio.lowlevel.Task) -> str:

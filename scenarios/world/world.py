@@ -1,8 +1,8 @@
 """A world on virtual time, grown from one seed.
 
     world = World(seed=7)
-    world.run(story)              # trio, with a clock that jumps and an order that is drawn
-                                  # from the seed; one virtual hour at most
+    world.run(story)              # trio, with a clock that jumps and an order drawn from the
+                                  # seed; one virtual hour at most
     async def story(world):
         seams = world.node("b1")  # clock, chance, transport, file system, offload
         ...                       # start the real broker with them
@@ -15,7 +15,7 @@ shift the delays, nor another disk's.
 
 Rule 2: a node's disk outlives its processes; what a process holds of it does not.
 
-Rule 3: a run in which nobody can ever run again is stuck, and says so.
+Rule 3: a run in which no task can ever run again raises StuckError.
 """
 
 import random
@@ -30,12 +30,11 @@ from replication.events import Event, EventSink
 from replication.net.detach import DetachableTransport
 from replication.net.seams import Seams
 from scenarios.world.clock import SimulatedClock
+from scenarios.world.cpu_limit import EndlessRunError
 from scenarios.world.determinism import deterministic_scheduling
-from scenarios.world.garbage import collected_rarely
 from scenarios.world.links import Link
 from scenarios.world.network import SimulatedNetwork
 from scenarios.world.offload import SimulatedOffload
-from scenarios.world.patience import EndlessRunError
 from scenarios.world.trace import (
     SIMULATOR,
     CutUndone,
@@ -49,7 +48,7 @@ from scenarios.world.trace import (
     Trace,
 )
 from scenarios.world.virtual_time import VirtualTime
-from scenarios.world.waiting import who_waits
+from scenarios.world.waiting import where_tasks_wait
 from storage.log.segment import LOG_SUFFIX
 from storage.testing import FaultyFileSystem, SimulatedDisk
 from storage.testing.disk import DirectoryNode, Fate
@@ -58,20 +57,20 @@ T = TypeVar("T")
 
 VIRTUAL_HOUR = 3600.0
 MOST_PASSES = 500_000
-"""Passes of trio's scheduler in one run; the longest of 60 runs had 43,000."""
+"""The limit of passes of trio's scheduler in one run; the longest of 60 runs had 43,000."""
 
 
-def nobody_looks() -> None:
-    """The default of `World.before_receipt`."""
+def do_nothing() -> None:
+    """Do nothing: the default of `World.before_receipt`."""
 
 
 class StuckError(EndlessRunError):
-    """The virtual time is up, or it stands still: something is waited for that never comes."""
+    """A run reached its limit of virtual time, or virtual time stood still: a task waits for ever."""
 
 
 @attrs.define(eq=False)
 class _Node:
-    """A machine, and what its present incarnation holds."""
+    """A machine, and what its present incarnation has of it."""
 
     name: str
     clock: SimulatedClock
@@ -85,15 +84,15 @@ class _Node:
 
 @attrs.define(eq=False)
 class World:
-    """Nodes, the network between them, and what happened."""
+    """The nodes, the network between them, and the trace of what happened."""
 
     seed: int
-    # A failing test prints what it has in hand, and everything leads here.
+    # Left out of `repr`: a failing test prints its values, and all of them lead here.
     trace: Trace = attrs.field(factory=Trace, init=False, repr=False)
     time: VirtualTime = attrs.field(factory=VirtualTime, init=False, repr=False)
     network: SimulatedNetwork = attrs.field(init=False, repr=False)
-    before_receipt: Callable[[], None] = attrs.field(default=nobody_looks, init=False, repr=False)
-    """Called before anybody receives anything: every task waits, nothing is half done."""
+    before_receipt: Callable[[], None] = attrs.field(default=do_nothing, init=False, repr=False)
+    """A call before any message is received: then every task waits, and no change is half done."""
     _nodes: dict[str, _Node] = attrs.field(factory=dict, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -108,8 +107,10 @@ class World:
         limit: float = VIRTUAL_HOUR,
         passes: int = MOST_PASSES,
     ) -> T:
-        """What `story` returns, within `limit` virtual seconds, and so many passes of trio's
-        scheduler: where tasks go on without waiting, virtual time stands still.
+        """Run `story` and return its result.
+
+        StuckError is raised after `limit` virtual seconds, or after `passes` passes of trio's
+        scheduler: while tasks go on without waiting, virtual time stands still.
         """
         stuck: list[str] = []
 
@@ -118,7 +119,9 @@ class World:
 
                 def give_up(after: str) -> None:
                     if not stuck:
-                        stuck.append(f"not done after {after}; seed {self.seed}: {who_waits()}")
+                        stuck.append(
+                            f"not done after {after}; seed {self.seed}: {where_tasks_wait()}"
+                        )
                     scope.cancel()
 
                 alarm = self.time.alarm(limit, partial(give_up, f"{limit:.0f} virtual seconds"))
@@ -134,17 +137,17 @@ class World:
                     alarm.call_off()
             raise StuckError(stuck[0])
 
-        with collected_rarely(), deterministic_scheduling(f"{self.seed}/scheduler"):
+        with deterministic_scheduling(f"{self.seed}/scheduler"):
             return trio.run(limited, clock=self.time)
 
     def chance(self, purpose: str) -> random.Random:
-        """The stream for `purpose`, from its beginning."""
+        """Return the random stream for `purpose`, from its beginning."""
         return random.Random(f"{self.seed}/{purpose}")
 
     # -- nodes
 
     def node(self, name: str) -> Seams:
-        """The seams of the incarnation that lives, or of the next one."""
+        """Return the seams of the present incarnation, or of a new one if there is none."""
         node = self._nodes.get(name) or self._add(name)
         if node.seams is None:
             node.seams = self._start(node)
@@ -154,11 +157,11 @@ class World:
         return self._nodes[name].clock
 
     def disk(self, name: str) -> SimulatedDisk:
-        """What stays when its processes die; faults are put in here."""
+        """Return a node's disk, which stays when its processes die; faults are injected there."""
         return self._nodes[name].disk
 
     def sink(self, name: str) -> EventSink:
-        """Where the node reports its events."""
+        """Return the sink of the node's events."""
 
         def record(event: Event) -> None:
             self.trace.record(event, at=self.time.now, node=name)
@@ -166,9 +169,10 @@ class World:
         return record
 
     def kill(self, name: str) -> None:
-        """SIGKILL: its disk and network are gone now; cancel its tasks next.
+        """Take away a killed process's disk and network; its tasks are to be cancelled next.
 
-        Its kernel lives: the page cache keeps what was written, peers hear the end.
+        Its kernel lives: the page cache keeps what was written, and peers see the connections
+        close.
         """
         node = self._nodes[name]
         if node.seams is None:
@@ -177,16 +181,16 @@ class World:
         self._detach(node)
 
     def stopped(self, name: str) -> None:
-        """Its process has ended by itself; what it still held, its kernel takes back."""
+        """Release what a process held that has ended by itself, as its kernel would."""
         node = self._nodes[name]
         self.sink(SIMULATOR)(NodeStopped(node=name))
         self._detach(node)
 
     def crash_disk(self, name: str, fate: Fate | None = None) -> None:
-        """The power fails: what was not synced is at the mercy of chance, peers hear nothing.
+        """Cut the power: chance decides what is left of unsynced writes, and peers hear nothing.
 
-        A disk that has lied loses all of it: half of it would leave holes where it had said that
-        everything was written, and there nobody looks, nor does Apache Kafka.
+        A disk that has lied loses all of them: if half were lost, there would be holes where the
+        disk had claimed that everything was written, and neither we nor Apache Kafka look there.
         """
         node = self._nodes[name]
         if node.disk.lies and fate is None:
@@ -200,7 +204,7 @@ class World:
             self.sink(SIMULATOR)(CutUndone(node=name))
 
     def pause(self, name: str) -> None:
-        """SIGSTOP: its timers and its bytes are withheld."""
+        """Pause a node as SIGSTOP would: its timers and its bytes are withheld."""
         self.sink(SIMULATOR)(NodePaused(node=name))
         self._nodes[name].clock.pause()
 
@@ -244,7 +248,7 @@ class World:
         if node.file_system is not None:
             node.file_system.detach()
         node.seams = node.transport = node.file_system = None
-        if node.clock.paused:  # a killed process waits for nobody to resume it
+        if node.clock.paused:  # a killed process is not paused
             node.clock.resume()
 
     def _received(self, data: memoryview, link: Link) -> None:

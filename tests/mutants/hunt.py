@@ -7,7 +7,7 @@ first with the story as it was and then with a shorter one. The name `none` is t
 
 A mutant that names the test which catches it is hunted by that test, and by no seeds.
 
-A run that has no end counts as one that failed: the swarm gives it up (`scenarios.world.patience`).
+A run that has no end counts as one that failed: the swarm gives it up (`scenarios.world.cpu_limit`).
 """
 
 import argparse

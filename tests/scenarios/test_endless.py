@@ -15,7 +15,7 @@ from scenarios.story.stage import Stage
 from scenarios.swarm import runner as swarm
 from scenarios.swarm.runner import play
 from scenarios.swarm.shrinking import shrink
-from scenarios.world.patience import EndlessRunError, at_most
+from scenarios.world.cpu_limit import EndlessRunError, limit_cpu_time
 from scenarios.world.world import StuckError, World
 
 LOOP = "run 1ms"
@@ -127,15 +127,15 @@ def test_a_loop_that_takes_every_exception_for_its_own_is_ended_too() -> None:
             except Exception as error:  # noqa: BLE001 - what a task of ours might do
                 caught.append(error)
 
-    with pytest.raises(EndlessRunError), at_most(0.2):
+    with pytest.raises(EndlessRunError), limit_cpu_time(0.2):
         go_on()
     assert not caught
 
 
 def test_what_ends_in_time_and_what_fails_are_left_alone() -> None:
-    with at_most(60.0):
+    with limit_cpu_time(60.0):
         pass
-    with pytest.raises(KeyError), at_most(60.0):
+    with pytest.raises(KeyError), limit_cpu_time(60.0):
         raise KeyError
     assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
 
@@ -144,7 +144,7 @@ def test_in_another_thread_nothing_is_bounded() -> None:
     ran = []
 
     def work() -> None:
-        with at_most(60.0):
+        with limit_cpu_time(60.0):
             ran.append(signal.getitimer(signal.ITIMER_VIRTUAL))
 
     thread = threading.Thread(target=work)
@@ -161,7 +161,7 @@ def test_a_swarm_goes_on_after_a_seed_without_an_end(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setitem(commands.COMMANDS, "run", run)
     monkeypatch.setattr(swarm, "_drawn", one_line)
-    monkeypatch.setattr(swarm, "at_most", lambda _: at_most(0.3))
+    monkeypatch.setattr(swarm, "limit_cpu_time", lambda _: limit_cpu_time(0.3))
     told = CliRunner().invoke(command, ["swarm", "--seeds", "2", "--from", "5", "--jobs", "1"])
     assert told.exit_code == 1
     assert "seed 5: EndlessRunError: not done after 0.3 s of the processor's time" in told.output

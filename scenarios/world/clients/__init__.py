@@ -4,9 +4,8 @@
     sending      a producer, with transactions or without
     reading      a consumer, by itself or in a group
     copying      a loop that reads, writes and commits in transactions
-    witness      what all of them were told
-    accounts     what they may never have been told: the checks
+    witness      what all of them did and received; `checkers/client_accounts` judges it
 
-Each runs on a machine of its own, so that links to it can be cut and it can be paused. What
-it draws, retries and back-offs included, comes from the chance of that machine.
+Each runs on a machine of its own, so that its links can be cut and it can be paused. The chance of
+that machine decides what it draws, retries and back-offs included.
 """

@@ -3,12 +3,13 @@
     poll ─> begin ─> send each as `c(value)` ─> send offsets ─> commit
                                        └── anything fails: abort, and back to what is committed
 
-Rule 1: what it reads next is what is committed, whatever became of its last transaction. Where
-it does not know how that ended, or was fenced, it begins anew: a producer under the same
-transactional id, which ends what was left open, and a consumer that asks what is committed.
+Rule 1: it goes on from the committed position, whatever the result of its last transaction was. If
+it does not know that result, or was fenced, it begins again: with a producer under the same
+transactional id, which ends the open transaction, and a consumer that reads the committed
+position.
 
-Rule 2: so the readers of what is committed find each record of the one topic once in the other,
-and those of a partition in their order.
+Rule 2: so a read_committed reader finds each record of the one topic once in the other, and the
+records of a partition in their order.
 """
 
 import attrs
@@ -41,9 +42,9 @@ class Copier(Program):
     source: str
     target: TopicPartition
     committed: int = attrs.field(default=0, init=False)
-    """Transactions."""
+    """The number of transactions that were committed."""
     copying: bool = attrs.field(default=False, init=False)
-    """It has a transaction open."""
+    """Whether a transaction is open."""
 
     async def work(self, seams: Seams) -> None:
         producer: Producer[bytes, bytes] = Producer(

@@ -1,10 +1,10 @@
 """One life of a program on a machine of its own.
 
     run ──> work until it is asked to end ──> ended in good order
-        └─> killed: its network is gone first, then its task is cancelled
+        └─> killed: its network is detached first, then its task is cancelled
 
-Rule: what a program stumbles over after it was killed is the kill, and no news. Anything else
-that is not Kafka's error is a mistake of ours, and ends the run.
+Rule: an error after the kill is a consequence of the kill, and is dropped. Any other error that is
+not Kafka's is a mistake of ours, and ends the run.
 """
 
 from abc import ABC, abstractmethod
@@ -23,26 +23,26 @@ RETRY_SECONDS = 0.3
 
 @attrs.define(eq=False, kw_only=True)
 class Program(ABC):
-    """What runs there. It is started once."""
+    """A program on a machine. It is started once."""
 
     name: str
     world: World
     servers: list[str]
     config: Mapping[str, str]
     errors: list[str] = attrs.field(factory=list, init=False)
-    """Kafka's errors that it has met, in order: names of their classes and codes."""
+    """The Kafka errors that it has met, in order, as names of classes and codes."""
     ending: bool = attrs.field(default=False, init=False)
-    """It was asked to come to its end."""
+    """Whether it was asked to end."""
     killed: bool = attrs.field(default=False, init=False)
     when_ended: list[Callable[[], None]] = attrs.field(factory=list, init=False)
-    """Whatever it has under way then has no outcome any more."""
+    """A call at its end; work that is unfinished then has no outcome."""
     ended: trio.Event = attrs.field(factory=trio.Event, init=False)
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     @abstractmethod
     async def work(self, seams: Seams) -> None:
-        """Until `ending`; KafkaError where it cannot go on, and is to begin anew."""
+        """Work until `ending`; raise KafkaError if it cannot go on and must begin again."""
 
     async def run(self) -> None:
         seams = self.world.node(self.name)
@@ -68,22 +68,22 @@ class Program(ABC):
                 await seams.clock.sleep(RETRY_SECONDS)
 
     def keywords(self, *names: str, but: Collection[str] = ()) -> dict[str, Any]:
-        """Its configuration as a client takes it: that of these keys, or all `but` some."""
+        """Return its configuration as a client takes it: these keys, or all except `but`."""
         chosen = names or [key for key in self.config if key not in but]
         return {key.replace(".", "_"): self.config[key] for key in chosen if key in self.config}
 
     def note(self, error: KafkaError) -> None:
         self.errors.append(f"{type(error).__name__} {error.code.name}")
 
-    # What others ask of it.
+    # Calls from outside.
 
     def end(self) -> None:
-        """In good order, as soon as it can; `ended` says when."""
+        """Ask it to end in good order; `ended` says when it has."""
         self.ending = True
         self.wake()
 
     def kill(self) -> None:
-        """SIGKILL: nothing is said any more."""
+        """End it as SIGKILL would: it sends nothing more."""
         self.killed = True
         self.world.kill(self.name)
         self._scope.cancel()
@@ -92,6 +92,6 @@ class Program(ABC):
         self._changed.set()
 
     async def changed(self) -> None:
-        """Until somebody has called `wake` since this was last waited for."""
+        """Wait until `wake` has been called since the last wait."""
         await self._changed.wait()
         self._changed = trio.Event()

@@ -1,16 +1,15 @@
-"""A program that reads with our Consumer, and notes what it is handed.
+"""A program that reads with our Consumer, and notes the records that it receives.
 
     Reader("r1", partitions=[t-0])              by itself
     Reader("m1", group="g", topics=["t"])       as a member of a group
 
-Rule 1: it polls all the time, but for pauses that its chance draws; of its errors it makes a
-note, and polls again. A real program would do no better.
+Rule 1: it polls all the time, with pauses drawn from its chance. It notes an error and polls
+again, as a real program would.
 
-Rule 2: where it does not commit by itself (`enable.auto.commit=false`), it commits after some
-polls what it was handed until then.
+Rule 2: without automatic commits (`enable.auto.commit=false`) it commits after some polls what it
+has received until then.
 
-Rule 3: where it stands in a rack (`client.rack`), it tells who else than a leader has handed it
-something.
+Rule 3: in a rack (`client.rack`) it reports each follower that it received records from.
 """
 
 import random
@@ -36,7 +35,7 @@ POLL_MS = 1_000
 IDLES, IDLE_SECONDS = 0.2, (0.05, 0.5, 2.0)
 COMMITS = 0.5
 LEADER = -1
-"""Of whom nobody says that it is nearer than the leader."""
+"""The preferred replica of a fetch whose reader should ask the leader."""
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -74,7 +73,7 @@ class Reader(Program):
     _seeks: list[tuple[TopicPartition, Offset]] = attrs.field(factory=list, init=False)
 
     def seek(self, partition: TopicPartition, offset: Offset) -> None:
-        """Before the next poll."""
+        """Seek to `offset` before the next poll."""
         self._seeks.append((partition, offset))
 
     @property

@@ -1,11 +1,11 @@
-"""A program that produces with our Producer: what it is asked to, in that order.
+"""A program that produces with our Producer, in the order of its tasks.
 
-Rule 1: each record has its outcome for itself: acked at its offset, or an error after which
-nobody knows whether it is there.
+Rule 1: each record has an outcome of its own: acked at its offset, or an error after which it may
+be there or not.
 
-Rule 2: a transaction ends as it was asked to. Where it cannot be committed it is aborted; where
-that fails too, nobody knows how it ended, and the producer begins anew under the same
-transactional id, which aborts what was left open.
+Rule 2: a transaction ends as it was asked to. If it cannot be committed it is aborted; if that
+fails too its result is unknown, and the producer begins again under the same transactional id,
+which aborts what was left open.
 """
 
 from collections import deque
@@ -38,10 +38,10 @@ class Sender(Program):
     def __attrs_post_init__(self) -> None:
         self.when_ended.append(self._leave)
 
-    # What it is asked.
+    # Tasks.
 
     def send(self, batches: list[SentBatch]) -> None:
-        """Each has one value."""
+        """Send batches of one value each."""
         self._unanswered += batches
 
         async def job(producer: OurProducer, nursery: trio.Nursery) -> None:
@@ -51,7 +51,9 @@ class Sender(Program):
         self._put(job)
 
     def transact(self, transaction: Transaction, end: str) -> None:
-        """`end`: commit; abort, once all is sent; drop, whatever was sent by then."""
+        """Send batches in one transaction; `end` says whether to commit it, abort it once all is
+        sent, or drop it at any point.
+        """
         self._unanswered += transaction.batches
 
         async def job(producer: OurProducer, nursery: trio.Nursery) -> None:
@@ -66,7 +68,7 @@ class Sender(Program):
         self._jobs.append(job)
         self.wake()
 
-    # What it does.
+    # Work.
 
     async def work(self, seams: Seams) -> None:
         producer: OurProducer = Producer(self.servers, seams=seams, **self.keywords())
@@ -77,7 +79,9 @@ class Sender(Program):
                 raise failure
 
     async def _do_all(self, producer: OurProducer, nursery: trio.Nursery) -> KafkaError | None:
-        """Until it is to end; or why this producer cannot go on."""
+        """Do every task until the program is to end; return the error that ends this producer, if
+        any.
+        """
         while self._jobs or not self.ending:
             if not self._jobs:
                 await self.changed()

@@ -1,9 +1,9 @@
-"""What our clients did and were told, in the order in which it happened.
+"""What our clients did and received, in the order in which it happened.
 
-Began       a reader begins to read a partition: assigned to it, or sought
-Given       it was handed a record
-Committed   a group was told that its position is written down
-Lost        a reader reads a partition no more
+Began       a reader begins to read a partition: it was assigned, or sought
+Given       a reader received a record
+Committed   the commit of a group's position was acknowledged
+Lost        a reader no longer reads a partition
 
 Transaction what was sent in one, and how it ended, as far as its producer knows
 """
@@ -24,7 +24,7 @@ class Began:
     group: str | None
     read_committed: bool
     at: Offset | None = None
-    """Where it is to begin: 0 is also wherever the log does. None where its group says so."""
+    """The first offset, where 0 also stands for the log start; None if the group decides."""
 
 
 @attrs.frozen(kw_only=True)
@@ -60,7 +60,7 @@ class Transaction:
     batches: list[SentBatch]
     ending: Ending = Ending.UNKNOWN
     done: bool = False
-    """Nothing more will become of it."""
+    """Whether nothing more will happen to it."""
 
 
 @attrs.define(eq=False)

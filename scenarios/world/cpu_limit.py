@@ -1,8 +1,7 @@
-"""A bound on the processor's time of one run, for what virtual time cannot end.
+"""A limit of processor time for one run, which virtual time cannot end.
 
-A loop that awaits nothing holds trio up, and virtual time with it (`World.run` bounds all else).
-Only a signal ends it. The processor's time is counted, not the wall's: on a busy machine a run
-is not given up any sooner.
+A loop that awaits nothing holds trio up, and virtual time with it (`World.run` limits all else).
+Only a signal ends it. Processor time is counted, not wall time: a busy machine makes no run fail.
 """
 
 import signal
@@ -14,33 +13,33 @@ from types import FrameType
 from replication.errors import UnderstudyError
 
 PATIENCE_SECONDS = 60.0
-"""Most runs take less than one."""
+"""The default limit; most runs take less than one."""
 AGAIN_SECONDS = 1.0
 ENDLESS = "a run has an end"
 
 
 class EndlessRunError(UnderstudyError):
-    """A run was given up, because it would not have ended by itself."""
+    """A run was given up because it would not have ended by itself."""
 
     rule = ENDLESS
 
 
-class _OutOfPatience(BaseException):
-    """Raised wherever the run is: not an `Exception`, which a task might take for its own."""
+class _OutOfTime(BaseException):
+    """The signal's exception: no `Exception`, which a task might take for its own."""
 
 
 @contextmanager
-def at_most(seconds: float) -> Iterator[None]:
-    """Raise `EndlessRunError` once the block has taken so much of the processor's time.
+def limit_cpu_time(seconds: float) -> Iterator[None]:
+    """Raise `EndlessRunError` once the block has used so many seconds of processor time.
 
-    Nothing is bounded outside of a process's main thread, where no signal arrives.
+    Outside of a process's main thread, where no signal arrives, there is no limit.
     """
     stood: list[str] = []
 
     def give_up(_signal: int, frame: FrameType | None) -> None:
         if not stood:
             stood.append("".join(traceback.format_stack(frame, limit=8)))
-        raise _OutOfPatience
+        raise _OutOfTime
 
     try:
         before = signal.signal(signal.SIGVTALRM, give_up)
