@@ -29,7 +29,13 @@ from replication.net import production_seams
 from replication.verify import CannotCompareError, Compared, Comparison, Outcome
 from replication.verify.comparing import Rules
 from replication.verify.fetched import FetchOptions
-from replication.verify.sources import Listener, Selection, Verification, nothing_compared
+from replication.verify.sources import (
+    Listener,
+    PartitionRanges,
+    Selection,
+    Verification,
+    nothing_compared,
+)
 from replication.wire.list_offsets import EARLIEST
 from storage.errors import StorageError
 from storage.types import TopicPartition
@@ -48,17 +54,14 @@ def topic_pattern(_: click.Context, option: click.Parameter, value: str) -> str:
     return f"(?:{pattern})"
 
 
-def numbers(_: click.Context, option: click.Parameter, value: str | None) -> frozenset[int] | None:
-    """`0,3-5` is 0, 3, 4 and 5."""
-    found: set[int] = set()
-    for part in [] if value is None else value.split(","):
-        first, _dash, last = part.partition("-")
-        if not first.isdecimal() or (last and not last.isdecimal()):
-            raise click.BadParameter(
-                f"{value}: expected numbers and ranges, such as 0,3-5", param=option
-            )
-        found |= set(range(int(first), int(last or first) + 1))
-    return None if value is None else frozenset(found)
+def numbers(_: click.Context, option: click.Parameter, value: str | None) -> PartitionRanges | None:
+    """Return the partitions that an option names: `0,3-5` is 0, 3, 4 and 5."""
+    try:
+        return None if value is None else PartitionRanges.parse(value)
+    except ValueError:
+        raise click.BadParameter(
+            f"{value}: expected numbers and ranges, such as 0,3-5", param=option
+        ) from None
 
 
 @click.command(name="verify")
@@ -132,7 +135,7 @@ def command(
     sources: tuple[str, ...],
     servers: tuple[str, ...],
     topics_include: str,
-    partitions: frozenset[int] | None,
+    partitions: PartitionRanges | None,
     timestamp: int,
     fetch_size: int,
     max_wait_ms: int,

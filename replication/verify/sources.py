@@ -14,9 +14,9 @@ is told as such, and holds up no other. A cluster that does not answer ends all.
 """
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import attrs
 import trio
@@ -51,12 +51,33 @@ _STEPS: Final = 64
 _END_OF_TIME: Final = 2**63 - 1
 
 
+@attrs.frozen
+class PartitionRanges:
+    """The numbers of partitions that a text such as `0,3-5` names, kept as ranges."""
+
+    ranges: tuple[range, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the ranges; ValueError for anything but numbers and ranges."""
+        ranges = []
+        for part in text.split(","):
+            first, _dash, last = part.partition("-")
+            if not first.isdecimal() or (last and not last.isdecimal()):
+                raise ValueError(part)
+            ranges.append(range(int(first), int(last or first) + 1))
+        return cls(tuple(ranges))
+
+    def __contains__(self, number: object) -> bool:
+        return any(number in each for each in self.ranges)
+
+
 @attrs.frozen(kw_only=True)
 class Selection:
-    """Which partitions; Kafka's tools match the whole of a topic's name."""
+    """The partitions to compare; as in Kafka's tools, the pattern matches whole topic names."""
 
     topics: str = ".*"
-    partitions: frozenset[int] | None = None
+    partitions: Container[int] | None = None
     timestamp: int = EARLIEST
 
     def selects_topic(self, topic: str) -> bool:

@@ -49,6 +49,8 @@ def test_topics_and_partitions_are_chosen_as_with_kafkas_tool(pair: tuple[str, s
     assert verify(*pair, "--topics-include", "other, nothing").exit_code == 0
     assert verify(*pair, "--topics-include", "other|orders", "--partitions", "0").exit_code == 0
     assert verify(*pair, "--partitions", "0-1,7").exit_code == 1
+    assert verify(*pair, "--partitions", f"1-{10**18},0").exit_code == 1
+    assert verify(*pair, "--partitions", "9" * 5000).exit_code == 2
     # A pattern is of the whole name.
     result = verify(*pair, "--topics-include", "order")
     assert (result.exit_code, result.stdout) == (2, "")
