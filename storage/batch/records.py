@@ -216,11 +216,21 @@ def decode_batch(batch: Batch, *, max_size: int = MAX_DECOMPRESSED_SIZE) -> list
     return [_new(Record, each) for each in zip(*columns, strict=False)]
 
 
-def decode_columns(batch: Batch, *, max_size: int = MAX_DECOMPRESSED_SIZE) -> RecordColumns:
-    """The same, for who makes something else than a Record of each."""
+def decode_columns(
+    batch: Batch,
+    *,
+    max_size: int = MAX_DECOMPRESSED_SIZE,
+    allowance: Allowance | None = None,
+) -> RecordColumns:
+    """Return the records of one batch as columns, for callers that make no `Record` of each.
+
+    Raise LongCheckError where that takes more than `allowance`, of which a record is one step.
+    """
     header = read_header(batch)
+    if allowance is not None:
+        allowance.spend(header.record_count)
     # Every key and value is about to be taken out: one copy of all makes each of them cheaper.
-    data = bytes(unpack(header, batch, max_size=max_size))
+    data = bytes(unpack(header, batch, max_size=max_size, allowance=allowance))
     plain = decode_plain(
         data,
         header.record_count,

@@ -1,4 +1,4 @@
-"""One partition's part of a fetch response, read as far as its records were taken.
+"""The records of one partition in a fetch response, read as far as they were taken.
 
     position 3:   [batch 0-4][batch 5-9 of an aborted transaction][control 10][batch 11-19
                         └ 3, 4 are taken                              cut off: not there ┘
@@ -6,21 +6,26 @@
 
 Rule 1: a batch is decoded when its first record is wanted, and not before.
 
-Rule 2: `next_fetch_offset` is where the consumer stands when what was taken has been handed
-over. It also moves over what is never handed over: control records, aborted data, and the
-tail of a batch that compaction has cut.
+Rule 2: `next_fetch_offset` is the position of the consumer when the records that were taken have
+been handed over. It also moves over what is never handed over: control records, aborted data, and
+the tail of a batch that compaction has cut.
 
 Rule 3: with read_committed a producer is in abort from the first offset that the leader
-lists for it until its abort marker. What it wrote meanwhile is passed over.
+lists for it until its abort marker. The records that it wrote in between are skipped.
 
-Rule 4: what cannot be read is raised when there is nothing sound before it to hand over,
-again and again, until the program seeks elsewhere.
+Rule 4: the error of unreadable records is raised when there is nothing readable before them to
+hand over, again and again, until the program seeks elsewhere.
+
+Rule 5: a batch that takes more than an `Allowance` to decode (4,096 records, or a megabyte when it
+is inflated) is not decoded on the event loop: `take` stops before it, and `long_work` is what a
+thread has to do. A few bytes may inflate to 256 MiB.
 
 (Kafka: CompletedFetch.)
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any, cast
 
@@ -30,9 +35,10 @@ from replication.client.consumer.errors import CorruptRecordsError, RecordDeseri
 from replication.client.consumer.records import ConsumerRecord, Deserialize
 from replication.errors import KafkaError
 from replication.wire.fetch import AbortedTransaction, PartitionData
+from storage.batch.allowance import Allowance
 from storage.batch.record_batch import BatchHeader, check_crc, walk
 from storage.batch.records import ControlRecordType, decode_columns, read_marker
-from storage.errors import CorruptRecordError, StorageError
+from storage.errors import CorruptRecordError, LongCheckError, StorageError
 from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
 
 Drained = Callable[["CompletedFetch"], None]
@@ -45,7 +51,7 @@ _VALUE = ConsumerRecord._fields.index("value")
 
 @attrs.frozen(kw_only=True)
 class ReadSettings:
-    """How records are read, the same for all."""
+    """The settings by which a consumer reads all records."""
 
     check_crcs: bool = True
     read_committed: bool = False
@@ -55,12 +61,12 @@ class ReadSettings:
 
 @attrs.define(eq=False, kw_only=True)
 class CompletedFetch:
-    """Made for every partition of a response; `initialized` once its position was found right."""
+    """One partition of a response; `initialized` once the position was found to be right."""
 
     partition: TopicPartition
     fetch_offset: Offset
     leader_epoch: LeaderEpoch
-    """In which it was asked for."""
+    """The leader epoch of the request."""
     data: PartitionData
     settings: ReadSettings
     on_drained: Drained = lambda _: None
@@ -70,14 +76,16 @@ class CompletedFetch:
     last_epoch: LeaderEpoch = attrs.field(init=False, default=NO_LEADER_EPOCH)
     records_read: int = attrs.field(init=False, default=0)
     bytes_read: float = attrs.field(init=False, default=0.0)
-    """A record counts as its part of the batch it travelled in."""
+    """The bytes of the records that were taken; each counts its share of its batch."""
     _view: memoryview = attrs.field(init=False)
     _batches: Iterator[tuple[int, BatchHeader]] = attrs.field(init=False)
     _batch: BatchHeader | None = attrs.field(init=False, default=None)
     _batch_end: int = attrs.field(init=False, default=0)
     _records: list[ConsumerRecord] = attrs.field(init=False, factory=list)
-    """Of the batch that is being read, keys and values as they travelled."""
+    """The records of the present batch, with keys and values as bytes."""
     _index: int = attrs.field(init=False, default=0)
+    _long: tuple[int, BatchHeader] | None = attrs.field(init=False, default=None)
+    """The next batch and its place, if it waits for `long_work`."""
     _corrupt: str | None = attrs.field(init=False, default=None)
     _aborted: deque[AbortedTransaction] = attrs.field(init=False)
     _in_abort: set[int] = attrs.field(init=False, factory=set)
@@ -96,25 +104,25 @@ class CompletedFetch:
         return len(self._view)
 
     def has_whole_batch(self) -> bool:
-        """Whether there is anything that reading could move over."""
+        """Return whether it holds a batch that is not cut off."""
         try:
             return next(walk(self._view), None) is not None
         except CorruptRecordError:
-            return True  # it is there, and will be raised when it is read
+            return True  # reading it raises the error
 
     def drain(self) -> None:
-        """Nothing more is taken from it."""
+        """Take nothing more from it."""
         if not self.consumed:
             self.consumed = True
-            self._records = []
+            self._records, self._long = [], None
             self.on_drained(self)
 
     # -- taking records
 
     def take_columns(self, columns: Sequence[str]) -> list[Any]:
-        """All that is left, as Arrow record batches over the bytes that were received.
+        """Take all that is left, as Arrow record batches over the bytes that were received.
 
-        Raises as `take` does. Deserialisers are not asked: columns are of bytes.
+        Raises as `take` does. Deserializers are not called: columns are of bytes.
         """
         # numpy and pyarrow, which are an extra.
         from storage.batch.columns.columnar import CorruptBatchError, all_but, decode  # noqa: PLC0415
@@ -145,12 +153,12 @@ class CompletedFetch:
 
     @property
     def _rest_from(self) -> int:
-        """Where the first batch begins of which not all has been taken."""
+        """The place of the first batch that was not taken to its end."""
         is_open = self._batch is not None and self._index < len(self._records)
         return self._batch_end - self._batch.size if self._batch and is_open else self._batch_end
 
     def _look_ahead(self, view: memoryview) -> tuple[list[tuple[int, BatchHeader]], list[Offset]]:
-        """The whole batches of `view`, and the base offsets of those that were aborted."""
+        """Return the whole batches of `view`, and the base offsets of the aborted ones."""
         batches: list[tuple[int, BatchHeader]] = []
         aborted: list[Offset] = []
         judged = self._batch.next_offset if self._batch is not None else self.fetch_offset
@@ -162,7 +170,7 @@ class CompletedFetch:
                 if self.settings.read_committed and header.has_producer and is_new:
                     aborted += [header.base_offset] * self._aborts(header, batch)
         except CorruptRecordError:
-            pass  # who decodes it says so
+            pass  # decoding raises the error
         return batches, aborted
 
     def _took_columns(self, batches: Sequence[tuple[int, BatchHeader]], count: int) -> None:
@@ -174,8 +182,10 @@ class CompletedFetch:
             self.last_epoch = header.leader_epoch
 
     def take(self, most: int) -> list[ConsumerRecord]:
-        """Up to `most`, in order; RecordDeserializationError or CorruptRecordsError where there
-        is nothing to move over before what cannot be read.
+        """Take up to `most` records, in order.
+
+        RecordDeserializationError or CorruptRecordsError if there is nothing readable before
+        what cannot be read.
         """
         taken: list[ConsumerRecord] = []
         begin = self.next_fetch_offset
@@ -190,7 +200,7 @@ class CompletedFetch:
         return taken
 
     def _hand_over(self, records: list[ConsumerRecord], taken: list[ConsumerRecord]) -> None:
-        """As far as they can be deserialised."""
+        """Move records to `taken`, as far as they can be deserialized."""
         before, batch = len(taken), self._batch
         assert batch is not None, "records come out of a batch"
         try:
@@ -206,7 +216,7 @@ class CompletedFetch:
                 self.bytes_read += count * batch.size / max(batch.record_count, 1)
 
     def _drain_at_end(self) -> None:
-        """As soon as nothing is left: the partition may then be in the next request."""
+        """Drain as soon as nothing is left, so that the next request may name the partition."""
         if self.consumed or self._index < len(self._records):
             return
         at_end = self._end_of_batches()
@@ -216,7 +226,7 @@ class CompletedFetch:
             self.drain()
 
     def _end_of_batches(self) -> bool:
-        """Whether the batch that is being read is the last whole one."""
+        """Return whether the present batch is the last whole one."""
         if self._batch is None:
             return False
         try:
@@ -225,51 +235,78 @@ class CompletedFetch:
             return False
 
     def _next(self, most: int) -> list[ConsumerRecord]:
-        """The next records of one batch, not yet stepped over; none at the end."""
+        """Return the next records of one batch; none at the end, or before a long batch."""
         if self._corrupt is not None:
             raise CorruptRecordsError(self.partition, self.next_fetch_offset, self._corrupt)
-        while not self.consumed:
+        while not self.consumed and self._long is None:
             while self._index < len(self._records):
                 if self._records[self._index].offset >= self.next_fetch_offset:
                     return self._records[self._index : self._index + most]
                 self._index += 1
-            if not self._next_batch():
+            if not self._next_batch() and self._long is None:
                 if self._batch is not None:
                     self.next_fetch_offset = max(self.next_fetch_offset, self._batch.next_offset)
                 self.drain()
         return []
 
     def _next_batch(self) -> bool:
-        """Move to the next batch; False where there is none."""
+        """Move to the next batch; False if there is none, or if it is long."""
+        found: tuple[int, BatchHeader] | None = None
         try:
             found = next(self._batches, None)
             if found is None:
                 return False
             start, header = found
-            self._records = self._read(header, self._view[start : start + header.size])
+            records = self._read(header, self._view[start : start + header.size])
+        except LongCheckError:
+            self._long = found
+            return False
         except StorageError as error:
             self._corrupt = str(error)
             raise CorruptRecordsError(
                 self.partition, self.next_fetch_offset, self._corrupt
             ) from error
-        self._index = 0
+        self._enter(start, header, records)
+        return True
+
+    def _enter(self, start: int, header: BatchHeader, records: list[ConsumerRecord]) -> None:
+        self._records, self._index = records, 0
         self._batch, self._batch_end = header, start + header.size
         self.last_epoch = header.leader_epoch
         if not self._records:
             self.next_fetch_offset = max(self.next_fetch_offset, header.next_offset)
-        return True
+
+    @property
+    def long_work(self) -> Callable[[], list[ConsumerRecord]] | None:
+        """The decoding of the next batch, for a thread; None if it is not long."""
+        if self._long is None:
+            return None
+        start, header = self._long
+        return partial(self._decode, header, self._view[start : start + header.size])
+
+    def finish_long_work(self, records: list[ConsumerRecord] | StorageError) -> None:
+        """Go on with what `long_work` has returned or raised."""
+        if self._long is None:
+            return  # it was drained meanwhile
+        (start, header), self._long = self._long, None
+        if isinstance(records, StorageError):
+            self._corrupt = str(records)
+        else:
+            self._enter(start, header, records)
 
     def _read(self, header: BatchHeader, batch: memoryview) -> list[ConsumerRecord]:
-        """The records of `batch` that a program may see."""
+        """Return the records of `batch` that a program may see; LongCheckError if it is long."""
         is_behind = header.last_offset < self.next_fetch_offset
         if self.settings.check_crcs and not is_behind and not check_crc(batch):
             raise CorruptRecordError(f"the CRC-32C of the batch at {header.base_offset} is wrong")
         if self.settings.read_committed and header.has_producer and self._aborts(header, batch):
             return []
-        return [] if header.is_control or is_behind else self._decode(header, batch)
+        if header.is_control or is_behind:
+            return []
+        return self._decode(header, batch, Allowance())
 
     def _aborts(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Whether a transaction that wrote this was aborted."""
+        """Return whether the transaction that wrote this batch was aborted."""
         while self._aborted and self._aborted[0].first_offset <= header.last_offset:
             self._in_abort.add(self._aborted.popleft().producer_id)
         if header.is_control:
@@ -279,10 +316,13 @@ class CompletedFetch:
             return False
         return header.is_transactional and header.producer_id in self._in_abort
 
-    # -- what a program sees
+    # -- decoding
 
-    def _decode(self, header: BatchHeader, batch: memoryview) -> list[ConsumerRecord]:
-        offsets, timestamps, keys, values, headers, _ = decode_columns(batch)
+    def _decode(
+        self, header: BatchHeader, batch: memoryview, allowance: Allowance | None = None
+    ) -> list[ConsumerRecord]:
+        columns = decode_columns(batch, allowance=allowance)
+        offsets, timestamps, keys, values, headers, _ = columns
         rows = zip(
             repeat(self.partition.topic),
             repeat(self.partition.partition),
@@ -300,7 +340,7 @@ class CompletedFetch:
         return list(map(_new, repeat(ConsumerRecord), rows))
 
     def _deserialize(self, records: list[ConsumerRecord], taken: list[ConsumerRecord]) -> None:
-        """One by one into `taken`."""
+        """Move records to `taken` one by one, deserialized."""
         of_key, of_value = self.settings.key_deserializer, self.settings.value_deserializer
         for record in records:
             key, value = record.key, record.value

@@ -184,6 +184,7 @@ class Consumer:
             collector=parts.collector,
             coordinator=coordinator or NoGroup(),
             clock=self._seams.clock,
+            offload=self._seams.offload,
         )
         nursery.start_soon(parts.metadata.run)
         nursery.start_soon(self._wake_for_metadata, parts)

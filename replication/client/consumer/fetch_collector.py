@@ -1,27 +1,27 @@
-"""From what has been fetched to what is handed over, and what the errors among it mean.
+"""The way from fetched records to those that are handed over, and the meaning of errors.
 
-    error of a partition                                  what becomes of it
-    NOT_LEADER_OR_FOLLOWER, REPLICA_NOT_AVAILABLE,        the metadata is stale: asked anew;
+    error of a partition                                  what follows
+    NOT_LEADER_OR_FOLLOWER, REPLICA_NOT_AVAILABLE,        the metadata is stale: it is requested;
     KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH,             fetched again, from the leader
     OFFSET_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION,
     UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID
-    OFFSET_OUT_OF_RANGE                                   of a follower: fetched from the leader
-                                                          of the leader: reset by policy, or raised
+    OFFSET_OUT_OF_RANGE                                   from a follower: the leader is fetched from
+                                                          from the leader: reset, or raised
     TOPIC_AUTHORIZATION_FAILED, CORRUPT_MESSAGE           raised
     UNKNOWN_LEADER_EPOCH, UNKNOWN_SERVER_ERROR            fetched again
     anything else                                         raised
 
-Rule 1: at most `max.poll.records`, and never fewer while there are more to be had.
+Rule 1: a pass takes at most `max.poll.records`, and fewer only if there are no more, or if the
+next batch is long (`CompletedFetch`).
 
 Rule 2: the position moves when records are taken, and nothing may fail between that and
-handing them over. What is wrong is raised when nothing was taken; else it waits in the
-buffer for its turn.
+handing them over. An error is raised when nothing was taken; otherwise it waits in the buffer.
 
-Rule 3: what is fetched again is so after `retry.backoff.ms`, or as soon as another leader is
+Rule 3: a partition is fetched again after `retry.backoff.ms`, or as soon as another leader is
 known. (Kafka's client asks again at once, as fast as the broker refuses.)
 
-Rule 4: what was fetched for another position than the present one is dropped: the program
-has sought elsewhere meanwhile, or lost the partition and got it back.
+Rule 4: records that were fetched for another position than the present one are dropped: the
+program has sought elsewhere meanwhile, or lost the partition and got it back.
 
 (Kafka: FetchCollector.)
 """
@@ -40,6 +40,8 @@ from replication.client.consumer.records import ConsumerRecords, OffsetAndMetada
 from replication.client.consumer.subscription import SubscriptionState
 from replication.client.errors import TopicAuthorizationFailedError
 from replication.errors import ErrorCode, KafkaError
+from replication.net.seams import Offload
+from storage.errors import StorageError
 from storage.types import TopicPartition
 
 _STALE_METADATA = frozenset(
@@ -61,10 +63,10 @@ _FETCHED_AGAIN = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SE
 
 @attrs.define(eq=False)
 class Collected:
-    """What one pass gathered; not empty also where a position moved and no record came."""
+    """The records of one pass; not empty also if a position moved without a record."""
 
     records: dict[TopicPartition, list[Any]] = attrs.field(factory=dict)
-    """Of whatever kind they were taken as."""
+    """Records or Arrow batches, as they were taken."""
     next_offsets: dict[TopicPartition, OffsetAndMetadata] = attrs.field(factory=dict)
     position_advanced: bool = False
     count: int = 0
@@ -95,7 +97,7 @@ class Collected:
 
 @attrs.define(eq=False, kw_only=True)
 class FetchCollector:
-    """Takes out of the buffer; the positions of `subscriptions` are moved here alone."""
+    """Takes records from the buffer; nothing else moves the positions of `subscriptions`."""
 
     subscriptions: SubscriptionState
     buffer: FetchBuffer
@@ -113,10 +115,9 @@ class FetchCollector:
         only: Container[TopicPartition] | None = None,
         take: Take = CompletedFetch.take,
     ) -> Collected:
-        """Everything up to `most` (max.poll.records) that may be handed over now.
+        """Return up to `most` (max.poll.records) records that may be handed over now.
 
-        With `only`, what is buffered of other partitions is left as it is. `take`: how records
-        are taken out of what was fetched.
+        With `only`, buffered records of other partitions stay. `take` takes records from a fetch.
         """
         collected = Collected()
         remaining = self.max_poll_records if most is None else most
@@ -134,6 +135,8 @@ class FetchCollector:
                     self.buffer.next_in_line = None
                 else:
                     self._take(fetch, collected, remaining - collected.count, take)
+                    if fetch.long_work is not None:
+                        break
         except KafkaError:
             if collected.is_empty:
                 raise
@@ -141,15 +144,26 @@ class FetchCollector:
             self.buffer.add_all(left)
         return collected
 
+    async def read_long_batch(self, offload: Offload) -> bool:
+        """Decode the next batch in a thread if it is long; return whether it was."""
+        fetch = self.buffer.next_in_line
+        if fetch is None or (work := fetch.long_work) is None:
+            return False
+        try:
+            fetch.finish_long_work(await offload(work))
+        except StorageError as error:
+            fetch.finish_long_work(error)
+        return True
+
     def _line_up(self, collected: Collected) -> bool:
-        """Bring the head of the queue to be read; False where the queue is empty."""
+        """Begin to read the head of the queue; return False if the queue is empty."""
         fetch = self.buffer.peek()
         if fetch is None:
             return False
         try:
             ready = fetch.initialized or self._initialize(fetch)
         except KafkaError:
-            # One with records stays, so that it is told again; one without has told all.
+            # One with records stays, so that the error comes again; one without has no more.
             if collected.is_empty and fetch.size == 0:
                 self.buffer.pop()
                 fetch.drain()
@@ -172,22 +186,22 @@ class FetchCollector:
         if advanced:
             position = FetchPosition(fetch.next_fetch_offset, fetch.last_epoch, position.leader)
             self.subscriptions.advance(tp, position)
-        if most > 1 or fetch.consumed:  # one by one, the last of them tells it for all
+        if most > 1 or fetch.consumed:  # one by one, the last record counts for all
             lag = self.subscriptions.lag(tp, read_committed=self.read_committed)
             self.metrics.record_position(tp, lag=lag, lead=self.subscriptions.lead(tp))
         collected.add(tp, records, position, advanced=advanced)
 
-    # -- the first look at a partition's answer
+    # -- the first look at a partition's response
 
     def _initialize(self, fetch: CompletedFetch) -> bool:
-        """Whether there is something to be read in it."""
+        """Return whether there is something to read in it."""
         tp = fetch.partition
         if self.subscriptions.valid_position(tp) is None:
-            return False  # it has been revoked, reset or sent to be validated meanwhile
+            return False  # it has been revoked, reset or is being validated
         error = ErrorCode.of(fetch.data.error_code)
         if error is ErrorCode.NONE:
             return self._begin(fetch)
-        # Those that fail go to the end; those of one topic then stay together in requests.
+        # Partitions that fail go to the end; those of a topic stay together in requests.
         self.subscriptions.move_to_end(tp)
         self._judge(fetch, error)
         return False
@@ -237,7 +251,7 @@ class FetchCollector:
     def _out_of_range(self, fetch: CompletedFetch) -> None:
         tp = fetch.partition
         if self.subscriptions.clear_preferred_read_replica(tp) is not None:
-            return  # a follower may not have come that far; the leader will know
+            return  # a follower may be behind; the leader knows the offset
         position = self.subscriptions.valid_position(tp)
         if position is None or position.offset != fetch.fetch_offset:
             return

@@ -1,17 +1,17 @@
-"""One poll after the other: what is looked at, in which order, and what is waited for.
+"""Polls, one after the other: what each looks at, in which order, and what it waits for.
 
     woken up?          raised, and nothing is lost
     the group          joined, left, committed for
-    positions          validated, reset, or taken from what was committed
-    the buffer         what is in it is handed over, and the next fetches are sent before that
-    nothing yet?       fetches are sent, and whatever happens next is waited for
+    positions          validated, reset, or taken from committed offsets
+    the buffer         its records are handed over; the next fetches are sent before that
+    a long batch?      it is decoded in a thread, and the next pass hands it over
+    nothing yet?       fetches are sent, and the next event is waited for
 
-Rule 1: between the moment in which positions move and the one in which the records are the
-program's, nothing awaits. Cancelled anywhere, a poll has lost no record.
+Rule 1: nothing awaits between the moment in which positions move and the one in which the program
+has the records. A poll that is cancelled anywhere has lost no record.
 
-Rule 2: whatever may change the outcome of a pass calls `wake`: an answer, metadata, the
-group, a program that has had enough. Time alone is looked at every `retry.backoff.ms`
-while something is missing.
+Rule 2: everything that may change the outcome of a pass calls `wake`: a response, metadata, the
+group, the program. Time alone is looked at every `retry.backoff.ms` while something is missing.
 
 (Kafka: ClassicKafkaConsumer.poll, updateAssignmentMetadataIfNeeded.)
 """
@@ -30,29 +30,29 @@ from replication.client.consumer.offset_fetcher import OffsetFetcher
 from replication.client.consumer.subscription import SubscriptionState
 from replication.client.errors import WakeupError
 from replication.client.metadata import Metadata
-from replication.net.seams import NodeClock
+from replication.net.seams import NodeClock, Offload
 from storage.types import TopicPartition
 
 
 class Coordinator(Protocol):
-    """What a poll asks of the group; a consumer without one has `NoGroup`."""
+    """The group, as polls see it; a consumer without a group has `NoGroup`."""
 
     async def poll(self) -> None:
-        """Join, rejoin, commit: what can be done now; runs the program's listeners."""
+        """Join, rejoin or commit as far as possible now; call the program's listener."""
 
     def polled(self) -> None:
-        """The program is alive (max.poll.interval.ms)."""
+        """Note that the program is alive (max.poll.interval.ms)."""
 
     def fetch_committed(self) -> bool:
-        """Ask what is committed of partitions without a position; False: nobody to ask."""
+        """Fetch the committed offsets of partitions without a position; False without a group."""
 
     def due_in(self) -> float:
-        """Seconds until it has something to do of itself."""
+        """Return the seconds until it has something to do by itself."""
 
 
 @attrs.define(eq=False, kw_only=True)
 class PollLoop:
-    """One consumer's; used by one task at a time."""
+    """The polls of one consumer, by one task at a time."""
 
     config: ConsumerConfig
     subscriptions: SubscriptionState
@@ -62,20 +62,21 @@ class PollLoop:
     collector: FetchCollector
     coordinator: Coordinator
     clock: NodeClock
+    offload: Offload
     _woken: bool = attrs.field(init=False, default=False)
     _changed: trio.Event = attrs.field(init=False, factory=trio.Event)
     _has_news: bool = attrs.field(init=False, default=False)
-    """Since the last pass began."""
+    """Whether something has changed since the last pass began."""
     _raised_version: int = attrs.field(init=False, default=0)
 
     def wake(self) -> None:
-        """Something has changed: whoever waits shall look again."""
+        """Note that something has changed: a task that waits looks again."""
         self._has_news = True
         changed, self._changed = self._changed, trio.Event()
         changed.set()
 
     def wake_up(self) -> None:
-        """The program wants the present call, or else the next one, to end (WakeupError)."""
+        """End the present call, or else the next one, with a WakeupError."""
         self._woken = True
         self.wake()
 
@@ -87,7 +88,7 @@ class PollLoop:
         only: Container[TopicPartition] | None = None,
         take: Take = CompletedFetch.take,
     ) -> Collected:
-        """What there is within `timeout_ms` (None: for as long as it takes), or nothing."""
+        """Return what there is within `timeout_ms` (None: however long it takes), or nothing."""
         await trio.lowlevel.checkpoint()
         deadline = None if timeout_ms is None else self.clock.now() + timeout_ms / 1000
         while True:
@@ -96,6 +97,8 @@ class PollLoop:
             collected = self.collect_nowait(most=most, only=only, take=take)
             if not collected.is_empty:
                 return collected
+            if await self.collector.read_long_batch(self.offload):
+                continue
             self.fetcher.send()
             if deadline is not None and self.clock.now() >= deadline:
                 return collected
@@ -108,14 +111,14 @@ class PollLoop:
         only: Container[TopicPartition] | None = None,
         take: Take = CompletedFetch.take,
     ) -> Collected:
-        """What the buffer holds; the next fetches are under way before it is handed over."""
+        """Return what the buffer holds; the next fetches are sent before it is handed over."""
         collected = self.collector.collect(most, only, take)
         if not collected.is_empty:
             self.fetcher.send()
         return collected
 
     def collect_ready(self, only: Container[TopicPartition] | None = None) -> Collected | None:
-        """One record, where one lies ready and nothing has happened since the last pass."""
+        """Return a record if one lies ready and nothing has changed since the last pass."""
         buffer = self.collector.buffer
         self.coordinator.polled()
         if self._has_news or not buffer.is_reading() or self.coordinator.due_in() <= 0:
@@ -126,7 +129,7 @@ class PollLoop:
         return None if collected.is_empty else collected
 
     async def update_positions(self) -> None:
-        """The group, and where to read; what earlier attempts have met is raised here."""
+        """Look after the group and the positions; raise the errors of earlier attempts."""
         self.metadata.raise_if_refused()
         await self.coordinator.poll()
         if self._raised_version != self.metadata.view.version:
@@ -143,7 +146,7 @@ class PollLoop:
         self.offset_fetcher.reset_positions()
 
     def _begin_pass(self) -> trio.Event:
-        """What to wait for in the end: news that come while it runs count."""
+        """Return the event to wait for in the end; a change during the pass sets it, too."""
         self._has_news = False
         if self._woken:
             self._woken = False
@@ -163,7 +166,7 @@ class PollLoop:
             await changed.wait()
 
     async def until(self, predicate: Callable[[], bool], *, timeout_ms: float) -> bool:
-        """Poll without collecting until `predicate` holds; whether it does in time."""
+        """Poll without collecting until `predicate` holds; return whether it does in time."""
         with self.clock.move_on_after(timeout_ms / 1000):
             await self._poll_until(predicate)
         return predicate()
@@ -179,7 +182,7 @@ class PollLoop:
 
 
 class NoGroup:
-    """The coordinator of a consumer that is in no group."""
+    """The coordinator of a consumer without a group."""
 
     async def poll(self) -> None:
         pass
