@@ -1,6 +1,6 @@
-"""How much is replicated to this broker, and how much of that only moves replicas (KIP-352).
+"""Meters of the bytes replicated to this broker, and of those that a reassignment moves (KIP-352).
 
-(BrokerTopicStats in Kafka, as far as followers are concerned.)
+(The part of BrokerTopicStats in Kafka that concerns followers.)
 """
 
 import attrs
@@ -34,7 +34,7 @@ class BytesIn:
         metrics.remove(metric(REASSIGNMENT))
 
     def mark(self, partition: Partition, size: int) -> None:
-        """So many bytes of records have come for this follower."""
+        """Count `size` bytes of records that were fetched for this follower."""
         self.replication.mark(size)
         if partition.is_adding_local_replica:
             self.reassignment.mark(size)

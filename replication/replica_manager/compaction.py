@@ -1,4 +1,4 @@
-"""Compacted topics are compacted: `log.cleaner.threads` cleaners, each at one log at a time.
+"""The cleaners of compacted topics: `log.cleaner.threads` of them, each at one log at a time.
 
     cleaner ── the dirtiest log that is due? ──> plan           on the loop
                   │ none: log.cleaner.backoff.ms    │
@@ -6,14 +6,14 @@
                                                     ├─ commit   on the loop, a group at a time
                                                     └─ finish   on the loop: the checkpoint
 
-Rule 1: leader and follower each clean their own; what they then hold differs in bytes, and
-reads the same.
+Rule 1: leader and follower each clean their own log. The bytes differ after that, and the
+records read from them are the same.
 
-Rule 2: a turn is short, so that a cut or a deletion of the log is noticed soon, and so that
-`log.cleaner.io.max.bytes.per.second`, which all cleaners share, is kept by resting in between.
+Rule 2: a turn is short, so that a truncation or deletion of the log is noticed soon, and so that
+a rest in between keeps `log.cleaner.io.max.bytes.per.second`, which all cleaners share.
 
-Rule 3: what is planned and put in place happens while no roles change. A cleaner that is
-cancelled leaves its files; the next start removes them.
+Rule 3: segments are planned and replaced while no roles change. A cleaner that is cancelled
+leaves its files; the next start removes them.
 
 (LogCleaner in Kafka; the rules and the files are `storage.cleaner`'s.)
 """
@@ -49,7 +49,7 @@ _LEAST_MAP_BYTES: Final = 1 << 20
 
 @attrs.define
 class CleanerThread:
-    """What one cleaner last did."""
+    """The figures of a cleaner's last round."""
 
     alive: bool = True
     clean_seconds: float = 0.0
@@ -67,7 +67,7 @@ class Compaction:
     one_change_at_a_time: trio.Lock
     on_storage_failure: Callable[[], None]
     on_bug: Callable[[BaseException], None]
-    # By number; one that has died of a bug stays, and is not replaced.
+    # By number; a cleaner that has died of a bug stays, and is not replaced.
     threads: dict[int, CleanerThread] = attrs.field(factory=dict, init=False)
     _free_at: float = attrs.field(default=0.0, init=False)
 
@@ -91,7 +91,7 @@ class Compaction:
         await self.clock.sleep(max(self.config.current.log_cleaner_backoff_ms, 1) / 1000)
 
     async def _clean_for_ever(self, number: int) -> None:
-        """Until there are to be fewer cleaners than this one's number."""
+        """Clean logs until there are to be fewer cleaners than this one's number."""
         thread = self.threads[number]
         try:
             await self._rest()  # the broker is still coming up
@@ -104,7 +104,10 @@ class Compaction:
             self.on_bug(bug)
 
     async def _clean_dirtiest(self, thread: CleanerThread) -> bool:
-        """Whether a log was due. A failing disk is not a bug: what it holds goes offline."""
+        """Clean the dirtiest log; return whether one was due.
+
+        A failing disk is no bug: the partitions on it go offline.
+        """
         try:
             async with self.one_change_at_a_time:
                 cleaning = self._start()
@@ -158,7 +161,7 @@ class Compaction:
                     cleaning.commit()
 
     async def _keep_rate(self, moved: int) -> None:
-        """Rest until what all cleaners have moved so far was allowed to be moved."""
+        """Sleep until the rate allows what all cleaners have moved so far."""
         rate = self.config.current.log_cleaner_io_max_bytes_per_second
         self._free_at = max(self._free_at, self.clock.now()) + moved / rate
         await self.clock.sleep_until(self._free_at)

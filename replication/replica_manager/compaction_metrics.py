@@ -1,6 +1,6 @@
-"""How compaction fares, under Kafka's names (LogCleaner, LogCleanerManager: `kafka.log`).
+"""The metrics of compaction, under Kafka's names (LogCleaner, LogCleanerManager: `kafka.log`).
 
-LogCleaner         cleaner-recopy-percent           of what was read, how much was written
+LogCleaner         cleaner-recopy-percent           bytes written, as a share of the bytes read
                    max-clean-time-secs              of the last round of each cleaner
                    max-buffer-utilization-percent   how full the offset maps were
                    max-compaction-delay-secs        past max.compaction.lag.ms
@@ -19,7 +19,7 @@ _GROUP = "kafka.log"
 
 
 def register(registry: MetricsRegistry, compaction: Compaction) -> None:
-    """For as long as the broker lives."""
+    """Register the gauges for as long as the broker lives."""
     cleaner = compaction.log_manager.cleaner
     threads = compaction.threads
     gauges: dict[tuple[str, str], Callable[[], float]] = {

@@ -1,10 +1,10 @@
-"""What was set, for a topic or for this broker, and everybody who must hear of it.
+"""Settings of topics and of this broker, and the parts that they are passed to.
 
     metadata ─┬─ of brokers ─> DynamicBrokerConfig ─> fetchers, quotas, producers' expiration
               └─ of topics ──> Log.config, min.insync.replicas, throttled replicas
 
-What is set for this broker is also what its topics have where they set nothing, so each of
-them hears of it. Others read `DynamicBrokerConfig.current` whenever they need it.
+A broker's settings are the defaults of its topics, so a change of them reconfigures every topic
+too. Other parts read `DynamicBrokerConfig.current` whenever they need it.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from storage.types import TopicPartition
 
 @attrs.define(eq=False, kw_only=True)
 class Configuration:
-    """See the head of this module."""
+    """Applies settings (see the head of this module)."""
 
     broker_id: int
     config: DynamicBrokerConfig

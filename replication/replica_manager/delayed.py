@@ -1,7 +1,7 @@
-"""What a request waits for: an offset of each partition, however each of them ends.
+"""The wait of a request until each of its partitions has reached an offset, or cannot any more.
 
     produce          until the high watermark has passed its records     `Partition.produced`
-    delete records   until the low watermark has come to its offset      `Partition.deleted`
+    delete records   until the low watermark has reached its offset      `Partition.deleted`
 
 A partition that moves away, or whose disk fails, ends its wait with that error.
 (DelayedProduce and DelayedDeleteRecords in Kafka.)
@@ -19,7 +19,7 @@ from storage.types import Offset, TopicPartition
 
 @attrs.define(eq=False)
 class DelayedOutcomes:
-    """Waits until every partition in `required` has come to its offset, or cannot any more."""
+    """A wait until every partition in `required` has reached its offset, or cannot any more."""
 
     hosted: HostedPartitions
     required: dict[TopicPartition, Offset]
@@ -36,7 +36,7 @@ class DelayedOutcomes:
         return not self.required
 
     def _look_at(self, topic_partition: TopicPartition) -> None:
-        """An outcome is final when it is seen: who loses the lead may win it back later."""
+        """Note the partition's outcome, which is final: a leader that lost may lead again later."""
         required = self.required.get(topic_partition)
         if required is None:
             return

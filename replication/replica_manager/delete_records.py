@@ -1,14 +1,14 @@
-"""Records away, because somebody said so: move each log's start, and wait for the followers.
+"""DeleteRecords: move each log's start, and wait for the followers.
 
-    leader    log start 0 ──────> 5        at once; the retention job drops what lies below
-    follower                 0 ──────> 5   learned from its next fetch's answer,
-                                           and told to the leader by the one after that
-    low watermark      0 ──────────> 5     the least of them: what was asked for is done
+    leader    log start 0 ──────> 5        at once; the retention job deletes the segments below
+    follower                 0 ──────> 5   by the response to its next fetch;
+                                           the fetch after that carries it to the leader
+    low watermark      0 ──────────> 5     the least log start: the request is answered
 
-Rule 1: a replica that is not alive is not waited for; it learns it when it is back.
+Rule 1: a replica that is not alive is not waited for; it moves its log start when it is back.
 
-Rule 2: where the log starts is not on the disk before the next checkpoint of it. A crash
-before that brings back what the segments still hold, as it does in Kafka.
+Rule 2: the log start is not on disk before its next checkpoint. A crash before that brings back
+what the segments still hold, as it does in Kafka.
 
 (ReplicaManager.deleteRecords in Kafka; KIP-107.)
 """
@@ -31,7 +31,7 @@ from storage.types import Offset, TopicPartition
 
 @attrs.define(eq=False, kw_only=True)
 class DeleteRecordsPath:
-    """Moves log starts, and waits for followers in `purgatory`."""
+    """The path of DeleteRecords requests, which wait for followers in `purgatory`."""
 
     hosted: HostedPartitions
     purgatory: Purgatory[TopicPartition]
@@ -73,7 +73,7 @@ class DeleteRecordsPath:
         except KafkaStorageError as error:
             self.on_storage_failure(partition, error)
             raise
-        # A fetch that waits has read the old start, and is to be answered with this one.
+        # A fetch that waits has read the old log start, and must be answered with the new one.
         self.fetches.check(topic_partition)
         return start
 
@@ -84,7 +84,7 @@ class DeleteRecordsPath:
         if error not in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT):
             return DeleteRecordsResult(error=error)
         if partition is None or partition.leadership is None:
-            # It had come so far when it was last led from here.
+            # The partition had reached its offset before this broker stopped leading it.
             low = offset if error is ErrorCode.NONE else -1
             return DeleteRecordsResult(error=error, low_watermark=low)
         return DeleteRecordsResult(error=error, low_watermark=partition.leadership.low_watermark)

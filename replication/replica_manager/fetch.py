@@ -1,25 +1,25 @@
-"""Records out: read every partition that is wanted, or wait until there is enough to read.
+"""Fetch: read every partition of a request, or wait until there is enough to read.
 
     read ── enough, or an error, or a divergence, or no time ──────────────> answer
       └── wait in the purgatory until enough, moved away, or the time is up ── read again ──┘
 
-Rule 1: partitions are read in the order of the request, and share its byte limit. The first
-that has anything gives at least one batch, however large, so that nobody gets stuck.
+Rule 1: partitions are read in the order of the request, and share its byte limit. The first one
+with records gives at least one batch, however large, so that every reader makes progress.
 
-Rule 2: a follower's position is noted once, when its request comes. What is read after the
-wait is answered, but says nothing new about where the follower stands.
+Rule 2: a follower's position is noted once, when its request arrives. The read after the wait
+says nothing new about the follower.
 
 Rule 3: the records of the answer are file regions taken at that moment; nothing is pinned
 while a request waits.
 
-Rule 4: a follower out of sync gets nothing of a throttled partition while the leader's rate
-is exceeded (KIP-73): no error, no records, and its fetch waits as if there were none.
+Rule 4: a follower out of sync gets no records of a throttled partition while the leader's rate
+is exceeded (KIP-73), and no error: its fetch waits as if there were none.
 
-Rule 5: after the wait only those are read again that have moved since they were read, be it
-by this very fetch, or had records before.
+Rule 5: after the wait a partition is read again only if it has moved since its first read,
+possibly by this very fetch, or had records then.
 
-Rule 6: what a session has settled is neither read nor waited for by name: the session says
-when one of it moves, and only then is the purgatory to ask about it.
+Rule 6: a partition that is settled in the session is neither read nor watched: the session
+reports that it has moved, and only then it is watched in the purgatory.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -57,7 +57,7 @@ Asked: TypeAlias = tuple[TopicIdPartition, FetchInfo]
 
 @attrs.define(eq=False)
 class DelayedFetch:
-    """Waits for `params.min_bytes`, counting anew only the partition that has moved."""
+    """A wait for `params.min_bytes`, which looks again only at partitions that have moved."""
 
     hosted: HostedPartitions
     params: FetchParams
@@ -68,7 +68,7 @@ class DelayedFetch:
     moved: set[TopicPartition] = attrs.field(factory=set)
 
     def satisfied(self) -> bool:
-        # It has just been read, and found wanting.
+        # The first read has just found too little.
         return False
 
     def satisfied_by(self, key: TopicPartition, /) -> bool:
@@ -92,7 +92,7 @@ class DelayedFetch:
 
 @attrs.define(eq=False, kw_only=True)
 class FetchPath:
-    """Reads, and waits for more in `purgatory`."""
+    """The path of Fetch requests, which wait for records in `purgatory`."""
 
     hosted: HostedPartitions
     purgatory: Purgatory[TopicPartition]
@@ -165,7 +165,7 @@ class FetchPath:
         return self._read(params, wanted, known=known)
 
     async def _wait(self, delayed: DelayedFetch, session: FetchSession | None) -> Wanted:
-        """Until there is enough, or the time is up; what has been settled before and has moved."""
+        """Wait until there is enough or the time is up; return settled partitions that moved."""
         unsettled: dict[TopicPartition, CachedPartition] = {}
 
         def on_unsettled(cached: CachedPartition) -> None:
@@ -187,7 +187,7 @@ class FetchPath:
         return [cached.wanted for each, cached in unsettled.items() if each in delayed.moved]
 
     def _is_held_back(self, params: FetchParams, topic_partition: TopicPartition) -> bool:
-        """ReplicaManager.shouldLeaderThrottle."""
+        """Return whether the partition is throttled (ReplicaManager.shouldLeaderThrottle)."""
         if not (params.from_follower and self.quota.throttles):
             return False
         if not self.quota.holds_back(topic_partition, now_ms=self.clock.now_ms()):
@@ -196,7 +196,7 @@ class FetchPath:
         return partition is not None and params.replica_id not in partition.isr
 
     def _is_stale(self, asked: TopicIdPartition, answer: FetchPartitionData) -> bool:
-        """Whether noting this very fetch has moved the high watermark after it was read."""
+        """Return whether this very fetch has moved the high watermark after the read."""
         partition = self.hosted.find(asked.topic_partition)
         return partition is not None and partition.log.high_watermark != answer.high_watermark
 
@@ -208,8 +208,10 @@ class FetchPath:
         session: FetchSession | None = None,
         known: Mapping[Asked, FetchPartitionData] | None = None,
     ) -> Answers:
-        """Read those that have no answer in `known`; on arrival, while there is no such thing,
-        note where a follower stands, and settle in `session` what it has nothing to be told of.
+        """Read the partitions that have no answer in `known`.
+
+        On arrival (`known` is None) note the follower's position too, and settle in `session`
+        the partitions that have nothing new.
         """
         limit = params.max_bytes
         min_one = not params.hard_max_bytes
@@ -293,7 +295,7 @@ class FetchPath:
 
 
 def _is_enough(params: FetchParams, answers: Answers) -> bool:
-    """Whether to answer at once."""
+    """Return whether to answer at once."""
     size = 0
     for _, answer in answers:
         if answer.records is not None:

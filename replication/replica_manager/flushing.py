@@ -1,4 +1,4 @@
-"""A log is flushed away from the loop: planned there, synced elsewhere, and then it counts."""
+"""The flush of a log: planned on the loop, synced away from it, and committed on the loop."""
 
 from functools import partial
 
@@ -8,11 +8,11 @@ from storage.log.log import Log
 
 
 async def flush_log(log: Log, offload: Offload) -> None:
-    """Make everything in `log` last, unless it is closed or has failed."""
+    """Sync everything in `log`, unless it is closed or has failed."""
     if log.closed or log.failed:
         return
     try:
-        # First, so that the plan finds them on disk and does not write them on the loop.
+        # Before the plan, which would write the leader epochs on the loop.
         await offload(log.leader_epoch_cache.flush)
     except ShortageError:
         raise

@@ -1,8 +1,7 @@
-"""This broker's replicas, as the fetchers that keep them alike to a leader's see them.
+"""This broker's replicas, as its fetchers work on them.
 
-What the log of a follower holds is the leader's doing: records are taken over as they
-are, and the high watermark and the log start are what the leader says they are, as far as
-the local log reaches.
+A follower's log is a copy of the leader's: records are appended as they arrive, and the high
+watermark and the log start are the leader's, as far as the local log reaches.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -78,8 +77,8 @@ class LocalReplicas:
         return self.hosted.get(partition).log.end_offset_for_epoch(epoch)
 
     def truncate_to(self, partition: TopicPartition, offset: Offset, *, completed: bool) -> None:
-        """`completed` is of interest only to a second copy of the log, which there is none of."""
-        del completed
+        """Truncate the log to `offset`."""
+        del completed  # it matters only to a second copy of the log, and there is none
         hosted = self.hosted.get(partition)
         try:
             hosted.log.truncate_to(offset)
@@ -124,7 +123,7 @@ class LocalReplicas:
         return info
 
     def is_throttled(self, partition: TopicPartition) -> bool:
-        """Whether one that is out of sync is left out of a fetch for now (KIP-73)."""
+        """Return whether a partition out of sync is left out of a fetch for now (KIP-73)."""
         return self.quota.holds_back(partition, now_ms=self.clock.now_ms())
 
     def complete_delayed_fetches(self, partitions: Iterable[TopicPartition]) -> None:

@@ -1,11 +1,11 @@
-"""What a broker's replicas show of themselves, under Kafka's names.
+"""The gauges of a broker's replicas, under Kafka's names.
 
     kafka.server:type=ReplicaManager              how many lead, follow, lag, are below the minimum
-    kafka.server:type=DelayedOperationPurgatory   who waits
+    kafka.server:type=DelayedOperationPurgatory   how many requests wait
     of each partition, while it is here           partition_gauges.py
 
-All of it is counted when somebody looks: nothing here costs a partition anything while nobody
-does. What is registered is taken back when the broker stops.
+Every gauge is computed when it is read, and costs nothing otherwise. All of them are removed
+from the registry when the broker stops.
 """
 
 from collections.abc import Callable
@@ -40,14 +40,14 @@ def is_reassigning(partition: Partition) -> bool:
 
 
 def has_late_transaction(partition: Partition, *, wall_ms: int, max_timeout_ms: int) -> bool:
-    """Whether a transaction is open that its coordinator should have ended long ago (KIP-664)."""
+    """Return whether its coordinator should have ended a transaction long ago (KIP-664)."""
     last = partition.log.producers.oldest_transaction_timestamp
     return last is not None and 0 < last < wall_ms - max_timeout_ms - LATE_TRANSACTION_BUFFER_MS
 
 
 @attrs.define(eq=False)
 class ReplicaGauges:
-    """Registered as long as the replica manager lives."""
+    """The gauges and ISR meters; registered as long as the replica manager lives."""
 
     registry: MetricsRegistry
     hosted: HostedPartitions

@@ -1,4 +1,4 @@
-"""Which partitions this broker holds, and what it says about those that it does not.
+"""The partitions of this broker, and the error for every other one.
 
 online                              the partition
 offline: its log failed             KAFKA_STORAGE_ERROR
@@ -18,21 +18,21 @@ from storage.types import TopicId, TopicPartition
 
 @attrs.define(eq=False)
 class HostedPartitions:
-    """By topic partition, in the order in which they came."""
+    """The partitions that this broker holds, in the order in which they were added."""
 
     metadata: Callable[[], MetadataImage]
     online: dict[TopicPartition, Partition] = attrs.field(factory=dict)
     offline: dict[TopicPartition, TopicId] = attrs.field(factory=dict)
 
     def __iter__(self) -> Iterator[Partition]:
-        """Those online now; it may change while they are walked."""
+        """Iterate over a copy of the partitions online, so that they may change meanwhile."""
         return iter(list(self.online.values()))
 
     def find(self, topic_partition: TopicPartition) -> Partition | None:
         return self.online.get(topic_partition)
 
     def get(self, topic_partition: TopicPartition) -> Partition:
-        """The partition; KafkaError as the table at the head says."""
+        """Return the partition; raise KafkaError if it is not online (the table at the head)."""
         partition = self.online.get(topic_partition)
         if partition is None:
             raise KafkaError(self._why_not(topic_partition), str(topic_partition))
@@ -59,16 +59,16 @@ class HostedPartitions:
         self.online[partition.topic_partition] = partition
 
     def take_offline(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
-        self._put_down(topic_partition)
+        self._remove_online(topic_partition)
         self.offline[topic_partition] = topic_id
 
     def remove(self, topic_partition: TopicPartition) -> Partition | None:
-        """It is not held here any more; the partition, if it was online."""
+        """Stop holding the partition; return it if it was online."""
         self.offline.pop(topic_partition, None)
-        return self._put_down(topic_partition)
+        return self._remove_online(topic_partition)
 
-    def _put_down(self, topic_partition: TopicPartition) -> Partition | None:
-        """Whoever has it settled is to ask again, and will be told."""
+    def _remove_online(self, topic_partition: TopicPartition) -> Partition | None:
+        """Remove the partition, and unsettle it, so that sessions read it again and get an error."""
         partition = self.online.pop(topic_partition, None)
         if partition is not None:
             partition.settled.unsettle()

@@ -1,4 +1,4 @@
-"""A leader's dealings with the ISR, told as events, with what decided them."""
+"""The events of a leader's ISR changes, with the figures that decided them."""
 
 from replication.events import FollowersBehind, IsrChanged, IsrChangeProposed, IsrChangeRefused
 from replication.leader.rules.isr import IsrAnswer, Pending, PendingExpand, PendingShrink
@@ -6,7 +6,7 @@ from replication.leader.rules.leadership import Leadership
 
 
 def proposed(leadership: Leadership, pending: Pending) -> IsrChangeProposed:
-    """How far those who leave or join are behind, in records and in time."""
+    """Return the event of a proposal: how far leaving or joining members lag, in records and time."""
     joining = (pending.joining,) if isinstance(pending, PendingExpand) else ()
     leaving = tuple(sorted(pending.leaving)) if isinstance(pending, PendingShrink) else ()
     followers = leadership.followers

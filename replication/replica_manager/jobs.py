@@ -1,9 +1,9 @@
-"""What looks after the logs in the background (LogManager.startup's schedule in Kafka).
+"""The background jobs of a broker's logs (the schedule in LogManager.startup in Kafka).
 
-    every second                                     sync closed segments; unlink what is due
+    every second                                     sync closed segments; unlink deleted files
     log.retention.check.interval.ms                  old segments go               retention.py
-    log.flush.scheduler.interval.ms                  sync what flush.ms asks for
-    a leader's append                                sync what flush.messages asks for
+    log.flush.scheduler.interval.ms                  sync by flush.ms
+    a leader's append                                sync by flush.messages
     log.flush.offset.checkpoint.interval.ms          recovery points
     log.flush.start.offset.checkpoint.interval.ms    log starts
     producer.id.expiration.check.interval.ms         forget silent producers
@@ -12,8 +12,8 @@ The first four of Kafka's own begin `log.initial.task.delay.ms` after the start.
 
 Rule 1: what touches the disk for long is offloaded, on what was prepared on the loop.
 
-Rule 2: a log may be closed, or its epochs be written, by a change of roles: whoever syncs or
-deletes holds the same lock, `one_change_at_a_time`.
+Rule 2: a change of roles may close a log or write its leader epochs, so jobs that sync or delete
+hold the same lock, `one_change_at_a_time`.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -63,7 +63,7 @@ class LogJobs:
     fetchers: FetcherManager
     on_storage_failure: Callable[[Partition, KafkaStorageError], None]
     _flushed: dict[TopicPartition, tuple[int, int]] = attrs.field(factory=dict, init=False)
-    """How often each log had been flushed when it was last looked at, and the look before."""
+    """How often each log had been flushed when it was last looked at, and the time before that."""
     _last_look_ms: int = attrs.field(default=-1, init=False)
 
     def jobs(self) -> Iterator[Job]:
@@ -95,7 +95,7 @@ class LogJobs:
             await self._flush(rolled)
 
     async def flush_dirty(self) -> None:
-        """Sync each log that holds anything unsynced, and has not been for its `flush.ms`."""
+        """Sync each log that has unsynced records and was not flushed for its `flush.ms`."""
         now_ms = self.clock.now_ms()
         due = [log for log in self.log_manager.logs() if self._is_due(log, now_ms)]
         self._last_look_ms = now_ms
@@ -103,7 +103,7 @@ class LogJobs:
             await self._flush(due)
 
     def _is_due(self, log: Log, now_ms: int) -> bool:
-        """Whether `log` is dirty, and was last flushed `flush.ms` ago or up to a look earlier."""
+        """Return whether `log` has unsynced records, and was flushed at least `flush.ms` ago."""
         known = self._flushed.get(log.topic_partition)
         if known is None or known[0] != log.flushes:
             known = self._flushed[log.topic_partition] = (log.flushes, self._last_look_ms)
@@ -111,8 +111,10 @@ class LogJobs:
         return dirty and (known[1] < 0 or now_ms - known[1] >= log.config.flush_ms)
 
     async def flush_to(self, log: Log, offset: Offset) -> None:
-        """Make what was appended below `offset` last (flush.messages); KafkaStorageError where it
-        cannot. Who waits while another syncs finds it done. What was cut since needs nothing.
+        """Sync the records below `offset` (flush.messages); raises KafkaStorageError.
+
+        A caller that waits while another one syncs finds its records synced. Records that were
+        truncated meanwhile need nothing.
         """
         while log.recovery_point < min(offset, log.log_end_offset):
             if log.failure is not None:
@@ -135,7 +137,7 @@ class LogJobs:
         await self._carry_out(self.log_manager.plan_log_start_offsets())
 
     async def _carry_out(self, plans: list[CheckpointPlan]) -> None:
-        """What was overtaken by a truncation waits for the next round."""
+        """Write these checkpoints; one that a truncation has overtaken waits for the next round."""
         for plan in plans:
             try:
                 await self.offload(plan.prepare)
@@ -160,7 +162,7 @@ class LogJobs:
         self.fetchers.log_start_moved(topic_partition)
 
     async def unlink_doomed(self) -> None:
-        """Remove for good what has waited long enough (`storage.manager.pending_deletes`)."""
+        """Unlink deleted files that have waited long enough (`storage.manager.pending_deletes`)."""
         doomed = self.log_manager.doomed
         due = doomed.due_by(self.clock.now_ms())
         if not due:
@@ -174,7 +176,7 @@ class LogJobs:
     # Producers.
 
     async def expire_producers(self) -> None:
-        """Forget those that have been silent for `producer.id.expiration.ms`."""
+        """Forget producers that have been silent for `producer.id.expiration.ms`."""
         for partition in self.hosted:
             partition.log.producers.remove_expired(self.clock.wall_ms())
             await trio.lowlevel.checkpoint()

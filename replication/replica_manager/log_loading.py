@@ -1,11 +1,11 @@
-"""Opening every log of a broker, off the loop and several at a time.
+"""The start of a broker's logs: all are opened, off the loop and several at a time.
 
     find_logs ──> directory a: t-0 t-1 t-2 ...    num.recovery.threads.per.data.dir workers
              └──> directory b: t-3 ...            each, and as many for the next directory
 
-Reading and the CRC hold no GIL, so two logs are read again in less time than one after the
-other, and the loop goes on meanwhile. What is wrong with a log is an event; what makes a start
-impossible is raised as it is, once the jobs that have begun are over.
+Reading and the CRC do not hold the GIL, so two logs are recovered in less time than one after
+the other, and the loop goes on meanwhile. A repaired log is an event; an error that makes the
+start impossible is raised as it is, once the jobs that have begun are over.
 
 (LogManager.loadLogs in Kafka.)
 """

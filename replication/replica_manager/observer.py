@@ -1,13 +1,14 @@
-"""What partitions tell their broker, and what comes of it (`PartitionObserver`).
+"""The broker's reaction to changes of its partitions (`PartitionObserver`).
 
-    the log end has moved          fetches that wait look
-    the log start has moved        deletions of records that wait look
-    the high watermark has moved   whoever waits looks; it is reported within a tenth of a second
-    either end of the two          and how far followers are behind, where some are
-    an ISR change is proposed      a task asks the controller until that is decided
-    the ISR has changed            it is counted and told
+    the log end has moved          waiting fetches are checked
+    the log start has moved        waiting DeleteRecords are checked
+    the high watermark has moved   all waiting requests are checked
+    either of the two ends         within a tenth of a second an event reports the high watermark,
+                                   and the follower that is furthest behind
+    an ISR change is proposed      a task asks the controller until the change is decided
+    the ISR has changed            it is counted, and an event reports it
 
-A partition tells synchronously, in the middle of its change: here is only taken note.
+A partition calls synchronously, in the middle of its change, so nothing here changes it.
 """
 
 from typing import Protocol
@@ -34,13 +35,16 @@ class AlterPartitionManager(Protocol):
     async def submit(
         self, partition: TopicPartition, topic_id: TopicId, proposal: IsrProposal
     ) -> IsrAnswer:
-        """What the controller says, however long that takes; at once
-        OPERATION_NOT_ATTEMPTED while an earlier change of that partition is out.
+        """Return the controller's answer, however long that takes.
+
+        Return OPERATION_NOT_ATTEMPTED at once while an earlier change of the partition is pending.
         """
 
 
 @attrs.define(eq=False, kw_only=True)
 class Observer:
+    """Wakes requests, reports events, and asks the controller for ISR changes."""
+
     hosted: HostedPartitions
     purgatories: Purgatories
     gauges: ReplicaGauges
@@ -48,7 +52,7 @@ class Observer:
     clock: NodeClock
     sink: EventSink
     nursery: trio.Nursery | None = None
-    """Where the controller is asked; None until the broker's replicas are looked after."""
+    """Where the tasks that ask the controller run; None until the replica manager runs."""
     _reporter: HighWatermarkReporter = attrs.field(init=False)
     _moved: dict[TopicPartition, Leadership] = attrs.field(init=False, factory=dict)
     _news: trio.Event = attrs.field(init=False, factory=trio.Event)
@@ -62,7 +66,7 @@ class Observer:
         self._note(leadership)
 
     def _note(self, leadership: Leadership) -> None:
-        """Have the next tick look how far its followers are behind, if anybody listens."""
+        """Look at the next tick how far the followers are behind, if anything listens."""
         if self.sink is not ignore:
             self._moved[leadership.topic_partition] = leadership
             self._news.set()
@@ -81,7 +85,7 @@ class Observer:
         self._note(leadership)
 
     async def logs_moved(self) -> None:
-        """Wait until a while after the first of them has moved; idle brokers sleep."""
+        """Wait until some time after the first log has moved; idle brokers sleep."""
         await self._news.wait()
         self._news = trio.Event()
         await self.clock.sleep(HIGH_WATERMARK_REPORT_SECONDS)
@@ -107,7 +111,7 @@ class Observer:
         self.sink(changed(leadership, previous))
 
     async def _ask_controller(self, leadership: Leadership, pending: Pending) -> None:
-        """Until the change is decided, or newer metadata has decided otherwise."""
+        """Ask until the change is decided, or newer metadata has decided otherwise."""
         topic_partition = leadership.topic_partition
         again = True
         while again and leadership.isr_state is pending:
@@ -122,6 +126,6 @@ class Observer:
                 self.sink(refused(leadership, pending, answer))
             again = leadership.on_isr_answer(pending, answer)
             if again:
-                # Kafka asks again at once, and so as fast as a controller that has yet to
-                # catch up with us (NOT_CONTROLLER) can refuse.
+                # Kafka asks again at once: as fast as a controller that is not the leader yet
+                # (NOT_CONTROLLER) can refuse.
                 await self.clock.sleep(ISR_RETRY_SECONDS)

@@ -1,11 +1,11 @@
-"""What is shown of each partition, and of each follower of those led here, while they are here.
+"""The gauges of each partition held here, and of each follower of those led here.
 
-    kafka.cluster:type=Partition    as its leader sees it; one that does not lead counts nothing
-    kafka.log:type=Log              its log, leader or not
-    understudy:type=Partition       of those led here: what is not committed yet, the leader epoch
-    understudy:type=Follower        of those led here: what each follower lacks, and for how long
+    kafka.cluster:type=Partition    the leader's view; a follower counts nothing
+    kafka.log:type=Log              its log, on leaders and followers
+    understudy:type=Partition       on leaders: what is not committed yet, the leader epoch
+    understudy:type=Follower        on leaders: what each follower lacks, and for how long
 
-Names are made when they are asked for: there are some fifteen for each partition.
+Names are made when they are read: there are about fifteen for each partition.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -45,7 +45,7 @@ def _tags(partition: TopicPartition) -> tuple[tuple[str, str], ...]:
     return ("topic", partition.topic), ("partition", str(partition.partition))
 
 
-# Of one partition. One that does not lead is never under-replicated: it does not know.
+# Gauges of one partition. On a follower it is never under-replicated: only the leader knows.
 
 
 def _of_leader(read: Callable[[Leadership], int]) -> Callable[[Partition], int]:
@@ -95,12 +95,12 @@ OF_LED: Mapping[str, OfPartition] = {
 
 def _lag(leadership: Leadership, follower: FollowerState) -> float | None:
     if follower.log_end_offset < 0:
-        return None  # it has not fetched yet
+        return None  # this follower has not fetched yet
     return max(0, leadership.log.log_end_offset - follower.log_end_offset)
 
 
 def _behind_seconds(leadership: Leadership, follower: FollowerState) -> float | None:
-    """What replica.lag.time.max.ms is compared with."""
+    """Return the seconds that are compared with replica.lag.time.max.ms."""
     if follower.log_end_offset == leadership.log.log_end_offset:
         return 0.0
     if follower.last_caught_up_ms == NEVER_MS:
@@ -116,7 +116,7 @@ OF_FOLLOWER: Mapping[str, OfFollower] = {
 
 @attrs.frozen
 class PartitionGauges:
-    """One family for all partitions, of one table."""
+    """The gauges of one table, for all partitions."""
 
     hosted: HostedPartitions
     named: Callable[[str, TopicPartition], MetricName]
@@ -140,7 +140,7 @@ class PartitionGauges:
 
 @attrs.frozen
 class FollowerGauges:
-    """One family for all followers of all partitions led here."""
+    """The gauges of all followers of all partitions led here."""
 
     hosted: HostedPartitions
 

@@ -1,16 +1,16 @@
-"""Records in: append to each partition, then wait for its followers if that was asked for.
+"""Produce: append to each partition, then wait for its followers if the request asks for that.
 
-    flush.messages   have come: they are synced, away from the loop, before anything else
-    acks  0, 1   answered once this broker's log has them
-    acks  -1     refused where the ISR is too small; else answered for each partition when its
-                 high watermark has passed the records, or when the time is up
+    flush.messages   records that are due are synced first, away from the loop
+    acks  0, 1       answered once this broker's log has the records
+    acks  -1         refused if the ISR is too small; else answered for each partition when its
+                     high watermark has passed the records, or when the time is up
 
-A partition that was too small before the append holds nothing (NOT_ENOUGH_REPLICAS); one
-that became too small after it does (NOT_ENOUGH_REPLICAS_AFTER_APPEND): the producer that
-sends again may write twice, and is told so.
+If the ISR was too small before the append, the log holds nothing of it (NOT_ENOUGH_REPLICAS); if
+it became too small after it, the log holds the records (NOT_ENOUGH_REPLICAS_AFTER_APPEND): a
+producer that sends them again may write them twice.
 
-The checks of one request have an `Allowance` on the event loop. When half of it is spent, others
-have their turn before the next partition; a batch that needs more than is left is checked in a
+The checks of one request have an `Allowance` on the event loop. When half of it is spent, other
+tasks have a turn before the next partition; a batch that needs more than is left is checked in a
 thread.
 """
 
@@ -55,7 +55,7 @@ _EXPECTED: Final = (CorruptRecordError, RecordTooLargeError, RecordBatchTooLarge
 
 @attrs.define(eq=False, kw_only=True)
 class ProducePath:
-    """Appends, and waits for followers in `purgatory`."""
+    """The path of Produce requests, which wait for followers in `purgatory`."""
 
     hosted: HostedPartitions
     purgatory: Purgatory[TopicPartition]
@@ -65,7 +65,7 @@ class ProducePath:
     flush_to: Callable[[Log, Offset], Awaitable[None]]
     on_storage_failure: Callable[[Partition, KafkaStorageError], None]
     verifies: Callable[[], bool] = lambda: True
-    """Whether what opens a transaction must have been asked about."""
+    """Returns whether a batch that opens a transaction must have been verified."""
     sink: EventSink = ignore
 
     async def append(
@@ -140,7 +140,11 @@ class ProducePath:
         unflushed: list[Partition],
         allowance: Allowance,
     ) -> ProduceResult:
-        """Append; what must be replicated is put down in `required`, who must sync in `unflushed`."""
+        """Append to one partition.
+
+        Its end offset is added to `required`, for the wait; it is added to `unflushed` if it has
+        to be synced.
+        """
 
         def append(records: memoryview | PreparedAppend) -> LogAppendInfo:
             return self.hosted.get(topic_partition).append_as_leader(
@@ -179,7 +183,7 @@ class ProducePath:
             return _refused(partition, error)
         assert partition is not None, "just appended to"
         if info.duplicate:
-            self._tell_duplicate(partition, info)
+            self._report_duplicate(partition, info)
         if partition.log.flush_is_due:
             unflushed.append(partition)
         required[topic_partition] = info.last_offset + 1
@@ -189,8 +193,8 @@ class ProducePath:
             log_start_offset=info.log_start_offset,
         )
 
-    def _tell_duplicate(self, partition: Partition, info: LogAppendInfo) -> None:
-        assert info.first_offset is not None, "a duplicate is told where its first one is"
+    def _report_duplicate(self, partition: Partition, info: LogAppendInfo) -> None:
+        assert info.first_offset is not None, "a duplicate has the offset of the first one"
         self.sink(
             DuplicateRecognised(
                 partition=partition.topic_partition,
@@ -206,7 +210,7 @@ class ProducePath:
         results: dict[TopicPartition, ProduceResult],
         required: dict[TopicPartition, Offset],
     ) -> None:
-        """Sync what is due; what cannot be is refused, and waits for nobody."""
+        """Sync these; a partition that cannot be synced is refused, and does not wait."""
         for partition in unflushed:
             topic_partition = partition.topic_partition
             try:
@@ -236,7 +240,7 @@ class ProducePath:
         outcomes = (
             (each, delayed.outcomes.get(each, ErrorCode.REQUEST_TIMED_OUT)) for each in waiting
         )
-        # A failure after the append keeps where the records are, as a success does.
+        # A failure after the append keeps the offsets of the records, as a success does.
         return {
             each: results[each]
             if error is ErrorCode.NONE
@@ -246,7 +250,7 @@ class ProducePath:
 
 
 def _refused(partition: Partition, error: StorageError) -> ProduceResult:
-    # What ReplicaManager.appendToLocalLog expects of clients is answered without a log start.
+    # Errors that ReplicaManager.appendToLocalLog expects are answered without a log start.
     return ProduceResult(
         error=code_of(error),
         error_message=str(error),

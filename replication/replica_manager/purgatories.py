@@ -1,4 +1,4 @@
-"""Who waits for a broker's partitions: one purgatory for each kind of request that may."""
+"""The requests that wait for a broker's partitions: one purgatory for each kind."""
 
 from collections.abc import Callable, Iterator
 from typing import Self
@@ -12,6 +12,8 @@ from storage.types import TopicPartition
 
 @attrs.frozen(kw_only=True)
 class Purgatories:
+    """The purgatories of one broker."""
+
     produce: Purgatory[TopicPartition]
     fetch: Purgatory[TopicPartition]
     delete_records: Purgatory[TopicPartition]
@@ -25,13 +27,13 @@ class Purgatories:
         )
 
     def check(self, topic_partition: TopicPartition) -> None:
-        """Ask everybody who waits for that partition, whatever for."""
+        """Check all requests that wait for that partition."""
         self.produce.check(topic_partition)
         self.fetch.check(topic_partition)
         self.delete_records.check(topic_partition)
 
     def by_operation(self) -> Iterator[tuple[str, Purgatory[TopicPartition]]]:
-        """Each under the name that its metrics have."""
+        """Yield each with the name that its metrics have."""
         yield "Produce", self.produce
         yield "Fetch", self.fetch
         yield "DeleteRecords", self.delete_records

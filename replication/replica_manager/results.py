@@ -1,4 +1,4 @@
-"""What the requests to a broker's replicas are answered, and how a log's refusal is told."""
+"""The results of requests to a broker's replicas, and the error codes of a log's refusals."""
 
 from collections.abc import Mapping
 
@@ -23,7 +23,7 @@ from storage.errors import (
 )
 from storage.types import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
-# The first that fits: a class before those it derives from.
+# The first that fits counts: a class stands before its bases.
 _CODES: tuple[tuple[type[StorageError], ErrorCode], ...] = (
     (CorruptRecordError, ErrorCode.CORRUPT_MESSAGE),
     (RecordTooLargeError, ErrorCode.MESSAGE_TOO_LARGE),
@@ -42,7 +42,7 @@ _CODES: tuple[tuple[type[StorageError], ErrorCode], ...] = (
 
 
 def code_of(error: StorageError) -> ErrorCode:
-    """What a peer is told of `error`."""
+    """Return the error code to answer for `error`."""
     for kind, code in _CODES:
         if isinstance(error, kind):
             return code
@@ -51,7 +51,7 @@ def code_of(error: StorageError) -> ErrorCode:
 
 @attrs.frozen(kw_only=True)
 class ProduceResult:
-    """What became of one partition's records."""
+    """The outcome of one partition's records."""
 
     error: ErrorCode = ErrorCode.NONE
     base_offset: Offset = NO_OFFSET
@@ -63,7 +63,7 @@ class ProduceResult:
 
 @attrs.frozen(kw_only=True)
 class DeleteRecordsResult:
-    """Where every live replica's log begins at the latest now; -1 with an error."""
+    """The greatest log start of the live replicas; -1 with an error."""
 
     error: ErrorCode = ErrorCode.NONE
     low_watermark: Offset = NO_OFFSET
@@ -71,7 +71,7 @@ class DeleteRecordsResult:
 
 @attrs.frozen(kw_only=True)
 class ListOffsetsResult:
-    """A timestamp and where it is found; -1 and -1, without an error, where it is not."""
+    """A timestamp and its offset; -1 and -1, without an error, if there is none."""
 
     error: ErrorCode = ErrorCode.NONE
     timestamp: int = -1
@@ -81,7 +81,7 @@ class ListOffsetsResult:
 
 @attrs.frozen(kw_only=True)
 class EpochEndResult:
-    """The greatest epoch up to the one asked for, and where it ends; -1 and -1 for none."""
+    """The greatest epoch up to the one asked for, and where it ends; -1 and -1 if there is none."""
 
     error: ErrorCode = ErrorCode.NONE
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH

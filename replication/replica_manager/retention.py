@@ -1,7 +1,7 @@
-"""Old records out: what a topic's retention lets go, leader and follower each on its own.
+"""Retention: old segments are deleted, on leaders and followers each by itself.
 
-A log a turn, so that a broker of many partitions goes on answering in between. What is
-renamed here is unlinked later, away from the loop. (LogManager.cleanupLogs in Kafka.)
+Each log has a turn of the loop, so that a broker with many partitions answers in between. The
+files renamed here are unlinked later, away from the loop. (LogManager.cleanupLogs in Kafka.)
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ async def delete_old_segments(
     log_start_moved: Callable[[TopicPartition], object],
     on_storage_failure: Callable[[Partition, KafkaStorageError], None],
 ) -> int:
-    """Drop every segment that may go now; how many."""
+    """Delete every segment that retention allows; return how many."""
     count = 0
     for partition in hosted:
         if hosted.find(partition.topic_partition) is partition:

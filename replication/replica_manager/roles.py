@@ -1,21 +1,21 @@
-"""What newer metadata makes of this broker's replicas: leaders, followers, or nothing.
+"""The roles that newer metadata gives this broker's replicas: leader, follower, or none.
 
     metadata says                      the replica
     leader: this broker                stops fetching, then leads
-    leader: another one, alive         follows it; fetches anew only if the reign is a new one
+    leader: another one, alive         follows it; fetches anew only at a new leader epoch
     leader: none                       follows nobody: it keeps its log, and waits
     not among the replicas, deleted    stops, and its log is deleted
 
-Rule 1: a fetcher lets go of a partition before its role changes, and where to fetch from is
-read from the log after that: what was appended until then counts.
+Rule 1: a partition is removed from its fetcher before its role changes, and the offset to fetch
+from is read from the log after that: what was appended until then counts.
 
-Rule 2: a log is opened away from the loop (directories are made and synced); its partition
-is put up when it is open. What can fail there fails for one partition, which goes offline.
+Rule 2: a log is opened away from the loop (directories are made and synced), and its partition is
+online once it is open. An error there takes that one partition offline.
 
-Rule 3: a change of many partitions is carried out `AT_ONCE` of them at a time, by their names;
+Rule 3: a change of many partitions is carried out for `AT_ONCE` of them at a time, by their names;
 between two such steps other tasks have a turn.
 
-Rule 4: whoever waits for a partition that has moved is woken, and told so.
+Rule 4: the requests that wait for a partition that has moved are woken, and answered so.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -46,8 +46,8 @@ from storage.log.log import Log
 from storage.manager.log_manager import LogManager
 from storage.types import Offset, TopicId, TopicPartition
 
-# Tells the controller in which log directory the replica of a topic's partition lies.
 AssignDirectory = Callable[[TopicId, int, bytes], None]
+"""Reports to the controller in which log directory the replica of a topic's partition lies."""
 
 TRUNCATION_ON_FETCH_SINCE = 12  # KIP-595
 AT_ONCE = 128
@@ -61,7 +61,7 @@ Item = TypeVar("Item")
 
 @attrs.frozen
 class Assigned:
-    """A partition that the metadata gives this broker a replica of."""
+    """A partition with a replica on this broker, by the metadata."""
 
     topic_partition: TopicPartition
     topic_id: TopicId
@@ -70,7 +70,7 @@ class Assigned:
 
 @attrs.define(eq=False, kw_only=True)
 class RoleChanges:
-    """Carries metadata out; its owner sees that one change is carried out at a time."""
+    """Applies metadata to the replicas; the caller applies one change at a time."""
 
     broker_id: int
     config: BrokerConfig
@@ -86,7 +86,7 @@ class RoleChanges:
     on_storage_failure: Callable[[TopicPartition, TopicId, StorageError], None]
     assign_directory: AssignDirectory
     keeps_logs: bool = False
-    """Of a mirror: what the metadata knows no more is followed no more, and stays where it is."""
+    """Whether logs that the metadata no longer names stay where they are, as in a mirror."""
     shutting_down: bool = False
     """Whether a replica that leaves the ISR, or loses its leader, stops following."""
     checkpointed: dict[TopicPartition, Offset] = attrs.field(factory=dict, init=False)
@@ -95,7 +95,7 @@ class RoleChanges:
     _knows_metadata: bool = attrs.field(default=False, init=False)
 
     async def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """Become what `image` says of the partitions that `delta` names."""
+        """Take the roles that `image` gives the partitions that `delta` names."""
         if not self._knows_metadata:
             self._knows_metadata = True
             if not self.keeps_logs:
@@ -108,7 +108,7 @@ class RoleChanges:
             await self._stop(gone, leave=self._deleting("not a replica any more"))
             await self._become_leaders(image, leaders)
             await self._become_followers(image, followers)
-        # Not before: a smaller minimum is nothing to whoever is deposed by the same change.
+        # Not before: a leader that the same change deposes must not commit by a smaller minimum.
         await self.configuration.apply(image, delta)
         self._brokers_changed(image, delta.brokers)
         await self.fetchers.shutdown_idle_fetchers()
@@ -145,11 +145,11 @@ class RoleChanges:
             newly = partition.make_leader(each.registration)
             self.complete_delayed(each.topic_partition)
             if newly:
-                self._tell_leading(partition)
+                self._report_leading(partition)
         await self._flush_epochs(leading)
 
     async def _flush_epochs(self, partitions: list[Partition]) -> None:
-        """Write down where the new reigns begin: a sync each, and many when a broker fails."""
+        """Sync the starts of the new leader epochs: one file each, many when a broker fails."""
         if not partitions:
             return
         caches = [each.log.leader_epoch_cache for each in partitions]
@@ -161,7 +161,7 @@ class RoleChanges:
                     partition.topic_partition, partition.topic_id, partition.log.fail(error)
                 )
 
-    def _tell_leading(self, partition: Partition) -> None:
+    def _report_leading(self, partition: Partition) -> None:
         assert partition.leadership is not None, "it has just become leader"
         self.sink(
             BecameLeader(
@@ -185,13 +185,13 @@ class RoleChanges:
             if partition.make_follower(each.registration):
                 restarted.append(partition)
                 self.complete_delayed(each.topic_partition)
-                self._tell_following(partition)
+                self._report_following(partition)
             elif self._must_stop_following(each.registration):
                 self._unfollow([each.topic_partition])
         self._follow(image, restarted)
         self.roles_lost({each.topic_partition.topic for each in restarted})
 
-    def _tell_following(self, partition: Partition) -> None:
+    def _report_following(self, partition: Partition) -> None:
         self.sink(
             BecameFollower(
                 partition=partition.topic_partition,
@@ -203,13 +203,13 @@ class RoleChanges:
         )
 
     def _must_stop_following(self, registration: PartitionRegistration) -> bool:
-        """On the way out, a replica that has left the ISR need not keep up any more."""
+        """Return whether this broker shuts down and its replica has left the ISR."""
         return self.shutting_down and (
             registration.leader < 0 or self.broker_id not in registration.isr
         )
 
     def _follow(self, image: MetadataImage, partitions: list[Partition]) -> None:
-        """Fetch these from their leaders, from where their logs end once nobody appends."""
+        """Fetch these from their leaders, from where their logs end without a fetcher."""
         self._unfollow([each.topic_partition for each in partitions])
         initial_states: dict[TopicPartition, InitialFetchState] = {}
         for partition in partitions:
@@ -228,7 +228,7 @@ class RoleChanges:
             self.fetchers.add_fetcher_for_partitions(initial_states)
 
     def _initial_offset(self, log: Log) -> Offset:
-        """Where epochs can tell a divergence the log's end, else what is surely committed."""
+        """Return the log end if leader epochs can show a divergence, else the high watermark."""
         version = self.config.understudy_inter_broker_fetch_version
         if version >= TRUNCATION_ON_FETCH_SINCE and log.latest_epoch is not None:
             return log.log_end_offset
@@ -248,7 +248,7 @@ class RoleChanges:
                 self._following.pop(topic_partition, None)
 
     def _brokers_changed(self, image: MetadataImage, brokers: Iterable[int]) -> None:
-        """A leader listens elsewhere, or is back; a follower that was waited for is fenced."""
+        """Follow leaders that listen elsewhere or are back; stop waiting for fenced followers."""
         changed = set(brokers)
         if not changed:
             return
@@ -267,7 +267,7 @@ class RoleChanges:
     # Logs.
 
     async def _open(self, image: MetadataImage, assigned: list[Assigned]) -> None:
-        """Put up a partition for each that has none yet."""
+        """Open the logs of the partitions that are not held yet, and take them online."""
         missing = [each for each in assigned if self._is_missing(each)]
         if not missing:
             return
@@ -283,7 +283,7 @@ class RoleChanges:
             if isinstance(log, StorageError):
                 self.on_storage_failure(each.topic_partition, each.topic_id, log)
                 continue
-            self._tell_place(each)
+            self._report_directory(each)
             checkpointed = self.checkpointed.pop(each.topic_partition, 0)
             log.update_high_watermark(checkpointed)
             self.hosted.add(
@@ -312,8 +312,8 @@ class RoleChanges:
                 nursery.start_soon(add, start)
         return [result for start in starts for result in shares[start]]
 
-    def _tell_place(self, each: Assigned) -> None:
-        """Where the controller has another word of it, or none, say in which directory it lies."""
+    def _report_directory(self, each: Assigned) -> None:
+        """Report the replica's log directory, unless the controller knows it."""
         directory = self.log_manager.directory_id_of(each.topic_partition)
         several = len(self.log_manager.directories) > 1
         if several and directory not in (None, each.registration.directory(self.broker_id)):
@@ -321,7 +321,10 @@ class RoleChanges:
             self.assign_directory(each.topic_id, each.topic_partition.partition, directory)
 
     def _is_missing(self, each: Assigned) -> bool:
-        """An offline one of this topic stays offline; one of an older topic of that name does not."""
+        """Return whether the partition is not held here.
+
+        It is held if it is offline, but not if that was a former topic of the same name.
+        """
         if self.hosted.find(each.topic_partition) is not None:
             return False
         return self.hosted.offline.get(each.topic_partition) != each.topic_id
@@ -335,13 +338,13 @@ class RoleChanges:
             existing = self.log_manager.get(topic_partition)
             try:
                 if existing is not None and existing.topic_id not in (None, each.topic_id):
-                    # Of an older topic of that name, deleted while this broker was away.
+                    # It belongs to a former topic of that name, deleted while this broker was away.
                     self.log_manager.put_aside(topic_partition)
                 log = self.log_manager.get_or_create(
                     topic_partition,
                     each.topic_id,
                     configs[topic_partition.topic].log,
-                    # One that has seen a change may lie in a directory that is offline.
+                    # After its first change a replica may lie in a directory that is offline.
                     is_new=each.registration.partition_epoch == 0,
                     directory_id=each.registration.directory(self.broker_id),
                 )
@@ -353,10 +356,10 @@ class RoleChanges:
         return opened
 
     def _strays(self, image: MetadataImage) -> list[TopicPartition]:
-        """Logs on disk that the first metadata does not know (LogManager.isStrayKraftReplica).
+        """Return the logs on disk that the first image lacks (LogManager.isStrayKraftReplica).
 
-        Their topics were deleted while this broker was away, or the controller has lost what
-        it knew: they are put aside, not deleted.
+        Their topics were deleted while this broker was away, or the controller has lost its
+        metadata: they are put aside, not deleted.
         """
         logs = (log.topic_partition for log in self.log_manager.logs())
         return sorted(
@@ -364,7 +367,7 @@ class RoleChanges:
         )
 
     def _removed(self, delta: MetadataDelta) -> list[TopicPartition]:
-        """Those held here of the topics that are gone; a new topic may have the name by now."""
+        """Return the deleted topics' partitions here; a new topic may have the name by now."""
         held = []
         for removed in sorted(delta.removed, key=lambda each: each.topic_partition):
             log = self.log_manager.get(removed.topic_partition)
@@ -378,7 +381,7 @@ class RoleChanges:
         *,
         leave: Callable[[TopicPartition], None],
     ) -> None:
-        """Hold these no more. What is left of them on disk is left as `leave` does."""
+        """Take these partitions off this broker, and give their logs on disk to `leave`."""
         held = [
             each
             for each in partitions
@@ -409,7 +412,7 @@ class RoleChanges:
 
 
 def _leave_alone(_: TopicPartition) -> None:
-    """A log that stays where it is."""
+    """Keep the log where it is."""
 
 
 def _with_topic_ids(opened: list[Log | StorageError]) -> list[Log | StorageError]:
@@ -439,7 +442,7 @@ def _flush(cache: LeaderEpochCache) -> OSError | None:
     try:
         cache.flush()
     except ShortageError:
-        return None  # it is still to be written, which the next flush of the log does
+        return None  # the next flush of the log writes it
     except OSError as error:
         return error
     return None

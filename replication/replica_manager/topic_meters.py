@@ -1,16 +1,17 @@
-"""What goes in and out of each topic led here, and of all of them together.
+"""Meters of the records and requests of each topic led here, and of all topics together.
 
     kafka.server:type=BrokerTopicMetrics,name=...             all topics, as long as the broker lives
     kafka.server:type=BrokerTopicMetrics,name=...,topic=t     one of them, from the first time on
 
-Rule 1: as in Kafka, a request is counted once for each partition that it names: a fetch when
-it comes, however long it waits. A partition that a fetch session has settled is not looked at
-(replication/leader/rules/settled.py), and not counted.
+Rule 1: as in Kafka, a request is counted once for each partition that it names; a fetch when it
+arrives, however long it waits. A partition that is settled in a fetch session is not counted
+(replication/leader/rules/settled.py).
 
-Rule 2: who leads no partition of a topic any more drops what only a leader has (KAFKA-8392);
-who holds none of it drops all. A follower's meters, bytes_in.py, are of all topics together.
+Rule 2: a broker that leads no partition of a topic any more drops the meters of leaders
+(KAFKA-8392); one that holds none of it drops all. A follower's meters (bytes_in.py) count all
+topics together.
 
-Rule 3: what is not here is counted for all topics only: anybody may make up names.
+Rule 3: a partition that is not here counts for all topics only: clients may invent names.
 
 (BrokerTopicStats, BrokerTopicMetrics.)
 """
@@ -34,7 +35,7 @@ CORRUPT = "InvalidMessageCrcRecordsPerSec"
 OF_A_LEADER = (MESSAGES_IN, BYTES_IN, PRODUCES, FAILED_PRODUCES)
 OF_ALL_TOPICS = (*OF_A_LEADER, FETCHES, BYTES_OUT, REPLICATION_BYTES_OUT, CORRUPT)
 
-# What Kafka expects of clients, and does not count as a failure.
+# Errors that Kafka does not count as failures.
 _EXPECTED = frozenset(
     (
         ErrorCode.NONE,
@@ -66,12 +67,10 @@ class TopicMeters:
         for topic in list(self._of_topic):
             self._drop(topic, OF_ALL_TOPICS)
 
-    # What happens.
-
     def produced(
         self, topic_partition: TopicPartition, *, size: int, messages: int, error: ErrorCode
     ) -> None:
-        """One entry of a produce request has been appended, or refused."""
+        """Count one partition of a produce request, appended or refused."""
         topic = None if self.hosted.find(topic_partition) is None else topic_partition.topic
         marks = {PRODUCES: 1}
         if error is ErrorCode.NONE:
@@ -83,7 +82,7 @@ class TopicMeters:
             self._mark(None, {CORRUPT: 1})
 
     def fetch_has_come(self, answers: Answers) -> None:
-        """With the answers of its first look."""
+        """Count a fetch that has arrived, by the answers of its first read."""
         counted: dict[str | None, int] = {}
         for asked, _ in answers:
             topic = None if self.hosted.find(asked.topic_partition) is None else asked.topic
@@ -99,7 +98,7 @@ class TopicMeters:
                 self._mark(asked.topic, {BYTES_OUT: answer.records_size})
 
     def _mark(self, topic: str | None, marks: Mapping[str, int]) -> None:
-        """Of one moment: what it is costs more than to count."""
+        # The clock is read once: that costs more than to count.
         now = self.registry.now()
         for name, amount in marks.items():
             self._of_all[name].mark(amount, now)
@@ -111,10 +110,8 @@ class TopicMeters:
                 meters[name] = self.registry.meter(metric(name, topic))
             meters[name].mark(amount, now)
 
-    # What ends.
-
     def roles_lost(self, topics: Collection[str]) -> None:
-        """Of these topics some partition is led here, or held here, no more."""
+        """Drop the meters of topics of which nothing is led, or held, here any more (Rule 2)."""
         counted = self._of_topic.keys() & set(topics)
         if not counted:
             return

@@ -1,4 +1,4 @@
-"""Before a batch opens a transaction here, its coordinator is asked (KIP-890).
+"""The question to the coordinator before a batch opens a transaction here (KIP-890).
 
     transactional batches ─> does each open one? ─ no ──> append
                                   │ yes: a guard
@@ -7,17 +7,17 @@
                                   │ no
                                   v    INVALID_TXN_STATE, TRANSACTION_ABORTABLE, or: ask again
 
-What is asked depends on what the producer speaks (`Support`): up to Produce 11 it has told the
-coordinator of its partitions itself, and we ask whether that is so; from Produce 12 on we tell
-the coordinator, and are its only source.
+The question depends on the producer's version (`Support`): up to Produce 11 the producer adds its
+partitions at the coordinator itself, and this broker asks whether it has; from Produce 12 on this
+broker adds them.
 
-Rule 1: one guard for each partition, from before the question to the append: an end marker
-that comes between takes it away (`storage.producers.verification`). Where that happens while the
-coordinator is asked, it is asked again: it has likely answered for the next transaction. (Kafka
-refuses the append then.)
+Rule 1: a partition has one guard, from before the question to the append: an end marker that
+comes between removes it (`storage.producers.verification`). If that happens while the
+coordinator is asked, it is asked again: its answer was probably about the next transaction.
+(Kafka refuses the append then.)
 
-Rule 2: what the coordinator cannot say now is NOT_ENOUGH_REPLICAS to a producer: every one
-of them asks again after that, and it costs no look for another leader.
+Rule 2: if the coordinator cannot answer now, the producer gets NOT_ENOUGH_REPLICAS: every
+producer retries after that, without looking for another leader.
 
 (ReplicaManager.handleProduceAppend, AddPartitionsToTxnManager.TransactionSupportedOperation.)
 """
@@ -48,13 +48,13 @@ _CANNOT_SAY_NOW: Final = frozenset(
 
 
 class Support(enum.Enum):
-    """What a client makes of transactions, by the version of what it asks."""
+    """What a client's request version can do with transactions."""
 
     BASIC = "basic"
     ABORTABLE = "abortable"
-    """It knows TRANSACTION_ABORTABLE (KIP-1050)."""
+    """The client knows TRANSACTION_ABORTABLE (KIP-1050)."""
     ADDS_PARTITIONS = "adds partitions"
-    """It leaves it to us to add them."""
+    """The client leaves it to the broker to add its partitions."""
 
     @property
     def bumps_epoch(self) -> bool:
@@ -85,12 +85,12 @@ class Coordinators(Protocol):
         partitions: frozenset[TopicPartition],
         verify_only: bool,
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """What the coordinator of that id says of each, or why it says nothing."""
+        """Return the coordinator's answer for each partition, or why there is none."""
 
 
 @attrs.frozen(kw_only=True)
 class TransactionalBatches:
-    """What one producer wants to append, by partition the sequence that it begins with."""
+    """The batches that one producer wants to append: the first sequence for each partition."""
 
     transactional_id: str
     producer_id: int
@@ -100,7 +100,7 @@ class TransactionalBatches:
 
 @attrs.frozen
 class Verified:
-    """Which partitions may not be appended to, and the guards of those that may."""
+    """The partitions that may not be appended to, and the guards of the others."""
 
     errors: Mapping[TopicPartition, ErrorCode]
     guards: Mapping[TopicPartition, VerificationGuard]
@@ -108,7 +108,7 @@ class Verified:
 
 @attrs.define(eq=False, kw_only=True)
 class TransactionVerification:
-    """`config` may change while it runs."""
+    """Asks coordinators, with settings that may change meanwhile."""
 
     replicas: HostedPartitions
     config: DynamicBrokerConfig
@@ -122,7 +122,7 @@ class TransactionVerification:
             return Verified({}, {})
         if not support.bumps_epoch:
             return await self._ask(batches, support)
-        # The last transaction is likely still being completed: its producer was answered as
+        # The producer's last transaction may still be completing: the producer was answered as
         # soon as that could not fail any more.
         patience_ms = min(
             current.add_partitions_to_txn_retry_backoff_max_ms, current.request_timeout_ms
@@ -151,7 +151,7 @@ class TransactionVerification:
         try:
             log = self.replicas.get(topic_partition).log
         except KafkaError:
-            return False  # the append will say so
+            return False  # the append will fail with the same error
         return not log.producers.is_verifying(producer_id, guard)
 
     async def _ask_once(self, batches: TransactionalBatches, support: Support) -> Verified:
@@ -200,7 +200,7 @@ def _as_producers_know_it(error: ErrorCode, support: Support) -> ErrorCode:
 def refusals(
     errors: Mapping[TopicPartition, ErrorCode], support: Support
 ) -> dict[TopicPartition, ProduceResult]:
-    """What a producer is answered where it may not append."""
+    """Return the answers to a producer that may not append."""
     return {each: _refusal(error, support) for each, error in errors.items()}
 
 
@@ -215,8 +215,9 @@ def _refusal(error: ErrorCode, support: Support) -> ProduceResult:
 
 
 def the_one_producer(producers: Iterable[tuple[int, int]]) -> tuple[int, int] | None:
-    """The id and epoch that all have; None for none. KafkaError where there are several: a
-    request is of one producer.
+    """Return the producer id and epoch of all batches; None if there are no batches.
+
+    Raises KafkaError for several: a request belongs to one producer.
     """
     distinct = set(producers)
     if len(distinct) > 1:
