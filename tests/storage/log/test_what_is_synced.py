@@ -169,12 +169,12 @@ def test_segments_that_recovery_dropped_do_not_come_back_behind_new_records() ->
     """What is written in place of what was cut would join them: two histories in one log."""
     disk = new_disk()
     log = open_log(disk)
-    kept, damaged, follows = (batch(1, at=at, epoch=0) for at in range(3))
+    kept, damaged, follows = (batch(1, at=at) for at in range(3))
     log.append_as_follower(joined(kept, damaged))
     log.roll()
     log.append_as_follower(follows)
     log.flush()
-    # Without snapshots nothing else has the directory synced.
+    # Without snapshots and leader epochs nothing else has the directory synced.
     for offset in log.producers.snapshots:
         disk.remove(log.producers.snapshot_path(offset))
     disk.sync_directory(log.directory)
@@ -183,7 +183,7 @@ def test_segments_that_recovery_dropped_do_not_come_back_behind_new_records() ->
     disk = disk.reopen()
     log = open_log(disk)
     assert log.log_end_offset == 1
-    instead = batch(1, at=1, epoch=1)
+    instead = batch(1, at=1, key=b"other")
     log.append_as_follower(memoryview(bytearray(instead)))
     log.roll()  # which syncs the file, and not the directory
     disk.crash(Fate.NOTHING)
