@@ -86,7 +86,7 @@ class MetadataFollower:
     _one_snapshot_at_a_time: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._snapshot_file = SnapshotFile.beside(self.log.file_system, self.log.directory)
+        self._snapshot_file = SnapshotFile.beside(self.log.local.file_system, self.log.directory)
 
     def recover(self) -> None:
         """At start: build the image from the local copy, as far as there is one."""

@@ -118,7 +118,7 @@ class MetadataLog:
                 config=config,
                 topic_id=METADATA_TOPIC_ID,
                 log_start_offset=0 if snapshot is None else snapshot.end_offset,
-                hooks=LogHooks(doomed=lambda _log, paths: doomed.extend(paths)),
+                hooks=LogHooks(doomed=lambda paths, _delay_ms: doomed.extend(paths)),
             )
             # What a killed process left in the page cache is read like the rest: make it last.
             log.flush()
@@ -195,7 +195,7 @@ class MetadataLog:
             raise
         except OSError as error:
             raise self.log.fail(error) from error
-        committed = self.log.commit_flush(plan)
+        committed = self.log.local.commit_flush(plan)
         assert committed, "the controller's log is never truncated under it"
         self.log.update_high_watermark(plan.up_to)
         self._synced = image

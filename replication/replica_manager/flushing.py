@@ -19,5 +19,5 @@ async def flush_log(log: Log, offload: Offload) -> None:
     except OSError as error:
         raise log.fail(error) from error
     plan = log.flush_plan()
-    await offload(partial(log.sync, plan))
-    log.commit_flush(plan)
+    await offload(partial(log.local.sync, plan))
+    log.local.commit_flush(plan)

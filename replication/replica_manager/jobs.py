@@ -105,8 +105,8 @@ class LogJobs:
     def _is_due(self, log: Log, now_ms: int) -> bool:
         """Return whether `log` has unsynced records, and was flushed at least `flush.ms` ago."""
         known = self._flushed.get(log.topic_partition)
-        if known is None or known[0] != log.flushes:
-            known = self._flushed[log.topic_partition] = (log.flushes, self._last_look_ms)
+        if known is None or known[0] != log.local.flushes:
+            known = self._flushed[log.topic_partition] = (log.local.flushes, self._last_look_ms)
         dirty = log.log_end_offset > log.recovery_point
         return dirty and (known[1] < 0 or now_ms - known[1] >= log.config.flush_ms)
 

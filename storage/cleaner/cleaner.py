@@ -198,7 +198,7 @@ class Cleaning:
         """On the loop, when `advance` is done or has given up."""
         self._work.close()
         if self._writing is not None and not self.log.failed:
-            swap.discard(self.log.file_system, self.log.directory, self._writing)
+            swap.discard(self.log.local.file_system, self.log.directory, self._writing)
 
     def _check(self) -> None:
         if self.aborted or self.log.failed:
@@ -274,7 +274,7 @@ class Cleaning:
                     writer.add_aborted(self._transactions.take_met())
                     yield len(batch)
             with _being_there(members[-1]) as path:
-                modified_ms = self.log.file_system.modified_ms(path)
+                modified_ms = self.log.local.file_system.modified_ms(path)
             writer.finish(modified_ms=modified_ms)
         finally:
             writer.close()
@@ -283,7 +283,7 @@ class Cleaning:
         log, config = self.log, self.plan.config
         return CleanedSegment(
             Segment.create(
-                log.file_system,
+                log.local.file_system,
                 log.directory,
                 base_offset,
                 max_index_bytes=config.segment_index_bytes,
@@ -296,7 +296,7 @@ class Cleaning:
         self, source: SourceSegment, position: int = 0
     ) -> Iterator[tuple[BatchHeader, memoryview]]:
         with _being_there(source) as path:
-            file = self.log.file_system.open_for_reading(path)
+            file = self.log.local.file_system.open_for_reading(path)
         try:
             for batch in read_batches(file, position, source.size, chunk_size=self.read_bytes):
                 yield batch.header, batch.data

@@ -64,17 +64,15 @@ class LeaderEpochCache:
     def latest_entry(self) -> EpochEntry | None:
         return self._entries[-1] if self._entries else None
 
-    def assign(self, epoch: LeaderEpoch, start_offset: Offset, *, flush: bool = True) -> None:
-        """A batch of `epoch` stands at `start_offset`; only the first of an epoch is news.
+    def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
+        """Note that `epoch` has begun at `start_offset`; only the first batch of an epoch is news.
 
-        Who begins many reigns at once flushes them later, away from the loop.
+        It is on the disk after `flush`.
         """
         assert epoch >= 0, f"a leader epoch is never negative, not even {epoch}"
         assert start_offset >= 0, f"a start offset is never negative, not even {start_offset}"
         if self._assign(EpochEntry(epoch, start_offset)):
             self._dirty = True
-            if flush:
-                self.flush()
 
     def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: Offset) -> OffsetAndEpoch:
         """The largest epoch up to `epoch` that this log knows, and where it ends here.

@@ -11,20 +11,20 @@ recovery can tell that a tail was lost. Only compaction leaves gaps between them
 far (`storage.log.compaction_gaps`).
 
 Rule 3: what has changed nothing yet, or can be done again from its beginning, is only refused
-where descriptors run out (ShortageError): appends, rolls, reads, flushes, retention. Truncations
-and swaps go through, or fail the log.
+where descriptors run out (ShortageError): appends, rolls, reads, flushes, retention, and a
+truncation or a swap up to its first change. From there on it goes through, or fails the log.
 
 Rule 4: the recovery point never claims more than is on the disk. It is lowered, and the lower
 one checkpointed, before a truncation touches anything below it; later segments go, for good,
 before the file that stays is cut.
 
-What the records mean (epochs, producers, who may append what) is `storage.log.log`'s.
+A `Log` holds one of these, and knows what the records mean (`storage.log.log`).
 (LocalLog in Kafka.)
 """
 
 import contextlib
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 
@@ -49,7 +49,7 @@ from storage.log.segment import (
     Segment,
 )
 from storage.log.segments import Segments
-from storage.types import Offset, TopicPartition
+from storage.types import Buffer, Offset, TopicPartition
 
 _INDEXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
@@ -65,70 +65,53 @@ class FetchDataInfo:
 
 @attrs.frozen(kw_only=True)
 class LogHooks:
-    """What a log tells whoever keeps it. The defaults are for a log on its own."""
+    """What a log calls back its owner with. The defaults are for a log on its own."""
 
-    # A write or a sync failed: the directory is offline.
-    failed: Callable[["LocalLog", OSError], None] = lambda _log, _error: None
-    # About to append for the first time, or to cut: no checkpoint on the disk may say that
-    # the recovery point or the log start is higher than it is. A crash would believe it.
-    marks_relied_on: Callable[["LocalLog"], None] = lambda _log: None
+    # A write or a sync has failed: the directory is offline.
+    failed: Callable[[OSError], None] = lambda _error: None
+    # The log is about to be appended to for the first time, or to be cut: no checkpoint on the disk
+    # may say that its recovery point or log start is higher than it is. A crash would believe it.
+    marks_relied_on: Callable[[TopicPartition], None] = lambda _log: None
     # A segment was closed: everything below the new one may be synced.
-    rolled: Callable[["LocalLog"], None] = lambda _log: None
-    # The high watermark is somewhere else now, whatever moved it; and once as the log is opened.
-    high_watermark_moved: Callable[["LocalLog"], None] = lambda _log: None
-    # These files have been renamed out of the way and may be unlinked, after a while.
-    doomed: Callable[["LocalLog", list[str]], None] = lambda _log, _paths: None
+    rolled: Callable[[TopicPartition], None] = lambda _log: None
+    # These files have been renamed out of the way and may be unlinked after so many milliseconds.
+    doomed: Callable[[list[str], int], None] = lambda _paths, _delay_ms: None
     # Segments have left the log.
-    deleted: Callable[["LocalLog", DeletedSegments], None] = lambda _log, _deleted: None
-    # About to be cut, so that the active segment will begin there: what is said of records
-    # from there on, or is being done with them, is void.
-    cut: Callable[["LocalLog", Offset], None] = lambda _log, _offset: None
-
-
-def _unheard() -> None:
-    """Nobody has asked to be told."""
+    deleted: Callable[[TopicPartition, DeletedSegments], None] = lambda _log, _deleted: None
+    # The log is about to be cut, and its active segment will begin at the offset: what is known of
+    # records from there on, or is being done with them, is void.
+    cut: Callable[[TopicPartition, Offset], None] = lambda _log, _offset: None
 
 
 @attrs.define(eq=False, kw_only=True)
 class LocalLog:
+    """The segments of one log in one directory, and the state of their files."""
+
     file_system: FileSystem
     topic_partition: TopicPartition
     directory: str
     config: LogConfig
     hooks: LogHooks
     segments: Segments
-    log_start_offset: Offset
     log_end_offset: Offset
     recovery_point: Offset
     open_segments: OpenSegments
     compaction_gaps: CompactionGaps
     failure: OSError | None = None
     closed: bool = False
-    # Told after its start, its end or its high watermark has moved.
-    on_moved: Callable[[], None] = _unheard
-    # How often names in the directory have changed, and up to which of them it was synced.
-    _name_changes: int = 1
+    # How often names in the directory have changed, and up to which change it was synced.
+    name_changes: int = 1
     _name_changes_synced: int = 0
     # A file was cut, here or before a crash, and may still come back at its old length.
-    _cut_unsynced: bool = False
-    _empty_batches: EmptyBatches = attrs.field(factory=EmptyBatches)
-    # How often everything up to the end was made to last.
+    cut_unsynced: bool = False
+    # How often everything up to the end was synced.
     flushes: int = 0
+    _empty_batches: EmptyBatches = attrs.field(factory=EmptyBatches)
     _truncations: int = 0
-    # Positions that are asked for again and again: where the high watermark lies.
+    # The position that is asked for again and again: where the high watermark lies.
     _bound: LogOffsetMetadata | None = None
 
     # Where things stand.
-
-    @property
-    def size(self) -> int:
-        """Bytes of its `.log` files."""
-        return self.segments.size
-
-    @property
-    def failed(self) -> bool:
-        """Whether a write or a sync has failed: it takes nothing more."""
-        return self.failure is not None
 
     @property
     def log_end_offset_metadata(self) -> LogOffsetMetadata:
@@ -137,44 +120,40 @@ class LocalLog:
         return LogOffsetMetadata(self.log_end_offset, active.base_offset, active.size)
 
     def offset_metadata(self, offset: Offset) -> LogOffsetMetadata:
-        """Where `offset` lies; only the offset itself where it is outside the log."""
+        """Return where `offset` lies; only the offset itself where no segment holds it."""
         if offset == self.log_end_offset:
             return self.log_end_offset_metadata
         if self._bound is not None and self._bound.offset == offset:
             return self._bound
-        if not self.log_start_offset <= offset < self.log_end_offset:
-            return LogOffsetMetadata(offset)
         segment = self.segments.floor(offset)
-        assert segment is not None, "the log start lies in a segment"
+        if segment is None or offset > self.log_end_offset:
+            return LogOffsetMetadata(offset)
         located = segment.locate(offset)
         position = segment.size if located is None else located.position
         self._bound = LogOffsetMetadata(offset, segment.base_offset, position)
         return self._bound
 
-    # Rolling.
+    # Appending and rolling.
 
-    def _segment_for(
-        self,
-        size: int,
-        first: BatchHeader,
-        last: BatchHeader,
-        max_timestamp: int,
-        wall_ms: int | None,
-    ) -> Segment:
-        """The active segment, rolled first if it has no room for the append, or is too old."""
+    def append(self, records: Buffer, batches: Sequence[tuple[int, BatchHeader]]) -> None:
+        """Write `records`, which hold `batches`, to the end of the active segment."""
+        self.segments.active.append(records, batches)
+        self.log_end_offset = batches[-1][1].next_offset
+
+    def must_roll(
+        self, size: int, *, last_offset: Offset, max_timestamp: int, wall_ms: int | None
+    ) -> bool:
+        """Return whether the active segment has no room for an append of `size` bytes, or is too old."""
         active = self.segments.active
         if active.size == 0 and active.created_ms is None:
             active.created_ms = wall_ms
-        if (
+        return (
             # A batch that is too large for any has a segment of its own.
             active.size > max(0, self.config.segment_bytes - size)
             or (active.size > 0 and self._is_old(active, max_timestamp, wall_ms))
             or active.indexes_full
-            or not active.holds_offset(last.last_offset)
-        ):
-            self.roll(first_offset=first.base_offset, last_offset=last.last_offset, wall_ms=wall_ms)
-            return self.segments.active
-        return active
+            or not active.holds_offset(last_offset)
+        )
 
     def _is_old(self, active: Segment, max_timestamp: int, wall_ms: int | None) -> bool:
         limit = self.config.max_segment_ms
@@ -185,45 +164,40 @@ class LocalLog:
             limit -= zlib.crc32(name.encode()) % jitter
         return active.waited_for_roll_ms(wall_ms=wall_ms, max_timestamp=max_timestamp) > limit
 
-    def roll(
-        self,
-        *,
-        first_offset: Offset | None = None,
-        last_offset: Offset | None = None,
-        wall_ms: int | None = None,
-    ) -> Segment:
-        """Close the active segment and begin one where its batches end.
+    def next_base_offset(self, first_offset: Offset | None, last_offset: Offset | None) -> Offset:
+        """Return the base of the segment that a roll makes: the end of the batches that are there.
 
-        Only an append too far ahead for that base to express, [first, last], moves it
-        there. So segments join, and recovery can tell that a tail was lost.
+        Only an append too far ahead for that base to express, [first, last], moves it there.
         """
-        self._check_usable()
-        with self._trying():
-            active = self.segments.active
-            base = active.end_offset
-            if last_offset is not None and last_offset - base > MAX_RELATIVE_OFFSET:
-                assert first_offset is not None, "an append has a first offset and a last"
-                base = first_offset
-            if active.base_offset == base:
-                assert active.size == 0, "a segment that holds records is never rolled onto"
-                with self._writing():  # there is no active segment in between
-                    self.segments.pop_last().close()
-                    return self._add_segment(base, wall_ms)
-            if self._cut_unsynced:
-                # Or a power cut could bring back what was cut, and the new segment still join it.
-                active.pins.file.sync()
-                self._cut_unsynced = False
-            active.become_inactive()
-            self._before_roll(base)
-            self._add_segment(base, wall_ms)
+        base = self.segments.active.end_offset
+        if last_offset is not None and last_offset - base > MAX_RELATIVE_OFFSET:
+            assert first_offset is not None, "an append has a first offset and a last"
+            base = first_offset
+        return base
+
+    def roll(self, base_offset: Offset, wall_ms: int | None = None) -> None:
+        """Close the active segment and begin one at `base_offset`."""
+        active = self.segments.active
+        if active.base_offset == base_offset:
+            assert active.size == 0, "a segment that holds records is never rolled onto"
+            with self.irrevocable():  # there is no active segment in between
+                self.segments.pop_last().close()
+                self._add_segment(base_offset, wall_ms)
+            return
+        if self.cut_unsynced:
+            # Or a power cut could bring back what was cut, and the new segment still join it.
+            active.pins.file.sync()
+            self.cut_unsynced = False
+        active.become_inactive()
+        self._add_segment(base_offset, wall_ms)
         self._bound = None
-        self.hooks.rolled(self)
-        return self.segments.active
+        self.hooks.rolled(self.topic_partition)
 
-    def _before_roll(self, base_offset: Offset) -> None:
-        """The active segment is closed; the next one will begin at `base_offset`."""
+    def begin(self, wall_ms: int | None) -> None:
+        """Make the first segment of a log that has none."""
+        self._add_segment(self.log_end_offset, wall_ms)
 
-    def _add_segment(self, base_offset: Offset, wall_ms: int | None) -> Segment:
+    def _add_segment(self, base_offset: Offset, wall_ms: int | None) -> None:
         segment = Segment.create(
             self.file_system,
             self.directory,
@@ -234,24 +208,24 @@ class LocalLog:
             preallocate_bytes=self.config.segment_bytes if self.config.preallocate else 0,
         )
         self._adopt(segment)
-        return segment
 
     def _adopt(self, segment: Segment) -> None:
         segment.open_segments = self.open_segments
         self.segments.add(segment)
-        self._name_changes += 1
+        self.name_changes += 1
 
     # Reading.
 
-    def _read(
+    def read(
         self,
         start_offset: Offset,
         max_bytes: int,
         *,
         max_offset_exclusive: Offset,
         min_one: bool,
-        passes_empty: bool,
+        passes_empty: bool = False,
     ) -> FetchDataInfo:
+        """Find where the bytes from `start_offset` on lie: `Log.read`, within the segments."""
         max_offset = min(max_offset_exclusive, self.log_end_offset)
         if start_offset >= max_offset:
             return FetchDataInfo(self.offset_metadata(start_offset))
@@ -270,7 +244,7 @@ class LocalLog:
                     found = self._ended_with_records(found, bound)
         except ShortageError:
             raise
-        except OSError as error:  # as in `_reading`, which costs what a small read does
+        except OSError as error:  # as in `retryable`, which costs what a small read does
             raise self.fail(error) from error
         return found
 
@@ -309,70 +283,75 @@ class LocalLog:
         found.records.release()
         return attrs.evolve(found, records=segment.region(start, end - start))
 
-    # Truncating.
+    # Cutting.
 
-    def _cut(self, offset: Offset) -> None:
+    def prepare_cut(self, offset: Offset) -> tuple[Offset, Offset]:
+        """Open what `cut` needs, so that no shortage interrupts it.
+
+        Return the base of the segment that will be active, and where the whole batches below
+        `offset` end: all of the batch that reaches past it goes, and may come back in a crash.
+        """
         floor = self.segments.floor(offset)
         assert floor is not None, "the first segment begins at or below what is left"
         cut = floor.locate(offset)
-        # All of the batch that reaches past `offset` goes, and may come back in a crash.
         kept = floor.end_offset if cut is None else floor.end_before(cut)
-        self.hooks.cut(self, floor.base_offset)
-        self._lower_marks(min(offset, kept), offset)
-        self.compaction_gaps.lower_to(offset)
+        floor.open_files()
+        return floor.base_offset, min(offset, kept)
+
+    def cut(self, offset: Offset) -> None:
+        """Cut the log to end at `offset`; the recovery point is no higher, and checkpointed."""
         self._drop_segments_after(offset)
         self.segments.active.truncate_to(offset)
         self.log_end_offset = offset
-        self._empty_batches.forget()
-        self._truncations += 1
-        self._cut_unsynced = True
-        self._bound = None
-        self.on_moved()
+        self.cut_unsynced = True
+        self._forget_positions()
 
-    def _empty(self, *, log_end_offset: Offset, log_start_offset: Offset) -> None:
-        self.hooks.cut(self, log_end_offset)
-        self._lower_marks(min(log_end_offset, self.segments[0].base_offset), log_start_offset)
-        self.compaction_gaps.lower_to(log_end_offset)
+    def empty(self, log_end_offset: Offset) -> None:
+        """Drop every segment, and go on at `log_end_offset`."""
         self._drop_segments_after(-1)
-        self.log_start_offset = log_start_offset
         self.log_end_offset = self.recovery_point = log_end_offset
         self._add_segment(log_end_offset, None)
+        self._forget_positions()
+
+    def _forget_positions(self) -> None:
         self._empty_batches.forget()
         self._truncations += 1
         self._bound = None
-        self.on_moved()
-
-    def _lower_marks(self, recovery_point: Offset, log_start_offset: Offset) -> None:
-        marks = self.recovery_point, self.log_start_offset
-        self.recovery_point = min(self.recovery_point, recovery_point)
-        self.log_start_offset = min(self.log_start_offset, log_start_offset)
-        if marks != (self.recovery_point, self.log_start_offset):
-            self.hooks.marks_relied_on(self)
 
     def _drop_segments_after(self, offset: Offset) -> None:
-        """From the end, and for good, before the file that stays is cut: a crash in between
-        leaves a log that is whole up to some offset, never one with a hole.
+        """Drop segments from the end, and for good, before the file that stays is cut: a crash in
+        between leaves a log that is whole up to some offset, never one with a hole.
         """
         dropped: list[Segment] = []
         end_offset = self.log_end_offset
         while len(self.segments) and self.segments.active.base_offset > offset:
             segment = self.segments.pop_last()
-            segment.pins.abort_beyond(0)
+            segment.abort_regions()
             self._doom(segment)
             dropped.insert(0, segment)
         if dropped:
             self.file_system.sync_directory(self.directory)
-            self._tell_deleted(DeletionCause.TRUNCATION, dropped, end_offset)
+            self._report_deleted(DeletionCause.TRUNCATION, dropped, end_offset)
+
+    def drop_oldest(self, count: int, cause: DeletionCause) -> list[Segment]:
+        """Drop the `count` oldest segments and return them."""
+        dropped = list(self.segments)[:count]
+        for oldest in dropped:
+            self.segments.remove(oldest)
+            self._doom(oldest)
+        if dropped:
+            self._report_deleted(cause, dropped, self.segments[0].base_offset)
+        return dropped
 
     def _doom(self, segment: Segment) -> None:
-        self._name_changes += 1
-        self.hooks.doomed(self, segment.delete())
+        self.name_changes += 1
+        self.hooks.doomed(segment.delete(), self.config.file_delete_delay_ms)
 
-    def _tell_deleted(
+    def _report_deleted(
         self, cause: DeletionCause, segments: list[Segment], end_offset: Offset
     ) -> None:
         self.hooks.deleted(
-            self,
+            self.topic_partition,
             DeletedSegments(
                 cause=cause,
                 count=len(segments),
@@ -384,15 +363,17 @@ class LocalLog:
 
     # Compacting.
 
-    def _replace(self, old: Sequence[Segment], base_offset: Offset) -> None:
-        """Put the `.cleaned` segment of `base_offset`, which is on the disk, in the place of `old`."""
+    def end_of(self, old: Sequence[Segment]) -> Offset:
+        """Return where the segment behind `old`, neighbours, begins. Raise CleaningAbortedError where
+        one of them has left the log.
+        """
         held = list(self.segments)
         if any(each not in held for each in old):
             raise CleaningAbortedError(f"{self.topic_partition} has lost a segment meanwhile")
-        end = held[held.index(old[-1]) + 1].base_offset
-        if end > self.recovery_point:
-            self.flush()
-        self.compaction_gaps.raise_to(end)
+        return held[held.index(old[-1]) + 1].base_offset
+
+    def replace(self, old: Sequence[Segment], base_offset: Offset) -> None:
+        """Put the `.cleaned` segment of `base_offset`, which is on the disk, in the place of `old`."""
         swap.prepare(self.file_system, self.directory, base_offset)
         for each in old:
             self.segments.remove(each)
@@ -411,81 +392,59 @@ class LocalLog:
 
     # Syncing.
 
-    def flush(self) -> None:
-        """Make everything up to the log end last."""
-        self._check_usable()
-        with self._trying():
-            self.commit_flush(self._sync_now())
-
-    def _sync_now(self, *, closing: bool = False) -> FlushPlan:
-        plan = self._plan_flush(closing=closing)
-        plan.sync()
-        return plan
-
-    def flush_plan(self) -> FlushPlan:
-        """What to sync so that the recovery point may be the log end.
-
-        The plan holds the files open until it is dropped; hand it to `sync`.
+    def plan_flush(self, paths: Iterable[str] = (), *, closing: bool = False) -> FlushPlan:
+        """Return what to sync so that the recovery point may be the log end: segments, `paths`, and,
+        where the log is `closing`, the active segment's indexes. The plan holds the files open
+        until it is dropped.
         """
-        self._check_usable()
-        with self._trying():
-            return self._plan_flush()
-
-    def _plan_flush(self, *, closing: bool = False) -> FlushPlan:
-        """`closing`: the active segment's indexes, too."""
-        self._before_flush()
-        names_synced = self._name_changes_synced == self._name_changes
-        synced = names_synced and not self._cut_unsynced
+        names_synced = self._name_changes_synced == self.name_changes
+        synced = names_synced and not self.cut_unsynced
         if synced and self.recovery_point >= self.log_end_offset:
             return FlushPlan(
-                nothing_to_sync, self.log_end_offset, self._truncations, self._name_changes
+                nothing_to_sync, self.log_end_offset, self._truncations, self.name_changes
             )
-        regions = []
-        paths: list[str] = []
+        regions, unsynced = [], list(paths)
         # A segment is read again after a crash, indexes and all, unless it ends below the
         # recovery point: until then its indexes need no sync.
         for segment in self.segments.starting_with(self.recovery_point - 1):
             regions.append(segment.region(0, 0))
             if segment.size and (closing or segment is not self.segments.active):
-                paths += (segment.path(suffix) for suffix in _INDEXES)
-        paths += self._unsynced_paths()
+                unsynced += (segment.path(suffix) for suffix in _INDEXES)
         return FlushPlan(
             Syncing(
                 file_system=self.file_system,
                 directory=None if names_synced else self.directory,
                 regions=regions,
-                paths=paths,
+                paths=unsynced,
             ),
             self.log_end_offset,
             self._truncations,
-            self._name_changes,
+            self.name_changes,
         )
 
-    def _before_flush(self) -> None:
-        """Write what has only been remembered."""
-
-    def _unsynced_paths(self) -> list[str]:
-        """Files besides the segments' that a flush makes last."""
-        return []
-
     def sync(self, plan: FlushPlan) -> None:
-        """Anywhere: what fails closes the log there and then, before another append is taken
-        (KAFKA-10778).
+        """Carry out `plan`, in any thread. A failure closes the log there and then, before another
+        append is taken (KAFKA-10778).
         """
-        with self._trying():
+        with self.retryable():
             plan.sync()
 
     def commit_flush(self, plan: FlushPlan) -> bool:
-        """The plan's files are synced; False where a truncation has overtaken it."""
+        """Note that the files of `plan` are synced; return False where a truncation has overtaken it."""
         if plan.truncations != self._truncations or self.closed:
             return False
         self.recovery_point = max(self.recovery_point, plan.up_to)
-        self._cut_unsynced = False
+        self.cut_unsynced = False
         self._name_changes_synced = plan.name_changes
         self.flushes += 1
         return True
 
     # The end.
+
+    def finish_active(self) -> None:
+        """Give back the spare room of the active segment, which is then to be synced."""
+        if self.segments.active.become_inactive(closing=True):
+            self.cut_unsynced = True
 
     def close_uncleanly(self) -> None:
         """Release the files as they are: nothing is written."""
@@ -494,26 +453,31 @@ class LocalLog:
             segment.close()
 
     def fail(self, error: OSError) -> KafkaStorageError:
-        """A write or a sync went wrong: close to appends, tell whoever keeps the log."""
+        """Close the log to appends, because a write or a sync has failed, and return what to raise."""
         if self.failure is None:
             self.failure = error
-            self.hooks.failed(self, error)
+            self.hooks.failed(error)
         return self._storage_error()
 
     def _storage_error(self) -> KafkaStorageError:
         return KafkaStorageError(f"{self.topic_partition} in {self.directory}: {self.failure}")
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """What the disk refuses in here closes the log: KafkaStorageError."""
+    def irrevocable(self) -> Iterator[None]:
+        """Guard work that cannot stop half-way: whatever the disk refuses fails the log.
+
+        Raise KafkaStorageError for it.
+        """
         try:
             yield
         except OSError as error:
             raise self.fail(error) from error
 
     @contextlib.contextmanager
-    def _trying(self) -> Iterator[None]:
-        """The same for what can be done again from its beginning: a shortage closes nothing."""
+    def retryable(self) -> Iterator[None]:
+        """Guard work that can be done again from its beginning: a shortage is passed on, and
+        everything else that the disk refuses fails the log.
+        """
         try:
             yield
         except ShortageError:
@@ -521,11 +485,8 @@ class LocalLog:
         except OSError as error:
             raise self.fail(error) from error
 
-    _reading = _trying
-    # For who works on its files beside it.
-    guarded = _trying
-
-    def _check_usable(self) -> None:
+    def check_usable(self) -> None:
+        """Raise KafkaStorageError where the log has failed or is closed."""
         if self.failure is not None:
             raise self._storage_error() from self.failure
         if self.closed:

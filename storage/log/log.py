@@ -1,20 +1,37 @@
-"""One partition's log: opened, appended to as leader and as follower, closed.
+"""One partition's log: what it holds, how far it may be seen, and how both move.
+
+    log start offset      high watermark        log end offset
+          │                     │                     │
+    [ 100 ── 199 ][ 200 ── 31│5 ── 399 ][ 400 ── 4│55 │
+      segment        segment   recovery   active       next append
+                               point: synced below
+
+    0 <= log start offset <= high watermark <= log end offset, always
 
     opened     what is there is believed or recovered; epochs and producers are derived from it
     appended   checked (storage.log.append), rolled if need be, written, noted
+    truncated  the marks first, on disk, then the segments, then epochs and producers
     closed     synced, a producer snapshot taken, the indexes' spare room given back
 
 Rule 1: a refused append changes nothing.
 
-Rule 2: records are written from the buffer that they came in, by one `write` of a view of it.
-Record bytes never pass through Python.
+Rule 2: epochs, producers and the marks above always describe exactly the batches that are
+there: what an append adds, a truncation takes away, and opening derives again.
 
-Rule 3: the topic id is on disk before the first record is (KIP-516).
+Rule 3: records are written from the buffer that they came in, by one `write` of a view of it, and
+a read answers with a `FileRegion`. Record bytes never pass through Python.
 
-What it holds and how far it may be seen is `storage.log.marked_log`'s. (UnifiedLog in Kafka.)
+Rule 4: a read is bounded by one snapshot: the end that its caller took once, and the sizes of
+the files below that end, which only grow until a truncation aborts the read.
+
+Rule 5: the topic id is on disk before the first record is (KIP-516).
+
+The segments and their files are those of the `LocalLog` that a log holds. This file is long because
+each of these operations keeps the same marks true. (UnifiedLog in Kafka.)
 """
 
 import contextlib
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -22,9 +39,15 @@ import attrs
 from storage.batch.allowance import Allowance
 from storage.checkpoint import read_partition_metadata, write_partition_metadata
 from storage.config import LogConfig
-from storage.errors import InconsistentTopicIdError, ShortageError, UnexpectedAppendOffsetError
+from storage.errors import (
+    InconsistentTopicIdError,
+    KafkaStorageError,
+    OffsetOutOfRangeError,
+    ShortageError,
+    UnexpectedAppendOffsetError,
+)
 from storage.filesystem import FileSystem
-from storage.log import producer_replay
+from storage.log import producer_replay, retention, time_lookup
 from storage.log.append import (
     LogAppendInfo,
     PlacedBatch,
@@ -38,8 +61,10 @@ from storage.log.append import (
     validate,
 )
 from storage.log.compaction_gaps import read_compaction_gaps
-from storage.log.local_log import LogHooks
-from storage.log.marked_log import MarkedLog
+from storage.log.flush import FlushPlan
+from storage.log.index.transaction_index import AbortedTransaction, aborted_between
+from storage.log.leader_epoch_cache import LeaderEpochCache
+from storage.log.local_log import FetchDataInfo, LocalLog, LogHooks
 from storage.log.open_segments import OpenSegments
 from storage.log.recompression import recompress
 from storage.log.recovery.epochs import read_epochs
@@ -47,10 +72,19 @@ from storage.log.recovery.loader import Loader
 from storage.log.recovery.report import Marks, RecoveryReport
 from storage.log.segment import Segment
 from storage.log.segments import Segments
+from storage.log.time_lookup import LongSearch, TimestampedOffset
 from storage.producers.snapshot import snapshots_in
 from storage.producers.state import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from storage.producers.verification import NO_TERMS, TransactionTerms
-from storage.types import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
+from storage.types import (
+    NO_LEADER_EPOCH,
+    NO_TOPIC_ID,
+    LeaderEpoch,
+    Offset,
+    OffsetAndEpoch,
+    TopicId,
+    TopicPartition,
+)
 
 
 class PreparedAppend(NamedTuple):
@@ -81,17 +115,30 @@ def prepare_append(
     return prepared
 
 
+def _ignore_moves() -> None:
+    """Do nothing: nobody watches this log."""
+
+
 @attrs.define(eq=False, kw_only=True)
-class Log(MarkedLog):
+class Log:
     """One partition's log in one directory (UnifiedLog). Offsets are exclusive where they are ends; sizes
     are bytes, times milliseconds of the wall clock. Opened by `Log.open`, or by a `LogManager`.
 
-    KafkaStorageError of any call that writes: the disk failed, and the log takes no more.
+    Every call that writes raises KafkaStorageError where the disk fails, and the log takes no more.
     """
 
+    local: LocalLog
+    segments: Segments
+    hooks: LogHooks
+    leader_epoch_cache: LeaderEpochCache
+    producers: ProducerStateManager
     topic_id: TopicId | None
     recovery: RecoveryReport
-    _topic_id_on_disk: bool = False
+    log_start_offset: Offset
+    high_watermark: Offset
+    # Called after the log's start, its end or its high watermark has moved.
+    on_moved: Callable[[], None] = _ignore_moves
+    _topic_id_on_disk: bool
     _begun: bool = False
 
     @classmethod
@@ -146,7 +193,7 @@ class Log(MarkedLog):
         ).load(names)
         if loaded.segments:
             log_start_offset = max(log_start_offset, loaded.segments[0].base_offset)
-        log = cls(
+        local = LocalLog(
             file_system=file_system,
             topic_partition=topic_partition,
             directory=directory,
@@ -154,35 +201,106 @@ class Log(MarkedLog):
             hooks=hooks or LogHooks(),
             open_segments=OpenSegments() if open_segments is None else open_segments,
             segments=Segments(loaded.segments),
-            leader_epoch_cache=epochs,
             compaction_gaps=gaps,
-            producers=producers,
-            topic_id=known_id or topic_id,
-            topic_id_on_disk=known_id is not None,
-            log_start_offset=log_start_offset,
             log_end_offset=loaded.next_offset,
             recovery_point=(
                 loaded.next_offset if loaded.clean else min(recovery_point, loaded.next_offset)
             ),
-            high_watermark=log_start_offset,
             name_changes=0 if existed and loaded.segments and loaded.clean else 1,
             cut_unsynced=existed and not loaded.clean,
+        )
+        log = cls(
+            local=local,
+            segments=local.segments,
+            hooks=local.hooks,
+            leader_epoch_cache=epochs,
+            producers=producers,
+            topic_id=known_id or topic_id,
+            topic_id_on_disk=known_id is not None,
+            log_start_offset=log_start_offset,
+            high_watermark=log_start_offset,
             recovery=loaded.report(topic_partition, recovery_point, log_start_offset),
         )
         epochs.truncate_from_end(log.log_end_offset)
         gaps.lower_to(log.log_end_offset)
         epochs.truncate_from_start(log.log_start_offset)
         if not loaded.segments:
-            log._add_segment(log.log_end_offset, wall_ms)
+            local.begin(wall_ms)
         log._load_producers(clean=loaded.clean)
         if not loaded.clean:
-            log.producers.sync_removals()
+            producers.sync_removals()
         # Idle from here on: what is used opens its files again.
         for segment in log.segments:
             segment.release()
-            segment.open_segments = log.open_segments
-        log.hooks.high_watermark_moved(log)
+            segment.open_segments = local.open_segments
         return log
+
+    # Where things stand.
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self.local.topic_partition
+
+    @property
+    def directory(self) -> str:
+        return self.local.directory
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic's configuration; what is set counts from the next operation on."""
+        return self.local.config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self.local.config = config
+
+    @property
+    def log_end_offset(self) -> Offset:
+        return self.local.log_end_offset
+
+    @property
+    def recovery_point(self) -> Offset:
+        """The offset below which everything is on the disk."""
+        return self.local.recovery_point
+
+    @property
+    def size(self) -> int:
+        """The bytes of its `.log` files."""
+        return self.segments.size
+
+    @property
+    def failure(self) -> OSError | None:
+        """What has failed on its disk; the log takes nothing more after that."""
+        return self.local.failure
+
+    @property
+    def failed(self) -> bool:
+        return self.local.failure is not None
+
+    @property
+    def closed(self) -> bool:
+        return self.local.closed
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch | None:
+        """The leader epoch of the last batch, or the one that has begun since; None of an empty log."""
+        return self.leader_epoch_cache.latest_epoch
+
+    @property
+    def earliest_epoch(self) -> LeaderEpoch | None:
+        """The leader epoch of the log start offset, where the cache reaches back to it."""
+        entry = self.leader_epoch_cache.earliest_entry
+        if entry is None or entry.start_offset > self.log_start_offset:
+            return None
+        return entry.epoch
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """The offset below which no transaction is open."""
+        unstable = self.producers.first_unstable_offset
+        if unstable is None:
+            return self.high_watermark
+        return min(self.high_watermark, max(unstable, self.log_start_offset))
 
     # Appending.
 
@@ -203,7 +321,7 @@ class Log(MarkedLog):
         Raise LongCheckError where checking `records` costs more than `allowance`: the caller
         prepares them elsewhere then.
         """
-        self._check_usable()
+        self.local.check_usable()
         if isinstance(records, memoryview):
             records = prepare_append(
                 records,
@@ -241,7 +359,7 @@ class Log(MarkedLog):
         With the `leader_epoch` in which they were fetched, the first batch of a later one and
         all after it are left out as well.
         """
-        self._check_usable()
+        self.local.check_usable()
         batches = analyze(records, leader_epoch)
         if not batches:
             return LogAppendInfo(log_start_offset=self.log_start_offset)
@@ -265,21 +383,22 @@ class Log(MarkedLog):
         append_time: int | None = None,
         flush: bool = True,
     ) -> LogAppendInfo:
-        self.open_segments.trim()
+        local = self.local
+        local.open_segments.trim()
         appended = 0
         try:
             if not self._begun:
                 self._begin()
-            for group in groups(batches, self.config.segment_bytes):
-                segment = self._ready_for(group, wall_ms)
-                self._append_group(records, group, segment)
+            for group in groups(batches, local.config.segment_bytes):
+                self._make_ready(group, wall_ms)
+                self._append_group(records, group)
                 appended += len(group)
         except ShortageError:
             if not appended:
                 raise
             batches = batches[:appended]  # a follower goes on from there
-        except OSError as error:  # as in `_writing`, which costs what a small append does
-            raise self.fail(error) from error
+        except OSError as error:  # as in `irrevocable`, which costs what a small append does
+            raise local.fail(error) from error
         self.on_moved()
         # While a thread writes the epochs, two would meet in one file; the next append asks again.
         if flush and self.flush_is_due and not self.leader_epoch_cache.is_being_written:
@@ -291,29 +410,33 @@ class Log(MarkedLog):
     @property
     def flush_is_due(self) -> bool:
         """Whether `flush.messages` have come since the last flush."""
-        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+        local = self.local
+        return local.log_end_offset - local.recovery_point >= local.config.flush_messages
 
     def _begin(self) -> None:
-        """What is on the disk before the first record."""
+        """Write what is on the disk before the first record."""
         self.write_topic_id()
-        self.hooks.marks_relied_on(self)
+        self.hooks.marks_relied_on(self.topic_partition)
         self._begun = True
 
-    def _ready_for(self, batches: list[PlacedBatch], wall_ms: int | None) -> Segment:
-        """Return the segment for `batches`, with the files open that they will be written to."""
+    def _make_ready(self, batches: list[PlacedBatch], wall_ms: int | None) -> None:
+        """Roll the active segment if `batches` need that, and open the files that they go to."""
         first, last = batches[0], batches[-1]
-        youngest = max([header.max_timestamp for _, header in batches])
-        segment = self._segment_for(
-            last.end - first.position, first.header, last.header, youngest, wall_ms
-        )
-        segment.open_for_append(batches)
-        return segment
+        if self.local.must_roll(
+            last.end - first.position,
+            last_offset=last.header.last_offset,
+            max_timestamp=max([header.max_timestamp for _, header in batches]),
+            wall_ms=wall_ms,
+        ):
+            self.roll(
+                first_offset=first.header.base_offset,
+                last_offset=last.header.last_offset,
+                wall_ms=wall_ms,
+            )
+        self.segments.active.open_for_append(batches)
 
-    def _append_group(
-        self, records: memoryview, batches: list[PlacedBatch], segment: Segment
-    ) -> None:
-        """One write of one view: what fits one segment."""
-        last = batches[-1].header
+    def _append_group(self, records: memoryview, batches: list[PlacedBatch]) -> None:
+        """Append what fits one segment: one write of one view."""
         view = records[batches[0].position : batches[-1].end]
         latest = self.leader_epoch_cache.latest_entry
         epoch, start = (NO_LEADER_EPOCH, 0) if latest is None else latest
@@ -323,37 +446,329 @@ class Log(MarkedLog):
             ):
                 # Flushed before the recovery point passes it. Until then a crash has these
                 # batches read again, and they say their epochs themselves.
-                self.leader_epoch_cache.assign(header.leader_epoch, header.base_offset, flush=False)
+                self.leader_epoch_cache.assign(header.leader_epoch, header.base_offset)
                 epoch, start = header.leader_epoch, header.base_offset
+        local = self.local
         try:
-            segment.append(view, batches)
-            self.log_end_offset = last.next_offset
+            local.append(view, batches)
             for position, header in batches:
                 if header.has_producer:
                     batch = records[position : position + header.size]
-                    self._name_changes += producer_replay.note(
-                        self.producers, segment, header, batch
+                    local.name_changes += producer_replay.note(
+                        self.producers, self.segments.active, header, batch
                     )
-            self.producers.update_map_end_offset(self.log_end_offset)
+            self.producers.update_map_end_offset(local.log_end_offset)
         except OSError as error:  # also for want of a descriptor: the records are in the file
-            raise self.fail(error) from error
+            raise local.fail(error) from error
 
-    def _before_roll(self, base_offset: Offset) -> None:
-        self.producers.update_map_end_offset(base_offset)
-        self.producers.take_snapshot(sync=False)
+    def roll(
+        self,
+        *,
+        first_offset: Offset | None = None,
+        last_offset: Offset | None = None,
+        wall_ms: int | None = None,
+    ) -> Segment:
+        """Close the active segment and return a new one that begins where its batches end; for an
+        append of [first, last] that is too far ahead for that base, where the append begins.
+
+        So segments join, and recovery can tell that a tail was lost.
+        """
+        local = self.local
+        local.check_usable()
+        with local.retryable():
+            base_offset = local.next_base_offset(first_offset, last_offset)
+            if base_offset != self.segments.active.base_offset:
+                self.producers.update_map_end_offset(base_offset)
+                self.producers.take_snapshot(sync=False)
+            local.roll(base_offset, wall_ms)
+        return self.segments.active
+
+    # Reading.
+
+    def read(
+        self,
+        start_offset: Offset,
+        max_bytes: int,
+        *,
+        max_offset_exclusive: Offset,
+        min_one: bool,
+        passes_empty: bool = False,
+    ) -> FetchDataInfo:
+        """Find where the bytes from `start_offset` on lie, from the batch that holds it.
+
+        Bounded by one snapshot of `max_offset_exclusive` and never past one segment. May
+        end in the middle of a batch. `min_one` raises `max_bytes` to the first batch.
+        `passes_empty`: a consumer asks, whose answer begins with a batch that has a record for it,
+        where one follows (`storage.log.empty_batches`).
+        """
+        self.local.check_usable()
+        self.local.open_segments.trim()
+        if not self.log_start_offset <= start_offset <= self.log_end_offset:
+            raise OffsetOutOfRangeError(
+                f"offset {start_offset} of {self.topic_partition}, which holds"
+                f" {self.log_start_offset} to {self.log_end_offset}"
+            )
+        return self.local.read(
+            start_offset,
+            max_bytes,
+            max_offset_exclusive=max_offset_exclusive,
+            min_one=min_one,
+            passes_empty=passes_empty,
+        )
+
+    def aborted_transactions(self, data: FetchDataInfo) -> list[AbortedTransaction]:
+        """Those that whoever reads `data`, and only what is committed, has to skip."""
+        self.local.check_usable()
+        start, base, position = attrs.astuple(data.offset_metadata)
+        if data.records is None:
+            return []
+        with self.local.retryable():
+            segments = self.segments.starting_with(base)
+            upper_bound = segments[0].upper_bound(position + data.records.size)
+            if upper_bound is None:
+                upper_bound = segments[1].base_offset if len(segments) > 1 else self.log_end_offset
+            indexes = (segment.transaction_index for segment in segments)
+            return aborted_between(indexes, start, upper_bound)
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> OffsetAndEpoch:
+        """Where that leader epoch ended here (OffsetsForLeaderEpoch): exclusive, with the largest epoch
+        up to it that this log has.
+        """
+        return self.leader_epoch_cache.end_offset_for(epoch, self.log_end_offset)
+
+    def offset_for_timestamp(
+        self,
+        timestamp: int,
+        *,
+        allowance: Allowance | None = None,
+        after: LongSearch | None = None,
+    ) -> TimestampedOffset | None:
+        """The first record of `timestamp` or younger that the log still holds.
+
+        Raise LongLookUpError where that takes more than `allowance`: `storage.log.time_lookup`.
+        """
+        self.local.check_usable()
+        self.local.open_segments.trim()
+        with self.local.retryable():
+            return time_lookup.first_at_or_after(
+                self.segments.starting_with(self.log_start_offset),
+                timestamp,
+                start_offset=self.log_start_offset,
+                allowance=allowance,
+                after=after,
+            )
+
+    def offset_of_max_timestamp(
+        self, *, allowance: Allowance | None = None, after: LongSearch | None = None
+    ) -> TimestampedOffset | None:
+        """The first record that carries the largest timestamp; None in an empty log.
+
+        Raise LongLookUpError where that takes more than `allowance`.
+        """
+        self.local.check_usable()
+        self.local.open_segments.trim()
+        with self.local.retryable():
+            return time_lookup.youngest(
+                self.segments.starting_with(self.log_start_offset),
+                allowance=allowance,
+                after=after,
+            )
+
+    # Moving the marks.
+
+    @property
+    def lasting_high_watermark(self) -> Offset:
+        """What may be written down as the high watermark for a start after a crash. Until a
+        cut is synced, a power cut may bring back what was cut in place of what came after it.
+        """
+        if self.local.cut_unsynced:
+            return min(self.high_watermark, self.recovery_point)
+        return self.high_watermark
+
+    def update_high_watermark(self, offset: Offset) -> bool:
+        """Set it, inside the log; whether that changed it."""
+        return self._set_high_watermark(
+            max(self.log_start_offset, min(offset, self.log_end_offset))
+        )
+
+    def increment_high_watermark(self, offset: Offset) -> bool:
+        """Raise it, never above the log end; whether that changed it."""
+        assert offset <= self.log_end_offset, "the high watermark is never past the log end"
+        return offset > self.high_watermark and self.update_high_watermark(offset)
+
+    def _set_high_watermark(self, offset: Offset) -> bool:
+        if offset == self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self.producers.on_high_watermark_updated(offset)
+        self.on_moved()
+        return True
+
+    def increment_log_start_offset(self, offset: Offset) -> bool:
+        """Give up what lies below `offset`; whether that changed anything."""
+        self.local.check_usable()
+        if offset > self.high_watermark:
+            raise OffsetOutOfRangeError(
+                f"log start offset {offset} of {self.topic_partition}"
+                f" would be past its high watermark, {self.high_watermark}"
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.leader_epoch_cache.truncate_from_start(offset)
+        self.producers.on_log_start_offset_incremented(offset)
+        self.on_moved()
+        return True
+
+    def delete_segments_below_log_start(self) -> int:
+        """Drop the segments that end at or below the log start offset; how many."""
+        return self._delete_oldest(attrs.evolve(self.config, cleanup_policy=frozenset()), None)
+
+    def delete_old_segments(self, wall_ms: int) -> int:
+        """Drop the segments that `storage.log.retention` lets go; how many."""
+        return self._delete_oldest(self.config, wall_ms)
+
+    def _delete_oldest(self, config: LogConfig, wall_ms: int | None) -> int:
+        self.local.check_usable()
+        with self.local.retryable():
+            plan = retention.plan(
+                list(self.segments),
+                config,
+                log_start_offset=self.log_start_offset,
+                high_watermark=self.high_watermark,
+                log_end_offset=self.log_end_offset,
+                wall_ms=wall_ms,
+            )
+            if plan.rolls_first:
+                self.roll(wall_ms=wall_ms)
+            if plan.count:
+                start = self.segments[plan.count].base_offset
+                assert start <= self.high_watermark, "what is not committed is not deleted"
+                # First, so that nobody looks for what is gone.
+                self.increment_log_start_offset(start)
+            for cause, count in plan.counts.items():
+                for dropped in self.local.drop_oldest(count, cause):
+                    self.producers.delete_snapshot(dropped.base_offset)
+        return plan.count
+
+    def replace_segments(self, old: Sequence[Segment], base_offset: Offset) -> None:
+        """Put the `.cleaned` segment of `base_offset`, synced, in the place of `old`, neighbours
+        that it was made from; CleaningAbortedError where one of them has gone meanwhile.
+        """
+        self.local.check_usable()
+        local = self.local
+        with local.retryable():
+            end = local.end_of(old)
+            if end > local.recovery_point:
+                self._flush_now()
+            local.compaction_gaps.raise_to(end)
+        with local.irrevocable():
+            local.replace(old, base_offset)
+            for each in old[1:]:
+                self.producers.delete_snapshot(each.base_offset)
+
+    # Truncating.
+
+    def truncate_to(self, offset: Offset) -> bool:
+        """Cut the log to end at `offset`; return False where it ends there already, or earlier.
+
+        A batch that reaches past `offset` goes whole, and the log still ends at `offset`; so does
+        the epoch that the batch began, which stays known. Raise ShortageError before anything is
+        cut, or see the truncation through.
+        """
+        local = self.local
+        local.check_usable()
+        if offset < 0:
+            raise ValueError(f"truncation to {offset}")
+        if offset >= local.log_end_offset:
+            self.leader_epoch_cache.truncate_from_end(local.log_end_offset)
+            return False
+        if self.segments[0].base_offset > offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        with local.retryable():
+            base_offset, kept = local.prepare_cut(offset)
+            self._lower_marks(base_offset, recovery_point=kept, log_start_offset=offset)
+            local.compaction_gaps.lower_to(offset)
+        with local.irrevocable():
+            local.cut(offset)
+            self.on_moved()
+            self._set_high_watermark(min(self.high_watermark, offset))
+            self.leader_epoch_cache.truncate_from_end(offset)
+            self._reload_producers()
+            self.producers.sync_removals()
+        return True
+
+    def truncate_fully_and_start_at(
+        self, offset: Offset, log_start_offset: Offset | None = None
+    ) -> None:
+        """Empty the log, to go on at `offset`: the leader no longer has what would come next."""
+        local = self.local
+        local.check_usable()
+        start = offset if log_start_offset is None else log_start_offset
+        assert start <= offset, "a log starts before it ends"
+        with local.retryable():
+            recovery_point = min(offset, self.segments[0].base_offset)
+            self._lower_marks(offset, recovery_point=recovery_point, log_start_offset=start)
+            local.compaction_gaps.lower_to(offset)
+        with local.irrevocable():
+            local.empty(offset)
+            self.log_start_offset = start
+            self.on_moved()
+            self._set_high_watermark(offset)
+            self.leader_epoch_cache.clear()
+            self.producers.truncate_fully_and_start_at(offset)
+            self.producers.sync_removals()
+
+    def _lower_marks(
+        self, base_offset: Offset, *, recovery_point: Offset, log_start_offset: Offset
+    ) -> None:
+        """Have no checkpoint say more than the cut will leave; `base_offset` is where the active
+        segment will begin. A shortage leaves the marks as they were.
+        """
+        self.hooks.cut(self.topic_partition, base_offset)
+        before = self.local.recovery_point, self.log_start_offset
+        self.local.recovery_point = min(self.local.recovery_point, recovery_point)
+        self.log_start_offset = min(self.log_start_offset, log_start_offset)
+        if before != (self.local.recovery_point, self.log_start_offset):
+            try:
+                self.hooks.marks_relied_on(self.topic_partition)
+            except ShortageError:
+                self.local.recovery_point, self.log_start_offset = before
+                raise
 
     # Syncing.
 
-    def _before_flush(self) -> None:
+    def flush(self) -> None:
+        """Sync everything up to the log end."""
+        self.local.check_usable()
+        with self.local.retryable():
+            self._flush_now()
+
+    def _flush_now(self, *, closing: bool = False) -> None:
+        plan = self._plan_flush(closing=closing)
+        plan.sync()
+        self.local.commit_flush(plan)
+
+    def flush_plan(self) -> FlushPlan:
+        """Return what to sync so that the recovery point may be the log end.
+
+        The plan holds the files open until it is dropped. `local.sync` carries it out, in any thread;
+        `local.commit_flush` then moves the recovery point.
+        """
+        self.local.check_usable()
+        with self.local.retryable():
+            return self._plan_flush()
+
+    def _plan_flush(self, *, closing: bool = False) -> FlushPlan:
         self.write_topic_id()
         self.leader_epoch_cache.flush()
-
-    def _unsynced_paths(self) -> list[str]:
-        return [
+        snapshots = [
             self.producers.snapshot_path(offset)
             for offset in self.producers.snapshots
-            if offset > self.recovery_point
+            if offset > self.local.recovery_point
         ]
+        return self.local.plan_flush(snapshots, closing=closing)
 
     def close(self) -> None:
         """Sync everything, take a producer snapshot, give back the indexes' spare room.
@@ -361,26 +776,64 @@ class Log(MarkedLog):
         Raise KafkaStorageError where that fails, or where the log had failed before: what it
         holds may not be on the disk. Its files are released all the same.
         """
-        if self.closed and self.failure is None:
+        local = self.local
+        if local.closed and not self.failed:
             return
         try:
-            if self.failure is not None:
-                raise self._storage_error() from self.failure
-            with self._trying():
+            if local.failure is not None:
+                raise local.fail(local.failure) from local.failure
+            with local.retryable():
                 self.producers.take_snapshot(sync=False)
-                if self.segments.active.become_inactive(closing=True):
-                    self._cut_unsynced = True
-                self.commit_flush(self._sync_now(closing=True))
+                local.finish_active()
+                self._flush_now(closing=True)
             # A truncation inside a batch left the log ending past its last batch. Opened
             # again it ends with that batch, and must not look as if it had lost something.
-            self.recovery_point = min(self.recovery_point, self.segments.active.end_offset)
+            local.recovery_point = min(local.recovery_point, self.segments.active.end_offset)
         finally:
-            self.close_uncleanly()
+            local.close_uncleanly()
+
+    def close_uncleanly(self) -> None:
+        """Release the files as they are: nothing is written."""
+        self.local.close_uncleanly()
+
+    def fail(self, error: OSError) -> KafkaStorageError:
+        """Close the log to appends, because of `error` at one of its files, and return what to raise."""
+        return self.local.fail(error)
+
+    # Producers.
+
+    def _load_producers(self, *, clean: bool) -> None:
+        self.producers.remove_stray_snapshots(self.segments.base_offsets)
+        if clean and self.producers.latest_snapshot_offset is None:
+            # Every clean shutdown leaves one: this log is from before there were producers.
+            for offset in (*self.segments.base_offsets[-2:], self.log_end_offset):
+                self.producers.update_map_end_offset(offset)
+                self.producers.take_snapshot(sync=False)
+            return
+        self.producers.truncate_and_reload(self.log_start_offset, self.log_end_offset)
+        self.local.name_changes += producer_replay.rebuild(
+            self.producers, self.segments, self.log_end_offset
+        )
+        self.producers.on_high_watermark_updated(self.high_watermark)
+
+    def _reload_producers(self) -> None:
+        if not self.producers.producers:
+            # Fewer records cannot have had more producers.
+            self.producers.truncate_and_reload(self.log_start_offset, self.log_end_offset)
+            self.producers.update_map_end_offset(self.log_end_offset)
+            self.producers.take_snapshot(sync=False)
+            return
+        self.producers.truncate_and_reload(self.log_start_offset, self.log_end_offset)
+        segments = self.segments.starting_with(self.producers.map_end_offset)
+        self.local.name_changes += producer_replay.replay(
+            self.producers, segments, self.log_end_offset
+        )
+        self.producers.on_high_watermark_updated(self.high_watermark)
 
     def write_topic_id(self) -> None:
         """On disk before the first record is (KIP-516)."""
         if not self._topic_id_on_disk and self.topic_id is not None:
-            write_partition_metadata(self.file_system, self.directory, self.topic_id)
+            write_partition_metadata(self.local.file_system, self.directory, self.topic_id)
             self._topic_id_on_disk = True
 
     def assign_topic_id(self, topic_id: TopicId) -> None:

@@ -295,6 +295,11 @@ class Segment:
         if any(header.is_control for _, header in batches):
             assert self.transaction_index is not None, "it is open now, where it exists"
 
+    def open_files(self) -> None:
+        """Open what `truncate_to` will change, so that no shortage interrupts it."""
+        files = self.pins, self.offset_index, self.time_index, self.transaction_index
+        assert None not in files, "they are open now"
+
     def append(self, records: Buffer, batches: Sequence[tuple[int, BatchHeader]]) -> None:
         """Put `records` at the end: one write of the very buffer given.
 
@@ -536,6 +541,11 @@ class Segment:
         if self.size == 0:
             self.created_ms = wall_ms
         return removed
+
+    def abort_regions(self) -> None:
+        """Abort all that is on its way from here: the segment leaves the log's end."""
+        if self._pins is not None:
+            self._pins.abort_beyond(0)
 
     def cut(self, size: int) -> None:
         """Only the file: what is on its way from beyond `size` is aborted."""

@@ -6,7 +6,7 @@
     settle    anywhere: sync the directory
 
 Rule 1: at no time does the checkpoint, nor the one that a power cut may bring back in its
-place, claim more of a log than there is (`storage.manager.checkpointed_logs`, rule 1). What was planned before a
+place, claim more of a log than there is (`storage.manager.log_manager`, rule 2). What was planned before a
 truncation is not published after it; what is published before one is corrected by it, for
 the directory knows what stands in it from the rename on.
 

@@ -19,7 +19,7 @@ log are one step on the loop each, so that nobody has to wait for a round to pau
 Kafka's threads do. (LogCleanerManager in Kafka.)
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -32,14 +32,12 @@ from storage.log.segment_file import CHUNK_SIZE
 from storage.manager.log_directory import LogDirectory
 from storage.types import Offset, TopicPartition
 
-Homes = Callable[[], Iterable[tuple[Log, LogDirectory]]]
-
 
 @attrs.define(eq=False)
 class CleanerManager:
-    """Of all logs of a broker; `homes` gives those that are online, and where they lie."""
+    """Compaction of all logs of a broker; `live` returns the log directories that are online."""
 
-    homes: Homes
+    live: Callable[[], list[LogDirectory]]
     uncleanable: dict[TopicPartition, Log] = attrs.field(init=False, factory=dict)
     # As the last look at all logs found them.
     dirtiest_ratio: float = attrs.field(init=False, default=0.0)
@@ -60,7 +58,7 @@ class CleanerManager:
         if found is None:
             return None
         log, dirty = found
-        with log.guarded():
+        with log.local.retryable():
             cleaning = Cleaning(
                 plan=plan(log, dirty, wall_ms), offset_map=make_map(), read_bytes=read_bytes
             )
@@ -73,7 +71,7 @@ class CleanerManager:
         self._in_progress.pop(log.topic_partition, None)
         if isinstance(error, CorruptRecordError | InvalidRecordError):
             self.uncleanable[log.topic_partition] = log
-        with log.guarded():
+        with log.local.retryable():
             cleaning.close()
             directory = self._directory_of(log)
             if directory is not None and cleaning.done and not cleaning.aborted:
@@ -102,39 +100,42 @@ class CleanerManager:
     # Looking at all of them.
 
     def uncleanable_partitions(self, path: str) -> int:
-        """How many there are in the log directory at `path`."""
-        return sum(directory.path == path for directory in self._uncleanable_homes())
-
-    def _uncleanable_homes(self) -> Iterator[LogDirectory]:
-        for log, directory in self.homes():
-            if self.uncleanable.get(log.topic_partition) is log:
-                yield directory
+        """Return how many there are in the log directory at `path`."""
+        return sum(
+            self.uncleanable.get(topic_partition) is log
+            for directory in self.live()
+            if directory.path == path
+            for topic_partition, log in directory.open_logs()
+        )
 
     def _candidates(self, wall_ms: int) -> list[tuple[Log, DirtyRange]]:
         looked_at = []
-        for log, directory in list(self.homes()):
-            key = log.topic_partition
-            if (
-                log.config.is_compacted
-                and not log.failed
-                and not log.closed
-                and key not in self._in_progress
-                and key not in self.uncleanable
-            ):
-                try:
-                    looked_at.append((log, self._dirty_range(log, directory, wall_ms)))
-                except CorruptRecordError:
-                    self.uncleanable[key] = log
-                except ShortageError:
-                    continue
-                except StorageError:
-                    assert log.failed, "a log that cannot be read has taken its directory offline"
+        for directory in self.live():
+            for key, log in directory.open_logs():
+                if self._may_be_cleaned(key, log):
+                    try:
+                        looked_at.append((log, self._dirty_range(log, directory, wall_ms)))
+                    except CorruptRecordError:
+                        self.uncleanable[key] = log
+                    except ShortageError:
+                        continue
+                    except StorageError:
+                        assert log.failed, "a log that cannot be read has failed its directory"
         self.dirtiest_ratio = max((dirty.ratio for _, dirty in looked_at), default=0.0)
         self.max_delay_ms = max((dirty.delay_ms for _, dirty in looked_at), default=0)
         return [(log, dirty) for log, dirty in looked_at if dirty.is_due(log.config)]
 
+    def _may_be_cleaned(self, key: TopicPartition, log: Log) -> bool:
+        return (
+            log.config.is_compacted
+            and not log.failed
+            and not log.closed
+            and key not in self._in_progress
+            and key not in self.uncleanable
+        )
+
     def _dirty_range(self, log: Log, directory: LogDirectory, wall_ms: int) -> DirtyRange:
-        with log.guarded():
+        with log.local.retryable():
             dirty = dirty_range(
                 list(log.segments),
                 log.config,
@@ -151,15 +152,15 @@ class CleanerManager:
     # The checkpoint.
 
     def _write(self, directory: LogDirectory, changes: Mapping[TopicPartition, Offset]) -> None:
-        """Only of logs that are there: one that was deleted leaves no claim behind."""
-        here = {log.topic_partition for log, home in self.homes() if home is directory}
+        """Write the offsets of the logs that are there: one that was deleted leaves no claim behind."""
         offsets = {
             key: offset
             for key, offset in {**directory.cleaner_offsets, **changes}.items()
-            if key in here
+            if key in directory.logs
         }
         directory.write_cleaner_offsets(offsets)
 
     def _directory_of(self, log: Log) -> LogDirectory | None:
-        """None where it has been deleted, or its directory is offline."""
-        return next((home for each, home in self.homes() if each is log), None)
+        """Return None where the log has been deleted, or its directory is offline."""
+        key = log.topic_partition
+        return next((each for each in self.live() if each.logs.get(key) is log), None)

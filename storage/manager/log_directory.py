@@ -37,6 +37,7 @@ from storage.checkpoint import (
 )
 from storage.errors import CheckpointError, InconsistentMetadataError, LogDirectoryError
 from storage.filesystem import FileSystem, Lock, make_lasting_directory
+from storage.log.log import Log
 from storage.log.recovery.aside import keep_file
 from storage.types import NO_TOPIC_ID, Offset, TopicId, TopicPartition
 
@@ -79,7 +80,9 @@ class LogDirectory:
     warnings: list[str] = attrs.field(factory=list)
     # Partitions that were there at a clean shutdown, and are not any more.
     lost: list[TopicPartition] = attrs.field(factory=list)
-    # As they stand on the disk.
+    # The logs that are open here; the manager opens and closes them.
+    logs: dict[TopicPartition, Log] = attrs.field(factory=dict)
+    # The checkpoints as they stand on the disk.
     recovery_points: dict[TopicPartition, Offset] = attrs.field(factory=dict)
     log_start_offsets: dict[TopicPartition, Offset] = attrs.field(factory=dict)
     cleaner_offsets: dict[TopicPartition, Offset] = attrs.field(factory=dict)
@@ -200,6 +203,36 @@ class LogDirectory:
         self.file_system.sync_directory(self.path)
         return path
 
+    # Its logs.
+
+    def recovery_points_now(self) -> dict[TopicPartition, Offset]:
+        return {each: log.recovery_point for each, log in self.open_logs()}
+
+    def log_start_offsets_now(self) -> dict[TopicPartition, Offset]:
+        return {each: log.log_start_offset for each, log in self.open_logs()}
+
+    def log_starts_within_segments(self) -> dict[TopicPartition, Offset]:
+        """Return the starts of the logs whose start does not follow from their first segment."""
+        return {
+            each: log.log_start_offset
+            for each, log in self.open_logs()
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+
+    def open_logs(self) -> list[tuple[TopicPartition, Log]]:
+        """Return a copy of `logs`: another thread may add to it."""
+        return list(self.logs.items())
+
+    def checkpoint_recovery_points(self) -> None:
+        self.write_recovery_points(self.recovery_points_now())
+
+    def checkpoint_log_start_offsets(self) -> None:
+        self.write_log_start_offsets(self.log_starts_within_segments())
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, Offset]) -> None:
+        offsets = {each: high_watermarks[each] for each in self.logs if each in high_watermarks}
+        self._checkpoint(HIGH_WATERMARK_CHECKPOINT).write(offsets)
+
     # What it remembers.
 
     def _checkpoint(self, name: str) -> OffsetCheckpoint:
@@ -225,9 +258,6 @@ class LogDirectory:
     def write_cleaner_offsets(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         self._checkpoint(CLEANER_CHECKPOINT).write(offsets)
         self.cleaner_offsets = dict(offsets)
-
-    def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        self._checkpoint(HIGH_WATERMARK_CHECKPOINT).write(offsets)
 
     def _read_or_warn(self, name: str) -> dict[TopicPartition, Offset]:
         checkpoint = self._checkpoint(name)

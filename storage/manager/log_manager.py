@@ -4,44 +4,58 @@
     running     find, create and delete logs; write checkpoints; take what may be unlinked
     shutdown    sync and close every log, write the checkpoints, then the clean-shutdown marker
 
+    recovery-point-offset-checkpoint      what is synced, and need not be read again
+    log-start-offset-checkpoint           where logs begin that begin within a segment
+    replication-offset-checkpoint         high watermarks
+
 Rule 1: a second process is refused before it has read or written anything.
 
-Rule 2: a shortage of descriptors ends a start, or is passed on; no directory fails by it.
+Rule 2: a checkpoint never claims more of a log than there is, not even one of an older
+topic of the same name. Recovery points and log starts are therefore published where logs
+are appended to and truncated, never by a worker thread, which may only prepare them
+(`storage.manager.checkpoint_plan`): a lower one must not be overtaken by an older, higher one.
 
-Rule 3: the marker is the last thing that is written, and only into a directory whose logs
-were all opened and have all been synced. Whoever is killed comes to `close_uncleanly`,
+Rule 3: a write or a sync that fails takes its whole directory offline: every log in it refuses to
+work from then on, and `on_directory_failed` is called once. The other directories go on. A shortage
+of descriptors ends a start, or is passed on; no directory fails by it.
+
+Rule 4: the marker is the last thing that is written, and only into a directory whose logs
+were all opened and have all been synced. A process that is killed comes to `close_uncleanly`,
 which writes nothing.
 
-What checkpoints hold and what becomes of a directory that fails is in
-`storage.manager.checkpointed_logs`. (LogManager in Kafka.)
+This file is long because opening, checkpointing and failing look at the same logs. (LogManager in
+Kafka.)
 """
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import TypeAlias
 
 import attrs
 
+from storage.checkpoint import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from storage.config import LogConfig
 from storage.errors import (
+    CheckpointError,
     InconsistentMetadataError,
     KafkaStorageError,
     LogDirectoryError,
     ShortageError,
 )
 from storage.filesystem import FileSystem
-from storage.log.local_log import LocalLog, LogHooks
+from storage.log.local_log import LogHooks
 from storage.log.log import Log
 from storage.log.open_segments import OpenSegments
 from storage.log.recovery.report import RecoveryReport
 from storage.log.retention import DeletedSegments
-from storage.manager.checkpointed_logs import CheckpointedLogs
+from storage.manager.checkpoint_plan import CheckpointPlan
+from storage.manager.cleaner_manager import CleanerManager
 from storage.manager.log_directory import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectory, owner_of
 from storage.manager.pending_deletes import DoomedFile, DoomedFiles
 from storage.producers.state import DEFAULT_EXPIRATION_MS
-from storage.types import TopicId, TopicPartition
+from storage.types import Offset, TopicId, TopicPartition
 
 NO_BROKER_EPOCH = -1
 LoadJob: TypeAlias = Callable[[], None]
@@ -49,17 +63,13 @@ LoadJob: TypeAlias = Callable[[], None]
 OnLoading: TypeAlias = Callable[[int, int], None]
 
 
-def _ignore_deletion(_log: TopicPartition, _deleted: DeletedSegments) -> None:
-    """Nobody asked to know."""
-
-
-def ignore_loading(_done: int, _total: int) -> None:
-    """Nobody watches."""
+def _ignore(*_what: object) -> None:
+    """Do nothing: nobody is to be called."""
 
 
 @attrs.define(eq=False)
-class LogManager(CheckpointedLogs):
-    """See the head of this module; what it has in common with its base is there."""
+class LogManager:
+    """The logs of one broker, in all of its log directories."""
 
     file_system: FileSystem
     log_dirs: Sequence[str]
@@ -69,22 +79,29 @@ class LogManager(CheckpointedLogs):
     producer_id_expiration_ms: int = attrs.field(kw_only=True, default=DEFAULT_EXPIRATION_MS)
     # For a directory that has no id yet: 16 random bytes. None: it gets none.
     new_directory_id: Callable[[], bytes] | None = attrs.field(kw_only=True, default=None)
+    # A directory went offline, and why; called in the thread that found out.
+    on_directory_failed: Callable[[str, OSError], None] = attrs.field(kw_only=True, default=_ignore)
     # Segments have left a log, and why; called in the thread that took them out.
     on_segments_deleted: Callable[[TopicPartition, DeletedSegments], None] = attrs.field(
-        kw_only=True, default=_ignore_deletion
+        kw_only=True, default=_ignore
     )
     open_segments: OpenSegments = attrs.field(kw_only=True, factory=OpenSegments)
     # Read every batch again, whatever the last shutdown was.
     believe_nothing: bool = attrs.field(kw_only=True, default=False)
+    directories: list[LogDirectory] = attrs.field(init=False, factory=list)
+    cleaner: CleanerManager = attrs.field(init=False)
     _hooks: dict[str, LogHooks] = attrs.field(init=False, factory=dict)
     _rolled: dict[TopicPartition, None] = attrs.field(init=False, factory=dict)
     # What opening those logs found that were there at the start.
     _loaded: list[RecoveryReport] = attrs.field(init=False, factory=list)
     doomed: DoomedFiles = attrs.field(init=False, factory=DoomedFiles)
 
+    def __attrs_post_init__(self) -> None:
+        self.cleaner = CleanerManager(self._live)
+
     # Starting.
 
-    def startup(self, on_loading: OnLoading = ignore_loading) -> list[RecoveryReport]:
+    def startup(self, on_loading: OnLoading | None = None) -> list[RecoveryReport]:
         """Open everything, one log after another; what opening each log found.
 
         Who has threads takes the three steps of this, and loads several logs at once.
@@ -92,7 +109,8 @@ class LogManager(CheckpointedLogs):
         try:
             jobs = list(chain.from_iterable(self.find_logs()))
             for done, job in enumerate(jobs):
-                on_loading(done, len(jobs))
+                if on_loading is not None:
+                    on_loading(done, len(jobs))
                 job()
             return self.all_loaded()
         except BaseException:
@@ -115,7 +133,7 @@ class LogManager(CheckpointedLogs):
         if not any(self._live()):
             causes = "; ".join(f"{each.path}: {each.failure}" for each in self.directories)
             raise KafkaStorageError(f"no log directory can be used: {causes}")
-        self._loaded = [log.recovery for log in self._logs.values()]
+        self._loaded = [log.recovery for log in self.logs()]
         return list(self._loaded)
 
     def _lock_all(self) -> None:
@@ -127,7 +145,7 @@ class LogManager(CheckpointedLogs):
             except OSError as error:
                 directory = LogDirectory(file_system=self.file_system, path=path)
                 self.directories.append(directory)
-                self._fail_directory(directory, error)
+                self.fail(directory, error)
 
     def _enter(self, directory: LogDirectory) -> None:
         new_id = self.new_directory_id() if self.new_directory_id else None
@@ -139,7 +157,7 @@ class LogManager(CheckpointedLogs):
         except ShortageError:
             raise
         except OSError as error:
-            self._fail_directory(directory, error)
+            self.fail(directory, error)
             return
         assert directory.properties is not None, "a claimed directory has its properties"
         self.cluster_id = self.cluster_id or directory.properties.cluster_id
@@ -170,7 +188,7 @@ class LogManager(CheckpointedLogs):
         except ShortageError:
             raise
         except OSError as error:
-            self._fail_directory(directory, error)
+            self.fail(directory, error)
             return []
         directory.miss(partitions)
         for topic_partition, path in partitions.items():
@@ -188,17 +206,16 @@ class LogManager(CheckpointedLogs):
         except ShortageError:
             raise
         except OSError as error:
-            self._fail_directory(directory, error)
+            self.fail(directory, error)
         except KafkaStorageError as error:
             if not isinstance(error.__cause__, OSError):
                 raise
-            self._fail_directory(directory, error.__cause__)
+            self.fail(directory, error.__cause__)
         else:
             self._keep(log, directory)
 
     def _keep(self, log: Log, directory: LogDirectory) -> None:
-        self._logs[log.topic_partition] = log
-        self._home[log.topic_partition] = directory
+        directory.logs[log.topic_partition] = log
         if directory.failure is not None:  # found out in another thread meanwhile
             log.fail(directory.failure)
 
@@ -227,21 +244,20 @@ class LogManager(CheckpointedLogs):
         return self._hooks[directory.path]
 
     def _make_hooks(self, directory: LogDirectory) -> LogHooks:
-        def failed(_log: LocalLog, error: OSError) -> None:
-            self._fail_directory(directory, error)
+        def failed(error: OSError) -> None:
+            self.fail(directory, error)
 
-        def doomed(log: LocalLog, paths: list[str]) -> None:
-            delay_ms = log.config.file_delete_delay_ms
+        def doomed(paths: list[str], delay_ms: int) -> None:
             for path in paths:
                 self.doomed.add(DoomedFile(path=path, log_dir=directory.path, delay_ms=delay_ms))
 
         return LogHooks(
             failed=failed,
             marks_relied_on=lambda log: self._correct_checkpoints(directory, log),
-            rolled=lambda log: self._rolled.__setitem__(log.topic_partition, None),
+            rolled=lambda log: self._rolled.__setitem__(log, None),
             doomed=doomed,
-            deleted=lambda log, deleted: self.on_segments_deleted(log.topic_partition, deleted),
-            cut=lambda log, offset: self.cleaner.before_cut(directory, log.topic_partition, offset),
+            deleted=self.on_segments_deleted,
+            cut=lambda log, offset: self.cleaner.before_cut(directory, log, offset),
         )
 
     @property
@@ -272,10 +288,26 @@ class LogManager(CheckpointedLogs):
 
     # Finding, creating, deleting.
 
+    def get(self, topic_partition: TopicPartition) -> Log | None:
+        for directory in self.directories:
+            if (log := directory.logs.get(topic_partition)) is not None:
+                return log
+        return None
+
+    def logs(self) -> list[Log]:
+        return [log for directory in self.directories for _, log in directory.open_logs()]
+
+    def _home_of(self, topic_partition: TopicPartition) -> LogDirectory:
+        """Return the directory that the log lies in; KeyError where there is no such log."""
+        for directory in self.directories:
+            if topic_partition in directory.logs:
+                return directory
+        raise KeyError(topic_partition)
+
     def directory_id_of(self, topic_partition: TopicPartition) -> bytes | None:
-        """Of the directory that the log of that partition lies in."""
-        directory = self._home.get(topic_partition)
-        return None if directory is None else directory.directory_id
+        """Return the id of the directory that the log of that partition lies in."""
+        found = [each.directory_id for each in self.directories if topic_partition in each.logs]
+        return found[0] if found else None
 
     def expire_producers_after(self, expiration_ms: int) -> None:
         """From now on, in every log."""
@@ -299,7 +331,7 @@ class LogManager(CheckpointedLogs):
         InconsistentTopicIdError where it belongs to another topic of that name. Not `is_new`:
         it may lie in a directory that is offline, and is not made a second time.
         """
-        log = self._logs.get(topic_partition)
+        log = self.get(topic_partition)
         if log is None:
             if os.path.basename(topic_partition.topic) != topic_partition.topic:
                 raise LogDirectoryError(f"{topic_partition} is no name of a directory")
@@ -324,10 +356,7 @@ class LogManager(CheckpointedLogs):
         is_new = is_new and directory_id is None
         if not live or (not is_new and len(live) < len(self.directories)):
             raise KafkaStorageError(f"{topic_partition}: a log directory is offline")
-        if len(live) == 1:
-            return live[0]
-        homes = list(self._home.values())
-        return min(live, key=homes.count)
+        return min(live, key=lambda each: len(each.logs))
 
     def _create(
         self,
@@ -352,14 +381,14 @@ class LogManager(CheckpointedLogs):
         except ShortageError:
             raise
         except OSError as error:
-            raise self._fail_directory(directory, error) from error
+            raise self.fail(directory, error) from error
         self._keep(log, directory)
         return log
 
     def async_delete(self, topic_partition: TopicPartition, cause: str = "") -> None:
         """Forget the log and rename its directory; `unlink` removes it later."""
-        directory = self._home[topic_partition]
-        path = self._set_aside(topic_partition, DELETE_SUFFIX)
+        directory = self._home_of(topic_partition)
+        path = self._set_aside(directory, topic_partition, DELETE_SUFFIX)
         if path is not None:
             self._doom_log(directory, path, topic_partition, cause)
 
@@ -377,15 +406,16 @@ class LogManager(CheckpointedLogs):
         Metadata that does not know a topic may be wrong: a controller that has lost its
         own directory knows none of them.
         """
-        directory = self._home[topic_partition]
-        path = self._set_aside(topic_partition, STRAY_SUFFIX)
+        directory = self._home_of(topic_partition)
+        path = self._set_aside(directory, topic_partition, STRAY_SUFFIX)
         if path is not None:
             directory.warnings.append(f"{topic_partition} is not in the metadata: now {path}")
 
-    def _set_aside(self, topic_partition: TopicPartition, suffix: str) -> str | None:
-        """The directory's new path; None where its disk is gone."""
-        log = self._logs.pop(topic_partition)
-        directory = self._home.pop(topic_partition)
+    def _set_aside(
+        self, directory: LogDirectory, topic_partition: TopicPartition, suffix: str
+    ) -> str | None:
+        """Rename the log's directory, and return its new path; None where its disk is gone."""
+        log = directory.logs.pop(topic_partition)
         self._rolled.pop(topic_partition, None)
         self.cleaner.forget(topic_partition)
         if directory.failure is not None:
@@ -396,7 +426,7 @@ class LogManager(CheckpointedLogs):
             log.write_topic_id()
             return directory.set_aside(log.directory, topic_partition, log.topic_id, suffix)
         except OSError as error:
-            raise self._fail_directory(directory, error) from error
+            raise self.fail(directory, error) from error
         finally:
             log.close_uncleanly()
 
@@ -414,7 +444,7 @@ class LogManager(CheckpointedLogs):
                     except ShortageError:
                         continue
                     except OSError as error:
-                        self._fail_directory(directory, error)
+                        self.fail(directory, error)
                     else:
                         gone.append(each)
         return gone
@@ -422,15 +452,109 @@ class LogManager(CheckpointedLogs):
     def take_rolled(self) -> list[Log]:
         """The logs that have closed a segment since this was last asked: flush them."""
         rolled, self._rolled = self._rolled, {}
-        logs = [self._logs[each] for each in rolled if each in self._logs]
-        return [log for log in logs if not log.failed and not log.closed]
+        logs = [self.get(each) for each in rolled]
+        return [log for log in logs if log is not None and not log.failed and not log.closed]
+
+    # Checkpoints.
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write every log's recovery point. Not for a worker thread (rule 2)."""
+        for directory in self._live():
+            self._checkpointing(directory, LogDirectory.checkpoint_recovery_points)
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Write where those logs start that start within a segment. Not for a worker thread (rule 2)."""
+        for directory in self._live():
+            self._checkpointing(directory, LogDirectory.checkpoint_log_start_offsets)
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, Offset]) -> None:
+        for directory in self._live():
+            self._checkpointing(
+                directory, lambda each: each.checkpoint_high_watermarks(high_watermarks)
+            )
+
+    def read_high_watermarks(self) -> dict[TopicPartition, Offset]:
+        """Return them as last checkpointed. A file that does not parse takes its directory offline."""
+        found: dict[TopicPartition, Offset] = {}
+        for directory in self._live():
+            try:
+                found |= directory.read_high_watermarks()
+            except CheckpointError as error:
+                self.fail(directory, OSError(str(error)))
+            except ShortageError:
+                raise
+            except OSError as error:
+                self.fail(directory, error)
+        return found
+
+    def plan_recovery_points(self) -> list[CheckpointPlan]:
+        """Plan what `checkpoint_recovery_points` writes, for a worker thread to prepare."""
+        return [
+            CheckpointPlan(
+                directory=directory,
+                name=RECOVERY_POINT_CHECKPOINT,
+                offsets=directory.recovery_points_now(),
+                marks_now=directory.recovery_points_now,
+                published=partial(setattr, directory, "recovery_points"),
+            )
+            for directory in self._live()
+        ]
+
+    def plan_log_start_offsets(self) -> list[CheckpointPlan]:
+        """Plan what `checkpoint_log_start_offsets` writes, for a worker thread to prepare."""
+        return [
+            CheckpointPlan(
+                directory=directory,
+                name=LOG_START_OFFSET_CHECKPOINT,
+                offsets=directory.log_starts_within_segments(),
+                marks_now=directory.log_start_offsets_now,
+                published=partial(setattr, directory, "log_start_offsets"),
+            )
+            for directory in self._live()
+        ]
+
+    def _correct_checkpoints(self, directory: LogDirectory, key: TopicPartition) -> None:
+        """Have no checkpoint on the disk claim more of a log than there is."""
+        log = directory.logs.get(key)
+        if log is None:
+            return
+        if directory.recovery_points.get(key, 0) > log.recovery_point:
+            directory.checkpoint_recovery_points()
+        if directory.log_start_offsets.get(key, 0) > log.log_start_offset:
+            directory.checkpoint_log_start_offsets()
+        if directory.cleaner_offsets.get(key, 0) > log.log_end_offset:
+            self.cleaner.before_cut(directory, key, log.log_start_offset)
+
+    def _checkpointing(
+        self, directory: LogDirectory, write: Callable[[LogDirectory], None]
+    ) -> None:
+        try:
+            write(directory)
+        except ShortageError:
+            raise
+        except OSError as error:
+            self.fail(directory, error)
+
+    # Failing.
+
+    def _live(self) -> list[LogDirectory]:
+        return [directory for directory in self.directories if directory.failure is None]
+
+    def fail(self, directory: LogDirectory, error: OSError) -> KafkaStorageError:
+        """Take `directory` offline, if it is not yet, and return what to raise."""
+        if directory.failure is None:
+            directory.failure = error
+            for _, log in directory.open_logs():
+                log.fail(error)
+            self.on_directory_failed(directory.path, error)
+        return KafkaStorageError(f"{directory.path} is offline: {directory.failure}")
 
     # Ending.
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Sync and close everything; the marker last. Fit for a worker thread."""
         for directory in self._live():
-            for log in self.logs_in(directory):
+            for _, log in directory.open_logs():
                 if not log.failed:
                     self._closing(log)
         self.checkpoint_recovery_points()
@@ -447,7 +571,7 @@ class LogManager(CheckpointedLogs):
 
     def close_uncleanly(self) -> None:
         """Release every file and lock, and write nothing."""
-        for log in self._logs.values():
+        for log in self.logs():
             log.close_uncleanly()
         for directory in self.directories:
             directory.release()

@@ -34,7 +34,7 @@ from storage.filesystem import FileSystem, OsFileSystem
 from storage.log.append import LogAppendInfo
 from storage.log.log import Log
 from storage.log.recovery.report import RecoveryReport
-from storage.manager.log_manager import NO_BROKER_EPOCH, LogManager, OnLoading, ignore_loading
+from storage.manager.log_manager import NO_BROKER_EPOCH, LogManager, OnLoading
 from storage.tools.dump import DumpOptions, dump, is_damage
 from storage.tools.dump.entries import Entry
 from storage.types import LeaderEpoch, Offset
@@ -52,7 +52,7 @@ def open_log_directory(
     node_id: int | None = None,
     believe_nothing: bool = False,
     file_system: FileSystem | None = None,
-    on_loading: OnLoading = ignore_loading,
+    on_loading: OnLoading | None = None,
 ) -> Iterator[LogManager]:
     """Every log in the directory at `path`, until the end of the `with`.
 

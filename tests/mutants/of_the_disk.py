@@ -3,7 +3,7 @@
 from tests.mutants.mutant import Edit, Mutant
 
 FLUSH = "storage.log.flush"
-MARKED_LOG = "storage.log.marked_log"
+LOG = "storage.log.log"
 SYNCED = "tests/storage/log/test_what_is_synced.py::"
 
 MUTANTS = (
@@ -11,7 +11,7 @@ MUTANTS = (
         "a high watermark is inside its log",
         (
             Edit(
-                MARKED_LOG,
+                LOG,
                 "            max(self.log_start_offset, min(offset, self.log_end_offset))",
                 "            offset",
             ),
@@ -23,7 +23,7 @@ MUTANTS = (
         "a cut takes the high watermark with it",
         (
             Edit(
-                MARKED_LOG,
+                LOG,
                 "            self._set_high_watermark(min(self.high_watermark, offset))\n",
                 "",
             ),
@@ -35,7 +35,7 @@ MUTANTS = (
         "a cut takes its epochs with it",
         (
             Edit(
-                MARKED_LOG,
+                LOG,
                 "            self.leader_epoch_cache.truncate_from_end(offset)\n"
                 "            self._reload_producers()\n",
                 "            self._reload_producers()\n",
@@ -46,7 +46,7 @@ MUTANTS = (
     ),
     Mutant(
         "an unsynced cut holds the written high watermark back",
-        (Edit(MARKED_LOG, "        if self._cut_unsynced:\n", "        if False:\n"),),
+        (Edit(LOG, "        if self.local.cut_unsynced:\n", "        if False:\n"),),
         without_it="old bytes come back below the high watermark",
         source="docs/found.md",
     ),
@@ -54,7 +54,7 @@ MUTANTS = (
         "records are deleted up to the high watermark",
         (
             Edit(
-                MARKED_LOG,
+                LOG,
                 "        if offset > self.high_watermark:\n"
                 "            raise OffsetOutOfRangeError(\n"
                 '                f"log start offset',
@@ -141,8 +141,8 @@ MUTANTS = (
         (
             Edit(
                 "storage.log.local_log",
-                "            if self._cut_unsynced:\n                # Or a power",
-                "            if False:\n                # Or a power",
+                "        if self.cut_unsynced:\n            # Or a power",
+                "        if False:\n            # Or a power",
             ),
         ),
         without_it="what was cut comes back, and the next segment still joins it",
@@ -151,7 +151,7 @@ MUTANTS = (
     ),
     Mutant(
         "a log that begins anew knows no epoch of before",
-        (Edit(MARKED_LOG, "            self.leader_epoch_cache.clear()\n", ""),),
+        (Edit(LOG, "            self.leader_epoch_cache.clear()\n", ""),),
         without_it="a follower that starts over names epochs of a log that is gone",
         source="UnifiedLog.truncateFullyAndStartAt",
         caught_by=SYNCED + "test_a_log_that_begins_anew_knows_no_epoch_of_before",
@@ -160,8 +160,9 @@ MUTANTS = (
         "a cut lowers the recovery point first",
         (
             Edit(
-                "storage.log.local_log",
-                "        self._lower_marks(min(offset, kept), offset)\n",
+                LOG,
+                "            self._lower_marks(base_offset, recovery_point=kept, "
+                "log_start_offset=offset)\n",
                 "",
             ),
         ),
@@ -173,9 +174,9 @@ MUTANTS = (
         "a log that begins anew lowers its recovery point first",
         (
             Edit(
-                "storage.log.local_log",
-                "        self._lower_marks("
-                "min(log_end_offset, self.segments[0].base_offset), log_start_offset)\n",
+                LOG,
+                "            self._lower_marks(offset, recovery_point=recovery_point, "
+                "log_start_offset=start)\n",
                 "",
             ),
         ),

@@ -191,8 +191,7 @@ MUTANTS = (
         (
             Edit(
                 LEADERSHIP,
-                "        self.log.leader_epoch_cache.assign("
-                "self.leader_epoch, log_end, flush=False)\n",
+                "        self.log.leader_epoch_cache.assign(self.leader_epoch, log_end)\n",
                 "",
             ),
         ),

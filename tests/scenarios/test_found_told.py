@@ -17,7 +17,6 @@ from scenarios.story.script import find_story, read_story
 from storage.errors import OffsetOutOfRangeError
 from storage.log.append import LogAppendInfo, analyze, check_sizes
 from storage.log.log import Log
-from storage.log.marked_log import MarkedLog
 from storage.log.recovery import tail
 from storage.log.recovery.loader import Loader
 from tests.scenarios.test_rules_told_of_logs import what_is_not_committed_may_go
@@ -90,19 +89,19 @@ def who_is_given_wrong_bytes_tells_nobody(planting: pytest.MonkeyPatch) -> None:
 def what_retention_is_refused_nobody_notices(planting: pytest.MonkeyPatch) -> None:
     """And its plan is wrong, or nothing would be refused."""
     what_is_not_committed_may_go(planting)
-    honest = MarkedLog.delete_old_segments
+    honest = Log.delete_old_segments
 
-    def delete_old_segments(self: MarkedLog, wall_ms: int) -> int:
+    def delete_old_segments(self: Log, wall_ms: int) -> int:
         try:
             return honest(self, wall_ms)
         except AssertionError as error:
             raise OffsetOutOfRangeError(str(error)) from error
 
-    planting.setattr(MarkedLog, "delete_old_segments", delete_old_segments)
+    planting.setattr(Log, "delete_old_segments", delete_old_segments)
 
 
 def a_high_watermark_is_written_down_over_a_cut(planting: pytest.MonkeyPatch) -> None:
-    planting.setattr(MarkedLog, "lasting_high_watermark", property(lambda log: log.high_watermark))
+    planting.setattr(Log, "lasting_high_watermark", property(lambda log: log.high_watermark))
 
 
 def a_follower_refuses_what_it_would_take_of_no_producer(planting: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from replication.leader.rules.leadership import Leadership
 from replication.leader.rules.log_reader import LogReader
 from replication.replica_manager.followed import LocalReplicas
 from storage.log.leader_epoch_cache import UNDEFINED, LeaderEpochCache
-from storage.log.marked_log import MarkedLog
+from storage.log.log import Log
 from storage.types import LeaderEpoch, Offset, OffsetAndEpoch
 from tests.scenarios.told import Mistake, Told, check_comes_out_otherwise, pairs
 
@@ -164,19 +164,19 @@ def an_end_is_told_though_it_may_have_been_further(planting: pytest.MonkeyPatch)
 
 
 def a_log_begins_anew_and_its_high_watermark_does_not(planting: pytest.MonkeyPatch) -> None:
-    honest = MarkedLog.truncate_fully_and_start_at
+    honest = Log.truncate_fully_and_start_at
 
-    def begin_anew(self: MarkedLog, *where: Any) -> None:
+    def begin_anew(self: Log, *where: Any) -> None:
         high_watermark = self.high_watermark
         honest(self, *where)
         self.high_watermark = high_watermark
 
-    planting.setattr(MarkedLog, "truncate_fully_and_start_at", begin_anew)
+    planting.setattr(Log, "truncate_fully_and_start_at", begin_anew)
 
 
 def a_high_watermark_is_what_was_written_down(planting: pytest.MonkeyPatch) -> None:
     planting.setattr(
-        MarkedLog, "update_high_watermark", lambda self, offset: self._set_high_watermark(offset)
+        Log, "update_high_watermark", lambda self, offset: self._set_high_watermark(offset)
     )
 
 

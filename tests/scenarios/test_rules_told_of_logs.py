@@ -33,10 +33,9 @@ from replication.replica_manager.followed import LocalReplicas
 from scenarios.world.clock import SimulatedClock
 from storage.batch.record_batch import BatchHeader, read_header
 from storage.errors import InvalidRecordError
-from storage.log import append, retention, swap
+from storage.log import append, retention
 from storage.log.local_log import LocalLog
 from storage.log.log import Log
-from storage.log.marked_log import MarkedLog
 from storage.log.recovery import epochs, loader
 from storage.log.segment import Segment
 from storage.manager.log_directory import LogDirectory
@@ -65,7 +64,7 @@ def what_is_not_committed_may_go(planting: pytest.MonkeyPatch) -> None:
 
 
 def a_log_start_is_the_leaders_own(planting: pytest.MonkeyPatch) -> None:
-    planting.setattr(MarkedLog, "increment_log_start_offset", lambda *_: False)
+    planting.setattr(Log, "increment_log_start_offset", lambda *_: False)
 
 
 def a_gap_is_a_mistake(planting: pytest.MonkeyPatch) -> None:
@@ -241,22 +240,19 @@ def whoever_is_preferred_is_elected(planting: pytest.MonkeyPatch) -> None:
 
 
 def a_cleaner_is_told_of_nothing(planting: pytest.MonkeyPatch) -> None:
-    honest = LocalLog._replace
+    end_of, honest = LocalLog.end_of, LocalLog.replace
+
+    def held(log: LocalLog, old: Sequence[Segment]) -> list[Segment]:
+        return [each for each in old if each in list(log.segments)]
 
     def replace(self: LocalLog, old: Sequence[Segment], base_offset: Offset) -> None:
-        held = list(self.segments)
-        if left := [each for each in old if each in held]:
-            honest(self, left, base_offset)
-            return
-        swap.prepare(self.file_system, self.directory, base_offset)
-        swap.finish(self.file_system, self.directory, base_offset)
-        sizes = {
-            "max_index_bytes": self.config.segment_index_bytes,
-            "index_interval_bytes": self.config.index_interval_bytes,
-        }
-        self._adopt(Segment.load(self.file_system, self.directory, base_offset, **sizes))
+        honest(self, held(self, old), base_offset)
 
-    planting.setattr(LocalLog, "_replace", replace)
+    def end(self: LocalLog, old: Sequence[Segment]) -> Offset:
+        return end_of(self, left) if (left := held(self, old)) else 0
+
+    planting.setattr(LocalLog, "end_of", end)
+    planting.setattr(LocalLog, "replace", replace)
 
 
 def every_end_was_in_good_order(planting: pytest.MonkeyPatch) -> None:

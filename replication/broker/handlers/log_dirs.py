@@ -42,7 +42,7 @@ async def describe_log_dirs(
     asked = await in_steps(_asked(request))
     return DescribeLogDirsResponse(
         results=[
-            _result(node, directory, space, _logs(node, directory, asked))
+            _result(node, directory, space, _logs(directory, asked))
             for directory, space in zip(directories, spaces, strict=True)
         ]
     )
@@ -71,13 +71,11 @@ def _asked(request: DescribeLogDirsRequest) -> Steps[set[TopicPartition] | None]
     return asked
 
 
-def _logs(
-    node: BrokerNode, directory: LogDirectory, asked: set[TopicPartition] | None
-) -> list[Log]:
-    """In order of topic and partition."""
+def _logs(directory: LogDirectory, asked: set[TopicPartition] | None) -> list[Log]:
+    """Return the logs in `directory` that were asked for, in order of topic and partition."""
     logs = (
         log
-        for log in node.logs.logs_in(directory)
+        for _, log in directory.open_logs()
         if log.topic_partition != METADATA_PARTITION
         and (asked is None or log.topic_partition in asked)
     )

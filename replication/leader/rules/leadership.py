@@ -140,7 +140,7 @@ class Leadership:
         # (KAFKA-7415), and an epoch without records must be seen to have existed.
         # The owner flushes the entry: a crash before that ends this epoch together with it.
         if is_recorded:
-            self.log.leader_epoch_cache.assign(self.leader_epoch, log_end, flush=False)
+            self.log.leader_epoch_cache.assign(self.leader_epoch, log_end)
         now_ms = self.around.now_ms()
         for broker, follower in self.followers.items():
             follower.on_new_leader_epoch(

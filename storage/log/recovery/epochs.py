@@ -64,5 +64,5 @@ def complete(
     if found:
         epochs.clear()
         for entry in (*found, *known):
-            epochs.assign(*entry, flush=False)
+            epochs.assign(*entry)
         epochs.flush()

@@ -65,7 +65,7 @@ class ScannedEpochs:
         assert epoch > self.latest, "an epoch is come across once"
         self.latest = epoch
         if self.cache is not None:
-            self.cache.assign(epoch, base_offset, flush=False)
+            self.cache.assign(epoch, base_offset)
 
 
 @attrs.frozen

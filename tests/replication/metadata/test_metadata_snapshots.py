@@ -179,7 +179,7 @@ async def test_a_crash_at_any_point_loses_nothing_that_was_answered(
         await again.take_snapshot()
         whole = again.image
         again.close()
-        last = await opened(again.log.file_system.reopen())  # type: ignore[attr-defined] # ours
+        last = await opened(again.log.local.file_system.reopen())  # type: ignore[attr-defined] # ours
         assert last.image == whole
         changes += 1
     assert changes > 20

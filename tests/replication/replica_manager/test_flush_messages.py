@@ -81,7 +81,7 @@ async def test_who_waits_while_another_syncs_finds_it_done(autojump_clock: MockC
             await CLOCK.sleep(0.01)
             assert (log.log_end_offset, gate.waiting) == (5, 1)
             gate.opened.set()
-        assert (log.recovery_point, log.flushes) == (5, 1)
+        assert (log.recovery_point, log.local.flushes) == (5, 1)
 
 
 async def test_what_the_disk_refuses_is_not_acknowledged(autojump_clock: MockClock) -> None:
@@ -132,5 +132,5 @@ async def test_fewer_records_than_that_are_not_synced(autojump_clock: MockClock)
         log = node.manager.hosted.get(TP).log
         for flushes in (0, 0, 1, 1):
             await node.produce()
-            assert log.flushes == flushes
+            assert log.local.flushes == flushes
         assert (log.recovery_point, node.state().high_watermark) == (3, 4)

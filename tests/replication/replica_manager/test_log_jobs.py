@@ -118,17 +118,17 @@ async def test_a_log_is_synced_after_its_flush_ms_if_it_holds_anything_new(
     async with Node(config=settings).running() as node:
         await node.learn(ALONE, configs={"flush.ms": "4000"})
         await CLOCK.sleep(1)
-        assert log_of(node).flushes == 0
+        assert log_of(node).local.flushes == 0
         await node.produce(3)
         await CLOCK.sleep(1)
-        assert (log_of(node).flushes, log_of(node).recovery_point) == (1, 3)
+        assert (log_of(node).local.flushes, log_of(node).recovery_point) == (1, 3)
         await node.produce(3)
         await CLOCK.sleep(3)
         assert log_of(node).recovery_point == 3
         await CLOCK.sleep(2)
         assert log_of(node).recovery_point == 6
         await CLOCK.sleep(60)
-        assert log_of(node).flushes == 2
+        assert log_of(node).local.flushes == 2
 
 
 async def test_by_default_nothing_is_synced_before_its_segment_is_closed(
@@ -138,7 +138,7 @@ async def test_by_default_nothing_is_synced_before_its_segment_is_closed(
         await node.learn(ALONE, configs={"retention.ms": "-1"})
         await node.produce(3)
         await CLOCK.sleep(3600)
-        assert (log_of(node).flushes, log_of(node).recovery_point) == (0, 0)
+        assert (log_of(node).local.flushes, log_of(node).recovery_point) == (0, 0)
         log_of(node).roll()
         await CLOCK.sleep(2)
         assert log_of(node).recovery_point == 3

@@ -535,8 +535,8 @@ async def test_a_disk_that_fails_takes_what_lies_on_it_offline_and_nothing_else(
             disk.inject(Fault(operation="write", error=errno.EIO))
             broken = await node.produce(to=TP)
         assert broken.error is ErrorCode.KAFKA_STORAGE_ERROR
-        home = {each: node.logs._home.get(each) for each in partitions}
-        gone = [each for each in partitions if home[each] is home[TP]]
+        homes = [each.logs for each in node.logs.directories]
+        gone = [each for each in partitions if any({each, TP} <= logs.keys() for logs in homes)]
         assert len(gone) == 2
         assert sorted(node.manager.hosted.offline) == gone
         assert node.fetchers.failed == set(gone)

@@ -32,7 +32,11 @@ def fresh(**changes: object) -> Log:
 
 
 def names(log: Log, ending: str) -> list[str]:
-    return [each for each in log.file_system.list_directory(log.directory) if each.endswith(ending)]
+    return [
+        each
+        for each in log.local.file_system.list_directory(log.directory)
+        if each.endswith(ending)
+    ]
 
 
 def test_of_each_key_the_last_record_stays_at_its_offset() -> None:
@@ -206,7 +210,7 @@ def test_no_batch_stays_only_because_its_segment_ends_there() -> None:
     assert len(names(log, ".index")) == len(names(log, ".timeindex")) == 6
     assert pairs(log) == {5: (A, b"%100d" % 5)}
     log.close()
-    again = open_log(log.file_system, log.config, clean=True, recovery_point=6)
+    again = open_log(log.local.file_system, log.config, clean=True, recovery_point=6)
     assert again.recovery.clean
     assert not again.recovery.repairs
     assert (pairs(again), again.log_end_offset) == ({5: (A, b"%100d" % 5)}, 6)
@@ -239,15 +243,15 @@ def test_what_is_not_on_the_disk_yet_is_flushed_before_it_is_replaced() -> None:
         put(log, (key, bytes(900)))
         roll(log)
     put(log, (C, b"1"))
-    assert (log.recovery_point, log.compaction_gaps.below) == (0, 0)
+    assert (log.recovery_point, log.local.compaction_gaps.below) == (0, 0)
     cleaning = begin(log)
     while not cleaning.ready:
         cleaning.advance(1)
     assert not cleaning.sources_are_synced
     cleaning.commit()
-    assert (log.recovery_point, log.compaction_gaps.below) == (4, 1)
+    assert (log.recovery_point, log.local.compaction_gaps.below) == (4, 1)
     finish(cleaning)
-    assert log.compaction_gaps.below == 3
+    assert log.local.compaction_gaps.below == 3
 
 
 def test_small_segments_become_one() -> None:
@@ -360,7 +364,7 @@ def test_a_transaction_over_two_segments_is_aborted_in_both() -> None:
     clean(log)
     assert pairs(log) == {3: (A, b"1")}
     log.close()
-    again = open_log(log.file_system, log.config, clean=True)
+    again = open_log(log.local.file_system, log.config, clean=True)
     assert aborted(again) == [(7, 0, 4)]
 
 
@@ -554,7 +558,7 @@ def rebuilt(log: Log) -> None:
 def test_records_without_a_time_stay_as_old_as_their_segment_was() -> None:
     """Cleaner.cleanSegments: or each round would put off retention by time."""
     log, clock = fresh(), [WALL_MS - 7 * DAY]
-    disk = log.file_system
+    disk = log.local.file_system
     assert isinstance(disk, FaultyFileSystem)
     disk.disk.wall_ms = lambda: clock[0]
     for key in (A, B):
@@ -684,6 +688,6 @@ def test_a_cut_that_takes_the_file_from_under_the_reader_ends_the_round() -> Non
     put(log, (A, b"1"), (A, b"2"))
     roll(log)
     cleaning = begin(log)
-    log.file_system = Cut(disk.disk.chance, disk=disk.disk)
+    log.local.file_system = Cut(disk.disk.chance, disk=disk.disk)
     with pytest.raises(CleaningAbortedError, match="has changed"):
         finish(cleaning)

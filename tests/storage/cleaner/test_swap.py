@@ -65,7 +65,7 @@ def crashed_after(seed: int, changes: int, *, power: bool) -> tuple[Log, Cleanin
     """A round that dies after so many changes to the disk; the log before, and whether it died."""
     log = filled(seed)
     cleaning = begin(log)
-    disk = log.file_system
+    disk = log.local.file_system
     assert isinstance(disk, FaultyFileSystem)
     disk.die_after(changes)
     died = True
@@ -92,7 +92,7 @@ def test_a_crash_at_any_operation_leaves_each_segment_old_or_new(power: bool) ->
     while died:
         for seed in SEEDS[power]:
             log, _, died = crashed_after(seed, changes, power=power)
-            disk = log.file_system
+            disk = log.local.file_system
             assert isinstance(disk, FaultyFileSystem)
             again = open_again(disk.reopen())
             assert not again.recovery.repairs
@@ -103,7 +103,7 @@ def test_a_crash_at_any_operation_leaves_each_segment_old_or_new(power: bool) ->
             outcomes.append(found)
             if b"aborted" in [value for _, value in found.values()]:
                 assert again.segments[-2].transaction_index.entry_count == 1
-            names = again.file_system.list_directory(again.directory)
+            names = again.local.file_system.list_directory(again.directory)
             assert not [each for each in names if each.endswith((".swap", ".cleaned"))]
             assert again.log_end_offset == reference.log_end_offset
             # And nothing that it has left keeps the next round from coming to the same.
@@ -132,7 +132,7 @@ def test_a_crash_while_loading_finishes_a_swap_changes_nothing(power: bool) -> N
         for changes in range(8, 40):
             for again in range(12):
                 log, _, _ = crashed_after(seed, changes, power=power)
-                disk = log.file_system
+                disk = log.local.file_system
                 assert isinstance(disk, FaultyFileSystem)
                 names = disk.reopen().list_directory(log.directory)
                 if not any(each.endswith(".swap") for each in names):
@@ -154,7 +154,7 @@ def test_a_crash_while_loading_finishes_a_swap_changes_nothing(power: bool) -> N
 def test_a_swap_with_a_file_still_being_written_does_not_count() -> None:
     log = filled(1)
     old = contents(log)
-    disk = log.file_system
+    disk = log.local.file_system
     cleaning = begin(log)
     while not cleaning.ready:
         cleaning.advance(1 << 20)
@@ -172,7 +172,7 @@ def test_an_index_that_was_not_renamed_yet_follows_its_log() -> None:
     clean(log)
     before = contents(log)
     log.close()
-    disk = log.file_system
+    disk = log.local.file_system
     path = f"/d/t-0/{0:020d}.index"
     disk.rename(path, f"{path}.swap")
     again = Log.open(disk, "/d/t-0", TP, config=CONFIG, clean=True)

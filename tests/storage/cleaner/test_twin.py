@@ -199,10 +199,10 @@ def reopen_and_compare(log: Log, before: dict[Offset, Pair]) -> None:
     }
     found = headers(log)
     log.close_uncleanly()
-    for name in log.file_system.list_directory(log.directory):
+    for name in log.local.file_system.list_directory(log.directory):
         if name.endswith(".snapshot"):
-            log.file_system.remove(f"{log.directory}/{name}")
-    again = Log.open(log.file_system, log.directory, TP, config=log.config)
+            log.local.file_system.remove(f"{log.directory}/{name}")
+    again = Log.open(log.local.file_system, log.directory, TP, config=log.config)
     assert not again.recovery.repairs
     assert pairs(again) == before
     assert headers(again) == found

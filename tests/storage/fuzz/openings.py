@@ -121,7 +121,7 @@ def after_a_crash(case: Mutated) -> None:
 
 def _again(log: Log) -> Log:
     return Log.open(
-        log.file_system, log.directory, log.topic_partition, config=log.config, clean=True
+        log.local.file_system, log.directory, log.topic_partition, config=log.config, clean=True
     )
 
 

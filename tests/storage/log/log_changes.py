@@ -166,6 +166,7 @@ class LogChanges(RuleBasedStateMachine):
     def lead_a_new_epoch(self) -> None:
         self.epoch += 1
         self.log.leader_epoch_cache.assign(self.epoch, self.naive.end)
+        self.log.leader_epoch_cache.flush()
 
     @rule()
     def roll(self) -> None:

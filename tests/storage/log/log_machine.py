@@ -155,7 +155,7 @@ OPERATIONS: dict[str, Callable[[Any], None]] = {
     "flush": LogMachine.flush,
     "checkpoint": LogMachine.checkpoint,
     "roll": LogMachine.roll,
-    "begin a reign": LogMachine.lead_a_new_epoch,
+    "begin a leader epoch": LogMachine.lead_a_new_epoch,
     "retain": lambda machine: machine.retain(0.5, by_time=False),
     "retain the young": lambda machine: machine.retain(0.5, by_time=True),
     "give up": LogMachine.give_up_half,

@@ -42,7 +42,7 @@ def test_a_gap_that_compaction_left_is_no_loss_wherever_the_recovery_point_is(cl
     """Most checkpoints are a minute old, and a round's own is written when it is over."""
     disk = new_disk()
     log = compacted_log(disk)
-    assert on_the_disk(disk) == log.compaction_gaps.below == 5
+    assert on_the_disk(disk) == log.local.compaction_gaps.below == 5
     log.close() if clean else log.close_uncleanly()
     again = reopened(disk, clean=clean, recovery_point=5 if clean else 0)
     assert not again.recovery.repairs
@@ -68,7 +68,7 @@ def test_a_cut_lowers_it_first() -> None:
     disk = new_disk()
     log = compacted_log(disk)
     log.truncate_to(2)
-    assert on_the_disk(disk) == log.compaction_gaps.below == 2
+    assert on_the_disk(disk) == log.local.compaction_gaps.below == 2
     for _ in range(3):
         put(log, (A, bytes(100)))
     log.close_uncleanly()

@@ -144,7 +144,7 @@ def test_of_readers_a_bounded_number_is_remembered() -> None:
     log = log_of_producers(100)
     for offset in range(100):
         assert read(log, offset)[0].base_offset == 100
-    assert len(log._empty_batches._passed) == 64
+    assert len(log.local._empty_batches._passed) == 64
     assert read(log, 0)[0].base_offset == 100
 
 
@@ -247,10 +247,10 @@ def test_a_batch_too_large_to_look_into_or_not_sound_is_given_to_its_reader(
     size = headers(log)[0].size
     for limit, first in ((size - 1, 0), (size, 5)):
         monkeypatch.setattr(empty_batches, "_MOST_LOOKED_INTO", limit)
-        log._empty_batches.forget()
+        log.local._empty_batches.forget()
         assert read(log, 3)[0].base_offset == first
     log.segments[0].pins.file.write(HEADER_SIZE, b"\xff" * 9)
-    log._empty_batches.forget()
+    log.local._empty_batches.forget()
     assert read(log, 3)[0].base_offset == 0
 
 

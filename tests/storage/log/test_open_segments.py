@@ -103,13 +103,13 @@ def test_what_is_being_sent_stays_open_and_can_still_be_aborted() -> None:
     fill(log, 10)
     region = log.read(9, 1, max_offset_exclusive=10, min_one=True).records
     assert region is not None
-    log.open_segments.trim()
+    log.local.open_segments.trim()
     assert not region.file.closed  # type: ignore[attr-defined]  # a FaultyFile
     log.truncate_to(5)
     with pytest.raises(RegionAbortedError):
         region.read()
     region.release()
-    log.open_segments.trim()
+    log.local.open_segments.trim()
     assert system.held == 0
     assert lead(log) == 5
 

@@ -190,7 +190,7 @@ def test_segments_deleted_but_not_yet_unlinked_do_not_come_back() -> None:
     assert names(system, ".deleted")
     again = open_log(killed(system))
     assert again.log_start_offset == first
-    assert not names(again.file_system, ".deleted")  # type: ignore[arg-type]
+    assert not names(again.local.file_system, ".deleted")  # type: ignore[arg-type]
 
 
 @pytest.mark.conformance("LL-18")

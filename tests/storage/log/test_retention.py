@@ -366,8 +366,8 @@ def test_a_start_in_the_middle_of_a_segment_lasts_once_it_is_checkpointed() -> N
 
 def test_a_disk_that_fails_closes_the_log() -> None:
     log = log_of(retention_ms=0)
-    assert isinstance(log.file_system, FaultyFileSystem)
-    log.file_system.inject(Fault(operation="rename", names="*.log"))
+    assert isinstance(log.local.file_system, FaultyFileSystem)
+    log.local.file_system.inject(Fault(operation="rename", names="*.log"))
     with pytest.raises(KafkaStorageError):
         log.delete_old_segments(WALL_MS + 1)
     assert log.failed

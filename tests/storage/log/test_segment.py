@@ -120,7 +120,7 @@ def test_an_empty_segment_that_is_cut_stays_fit_to_be_appended_to() -> None:
     log.close()
     assert (segment.offset_index.size_in_bytes, segment.time_index.size_in_bytes) == (0, 0)
 
-    log = open_log(log.file_system, log.config, clean=True)
+    log = open_log(log.local.file_system, log.config, clean=True)
     segment = log.segments.active
     segment.truncate_to(57, wall_ms=WALL_MS + 500)
     assert segment.waited_for_roll_ms(wall_ms=WALL_MS + 500, max_timestamp=-1) == 0

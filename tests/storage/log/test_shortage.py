@@ -96,18 +96,14 @@ def flush(logs: LogManager, log: Log) -> None:
 
 def flush_elsewhere(logs: LogManager, log: Log) -> None:
     plan = log.flush_plan()
-    log.sync(plan)
-    assert log.commit_flush(plan)
+    log.local.sync(plan)
+    assert log.local.commit_flush(plan)
 
 
 def checkpoint(logs: LogManager, log: Log) -> None:
     logs.checkpoint_recovery_points()
     logs.checkpoint_log_start_offsets()
     logs.checkpoint_high_watermarks({TP: log.log_end_offset})
-
-
-def begin_an_epoch(logs: LogManager, log: Log) -> None:
-    log.assign_epoch(7, log.log_end_offset)
 
 
 def delete_old_segments(logs: LogManager, log: Log) -> None:
@@ -130,7 +126,6 @@ OPERATIONS = [
     flush,
     flush_elsewhere,
     checkpoint,
-    begin_an_epoch,
     delete_old_segments,
 ]
 
@@ -167,6 +162,47 @@ def test_what_was_refused_for_a_shortage_is_done_later(
         if fault.times:
             break  # it opens no more files than that
     assert refused > 0
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [lambda log: log.truncate_to(11), lambda log: log.truncate_fully_and_start_at(11)],
+    ids=["cut", "begun anew"],
+)
+@pytest.mark.parametrize("operation", ["open", "sync_directory"])
+def test_a_cut_is_refused_before_its_first_change_or_seen_through_or_fails_the_log(
+    operation: str, cut: Callable[[Log], object]
+) -> None:
+    outcomes = set()
+    for skip in itertools.count():
+        disk = new_disk()
+        logs = started(disk)
+        log = idle(logs)
+        log.flush()
+        logs.checkpoint_recovery_points()
+        before = contents(log)
+        release(log)
+        fault = disk.inject(Fault(operation=operation, error=errno.EMFILE, skip=skip))
+        try:
+            cut(log)
+        except ShortageError:
+            outcomes.add("refused")
+            assert (log.log_end_offset, log.recovery_point) == (RECORDS, RECORDS)
+            assert contents(log) == before
+            cut(log)
+        except KafkaStorageError:
+            outcomes.add("failed")
+            assert log.failed
+        assert log.failed or log.log_end_offset == 11
+        logs.close_uncleanly()
+        disk.crash()
+        again = started(disk.reopen())
+        assert before.startswith(contents(again.get_or_create(TP, ID)))
+        assert again.directories[0].recovery_points[TP] <= again.get_or_create(TP, ID).log_end_offset
+        again.close_uncleanly()
+        if fault.times:
+            break
+    assert "refused" in outcomes
 
 
 @pytest.mark.parametrize("error", SHORTAGES, **by_name)

@@ -60,7 +60,7 @@ def log() -> Log:
 @pytest.mark.parametrize("record", [0, 1, 700, 1499, 1500, 2998, 2999])
 @pytest.mark.parametrize("early", [0, 3], ids=["exact", "between two"])
 def test_only_the_segment_that_holds_the_answer_is_read(log: Log, record: int, early: int) -> None:
-    system = log.file_system
+    system = log.local.file_system
     assert isinstance(system, Watched)
     system.looked_at.clear()
     found = log.offset_for_timestamp(record * STEP_MS - early)
@@ -69,7 +69,7 @@ def test_only_the_segment_that_holds_the_answer_is_read(log: Log, record: int, e
 
 
 def test_a_time_after_the_last_reads_no_records(log: Log) -> None:
-    system = log.file_system
+    system = log.local.file_system
     assert isinstance(system, Watched)
     system.looked_at.clear()
     assert log.offset_for_timestamp(SEGMENTS * EACH * STEP_MS) is None
@@ -77,7 +77,7 @@ def test_a_time_after_the_last_reads_no_records(log: Log) -> None:
 
 
 def test_the_youngest_record_is_read_where_it_lies(log: Log) -> None:
-    system = log.file_system
+    system = log.local.file_system
     assert isinstance(system, Watched)
     system.looked_at.clear()
     last = SEGMENTS * EACH - 1

@@ -572,6 +572,6 @@ def test_the_index_says_what_the_batches_say(seed: int) -> None:
             step(chance, log)
         check(log)
         log = open_again(system, log, chance)
-        assert isinstance(log.file_system, FaultyFileSystem)
-        system = log.file_system
+        assert isinstance(log.local.file_system, FaultyFileSystem)
+        system = log.local.file_system
         check(log)

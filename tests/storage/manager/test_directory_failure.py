@@ -54,7 +54,7 @@ def flush(_logs: LogManager, log: Log) -> None:
 
 def flush_elsewhere(_logs: LogManager, log: Log) -> None:
     """As a worker thread does it: nothing more happens on the loop than the next append."""
-    log.sync(log.flush_plan())
+    log.local.sync(log.flush_plan())
 
 
 def checkpoint(logs: LogManager, _log: Log) -> None:
@@ -123,7 +123,7 @@ def test_an_append_after_a_failed_sync_of_another_thread_is_refused() -> None:
     plan = bad.flush_plan()
     system.inject(Fault(operation="sync", names="*.log"))
     with pytest.raises(KafkaStorageError):
-        bad.sync(plan)
+        bad.local.sync(plan)
     with pytest.raises(KafkaStorageError, match="Input/output"):
         lead(bad)
     assert bad.log_end_offset == 10
