@@ -239,10 +239,12 @@ class Log:
 
     @property
     def topic_partition(self) -> TopicPartition:
+        """The partition whose log it is."""
         return self.local.topic_partition
 
     @property
     def directory(self) -> str:
+        """The path of the partition's directory."""
         return self.local.directory
 
     @property
@@ -256,6 +258,7 @@ class Log:
 
     @property
     def log_end_offset(self) -> Offset:
+        """The offset after the last record, which the next append is given."""
         return self.local.log_end_offset
 
     @property
@@ -275,10 +278,12 @@ class Log:
 
     @property
     def failed(self) -> bool:
+        """Whether `failure` is set."""
         return self.local.failure is not None
 
     @property
     def closed(self) -> bool:
+        """Whether its files have been released for good."""
         return self.local.closed
 
     @property

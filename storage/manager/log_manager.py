@@ -289,12 +289,14 @@ class LogManager:
     # Finding, creating, deleting.
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
+        """Return the log of the partition; None where there is none."""
         for directory in self.directories:
             if (log := directory.logs.get(topic_partition)) is not None:
                 return log
         return None
 
     def logs(self) -> list[Log]:
+        """Return every log, in offline directories too."""
         return [log for directory in self.directories for _, log in directory.open_logs()]
 
     def _home_of(self, topic_partition: TopicPartition) -> LogDirectory:
@@ -468,6 +470,7 @@ class LogManager:
             self._checkpointing(directory, LogDirectory.checkpoint_log_start_offsets)
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, Offset]) -> None:
+        """Write `high_watermarks`, each in the directory of its log."""
         for directory in self._live():
             self._checkpointing(
                 directory, lambda each: each.checkpoint_high_watermarks(high_watermarks)

@@ -198,7 +198,9 @@ def test_a_cut_is_refused_before_its_first_change_or_seen_through_or_fails_the_l
         disk.crash()
         again = started(disk.reopen())
         assert before.startswith(contents(again.get_or_create(TP, ID)))
-        assert again.directories[0].recovery_points[TP] <= again.get_or_create(TP, ID).log_end_offset
+        assert (
+            again.directories[0].recovery_points[TP] <= again.get_or_create(TP, ID).log_end_offset
+        )
         again.close_uncleanly()
         if fault.times:
             break
