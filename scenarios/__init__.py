@@ -1,22 +1,21 @@
-"""Failover stories, and the simulator that tells them: the real brokers on virtual time.
+"""Failover stories, and the simulator that runs them: the real brokers on virtual time.
 
-    script  telling                  a story's text, and a world that answers it
-    swarm  shrinking                 random runs, one for each seed, and the shortest that fails
-    simulation/                      clock, network, disk and clients of such a world
-      checkers/                      what must hold at every moment
-    report/                          a run as a page
+    story/       a story's text, and the run that answers it
+    swarm/       random runs, one for each seed, and the shortest that fails
+    world/       clock, network, disk and clients of a run
+    checkers/    what must hold at every moment
 
-    telling = tell(read_story(find_story("S65")))
-    telling.check()                  # StoryChangedError where it came out otherwise
+    run = run_story(read_story(find_story("S65")))
+    run.check()                      # StoryChangedError if the answers differ from the recorded ones
 
-The same seed tells the same, to the byte, on every machine. Nothing here waits in real time.
+Equal seeds give equal runs, to the byte, on every machine. Nothing here waits in real time.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scenarios.story.runner import Telling, tell
+    from scenarios.story.runner import StoryRun, run_story
     from scenarios.story.script import (
         Script,
         ScriptError,
@@ -33,17 +32,17 @@ __all__ = [
     "Script",
     "ScriptError",
     "StoryChangedError",
+    "StoryRun",
     "SwarmRun",
-    "Telling",
     "as_script",
     "find_story",
     "parse",
     "read_story",
     "run_seed",
     "run_seeds",
+    "run_story",
     "shrink",
     "stories",
-    "tell",
 ]
 
 _MODULES = {
@@ -51,7 +50,7 @@ _MODULES = {
     "ScriptError": "story.script",
     "StoryChangedError": "story.script",
     "SwarmRun": "swarm.runner",
-    "Telling": "story.runner",
+    "StoryRun": "story.runner",
     "as_script": "swarm.shrinking",
     "find_story": "story.script",
     "parse": "story.script",
@@ -60,12 +59,12 @@ _MODULES = {
     "run_seeds": "swarm.runner",
     "shrink": "swarm.shrinking",
     "stories": "story.script",
-    "tell": "story.runner",
+    "run_story": "story.runner",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when first asked for: a list of stories needs no world."""
+    """Import a name when it is first used: a list of stories needs no world."""
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

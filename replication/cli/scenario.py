@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scenarios.story.report import Recording
-    from scenarios.story.runner import Telling
+    from scenarios.story.runner import StoryRun
     from scenarios.story.script import Step
     from scenarios.swarm.runner import SwarmRun
 
@@ -90,26 +90,26 @@ def run(
 ) -> None:
     """Tell the story NAME: its name, the beginning of it, a scenario, or a file."""
     from scenarios.story.report import Recording
-    from scenarios.story.runner import tell as tell_story
+    from scenarios.story.runner import run_story
     from scenarios.story.script import find_story, read_story
 
     path = find_story(name)
     began = time.monotonic()
     recording = Recording() if report or shiviz else None
-    telling = tell_story(read_story(path), seed=seed, recording=recording)
+    run = run_story(read_story(path), seed=seed, recording=recording)
     took = time.monotonic() - began
     if recording is not None:
-        told = telling.told
+        told = run.actual
         title = told.title or path.stem
         _write_report(recording, title, told.passages, report=report, shiviz=shiviz)
     if record:
-        path.write_text(str(telling.told), encoding="utf-8")
+        path.write_text(str(run.actual), encoding="utf-8")
     if output == JSON:
-        show_json(_as_json(path, telling, trace=trace))
+        show_json(_as_json(path, run, trace=trace))
     else:
-        _show(telling, took, trace=trace)
-    if not record and telling.changes:
-        tell(f"understudy: the story has changed:\n{telling.changes}")
+        _show(run, took, trace=trace)
+    if not record and run.changes:
+        tell(f"understudy: the story has changed:\n{run.changes}")
         sys.exit(1)
 
 
@@ -130,30 +130,28 @@ def _write_report(
         shiviz.write_text(to_shiviz(scene), encoding="utf-8")
 
 
-def _show(telling: "Telling", took: float, *, trace: bool) -> None:
-    show_line(str(telling.told))
+def _show(run: "StoryRun", took: float, *, trace: bool) -> None:
+    show_line(str(run.actual))
     if trace:
-        show_line(telling.trace + "\n")
-    show_line(_summary(telling.seed, telling.virtual_seconds, took, telling.trace_hash))
+        show_line(run.trace + "\n")
+    show_line(_summary(run.seed, run.virtual_seconds, took, run.trace_hash))
 
 
 def _summary(seed: int, virtual_seconds: float, took: float, trace_hash: str) -> str:
     return f"seed {seed}, {virtual_seconds:.1f} virtual seconds in {took:.1f} s, trace {trace_hash}"
 
 
-def _as_json(path: Path, telling: "Telling", *, trace: bool) -> dict[str, object]:
+def _as_json(path: Path, run: "StoryRun", *, trace: bool) -> dict[str, object]:
     answer: dict[str, object] = {
         "name": path.stem,
-        "seed": telling.seed,
-        "changed": bool(telling.changes),
-        "virtual_seconds": telling.virtual_seconds,
-        "trace_hash": telling.trace_hash,
-        "steps": [
-            {"commands": step.commands, "answer": step.answer} for step in telling.told.steps
-        ],
+        "seed": run.seed,
+        "changed": bool(run.changes),
+        "virtual_seconds": run.virtual_seconds,
+        "trace_hash": run.trace_hash,
+        "steps": [{"commands": step.commands, "answer": step.answer} for step in run.actual.steps],
     }
     if trace:
-        answer["trace"] = telling.trace.splitlines()
+        answer["trace"] = run.trace.splitlines()
     return answer
 
 

@@ -91,7 +91,7 @@ class Checkers:
     _committed: dict[TopicPartition, CommittedLog] = attrs.field(factory=dict, init=False)
     _made: dict[TopicPartition, _Made] = attrs.field(factory=dict, init=False)
     # Whether events were reported since the last look.
-    _told: bool = attrs.field(default=False, init=False)
+    _has_news: bool = attrs.field(default=False, init=False)
     _new_leaders: dict[tuple[str, TopicPartition], LeaderEpoch] = attrs.field(
         factory=dict, init=False
     )
@@ -125,7 +125,7 @@ class Checkers:
     def __call__(self, event: Event) -> None:
         """Judge an event; an error that this raises ends the node that reported it."""
         if self.violation is None:
-            self._told = True
+            self._has_news = True
             self._on_event(event)
             self._on_disk_event(event)
 
@@ -301,7 +301,7 @@ class Checkers:
 
     def before_receipt(self) -> None:
         """Look, if anything has changed, before a message is received."""
-        if (self.replicas.moved or self._told) and self.violation is None:
+        if (self.replicas.moved or self._has_news) and self.violation is None:
             self.look()
 
     def look(self) -> None:
@@ -312,12 +312,12 @@ class Checkers:
             return
         for decision in self.decisions.look(self.cluster.controller):
             self._look_at_decision(decision)
-        if self._told:
+        if self._has_news:
             self.replicas.find(self.cluster)
             self._judge(self.replicas.gone())
             for before, after in self.replicas.failed():
                 self._judge(storage.takes_nothing_more(before, after))
-        self._told = False
+        self._has_news = False
         self._look_at_moved()
         self._look_at_whole_partitions()
 

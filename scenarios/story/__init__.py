@@ -3,6 +3,6 @@
 script      a story's file: commands, a line of four dashes, the recorded answers
 stage       what commands act on: a world, a cluster, its clients
 commands/   what each command does
-runner      tells a story from its seed
+runner      runs a story from its seed
 report/     a run as a page to look at
 """

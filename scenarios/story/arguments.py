@@ -1,6 +1,6 @@
-"""What follows a command's first word: plain words, and options as KEY=VALUE.
+"""The arguments of a command: plain words, and options as KEY=VALUE.
 
-Whatever cannot be meant is a ScriptError, in one line.
+An argument without a meaning is a ScriptError, in one line.
 """
 
 import re
@@ -19,7 +19,7 @@ _DURATION = re.compile(r"(\d+)(ms|s)")
 
 
 def split(line: str) -> tuple[str, Words, Options]:
-    """The command, its words and its options."""
+    """Return the command, its words and its options."""
     verb, *rest = line.split()
     found = [(word, _OPTION.fullmatch(word)) for word in rest]
     words = [word for word, option in found if not option]
@@ -27,7 +27,7 @@ def split(line: str) -> tuple[str, Words, Options]:
 
 
 def background(words: Words) -> tuple[Words, bool]:
-    """Without the `&` by which a story does not wait for the answer."""
+    """Return the words without a final `&`, and whether there was one: then no answer is awaited."""
     in_background = words[-1:] == ["&"]
     return words[: len(words) - in_background], in_background
 
@@ -53,7 +53,7 @@ def nodes(stage: Stage, words: Words, options: Options) -> Words:
 
 
 def machines(stage: Stage, words: Words, options: Options) -> Words:
-    """Nodes, and those on which our clients run."""
+    """Return the words, each of which must name a node or a machine of our clients."""
     others = [word for word in words if word not in stage.programs.running]
     if others or not words:
         nodes(stage, others, options)
@@ -62,7 +62,7 @@ def machines(stage: Stage, words: Words, options: Options) -> Words:
 
 
 def running_nodes(stage: Stage, words: Words, options: Options) -> Words:
-    """And our clients."""
+    """Return the words, each of which must name a running node or a running client of ours."""
     for name in machines(stage, words, options):
         if name not in stage.programs.running and not stage.cluster.is_running(name):
             raise ScriptError(f"{name} is down already")
@@ -76,7 +76,7 @@ def broker_id_of(stage: Stage, name: str) -> int:
 
 
 def replicas_of(stage: Stage, options: Options) -> list[list[int]]:
-    """The brokers of each partition, the first of which is to lead it."""
+    """Return the brokers of each partition; the first one leads."""
     if "replicas" not in options:
         raise ScriptError("a topic needs replicas=b1,b2,b3; `/` begins another partition")
     assigned = [text.split(",") for text in options.pop("replicas").split("/")]

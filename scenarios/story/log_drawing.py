@@ -1,11 +1,11 @@
-"""Logs as they are drawn: a bracket for each run of records of one leader epoch.
+"""Drawings of logs: a bracket for each run of records of one leader epoch.
 
     [e0: 0-4][e1: 5-7]       offsets 0 to 4 were written under leader epoch 0, 5 to 7 under 1
     [e1: 5-7]                the log starts at 5
     [e0: 0-4][e1: 5-]        epoch 1 begins at 5 and has no records
     []                       no records
 
-Drawn from the batches on the disk, so that a log is shown as its next owner will find it,
+A log is drawn from the batches on the disk, so it is shown as the next process will find it,
 whether its broker runs or not.
 """
 
@@ -22,7 +22,7 @@ from storage.types import LeaderEpoch, Offset
 
 
 def batches_of(file_system: FileSystem, directory: str) -> list[BatchHeader]:
-    """The headers of a partition's directory, in order; none where there is no directory."""
+    """Return the batch headers of a partition's directory, in order; none if it does not exist."""
     return list(_read(file_system, directory))
 
 
@@ -40,7 +40,7 @@ def _read(file_system: FileSystem, directory: str) -> Iterator[BatchHeader]:
 
 
 def readable_batches(file_system: FileSystem, directory: str) -> tuple[list[BatchHeader], str]:
-    """Return the headers up to the first damage, and where that is; "" where there is none."""
+    """Return the headers up to the first damage, and its place; "" if there is none."""
     headers: list[BatchHeader] = []
     try:
         headers.extend(_read(file_system, directory))
@@ -59,7 +59,7 @@ def checkpointed_epochs(file_system: FileSystem, directory: str) -> list[EpochEn
 
 
 class Run(NamedTuple):
-    """Records of one leader epoch that stand in a row; both offsets are in it."""
+    """Consecutive records of one leader epoch, with both offsets inclusive."""
 
     leader_epoch: LeaderEpoch
     first: Offset

@@ -1,7 +1,7 @@
-"""Our own clients in a story: who runs, where, and what they were told.
+"""Our own clients in a story: their programs, their machines, and what they did and received.
 
-A name is that of a machine too. Who was killed, or has ended, may be started again under its
-name: that is another life of it.
+A name is that of a machine too. A program that was killed or has ended may be started again under
+its name; that is another life of it.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,9 +25,9 @@ class Programs:
     world: World
     running: dict[str, Program] = attrs.field(factory=dict, init=False)
     all: list[Program] = attrs.field(factory=list, init=False)
-    """Also those of the past."""
+    """All programs, past ones too."""
     drained: set[str] = attrs.field(factory=set, init=False)
-    """Who ran when all was to be read and copied."""
+    """The names of the programs that ran when everything had been read and copied."""
     witness: Witness = attrs.field(factory=Witness, init=False)
     _servers: list[str] = attrs.field(factory=list, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
@@ -35,7 +35,7 @@ class Programs:
     _reserved: set[str] = attrs.field(factory=set, init=False)
 
     def begin(self, brokers: Sequence[str], nursery: trio.Nursery, finish: Finish) -> None:
-        """There is a cluster."""
+        """Begin once there is a cluster."""
         self._servers = [f"{name}:{BROKER_PORT}" for name in brokers]
         self._nursery, self._finish = nursery, finish
         self._reserved = {*brokers, "c", "client"}
@@ -96,7 +96,7 @@ class Programs:
             raise ScriptError(f"{program.name} runs already")
         if program.name in self._reserved:
             raise ScriptError(f"{program.name} is a machine of another's")
-        self.world.node(program.name)  # its machine, before anything can befall it
+        self.world.node(program.name)  # its machine, before a fault can hit it
         self.running[program.name] = program
         self.all.append(program)
 
@@ -112,7 +112,7 @@ class Programs:
     def lives(self, name: str) -> int:
         return sum(program.name == name for program in self.all)
 
-    # Those that run.
+    # Running programs.
 
     def named(self, name: str, kind: Callable[[Program], bool] = lambda _: True) -> Program:
         program = self.running.get(name)
@@ -131,15 +131,15 @@ class Programs:
 
     @property
     def of_transactions(self) -> list[Program]:
-        """Of all times: those with a transactional id."""
+        """Return all programs with a transactional id, past ones too."""
         return [each for each in self.all if "transactional.id" in each.config]
 
     @property
     def readers(self) -> list[Reader]:
-        """Of all times."""
+        """All readers, past ones too."""
         return [each for each in self.all if isinstance(each, Reader)]
 
     @property
     def copiers(self) -> list[Copier]:
-        """Of all times."""
+        """All copiers, past ones too."""
         return [each for each in self.all if isinstance(each, Copier)]

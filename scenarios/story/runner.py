@@ -1,11 +1,11 @@
-"""Telling a story: a world from its seed, its commands one after the other, their answers.
+"""The run of a story: a world from its seed, its commands one after the other, their answers.
 
-    telling = tell(read_story(path), seed=7)
-    telling.changes         a diff against what was recorded; empty where nothing has changed
-    telling.trace_hash      equal for equal seeds, in any process
+    run = run_story(read_story(path), seed=7)
+    run.changes         a diff against the recorded answers; empty if nothing has changed
+    run.trace_hash      equal for equal seeds, in any process
 
-The invariants of `scenarios.checkers` are watched all along; one that is violated
-ends the story with an error, whatever its answers say.
+The invariants of `scenarios.checkers` are checked all along; a violation ends the story with an
+error, whatever its answers are.
 """
 
 from contextlib import AsyncExitStack
@@ -15,7 +15,7 @@ import attrs
 from replication.errors import UnderstudyError
 from replication.net.raising import raising_only_one
 from scenarios.checkers import Checkers
-from scenarios.story.commands.table import carry_out
+from scenarios.story.commands.table import run_command
 from scenarios.story.report.recording import Recording
 from scenarios.story.script import Script, ScriptError, StoryChangedError, difference
 from scenarios.story.stage import Stage
@@ -24,31 +24,33 @@ from storage.errors import StorageError
 
 
 @attrs.frozen(kw_only=True)
-class Telling:
-    """How a story came out."""
+class StoryRun:
+    """The result of a story."""
 
     recorded: Script
-    told: Script
+    actual: Script
     seed: int
     trace: str
     trace_hash: str
     virtual_seconds: float
     happenings: int
-    """Bytes that arrived, timers that fell due."""
+    """The number of alarms that rang: bytes that arrived, timers that fell due."""
 
     @property
     def changes(self) -> str:
-        """What was recorded and what was told, as a diff; empty where they are the same."""
-        return difference(self.recorded, self.told)
+        """The difference of the recorded and the actual answers, as a diff; empty if they are
+        equal.
+        """
+        return difference(self.recorded, self.actual)
 
     def check(self) -> None:
-        """StoryChangedError, with the changes, where there are any."""
+        """Raise StoryChangedError, with the changes, if there are any."""
         if self.changes:
             raise StoryChangedError(f"the story has changed (seed {self.seed}):\n{self.changes}")
 
 
-def tell(script: Script, *, seed: int | None = None, recording: Recording | None = None) -> Telling:
-    """Tell it in a world grown from `seed`, else from its own; nothing is compared yet."""
+def run_story(script: Script, *, seed: int | None = None, recording: Recording | None = None) -> StoryRun:
+    """Run a story in a world grown from `seed`, or from its own; compare nothing yet."""
     seed = script.seed if seed is None else seed
     world = World(seed)
     answers: list[tuple[str, ...]] = []
@@ -70,13 +72,13 @@ def tell(script: Script, *, seed: int | None = None, recording: Recording | None
     try:
         world.run(story)
     except Exception:
-        # Whoever stumbles over a violation may say something else about it.
+        # A violation may cause other errors; the violation itself is the better one.
         if checkers.violation is not None:
             raise checkers.violation from None
         raise
-    return Telling(
+    return StoryRun(
         recorded=script,
-        told=script.answered(answers),
+        actual=script.answered(answers),
         seed=seed,
         trace=str(world.trace),
         trace_hash=world.trace_hash(),
@@ -87,7 +89,7 @@ def tell(script: Script, *, seed: int | None = None, recording: Recording | None
 
 async def _carry_out(stage: Stage, command: str, number: int) -> list[str]:
     try:
-        return await carry_out(stage, command)
+        return await run_command(stage, command)
     except (UnderstudyError, StorageError, OSError) as error:
         raise ScriptError(f"line {number}, {command}: {error}") from error
     except Exception as error:

@@ -1,9 +1,9 @@
 """Stories as text files: commands, a line of four dashes, and the answer.
 
     # A title.
-    # shows: S65            the scenarios it tells (docs/stories.md lists them)
-    # rules: KIP-101        what decides how it ends
-    # seed: 17              where it is not told in world 1
+    # shows: S65            the scenarios it shows (docs/stories.md lists them)
+    # rules: KIP-101        the rules that decide how it ends
+    # seed: 17              the seed, if it is not 1
 
     kill b1                 commands, a line each
     wait leader t-0
@@ -11,14 +11,14 @@
     b1 is killed            what they answered when the story was recorded
     t-0: b2 leads
 
-Rule 1: blank lines part blocks, so an answer has none. A block of lines that begin with `#`
+Rule 1: blank lines separate blocks, so an answer has none. A block of lines that begin with `#`
 is a comment, and is kept as it is.
 
-Rule 2: told again, a story must answer what it answered. A change is an error, which shows
-what it was and what it is; whoever meant it records the story anew.
+Rule 2: a story that runs again must give the same answers. A change is an error that shows both;
+an intended change is recorded with `--record`.
 
-Rule 3: an answer holds what the seed does not decide. Times, ids that are drawn and the
-order of what happens at once are in the trace, which has a hash; they are not in answers.
+Rule 3: an answer holds only what is the same for every seed. Times, random ids and the order of
+simultaneous events are in the trace, which has a hash, and not in answers.
 """
 
 import difflib
@@ -39,11 +39,11 @@ _FIELD = re.compile(r"#\s*(shows|rules|seed):\s*(.*)")
 
 
 class ScriptError(UnderstudyError):
-    """A story that cannot be read, or asks for what there is not."""
+    """A story that cannot be read, or that asks for something that does not exist."""
 
 
 class StoryChangedError(UnderstudyError):
-    """A story came out otherwise than it was recorded."""
+    """The answers of a story differ from the recorded ones."""
 
 
 @attrs.frozen
@@ -71,26 +71,26 @@ class Script:
 
     @property
     def steps(self) -> list[Step]:
-        """Its commands and answers, in order."""
+        """The commands and answers, in order."""
         return [block for block in self.blocks if isinstance(block, Step)]
 
     @property
     def passages(self) -> list[tuple[str, Step]]:
-        """Each step, and what is told before it."""
+        """Return each step with the prose before it."""
         found: list[tuple[str, Step]] = []
-        told: list[str] = []
+        prose: list[str] = []
         for number, block in enumerate(self.blocks):
             match block:
                 case Comment(lines):
-                    told += _prose(lines[1:] if number == 0 else lines)
+                    prose += _prose(lines[1:] if number == 0 else lines)
                 case Step():
-                    found.append((" ".join(told), block))
-                    told = []
+                    found.append((" ".join(prose), block))
+                    prose = []
         return found
 
     @property
     def title(self) -> str:
-        """The first line of its head."""
+        """The first line of the head."""
         return self._head[0].lstrip("# ") if self._head else ""
 
     @property
@@ -101,12 +101,12 @@ class Script:
 
     @property
     def shows(self) -> list[str]:
-        """The scenarios it tells, by number."""
+        """The numbers of the scenarios that it shows."""
         return re.findall(r"S\d+", self.fields.get("shows", ""))
 
     @property
     def seed(self) -> int:
-        """Of the world it is told in, where nobody wishes for another."""
+        """The seed of its world, unless a run is given another."""
         text = self.fields.get("seed", DEFAULT_SEED)
         if not text.isdecimal():
             raise ScriptError(f"{text!r} is no seed")
@@ -118,7 +118,7 @@ class Script:
         return first.lines if isinstance(first, Comment) else ()
 
     def answered(self, answers: list[tuple[str, ...]]) -> "Script":
-        """The same story with these answers, one for each step."""
+        """Return the same story with these answers, one for each step."""
         left = iter(answers)
         return Script(
             tuple(
@@ -132,7 +132,7 @@ class Script:
 
 
 def _prose(lines: tuple[str, ...]) -> Iterator[str]:
-    """Of a comment, without its `# name: value` lines."""
+    """Yield the prose of a comment, without its `# name: value` lines."""
     for line in lines:
         if not _FIELD.fullmatch(line) and (said := line.lstrip("#").strip()):
             yield said
@@ -147,7 +147,7 @@ def _lines(block: Block) -> Iterator[str]:
 
 
 def parse(text: str) -> Script:
-    """ScriptError where it is no story. Without a divider, all of a block is commands."""
+    """Parse a story; raise ScriptError if it is none. Without a divider, a whole block is commands."""
     return Script(tuple(_block(number, lines) for number, lines in _blocks(text)))
 
 
@@ -173,30 +173,32 @@ def _block(number: int, lines: list[str]) -> Block:
     return Step(tuple(lines[:divider]), tuple(lines[divider + 1 :]), number)
 
 
-def difference(recorded: Script, told: Script) -> str:
-    """What has changed, as a diff; nothing where nothing has."""
+def difference(recorded: Script, actual: Script) -> str:
+    """Return the changes as a diff; empty if there are none."""
     lines = difflib.unified_diff(
         str(recorded).splitlines(),
-        str(told).splitlines(),
+        str(actual).splitlines(),
         fromfile="recorded",
-        tofile="told",
+        tofile="actual",
         lineterm="",
         n=4,
     )
     return "\n".join(lines)
 
 
-# Stories that come with us.
+# Stories of this package.
 
 
 def stories() -> dict[str, Path]:
-    """By name, which is the file's: a sentence."""
+    """Return the stories that come with the package, by name: a file's name is a sentence."""
     return {path.stem: path for path in sorted(STORIES.glob("*.txt"))}
 
 
 def find_story(name: str) -> Path:
-    """The story of that name, the only one whose name begins so, the only one that shows
-    that scenario, or a file; ScriptError where there is none, or more than one.
+    """Return the path of a story, given its name, a beginning of one name only, the number of a
+    scenario that only one story shows, or a file.
+
+    Raises ScriptError if there is none, or more than one.
     """
     known = stories()
     wanted = name.strip().lower().replace(" ", "-")
@@ -218,5 +220,5 @@ def find_story(name: str) -> Path:
 
 
 def read_story(path: Path) -> Script:
-    """The story in that file; ScriptError where it cannot be read as one."""
+    """Read a story from a file; raise ScriptError if it cannot be read as one."""
     return parse(path.read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
 """What the commands of a story act on: its world, its cluster, its client.
 
-The cluster is opened by the first command and goes with the story. What is sent in the
-background belongs to a nursery that ends before the cluster does.
+The cluster is opened by the first command and ends with the story. What is sent in the background
+belongs to a nursery that ends before the cluster does.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ ASTRAY = NoAnswer("its topic was deleted meanwhile, and made again")
 
 @attrs.define(eq=False)
 class IdempotentProducer:
-    """What a producer counts, so that its batches are known again."""
+    """The producer id, epoch and next sequences of an idempotent producer."""
 
     producer_id: int
     epoch: int = 0
@@ -61,11 +61,11 @@ class IdempotentProducer:
 
 @attrs.define(eq=False)
 class Work:
-    """What a producer in the background has before it, and how far it has come."""
+    """The task of a producer in the background, and its progress."""
 
     records: int
     acked: int = 0
-    longest: float = 0.0  # seconds from when a record was first sent until it was acked
+    longest: float = 0.0  # seconds from a record's first attempt to its ack
     gave_up: str | None = None
 
     @property
@@ -75,7 +75,7 @@ class Work:
 
 @attrs.define(eq=False, kw_only=True)
 class Stage:
-    """One story's props."""
+    """The state of one story."""
 
     world: World
     stack: AsyncExitStack
@@ -83,24 +83,24 @@ class Stage:
     recording: Recording | None = None
     batches: list[SentBatch] = attrs.field(factory=list, init=False)
     accounted: dict[TopicPartition, list[ReadRecord]] = attrs.field(factory=dict, init=False)
-    """What was there when the ledger was last asked for."""
+    """The records at the last `ledger` command."""
     rotten: list[tuple[str, TopicPartition, Offset]] = attrs.field(factory=list, init=False)
-    """Where a bit has flipped: in the batch of that offset, in the replica of that node."""
+    """The places of flipped bits: the node of the replica, and an offset in the batch."""
     images: dict[str, Node] = attrs.field(factory=dict, init=False)
-    """Copies of disks, by the names that the story gave them."""
+    """The copies of disks, by the names that the story gave them."""
     producers: dict[str, IdempotentProducer] = attrs.field(factory=dict, init=False)
     work: dict[str, Work] = attrs.field(factory=dict, init=False)
     consumers: dict[TopicPartition, StoryConsumer] = attrs.field(factory=dict, init=False)
     trimmed: set[str] = attrs.field(factory=set, init=False)
-    """Topics of which somebody wanted records to be gone."""
+    """The topics of which records were deleted on request."""
     deleted: dict[str, float] = attrs.field(factory=dict, init=False)
-    """Topics that somebody wanted to be gone, and when."""
+    """The topics that were deleted on request, and when."""
     compacted: set[str] = attrs.field(factory=set, init=False)
-    """Topics of which only the last record of each key is to stay."""
+    """The topics that keep only the last record of each key."""
     remade: set[str] = attrs.field(factory=set, init=False)
-    """Topics of which another one of that name has been deleted."""
+    """The topics that replaced a deleted one of the same name."""
     programs: Programs = attrs.field(init=False)
-    """Our own clients."""
+    """The programs that run our own clients."""
     events_shown: int = attrs.field(default=0, init=False)
     _cluster: SimulatedCluster | None = attrs.field(default=None, init=False)
     _client: StoryClient | None = attrs.field(default=None, init=False)
@@ -133,7 +133,7 @@ class Stage:
     async def open(self, *, brokers: int, properties: dict[str, str]) -> None:
         if self._cluster is not None:
             raise ScriptError("a story has one cluster")
-        # The recording first: it is to have seen what the checkers end a run for.
+        # The recording comes first, so that it has seen what the checkers end a run for.
         watcher = (
             self.checkers if self.recording is None else fan_out(self.recording, self.checkers)
         )
@@ -159,20 +159,20 @@ class Stage:
         self.stack.callback(self._background.cancel_scope.cancel)
 
     def tell(self, event: Event) -> None:
-        """Something that has befallen the cluster from outside."""
+        """Report a fault that came from outside to the trace and the watcher."""
         self.world.sink(SIMULATOR)(event)
         self.cluster.watcher(event)
 
-    # Coming and going.
+    # Starts and stops.
 
     def go_in_background(self, name: str, way: Callable[[str], Awaitable[None]]) -> None:
-        """Start or stop a node; where that comes to nothing, it is down and stays so."""
+        """Start or stop a node in the background; if that fails, the node stays down."""
 
         async def go() -> None:
             try:
                 await way(name)
             except (UnderstudyError, StorageError, OSError):
-                self.checkers.look()  # unless that was it
+                self.checkers.look()  # a violation is the better error
             finally:
                 self._coming_and_going.remove(name)
 
@@ -181,11 +181,13 @@ class Stage:
         self._background.start_soon(go)
 
     def stays(self, name: str) -> bool:
-        """Whether it is neither on its way up nor on its way down."""
+        """Return whether a node is neither starting nor stopping."""
         return name not in self._coming_and_going
 
     async def all_have_come_and_gone(self) -> bool:
-        """Once they have; not so where the controller is down, whom they may wait for."""
+        """Wait until no node is starting or stopping; return False if the controller is down, which
+        they may wait for.
+        """
         cluster = self.cluster
         await cluster.until(
             lambda: not self._coming_and_going or not cluster.is_running(CONTROLLER),
@@ -194,7 +196,7 @@ class Stage:
         return cluster.is_running(CONTROLLER)
 
     async def until_led(self, partition: TopicPartition) -> None:
-        """Until a broker that runs leads it, and every broker that runs knows."""
+        """Wait until a running broker leads the partition and every running broker knows it."""
         cluster = self.cluster
 
         def is_led() -> bool:
@@ -206,7 +208,7 @@ class Stage:
         await cluster.until(is_led, what=f"somebody leads {partition}")
 
     def ask_in_background(self, ask: Callable[[], Awaitable[object]]) -> None:
-        """Whatever comes of it."""
+        """Ask in the background, and ignore Kafka's errors."""
 
         async def asking() -> None:
             with contextlib.suppress(KafkaError, PeerUnavailableError):
@@ -226,12 +228,14 @@ class Stage:
         return batch
 
     def waits_for(self, batch: SentBatch) -> None:
-        """`answers` is to tell of it."""
+        """Let the command `answers` report this batch."""
         self._waiting.append(batch)
 
     def sent_to(self, partition: TopicPartition) -> list[SentBatch]:
-        """Of the topic that bears its name now. What was on its way when it was made may be there
-        or not, whatever the answer: it was for either of the two.
+        """Return the batches sent to the present topic of that name.
+
+        A batch that was on its way when the topic was created counts as unanswered: it may be in
+        the former topic or in this one.
         """
         return [
             attrs.evolve(batch, outcome=ASTRAY) if batch in self._astray else batch
@@ -240,14 +244,14 @@ class Stage:
         ]
 
     def of_the_past(self, partition: TopicPartition) -> list[SentBatch]:
-        """What was acked, and sent once, by a topic of that name that is no more."""
+        """Return the batches that a former topic of that name acked and that were sent once."""
         return [batch for batch in self._of_the_past if batch.partition == partition]
 
     def is_astray(self, batch: SentBatch) -> bool:
         return batch.outcome is ASTRAY
 
     def made_again(self, topic: str) -> None:
-        """Another one bears the name of one that was deleted, and every broker that runs knows."""
+        """Record that a new topic has a deleted one's name, and that every running broker knows it."""
         gone_at = self.deleted.pop(topic)
         self.remade.add(topic)
         known = [*self._astray, *self._of_the_past]
@@ -262,7 +266,9 @@ class Stage:
     async def put_in_sequence(
         self, batch: SentBatch, name: str, *, epoch: int | None = None, sequence: int | None = None
     ) -> None:
-        """As the next batch of the idempotent producer of that name, unless told otherwise."""
+        """Give a batch the next sequence of an idempotent producer, unless `epoch` or `sequence`
+        say otherwise.
+        """
         producer = self.producers.get(name)
         if producer is None:
             producer_id = await self.client.init_producer_id()
@@ -282,7 +288,9 @@ class Stage:
     def deliver_in_background(
         self, batch: SentBatch, name: str | None, *, timeout_ms: int, delivery_timeout_ms: int
     ) -> None:
-        """Again until it is answered; in the lane of the idempotent producer of that name."""
+        """Send a batch in the background until it is answered, in the lane of its idempotent
+        producer if it has one.
+        """
         assert self._background is not None, "a cluster's story has a background"
         send = partial(deliver, self.client)
         if name is not None:
@@ -306,8 +314,9 @@ class Stage:
     # Reading.
 
     async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Its answer, asked for again where the leader has just moved, or where the log begins:
-        it may have been told before retention took what was there.
+        """Return the answer of `ask`; repeat it while the leader or the log start has just moved.
+
+        The log start may have been read before retention deleted what was there.
         """
         with self.cluster.clock.move_on_after(PATIENCE_SECONDS):
             while True:
@@ -322,7 +331,7 @@ class Stage:
     async def insistently(
         self, ask: Callable[[], Awaitable[object]], *, until: Callable[[], bool]
     ) -> None:
-        """Ask, whatever the answer, now and then until it has come about."""
+        """Ask again and again, whatever the answer, until the change has happened."""
         with self.cluster.clock.move_on_after(PATIENCE_SECONDS):
             while not until():
                 with contextlib.suppress(KafkaError, PeerUnavailableError):
@@ -332,13 +341,13 @@ class Stage:
         raise NotInTimeError(f"not within {PATIENCE_SECONDS:g} virtual seconds, asked again")
 
     def consumer(self, partition: TopicPartition) -> StoryConsumer:
-        """The one who polls it."""
+        """Return the consumer that polls a partition."""
         if partition not in self.consumers:
             self.consumers[partition] = StoryConsumer(client=self.client, partition=partition)
         return self.consumers[partition]
 
     async def answers(self) -> list[SentBatch]:
-        """What was sent in the background, once all of it has an outcome."""
+        """Return the batches sent in the background, once all of them have an outcome."""
         waiting, self._waiting = self._waiting, []
         await self.cluster.until(
             lambda: all(batch.outcome is not None for batch in waiting), what="an answer"

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from scenarios.story.disk_truth import OFFSETS, TRANSACTIONS
+from scenarios.story.expected_records import OFFSETS, TRANSACTIONS
 from scenarios.story.stage import Stage
 from scenarios.swarm.settings import Chance, options
 from scenarios.swarm.transaction_takeover import TransactionTakeover

@@ -25,7 +25,7 @@ import attrs
 from replication.events import LeaderElected
 from replication.net.raising import raising_only_one
 from scenarios.checkers import Checkers
-from scenarios.story.commands.table import carry_out
+from scenarios.story.commands.table import run_command
 from scenarios.story.report.recording import Recording
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
@@ -169,7 +169,7 @@ def play(
                     if recording is not None:
                         recording.carried_out(line)
                     try:
-                        answer.extend(await carry_out(stage, line))
+                        answer.extend(await run_command(stage, line))
                     except ScriptError:
                         if not may_leave_out(line):
                             raise

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from scenarios.story.disk_truth import OFFSETS, TRANSACTIONS
+from scenarios.story.expected_records import OFFSETS, TRANSACTIONS
 from scenarios.story.stage import Stage
 from scenarios.world.clients.copying import Copier
 from storage.types import TopicPartition

@@ -19,7 +19,7 @@ from functools import partial
 
 import trio
 
-from scenarios.story.runner import tell
+from scenarios.story.runner import run_story
 from scenarios.story.script import find_story, read_story
 from scenarios.swarm.runner import SwarmRun, run_seed, run_seeds
 from scenarios.world.virtual_time import VirtualTime, sleep_until
@@ -71,12 +71,12 @@ def is_worthy(swarm_run: SwarmRun) -> bool:
 
 def story() -> Figure:
     script = read_story(find_story(STORY))
-    happenings = tell(script).happenings
+    happenings = run_story(script).happenings
     told: list[float] = []
     bare: list[float] = []
     for seed in range(ROUNDS):
         began = time.process_time()
-        tell(script, seed=seed)
+        run_story(script, seed=seed)
         told.append(time.process_time() - began)
         bare.append(_bare_loop(happenings))
     goal = f"(goal {STORY_SECONDS_GOAL * 1000:.0f} ms)"

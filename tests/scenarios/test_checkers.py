@@ -16,8 +16,8 @@ from replication.replica_manager import LocalReplicas
 from scenarios.checkers import Checkers, InvariantViolatedError
 from scenarios.checkers.loss_ledger import loss_ledger
 from scenarios.story.commands.judge import BrokenPromiseError
-from scenarios.story.commands.table import carry_out
-from scenarios.story.runner import tell
+from scenarios.story.commands.table import run_command
+from scenarios.story.runner import run_story
 from scenarios.story.script import ScriptError, parse
 from scenarios.story.stage import Stage
 from scenarios.world.client import Acked, NoAnswer, ReadRecord, SentBatch
@@ -51,7 +51,7 @@ wait equal t-0
 
 
 def test_a_failover_without_mistakes_violates_nothing() -> None:
-    tell(FAILOVER)
+    run_story(FAILOVER)
 
 
 def test_a_leader_that_commits_what_nobody_else_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def test_a_leader_that_commits_what_nobody_else_has(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(leadership, "committed_end", its_own_log_end)
     with pytest.raises(InvariantViolatedError, match=r"b2 is in the ISR of t-0 .* was committed"):
-        tell(FAILOVER)
+        run_story(FAILOVER)
 
 
 SYNCED = parse(
@@ -80,7 +80,7 @@ wait whole t-0
 
 
 def test_what_was_flushed_is_there_when_the_power_has_taken_the_rest() -> None:
-    tell(SYNCED)
+    run_story(SYNCED)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_flush_that_forgets_names(monkeypatch: pytest.MonkeyPatch, unsynced: s
 
     monkeypatch.setattr(FaultyFileSystem, "sync_directory", forgetful)
     with pytest.raises(InvariantViolatedError, match=r"was synced up to 4, .* to end at 0"):
-        tell(SYNCED)
+        run_story(SYNCED)
 
 
 MADE_AGAIN = """\
@@ -114,11 +114,11 @@ judge t-0
 def test_what_bears_a_name_is_judged_by_what_was_sent_to_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (step,) = tell(parse(MADE_AGAIN.format(acks="all"))).told.steps
+    (step,) = run_story(parse(MADE_AGAIN.format(acks="all"))).actual.steps
     assert "acked and committed  1  three" in step.answer
     mistakes.acks_all_waits_for_nobody(monkeypatch)
     with pytest.raises(InvariantViolatedError, match="was acked with acks=all up to"):
-        tell(parse(MADE_AGAIN.format(acks="1")))
+        run_story(parse(MADE_AGAIN.format(acks="1")))
 
 
 # b3 is not in sync when b1 dies, and is before b2 in the order of the replicas.
@@ -139,7 +139,7 @@ show t-0
 
 def test_an_election_of_somebody_who_is_not_in_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     story = parse(B3_IS_BEHIND.format(unclean="false", kill="kill b1"))
-    assert "t-0: b2 leads in epoch 1, isr b2, osr b1 b3" in tell(story).told.steps[0].answer
+    assert "t-0: b2 leads in epoch 1, isr b2, osr b1 b3" in run_story(story).actual.steps[0].answer
     honest = election.after
 
     def anybody(partition: PartitionRegistration, wish: Wish, **how: Any) -> PartitionRegistration:
@@ -149,12 +149,12 @@ def test_an_election_of_somebody_who_is_not_in_sync(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(controller_decisions, "after", anybody)
     with pytest.raises(InvariantViolatedError, match=r"b3 is in the ISR of t-0 .* was committed"):
-        tell(story)
+        run_story(story)
 
 
 def test_what_an_unclean_election_loses_is_no_violation() -> None:
     story = parse(B3_IS_BEHIND.format(unclean="true", kill="kill b1 b2"))
-    answer = tell(story).told.steps[0].answer
+    answer = run_story(story).actual.steps[0].answer
     # b1 and b2 are fenced in either order, and the one that comes second leads in between or not.
     leads = tuple(f"t-0: b3 leads in epoch {epoch}, isr b3" for epoch in (1, 2))
     assert any(line.startswith(leads) for line in answer)
@@ -181,7 +181,7 @@ verify t-0
     )
     lost = 0
     for seed in range(5):
-        answer = tell(story, seed=seed).told.steps[0].answer
+        answer = run_story(story, seed=seed).actual.steps[0].answer
         assert "same in 2 copies" in answer[-1]
         lost += "offsets 0 to 3" not in answer[-1]
     assert lost, "in no seed was anything lost"
@@ -214,11 +214,11 @@ def test_what_is_sent_after_an_unclean_election_is_promised_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`two` may be lost; `three` was refused, or is there."""
-    (step,) = tell(parse(UNCLEAN)).told.steps
+    (step,) = run_story(parse(UNCLEAN)).actual.steps
     assert step.answer[-1] == "t-0: may have lost what was committed"
     mistakes.acks_all_waits_for_nobody(monkeypatch)
     with pytest.raises(BrokenPromiseError, match=r"three was acked at . and is not there"):
-        tell(parse(UNCLEAN))
+        run_story(parse(UNCLEAN))
 
 
 # b2 is elected without `two`, and then both are in sync again.
@@ -235,7 +235,7 @@ run 1s
 def test_what_is_committed_after_an_unclean_election_is_looked_at_as_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tell(parse(AFTER_A_LOSS))
+    run_story(parse(AFTER_A_LOSS))
     honest = Leadership.maybe_advance_high_watermark
 
     def alone_in_the_end(self: Leadership) -> bool:
@@ -245,7 +245,7 @@ def test_what_is_committed_after_an_unclean_election_is_looked_at_as_before(
 
     monkeypatch.setattr(Leadership, "maybe_advance_high_watermark", alone_in_the_end)
     with pytest.raises(InvariantViolatedError, match=r"b. is in the ISR of t-0 with a log that"):
-        tell(parse(AFTER_A_LOSS))
+        run_story(parse(AFTER_A_LOSS))
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_only_the_last_known_leader_may_lose_with_its_disk(
         async with AsyncExitStack() as stack:
             stage = Stage(world=world, stack=stack, checkers=checkers)
             for line in ("cluster brokers=1", "topic t replicas=b1", "produce t-0 one"):
-                await carry_out(stage, line)
+                await run_command(stage, line)
             elected = LeaderElected(
                 partition=PARTITION, leader=1, leader_epoch=1, isr=(1,), cause=cause
             )
@@ -275,7 +275,7 @@ def test_only_the_last_known_leader_may_lose_with_its_disk(
 
 
 def test_a_wiped_disk_loses_nothing_that_others_have() -> None:
-    told = tell(
+    told = run_story(
         parse(
             """\
 cluster brokers=3 min.insync.replicas=2
@@ -290,7 +290,7 @@ judge t-0
 """
         )
     )
-    assert "may have lost" not in told.told.steps[0].answer[-1]
+    assert "may have lost" not in told.actual.steps[0].answer[-1]
 
 
 @pytest.mark.parametrize("seed", [8, 17])
@@ -298,7 +298,7 @@ def test_who_joined_is_excused_from_the_decision_on_which_is_told_later(seed: in
     """Fetches of version 11 name no process: b2 is taken for what it was (KIP-903). In these
     worlds somebody is looked at after the controller has decided so, and before it has said so.
     """
-    tell(
+    run_story(
         parse(
             """\
 cluster brokers=2 min.insync.replicas=1 understudy.inter.broker.fetch.version=11
@@ -327,7 +327,7 @@ run 100ms
 
 def test_of_a_leader_that_does_not_know_it_leads_no_longer_nothing_is_asked() -> None:
     """b1 sleeps while b2 commits and is led by itself again: it led, and has not, `two`."""
-    tell(
+    run_story(
         parse(
             """\
 cluster brokers=2 min.insync.replicas=1 broker.session.timeout.ms=3000
@@ -352,7 +352,7 @@ def test_a_follower_that_keeps_what_it_should_cut(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(LocalReplicas, "truncate_to", keep_everything)
     with pytest.raises((ScriptError, InvariantViolatedError)):
-        tell(FAILOVER)
+        run_story(FAILOVER)
 
 
 def test_a_cut_below_the_high_watermark() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scenarios.story.runner import tell
+from scenarios.story.runner import run_story
 from scenarios.story.script import parse
 
 # S50: everybody has what was acked, and nobody may have synced it.
@@ -29,7 +29,7 @@ verify t-0
 
 @pytest.mark.parametrize("seed", range(4))
 def test_after_a_blackout_the_last_leader_leads_and_everybody_is_like_it(seed: int) -> None:
-    answer = tell(parse(BLACKOUT.format(flush=2**63 - 1)), seed=seed).told.steps[0].answer
+    answer = run_story(parse(BLACKOUT.format(flush=2**63 - 1)), seed=seed).actual.steps[0].answer
     # Nobody is eligible: whoever led last is waited for, and its election is told of as one
     # that may have lost what was acked.
     *_, led, offline, elected = [line for line in answer if line.startswith("c: ")]
@@ -42,5 +42,5 @@ def test_after_a_blackout_the_last_leader_leads_and_everybody_is_like_it(seed: i
 
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_synced_before_it_is_acked_outlives_a_blackout(seed: int) -> None:
-    answer = tell(parse(BLACKOUT.format(flush=1)), seed=seed).told.steps[0].answer
+    answer = run_story(parse(BLACKOUT.format(flush=1)), seed=seed).actual.steps[0].answer
     assert "acked and committed  4  one two three four" in answer

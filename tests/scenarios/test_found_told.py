@@ -12,7 +12,7 @@ from replication.follower.partitions import FollowedPartitions
 from replication.leader.rules.leadership import Leadership
 from replication.metadata.rules import MetadataDelta, MetadataImage, PartitionRegistration
 from replication.replica_manager.roles import RoleChanges
-from scenarios.story.runner import tell
+from scenarios.story.runner import run_story
 from scenarios.story.script import find_story, read_story
 from storage.errors import OffsetOutOfRangeError
 from storage.log.append import LogAppendInfo, analyze, check_sizes
@@ -162,4 +162,4 @@ def test_a_wrong_plan_of_retention_ends_the_story(monkeypatch: pytest.MonkeyPatc
     what_is_not_committed_may_go(monkeypatch)
     script = read_story(find_story("what-one-log-keeps-every-log-need-not"))
     with pytest.raises(AssertionError, match="what is not committed is not deleted"):
-        tell(script)
+        run_story(script)

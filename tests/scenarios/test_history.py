@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from scenarios.story.commands.judge import BrokenPromiseError
-from scenarios.story.runner import tell
+from scenarios.story.runner import run_story
 from scenarios.story.script import parse
 from scenarios.world import history
 from scenarios.world.client import StoryClient
@@ -151,7 +151,7 @@ judge t-0
 
 
 def test_a_consumer_goes_on_where_it_was() -> None:
-    (step,) = tell(parse(STORY)).told.steps
+    (step,) = run_story(parse(STORY)).actual.steps
     assert [line for line in step.answer if line.startswith("polled")] == [
         "polled: a b",
         "polled: c",
@@ -171,7 +171,7 @@ poll t-0
 poll t-0
 judge t-0
 """
-    (step,) = tell(parse(story)).told.steps
+    (step,) = run_story(parse(story)).actual.steps
     assert step.answer[-2:] == ("polled:", "polled: d")
 
 
@@ -187,5 +187,5 @@ def test_a_consumer_that_is_given_the_same_again_is_a_broken_promise(
 
     monkeypatch.setattr(StoryClient, "poll", from_the_beginning)
     with pytest.raises(BrokenPromiseError, match="backwards: consumer 1 was given 0 after 1") as e:
-        tell(parse(STORY))
+        run_story(parse(STORY))
     assert e.value.rule == "backwards"

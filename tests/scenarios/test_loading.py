@@ -3,7 +3,7 @@
 import pytest
 
 from scenarios.checkers.loss_ledger import MANY, loss_ledger
-from scenarios.story.runner import tell
+from scenarios.story.runner import run_story
 from scenarios.story.script import parse
 from scenarios.world.client import Acked, ReadRecord, SentBatch
 from storage.types import TopicPartition
@@ -26,7 +26,7 @@ BEGINS = "cluster brokers=1\ntopic t replicas=b1"
     ],
 )
 def test_what_it_has_to_say_at_the_end(story: str, told: str) -> None:
-    assert tell(parse(story)).told.steps[-1].answer[-1] == told
+    assert run_story(parse(story)).actual.steps[-1].answer[-1] == told
 
 
 def test_of_many_values_the_ledger_names_a_few() -> None:

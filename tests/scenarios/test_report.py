@@ -11,7 +11,7 @@ from scenarios.story.log_drawing import Run
 from scenarios.story.report import Recording, Scene, page, scene_of, to_shiviz
 from scenarios.story.report.labels import label
 from scenarios.story.report.scene import IDLE
-from scenarios.story.runner import Telling, tell
+from scenarios.story.runner import StoryRun, run_story
 from scenarios.story.script import find_story, read_story
 from scenarios.swarm.runner import run_seed
 from tests.browser import needs_browser, root_of
@@ -28,21 +28,21 @@ root.dataset.overflows = root.scrollWidth > window.innerWidth;
 
 
 @pytest.fixture(scope="module")
-def told() -> tuple[Telling, Scene]:
+def told() -> tuple[StoryRun, Scene]:
     recording = Recording()
-    telling = tell(read_story(find_story("S65")), seed=1, recording=recording)
-    told = telling.told
+    telling = run_story(read_story(find_story("S65")), seed=1, recording=recording)
+    told = telling.actual
     return telling, scene_of(recording, title=told.title, passages=told.passages)
 
 
-def test_a_run_that_is_recorded_is_the_run_that_is_not(told: tuple[Telling, Scene]) -> None:
+def test_a_run_that_is_recorded_is_the_run_that_is_not(told: tuple[StoryRun, Scene]) -> None:
     telling, _ = told
-    assert telling.trace_hash == tell(read_story(find_story("S65")), seed=1).trace_hash
+    assert telling.trace_hash == run_story(read_story(find_story("S65")), seed=1).trace_hash
     assert run_seed(3, Recording()).trace_hash == run_seed(3).trace_hash
 
 
 def test_messages_arrive_after_they_were_sent_and_answers_after_questions(
-    told: tuple[Telling, Scene],
+    told: tuple[StoryRun, Scene],
 ) -> None:
     _, scene = told
     assert all(arrow["api"] != "?" for arrow in scene.arrows)
@@ -61,18 +61,18 @@ def test_messages_arrive_after_they_were_sent_and_answers_after_questions(
     assert ("Fetch answer", "b2", "b1", "t-0 diverges: e0@3") in said
 
 
-def test_what_a_cut_swallowed_is_lost(told: tuple[Telling, Scene]) -> None:
+def test_what_a_cut_swallowed_is_lost(told: tuple[StoryRun, Scene]) -> None:
     _, scene = told
     lost = {(each["to"], each["says"]) for each in scene.arrows if each["there"] is None}
     assert lost & {("b2", "t-0 3-3, HW 3"), ("b3", "t-0 3-3, HW 3")}
 
 
-def test_the_logs_end_as_the_story_shows_them(told: tuple[Telling, Scene]) -> None:
+def test_the_logs_end_as_the_story_shows_them(told: tuple[StoryRun, Scene]) -> None:
     telling, scene = told
     last = {each["node"]: each for each in scene.logs if each["partition"] == "t-0"}
     shown = [
         re.match(r"(b\d)  (\[.*\])\s+HW (\d+)  LEO (\d+)  (\w+)", line)
-        for step in telling.told.steps
+        for step in telling.actual.steps
         for line in step.answer
     ]
     for match in [each for each in shown if each][-3:]:
@@ -83,7 +83,7 @@ def test_the_logs_end_as_the_story_shows_them(told: tuple[Telling, Scene]) -> No
         assert log["role"] == match[5]
 
 
-def test_every_decision_says_why(told: tuple[Telling, Scene]) -> None:
+def test_every_decision_says_why(told: tuple[StoryRun, Scene]) -> None:
     _, scene = told
     why = {str(each["name"]): str(each["why"]) for each in scene.marks}
     assert why["leader_elected"].startswith("b2 leads t-0 in epoch 1 after b1")
@@ -101,7 +101,7 @@ def test_a_message_without_words_of_its_own_says_nothing() -> None:
 # ShiViz.
 
 
-def test_a_receiver_has_seen_all_that_the_sender_had(told: tuple[Telling, Scene]) -> None:
+def test_a_receiver_has_seen_all_that_the_sender_had(told: tuple[StoryRun, Scene]) -> None:
     _, scene = told
     parser, _, *lines = to_shiviz(scene, idle=True).splitlines()
     expression = re.compile(parser.replace("(?<", "(?P<").replace(r"\n", "\n"))
@@ -164,7 +164,7 @@ def test_the_page_loads_nothing_and_nothing_in_it_ends_its_data() -> None:
 )
 def test_a_browser_draws_every_moment_without_a_fault(
     tmp_path: Path,
-    told: tuple[Telling, Scene],
+    told: tuple[StoryRun, Scene],
     width: int,
     dark: bool,
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from replication.cli.scenario import command
-from scenarios.story.runner import tell
+from scenarios.story.runner import run_story
 from scenarios.story.script import parse
 from scenarios.swarm.runner import play, rule_of, run_seed
 from scenarios.swarm.shrinking import as_script, shrink, simpler
@@ -98,7 +98,7 @@ def test_mistakes_of_any_kind_are_told_without_what_has_nothing_to_do_with_them(
     assert "p1" not in str(shortest.lines)
     assert "b4" not in str(shortest.lines)
     with pytest.raises(Exception) as raised:  # noqa: PT011 - of that rule, whatever its type
-        tell(parse(str(as_script(shortest))))
+        run_story(parse(str(as_script(shortest))))
     assert rule_of(raised.value).endswith(run.rule.partition(": ")[2])
 
 
@@ -122,10 +122,12 @@ def test_a_planted_mistake_is_told_in_few_lines(
     story = parse(str(as_script(shortest)))
     assert story.seed == run.seed
     with pytest.raises(Exception) as raised:  # noqa: PT011 - of that rule, whatever its type
-        tell(story)
+        run_story(story)
     assert rule_of(raised.value).endswith(run.rule.partition(": ")[2])
     monkeypatch.undo()
-    assert tell(story).told.steps[0].commands == shortest.lines, "nothing is wrong without it"
+    assert run_story(story).actual.steps[0].commands == shortest.lines, (
+        "nothing is wrong without it"
+    )
 
 
 def test_what_goes_right_is_not_made_shorter() -> None:

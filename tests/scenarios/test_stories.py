@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from replication.cli.scenario import command
-from scenarios.story.runner import tell
+from scenarios.story.runner import run_story
 from scenarios.story.script import (
     ScriptError,
     StoryChangedError,
@@ -27,13 +27,13 @@ FIRST = "a-leader-killed-while-it-holds-an-unreplicated-record"
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
 def test_a_story_is_told_as_it_was_recorded(path: Path) -> None:
-    tell(read_story(path), seed=1).check()
+    run_story(read_story(path), seed=1).check()
 
 
 @pytest.mark.parametrize("path", one_in(8, STORIES), ids=lambda path: path.stem)
 def test_it_is_told_so_whatever_the_seed_and_equal_seeds_are_equal_runs(path: Path) -> None:
     script = read_story(path)
-    first, second, again = (tell(script, seed=seed) for seed in (1, 2, 2))
+    first, second, again = (run_story(script, seed=seed) for seed in (1, 2, 2))
     second.check()
     assert first.trace_hash != second.trace_hash
     assert second.trace.splitlines() == again.trace.splitlines()
@@ -53,7 +53,7 @@ def test_another_process_with_other_hashes_leaves_the_same_trace(hash_seed: str)
     )
     assert (
         json.loads(told.stdout)["trace_hash"]
-        == tell(read_story(find_story(FIRST)), seed=7).trace_hash
+        == run_story(read_story(find_story(FIRST)), seed=7).trace_hash
     )
 
 
@@ -64,7 +64,7 @@ def test_a_changed_answer_fails_until_it_is_recorded(tmp_path: Path) -> None:
     with pytest.raises(
         StoryChangedError, match=r"(?s)-acked and lost +0.*\+acked and lost +1  four"
     ):
-        tell(read_story(path)).check()
+        run_story(read_story(path)).check()
     told = CliRunner().invoke(command, ["run", str(path)])
     assert told.exit_code == 1
     assert "+acked and lost       1  four" in told.output
@@ -110,7 +110,7 @@ acked and lost       0
 never acked          1  four
 duplicated           1  six
 """
-    tell(parse(story)).check()
+    run_story(parse(story)).check()
 
 
 def test_what_the_story_sends_again_without_a_sequence_may_be_there_twice() -> None:
@@ -126,7 +126,7 @@ t-0: b1 leads in epoch 0, isr b1
 one: acked at 0
 one: acked at 1
 """
-    tell(parse(story)).check()
+    run_story(parse(story)).check()
 
 
 def test_an_epoch_without_records_is_drawn() -> None:
@@ -153,7 +153,7 @@ t-0: b1 leads in epoch 2, isr b1, osr b2
 b2  [e0: 0-0][e1: 1-]  down
 b1  [e0: 0-0][e2: 1-]  HW 1  LEO 1  leads
 """
-    tell(parse(story)).check()
+    run_story(parse(story)).check()
 
 
 def test_a_fault_of_a_disk_is_named_and_not_used_up_by_whoever_looks() -> None:
@@ -176,9 +176,9 @@ t-0: b1 leads in epoch 0, isr b1
 b1  [e0: 0-0]  HW 1  LEO 1  leads, read of 00000000000000000000.log fails (EIO)
 """
     with pytest.raises(ScriptError, match="read t-0: b1:9092 closed the connection"):
-        tell(parse(story))
+        run_story(parse(story))
     shown = story.replace("read t-0\n", "")
-    tell(parse(shown)).check()
+    run_story(parse(shown)).check()
 
 
 def test_bytes_that_are_no_batch_are_named_and_the_others_are_drawn() -> None:
@@ -198,7 +198,7 @@ t-0: b1 leads in epoch 0, isr b1 b2
 b1  [e0: 0-0]  HW 1  LEO 1  leads
 b2  []         down, 00000000000000000000.log is damaged at byte 0: 35 bytes after the last batch
 """
-    tell(parse(story)).check()
+    run_story(parse(story)).check()
 
 
 @pytest.mark.parametrize(
@@ -274,6 +274,6 @@ b2  []         down, 00000000000000000000.log is damaged at byte 0: 35 bytes aft
 )
 def test_what_a_story_cannot_ask_for_is_one_clear_line(story: str, complaint: str) -> None:
     with pytest.raises(ScriptError) as raised:
-        tell(parse(story))
+        run_story(parse(story))
     assert complaint in str(raised.value)
     assert "\n" not in str(raised.value)

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from replication.cli.scenario import command
 from replication.errors import ErrorCode
-from scenarios.story.commands.judge import ACKS_ALL, broken_promises, risen
-from scenarios.story.runner import tell
+from scenarios.story.commands.judge import ACKS_ALL, broken_promises, of_former_topic
+from scenarios.story.runner import run_story
 from scenarios.story.script import parse
 from scenarios.story.stage import Stage
 from scenarios.swarm.disk_failures import OF_CONTESTS, DiskFailures
@@ -43,9 +43,9 @@ def test_nothing_goes_wrong(seed: int) -> None:
 
 def test_the_lines_of_a_run_are_a_story_and_told_from_its_seed_the_same_run() -> None:
     run = run_seed(SOME)
-    telling = tell(parse("\n".join(run.lines)), seed=SOME)
+    telling = run_story(parse("\n".join(run.lines)), seed=SOME)
     assert telling.trace_hash == run.trace_hash
-    assert telling.told.steps[0].answer == run.answer
+    assert telling.actual.steps[0].answer == run.answer
 
 
 @pytest.mark.parametrize("hash_seed", one_in(2, ["1", "2"]))
@@ -192,7 +192,7 @@ def test_what_was_written_to_a_topic_that_is_no_more_is_gone(
     there: list[str], polled: list[str], complaint: list[str]
 ) -> None:
     polls = [Polled(session=1, records=tuple(enumerate(polled)))]
-    assert list(risen(there, polls, {"old", "older"})) == complaint
+    assert list(of_former_topic(there, polls, {"old", "older"})) == complaint
 
 
 def test_some_runs_have_disks_that_are_not_to_be_trusted() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from scenarios.story.runner import tell
+from scenarios.story.runner import run_story
 from scenarios.story.script import ScriptError, StoryChangedError, find_story, read_story
 from storage.errors import StorageError
 
@@ -27,4 +27,4 @@ def check_comes_out_otherwise(
     mistake(planting)
     # A rule of the checkers is an assertion too, and a node may end with what it met on its disk.
     with pytest.raises((AssertionError, StoryChangedError, ScriptError, StorageError)):
-        tell(script).check()
+        run_story(script).check()

@@ -1,13 +1,13 @@
-"""The commands by which a story asks the cluster for something else than its records.
+"""The administrative commands of a story.
 
-alter t retention.ms=60000      what a topic is configured with from now on; or a broker: alter b1
+alter t retention.ms=60000      set a key of a topic; or of a broker: alter b1
 delete-topic t
-remake t replicas=b1,b2         deleted, and made again under its name, of these brokers
-delete-records t-0 5            the partition begins at 5; `all` for all that is committed
-grow t 2 b2,b3                  a second partition, of these brokers; `&` as above
-reassign t-0 b2,b3              it moves there; `back`: it stays where it was after all
+remake t replicas=b1,b2         delete a topic, and create it again on these brokers
+delete-records t-0 5            delete the records before 5; `all` for all that is committed
+grow t 2 b2,b3                  add a second partition on these brokers; `&` as in `start b1 &`
+reassign t-0 b2,b3              move it there; `back` cancels a move
 elect t-0 preferred             or unclean
-offsets t-0                     where a consumer is told that it begins and ends
+offsets t-0                     its first and last offset, as a consumer receives them
 """
 
 from collections.abc import Awaitable
@@ -56,7 +56,9 @@ async def delete_topic(stage: Stage, words: Words, options: Options) -> list[str
 
 
 async def remake(stage: Stage, words: Words, options: Options) -> list[str]:
-    """However often it takes asking; until every broker that runs knows."""
+    """Delete a topic and create it again; ask as often as needed, until every running broker knows
+    it.
+    """
     (topic,) = exactly(words, 1)
     replicas = replicas_of(stage, options)
     refuse_any([], options)
@@ -129,11 +131,11 @@ async def _answer(asked: Awaitable[ErrorCode]) -> list[str]:
 
 async def offsets(stage: Stage, words: Words, options: Options) -> list[str]:
     (where,) = exactly(words, 1, options)
-    told = []
+    found = []
     for name, timestamp in (("begins at", EARLIEST), ("ends at", LATEST)):
         error, offset = await stage.client.list_offset(partition_of(where), timestamp)
-        told.append(f"{name} {error.name if error else offset}")
-    return [f"{where}: {', '.join(told)}"]
+        found.append(f"{name} {error.name if error else offset}")
+    return [f"{where}: {', '.join(found)}"]
 
 
 def _refusal(error: ErrorCode) -> list[str]:

@@ -1,11 +1,11 @@
-"""The commands by which a story has somebody produce while other things happen.
+"""The commands for a producer in the background.
 
 load t-0 p1 records=60 every=250ms      p1-1 to p1-60, one after the other, in the background
 loaded p1 within=1s                     once the last is acked: whether none took longer
 
-It does what a stock client does: idempotent (KIP-98), acks=all, and a record that was not acked
-is sent again, as it was, before the next. So none is lost, none is there twice, and all are in
-order, whatever happens to the cluster; that the story's end will show.
+It behaves as a stock client: idempotent (KIP-98), acks=all, and a record that was not acked is sent
+again, unchanged, before the next. So none is lost, none is there twice, and all are in order,
+whatever happens to the cluster; the end of the story shows it.
 """
 
 from functools import partial
@@ -64,7 +64,7 @@ async def loaded(stage: Stage, words: Words, options: Options) -> list[str]:
     await stage.cluster.until(lambda: work.done, what=f"{name} has done its work")
     if work.gave_up is not None:
         return [f"{name}: {work.acked} acked; {work.gave_up}"]
-    told = f"{name}: {work.acked} acked"
+    summary = f"{name}: {work.acked} acked"
     if within is not None:
-        told += f", {'' if work.longest <= seconds_of(within) else 'not '}each within {within}"
-    return [told]
+        summary += f", {'' if work.longest <= seconds_of(within) else 'not '}each within {within}"
+    return [summary]

@@ -1,13 +1,13 @@
-"""The commands by which a story asks one broker by hand, and says itself what it knows.
+"""The commands that send one request by hand, with the epochs that the story chooses.
 
-    fetch t-0 at=3                          from the leader, as a consumer that knows no epochs
+    fetch t-0 at=3                          from the leader, as a consumer without epochs
     fetch t-0 at=3 from=b3 rack=r2          from that broker, as a consumer in that rack (KIP-392)
     fetch t-0 at=3 epoch=2 last=1           current leader epoch 2, last fetched epoch 1 (KIP-320)
-    fetch t-0 at=3 as=b2                    as that follower, which it is then taken for
-    sessions t-0 8                          so many consumers, each of which would have a session
+    fetch t-0 at=3 as=b2                    with the replica id of that follower
+    sessions t-0 8                          from so many consumers, each asking for a session
     epoch-end t-0 1 from=b1 epoch=2         where epoch 1 ends in its log (OffsetForLeaderEpoch)
 
-What is fetched is looked at, and kept by nobody.
+The records of such a fetch are shown and not kept.
 """
 
 from typing import Any
@@ -101,7 +101,7 @@ def _ended(answer: EpochEndOffset) -> str:
 
 
 def _whom(stage: Stage, options: Options) -> tuple[str | None, int]:
-    """Which broker, if not the leader; and which leader epoch the asker knows."""
+    """Return the broker to ask, None for the leader, and the leader epoch that the request carries."""
     broker = options.pop("from", None)
     if broker is not None:
         broker_id_of(stage, broker)

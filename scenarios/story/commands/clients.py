@@ -1,24 +1,24 @@
 """The commands by which our own clients (`replication.client`) take part in a story.
 
 producer p1 linger.ms=20                    an idempotent producer, on a machine p1
-send p1 t-0 one two                         records, one after the other, and what each was told
+send p1 t-0 one two                         records, one after the other, and their answers
 send p1 t-0 three &                         the same, without waiting
 producer x1 transactional.id=x
 transact x1 t-0 four five t-1 six           a transaction, and how it ended
-transact x1 t-0 seven end=abort &           one that is aborted, without waiting
+transact x1 t-0 seven end=abort &           an aborted one, without waiting
 
 reader r1 t-0 t-1 isolation.level=read_committed     a consumer that goes on polling
 member m1 g t enable.auto.commit=false      the same, as a member of the group g
-seek r1 t-0 1                               it goes on from there
-given m1                                    what it was handed so far
+seek r1 t-0 1                               continue at that offset
+given m1                                    the records that it has received so far
 copier w1 g t u-0                           copies the topic t to u-0, in transactions
 
-errors x1                                   which errors it has met so far
+errors x1                                   the errors that it has met so far
 leave m1 (or: leave m1 &)                   it ends in good order
 kill m1   pause m1   resume m1   cut m1 b1  as with nodes
-judge-clients                               an error where they were told what is not so
-drain                                       all that is sent has an outcome, all that is to be
-                                            read has been, and all our clients have ended
+judge-clients                               an error if an answer they received is not true
+drain                                       wait until all that was sent has an outcome, all is
+                                            read and copied, and all our clients have ended
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ from replication.config.known import nearest
 from scenarios.story.arguments import Options, Words, background, exactly, number_of, partition_of
 from scenarios.story.commands.judge import BrokenPromiseError
 from scenarios.story.commands.produce import outcome_of
-from scenarios.story.disk_truth import all_is_copied, all_is_read, nothing_is_open, wrongs
+from scenarios.story.expected_records import all_is_copied, all_is_read, nothing_is_open, wrongs
 from scenarios.story.script import ScriptError
 from scenarios.story.stage import Stage
 from scenarios.world.client import SentBatch
@@ -133,7 +133,7 @@ def _sender(stage: Stage, name: str) -> Sender:
 
 def _new_batch(stage: Stage, sender: Sender, partition: TopicPartition, value: str) -> SentBatch:
     batch = stage.new_batch(partition, (value,), ACKS_ALL)
-    batch.attempts = 2  # or more: it does not say
+    batch.attempts = 2  # at least: our client does not say
     batch.producer = f"{sender.name}/{stage.programs.lives(sender.name)}"
     return batch
 
@@ -212,7 +212,7 @@ async def drain(stage: Stage, words: Words, options: Options) -> list[str]:
 
 
 async def _end_what_is_open(stage: Stage) -> None:
-    """Somebody takes every transactional id over, so that no timeout ends anything later."""
+    """Take over every transactional id, so that no timeout ends a transaction later."""
     ids = {
         each.config.get("transactional.id", each.name) for each in stage.programs.of_transactions
     }

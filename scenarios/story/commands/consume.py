@@ -1,8 +1,9 @@
 """The commands by which a story consumes.
 
-read t-0                            what a consumer is given now, from the beginning
-poll t-0 (or: poll t-0 &)           what the same consumer is given next
-poll t-0 rack=r1                    by whom the leader names for that rack (KIP-392)
+read t-0                            what a consumer receives now, from the beginning
+poll t-0 (or: poll t-0 &)           what the same consumer receives next
+poll t-0 rack=r1                    from the replica that the leader prefers for that rack
+                                    (KIP-392)
 """
 
 from functools import partial

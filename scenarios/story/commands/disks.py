@@ -1,19 +1,19 @@
-"""The commands by which something befalls a disk or a wall clock.
+"""The faults of disks and wall clocks.
 
-    wipe b1                       an empty disk takes the place of its own
-    image b1 old                  a copy of its disk, as a snapshot of a virtual machine would
-    restore b1 old                its disk is what it was then
-    swap b2 b3                    each has the other's disk
+    wipe b1                       replace its disk by an empty one
+    image b1 old                  copy its disk, as a snapshot of a virtual machine would
+    restore b1 old                replace its disk by that copy
+    swap b2 b3                    exchange their disks
 
-    lie b1 names=*.log            from now on a sync does nothing and says that it was done
+    lie b1 names=*.log            from now on a sync does nothing and reports success
     fail b1 write names=*.log error=ENOSPC times=1      the next such operation fails
-    rot b1 t-0 17                 one bit of the batch that holds offset 17 is another
-    spoil b1 t-0/leader-epoch-checkpoint  of its files of that name the second half is gone
-    jump b1 600s                  its wall clock; -300s jumps back
-    drift b1 100ms                it gains so much in a second
+    rot b1 t-0 17                 flip one bit of the batch that holds offset 17
+    spoil b1 t-0/leader-epoch-checkpoint  remove the second half of its files of that name
+    jump b1 600s                  its wall clock jumps; -300s jumps back
+    drift b1 100ms                its wall clock gains so much in a second
 
-Whoever's disk is taken away is down. `recover` ends lies and failures, and what has rotten is
-read right again; what is lost is lost.
+A node whose disk is taken away must be down. `recover` ends lies and failures, and flips bits
+back; lost writes stay lost.
 """
 
 import copy
@@ -84,7 +84,7 @@ def _nodes_down(stage: Stage, words: Words, options: Options) -> Words:
 
 
 def _contents(stage: Stage, name: str) -> Node:
-    """Everything it has: its directory bears its name."""
+    """Return the files of a node's disk, whose directory has the node's name."""
     contents = stage.world.disk(name).root.entries.get(name)
     if contents is None:
         raise ScriptError(f"the disk of {name} is empty")
@@ -131,10 +131,10 @@ def reading_faults(stage: Stage, name: str, directory: str) -> Iterator[str]:
     logs = disk.list_directory(directory) if disk.is_directory(directory) else []
     for fault in stage.world.disk(name).faults:
         for log in logs:
-            told = f"{fault.operation} of {log} fails ({errno.errorcode[fault.error]})"
-            if log.endswith(LOG_SUFFIX) and fault.awaits(READING, log) and told not in seen:
-                seen.add(told)
-                yield told
+            line = f"{fault.operation} of {log} fails ({errno.errorcode[fault.error]})"
+            if log.endswith(LOG_SUFFIX) and fault.awaits(READING, log) and line not in seen:
+                seen.add(line)
+                yield line
 
 
 async def rot(stage: Stage, words: Words, options: Options) -> list[str]:
@@ -154,7 +154,7 @@ async def rot(stage: Stage, words: Words, options: Options) -> list[str]:
 def _place_of(
     stage: Stage, name: str, partition: TopicPartition, offset: Offset
 ) -> tuple[str, int, int] | None:
-    """The file, the first and the last byte of the batch that holds it."""
+    """Return the file and the first and last byte of the batch that holds `offset`."""
     disk, directory = stage.cluster.disk(name), partition_directory(name, partition)
     if not disk.is_directory(directory):
         return None
@@ -170,7 +170,7 @@ def _place_of(
 
 
 def read_right_again(stage: Stage) -> None:
-    """Whatever bit has flipped and is still where it was."""
+    """Flip back every bit that was flipped and is still in its place."""
     rotten, stage.rotten[:] = list(stage.rotten), []
     for name, partition, offset in rotten:
         place = _place_of(stage, name, partition, offset)

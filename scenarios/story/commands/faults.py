@@ -1,7 +1,7 @@
-"""The commands by which something befalls nodes and links, and by which it ends.
+"""The faults of nodes and links, and how they end.
 
-A start or a stop is waited for, unless it ends in `&`: one may be killed on its way up, or
-never get there.
+The story waits for a start or a stop, unless it ends in `&`: a node may be killed while it starts,
+or never come up.
 """
 
 from replication.errors import UnderstudyError
@@ -190,7 +190,7 @@ async def recover(stage: Stage, words: Words, options: Options) -> list[str]:
         least, mean_extra = world.network.least_delay, world.network.mean_extra_delay
         for other in _others(stage, name):
             world.network.set_delay(name, other, least=least, mean_extra=mean_extra)
-    # Without a controller nobody gets up, and it may be on its way down itself.
+    # Without a controller no broker comes up, and it may be stopping itself.
     while not await stage.all_have_come_and_gone():
         await cluster.start(CONTROLLER)
     await cluster.nodes.start()

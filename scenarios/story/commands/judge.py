@@ -1,20 +1,20 @@
-"""What a cluster at rest must answer for: `judge t-0`.
+"""The promises of a cluster, checked once it is idle: `judge t-0`.
 
     copies      are equal, byte for byte
-    acks=all    what was acked is there
-    acks=1      so it is, unless the partition went to another leader, or its leader lost
-                its power, or its disk
-    any         is where the ack said, is there once, and is not there if it was refused
-                before it was written, or was acked by a topic of that name that is no more
+    acks=all    every acked record is there
+    acks=1      the same, unless the partition had another leader, or its leader lost its power
+                or its disk
+    any         a record is at the offset of its ack, is there once, and is not there if it was
+                refused before it was written, or was acked by a former topic of that name
 
-And no client saw what none may see (`scenarios.world.history`).
+No client's history has an anomaly either (`scenarios.world.history`).
 
-Lost is what is not there although the log begins before it. Where nobody has asked for
-records to go, by delete-records or retention, it begins at 0.
+A record is lost if it is missing although the log begins before it. Unless records were deleted
+on request or by retention, the log begins at 0.
 
-What `Checkers.may_have_lost` names may have lost what was committed: an unclean election, or
-one of a last known leader that has been without power (KIP-966). Of these is asked that the
-copies are equal, that nothing is there twice, and all the rest of what was sent later.
+A partition of `Checkers.may_have_lost` may lack committed records, after an unclean election or one
+of a last known leader that had lost its power (KIP-966). Its copies must be equal, nothing may be
+there twice, and everything above holds for what was sent later.
 """
 
 import re
@@ -48,14 +48,14 @@ ACKS_ALL = -1
 
 
 class CopiesDifferError(AssertionError):
-    """Replicas that are in sync and at rest hold other bytes than each other."""
+    """Replicas that are in sync and idle differ."""
 
     rule = "copies are equal"
 
 
 @attrs.define(eq=False)
 class BrokenPromiseError(AssertionError):
-    """A producer was told what is not so."""
+    """An answer that a producer received is not true."""
 
     partition: TopicPartition
     broken: tuple[str, ...]
@@ -78,7 +78,7 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
     if partition.topic in stage.trimmed:
         begins = await stage.patiently(partial(stage.client.begins_at, partition))
     compacted = partition.topic in stage.compacted
-    if parted := _parted(stage, partition, begins):
+    if parted := _differences(stage, partition, begins):
         raise CopiesDifferError(parted[0])
     may_have_lost = stage.checkers.may_have_lost(partition)
     may_lose_acks_1 = _may_lose_acks_1(stage.world.trace.entries, partition)
@@ -98,7 +98,7 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
     )
     polls = stage.consumer(partition).polls
     past = {value for batch in stage.of_the_past(partition) for value in batch.values}
-    found += risen({each.value for each in there}, polls, past)
+    found += of_former_topic({each.value for each in there}, polls, past)
     if may_have_lost:
         polls = []
     if may_have_lost:
@@ -128,8 +128,8 @@ async def judge(stage: Stage, words: Words, options: Options) -> list[str]:
 
 
 def repeated_values(batches: Iterable[SentBatch], *, trimmed: bool) -> frozenset[str]:
-    """Values that may be there twice: sent again without a sequence, or with one that goes with
-    the records by which it is known.
+    """Return the values that may be there twice: they were sent again without a sequence, or with
+    one whose records, by which brokers know it, may be deleted.
     """
     again = (
         each
@@ -140,8 +140,9 @@ def repeated_values(batches: Iterable[SentBatch], *, trimmed: bool) -> frozenset
 
 
 def _as_sent(batch: SentBatch, *, may_lose_acks_1: bool, in_order: bool) -> Sent:
-    """For the history, which knows no ack of what may be lost. A producer's order goes with the
-    records by which its sequences are known.
+    """Return a batch for the history, without an ack that may be lost.
+
+    Its producer is named only while the records last by which brokers know the sequences.
     """
     promised = batch.acks == ACKS_ALL or not may_lose_acks_1
     base_offset = batch.outcome.base_offset if isinstance(batch.outcome, Acked) else None
@@ -155,15 +156,17 @@ def _as_sent(batch: SentBatch, *, may_lose_acks_1: bool, in_order: bool) -> Sent
     )
 
 
-def risen(there: Collection[str], polls: Iterable[Polled], past: Collection[str]) -> Iterator[str]:
-    """What was written to a topic that is no more, and is found under its name."""
+def of_former_topic(
+    there: Collection[str], polls: Iterable[Polled], past: Collection[str]
+) -> Iterator[str]:
+    """Yield the values of a former topic that are found under its name."""
     seen = {*there, *(value for poll in polls for _, value in poll.records)}
     if found := seen.intersection(past):
         yield f"of a topic that is no more, and there: {' '.join(sorted(found))}"
 
 
 def compare_copies(stage: Stage, partition: TopicPartition) -> list[Outcome]:
-    """On the disks of all replicas; one result, unless there is no copy at all."""
+    """Compare the disks of all replicas; return one result, or none if there is no copy."""
     registration = stage.cluster.partition(partition)
     names = [] if registration is None else [node_name(each) for each in registration.replicas]
     directories = [log_directory(name) for name in names]
@@ -173,8 +176,8 @@ def compare_copies(stage: Stage, partition: TopicPartition) -> list[Outcome]:
     return [each for each in comparison.partitions if each.partition == partition]
 
 
-def _parted(stage: Stage, partition: TopicPartition, begins: Offset) -> list[str]:
-    """Where copies differ in what they should agree about."""
+def _differences(stage: Stage, partition: TopicPartition, begins: Offset) -> list[str]:
+    """Return where the copies differ in what they must agree on."""
     if partition.topic in stage.compacted:
         return differing_latest(stage, partition)
     if partition.topic in stage.trimmed:
@@ -183,8 +186,10 @@ def _parted(stage: Stage, partition: TopicPartition, begins: Offset) -> list[str
 
 
 def differing_from(stage: Stage, partition: TopicPartition, begins: Offset) -> list[str]:
-    """Where replicas of what begins at `begins` disagree. Below it, which is written down now and
-    then only, each may have what it likes; and each drops by itself what is old or too much.
+    """Return where replicas differ from the offset `begins` on.
+
+    Below it each may have anything, since the log start is checkpointed only now and then; and each
+    deletes by itself what is too old or too much.
     """
     held = _on_all(stage, partition, partial(_batches_from, stage, partition, begins))
     begins = max([begins, *(batches[0].base_offset for _, batches in held if batches)])
@@ -220,8 +225,8 @@ def _on_all(
 
 
 def differing_latest(stage: Stage, partition: TopicPartition) -> list[str]:
-    """Where replicas of a compacted topic, each of which compacts its own log, disagree: about a
-    record that both have, or about the last one of a key.
+    """Return where replicas of a compacted topic differ: in a record that both have, or in the last
+    one of a key. Each replica compacts its own log.
     """
     first, *others = _on_all(stage, partition, partial(_records_on, stage, partition))
     return [
@@ -276,7 +281,7 @@ def broken_promises(
     repeated: Collection[str] = (),
     compacted: bool = False,
 ) -> Iterator[str]:
-    """What the producer of `batches` was promised, and is not so."""
+    """Yield the promises to the producer of `batches` that are broken."""
     records = list(there)
     duplicated = [v for v in loss_ledger(batches, records).duplicated if v not in repeated]
     if duplicated:
@@ -293,7 +298,7 @@ def broken_promises(
             case Acked(base_offset):
                 ends_before = batch.values[: max(0, log_start - base_offset)]
                 lost = [value for value in lost if value not in ends_before]
-                if compacted:  # what another of its key came after may be gone
+                if compacted:  # a record may be gone once its key has a later one
                     at = dict(zip(batch.values, count(base_offset), strict=False))
                     lost = [v for v in lost if last_of_keys.get(key_of(v), -1) <= at[v]]
                 if lost and (batch.acks == ACKS_ALL or not may_lose_acks_1):
@@ -313,7 +318,7 @@ def _acks(batch: SentBatch) -> str:
 
 
 def _may_lose_acks_1(entries: Iterable[TraceEntry], partition: TopicPartition) -> bool:
-    """Whether it went to another leader, or one of its leaders lost its power."""
+    """Return whether a partition had another leader, or a leader that lost its power."""
     leaders: set[str] = set()
     without_power: set[str] = set()
     for entry in entries:

@@ -1,20 +1,20 @@
-"""The commands by which a story produces.
+"""The commands that produce.
 
-    produce t-0 acks=1 one two          one batch, and what it was told
+    produce t-0 acks=1 one two          one batch, and its answer
     produce t-0 acks=all three &        the same, without waiting for the answer
-    produce t-0 acks=1 to=b1 four       to a broker that does not lead, or no longer
-    produce t-0 a:five b:six            keyed: what stands before the colon is the key as well
+    produce t-0 acks=1 to=b1 four       to a broker that does not lead
+    produce t-0 a:five b:six            with keys: the part before the colon is the key as well
 
     produce t-0 as=p1 seven             from an idempotent producer of that name (KIP-98)
-    produce t-0 as=p1 sequence=5 eight  out of its turn
-    produce t-0 as=p1 epoch=1 nine      it has begun anew: its sequences count from 0
-    produce t-0 as=p1 delivery.timeout.ms=9000 ten &    again until it is answered, each of its
-                                        batches in its place; without as=, it may be there twice
-    again one                           the batch of `one`, as a producer does that heard nothing
+    produce t-0 as=p1 sequence=5 eight  with a sequence out of order
+    produce t-0 as=p1 epoch=1 nine      with a new epoch: its sequences count from 0
+    produce t-0 as=p1 delivery.timeout.ms=9000 ten &    sent again until it is answered, each
+                                        batch in its order; without as=, it may be there twice
+    again one                           the batch of `one`, as after a lost answer
 
-    answers                             what those were told that were not waited for
+    answers                             the answers of all batches sent with `&`
 
-Nobody sends a value twice, `again` apart: the ledger tells records by them.
+Except by `again` no value is sent twice: the ledger identifies records by their values.
 """
 
 from scenarios.story.arguments import (

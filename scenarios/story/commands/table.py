@@ -1,60 +1,60 @@
-"""The words that stories are written in.
+"""The commands of stories.
 
     cluster brokers=3 min.insync.replicas=2     first; further keys as in server.properties,
                                                 one node's with its name: b2.broker.rack=r2
     topic t replicas=b1,b2,b3 retention.ms=-1   t-0, led by b1; `/` begins another partition
-    produce t-0 acks=1 one two                  one batch, and what it was told
+    produce t-0 acks=1 one two                  one batch, and its answer
     produce t-0 acks=all three &                the same, without waiting for the answer
-    produce t-0 acks=1 to=b1 four               to a broker that does not lead, or no longer
+    produce t-0 acks=1 to=b1 four               to a broker that does not lead
     produce t-0 as=p1 five                      from an idempotent producer of that name
     again five                                  that batch once more; `&` and to= as above
-    answers                                     what those were told
-    load t-0 p1 records=60 every=250ms          somebody who goes on producing until all are acked
-    loaded p1 within=1s                         once they are
+    answers                                     the answers of the batches sent with `&`
+    load t-0 p1 records=60 every=250ms          a producer in the background
+    loaded p1 within=1s                         wait until all its records are acked
     run 500ms                                   let time pass
     producer p1 ...   member m1 g t ...         our own clients: the head of scenarios/story/commands/clients.py
 
     alter t retention.ms=60000      alter b1 num.replica.fetchers=2
     delete-topic t      delete-records t-0 5      offsets t-0
-    remake t replicas=b1,b2                   deleted, and made again under its name
+    remake t replicas=b1,b2                   delete it, and create it again
     grow t 2 b1,b2 (or: grow t 2 b1,b2 &)     a second partition
     reassign t-0 b2,b3 (or: back)   elect t-0 preferred (or: unclean)
 
-    fetch t-0 at=3 from=b1 rack=r1 epoch=2 last=1 as=b2      one fetch, and what was told
+    fetch t-0 at=3 from=b1 rack=r1 epoch=2 last=1 as=b2      one fetch, and its answer
     epoch-end t-0 1 from=b1 epoch=2             where epoch 1 ends in its log
-    sessions t-0 8                              so many consumers who wish for a fetch session
+    sessions t-0 8                              so many consumers that ask for a fetch session
 
     kill b1        stop b1 (in good order)      start b1 (or: start b1 &)
     power-cut b1   power-cut b1 leaving=nothing (of what was not synced)
     pause b1       resume b1        cut b1 b2 b3 (b1 from both)   heal
     mute b1 b2 (b2 no longer hears b1)        unmute b1 b2 (and again)
     slow b1 disk=500ms network=200ms
-    late b1 b2 200ms                          what b1 says to b2 takes so long
-    hold b1 c ALTER_PARTITION                 mute b1 to c, where it is asked for that
+    late b1 b2 200ms                          messages from b1 to b2 take so long
+    hold b1 c ALTER_PARTITION                 mute b1 to c, on connections for that API
     hold b1 b2 FETCH after=1                  the same, once one more message has passed
-    heal b1 b2 c                              b1 and these two again, the others not
+    heal b1 b2 c                              the links between b1 and these two only
     tear b1 b2                                the next message from b1 to b2 breaks off
-    tear c b1 ALTER_PARTITION                 the next one about that, and c has done its part
+    tear c b1 ALTER_PARTITION                 the next one for that API, once c has acted
     wipe b1   image b1 old   restore b1 old   swap b2 b3      disks, while their nodes are down
     lie b1    fail b1 write names=*.log error=ENOSPC   rot b1 t-0 17   jump b1 600s
     spoil b1 t-0/leader-epoch-checkpoint   drift b1 100ms
-    recover                         heal, resume and speed up all, start whoever is down
+    recover                         heal, resume and speed up all, start all that are down
 
-    wait leader t-0                 until somebody who is up leads it
-    wait isr t-0 b1,b2,b3           until these are in sync, and nobody else
+    wait leader t-0                 until a running broker leads it
+    wait isr t-0 b1,b2,b3           until exactly these are in sync
     wait moved t-0                  until its reassignment is done
     wait whole t-0                  until all its replicas are in sync, and it does not move
-    wait equal t-0                  until those in sync have all records, and know them committed
+    wait equal t-0                  until the ISR has all records, and knows them committed
 
     show t-0                        each replica's log, high watermark (HW), log end (LEO)
-    events leader_elected t-0       those of these kinds (of t-0), since events were last asked for
-    read t-0                        what a consumer is given now, from the beginning
-    poll t-0 (or: poll t-0 rack=r1 &) what the same consumer is given next
+    events leader_elected t-0       the events of these kinds (of t-0) since the last `events`
+    read t-0                        what a consumer receives now, from the beginning
+    poll t-0 (or: poll t-0 rack=r1 &) what the same consumer receives next
     ledger t-0                      what was acked, and what a consumer reads
     verify t-0                      the disks compared, byte for byte
-    judge t-0                       an error where a promise was broken, or copies differ
+    judge t-0                       an error if a promise was broken, or copies differ
 
-Whatever the seed decides is left out of answers: times, drawn ids.
+What depends on the seed is left out of answers: times, random ids.
 """
 
 import re
@@ -104,8 +104,8 @@ Command: TypeAlias = Callable[[Stage, Words, Options], Awaitable[list[str]]]
 EQUAL_SECONDS = 60.0
 
 
-async def carry_out(stage: Stage, line: str) -> list[str]:
-    """The answer to one command; ScriptError where it is none."""
+async def run_command(stage: Stage, line: str) -> list[str]:
+    """Run one command; return its answer. Raises ScriptError if there is no such command."""
     verb, words, options = split(line)
     command = COMMANDS.get(verb)
     if command is None:
@@ -218,7 +218,7 @@ def _replica(stage: Stage, name: str, partition: TopicPartition) -> PartitionSna
 
 def _online(stage: Stage, name: str) -> Mapping[TopicPartition, Partition]:
     broker = stage.cluster.brokers.get(name)
-    replica_manager = getattr(broker, "replica_manager", None)  # none before it is up
+    replica_manager = getattr(broker, "replica_manager", None)  # absent until it is up
     return {} if replica_manager is None else replica_manager.hosted.online
 
 
@@ -268,7 +268,7 @@ class _Look(NamedTuple):
 
 
 def _look_at_log(stage: Stage, name: str, partition: TopicPartition) -> _Look:
-    """Draw what can be read of a node's log, and name what cannot, or will not be by the node."""
+    """Draw what can be read of a node's log, and name what cannot be read, by us or by the node."""
     disk, directory = stage.cluster.disk(name), partition_directory(name, partition)
     batches, damage = readable_batches(disk, directory)
     replica = _online(stage, name).get(partition)
@@ -309,7 +309,7 @@ async def events(stage: Stage, words: Words, options: Options) -> list[str]:
     stage.events_shown += len(entries)
     named = [entry for entry in entries if entry.event.name in kinds]
     return [
-        f"{entry.node}: {_told(entry.event)}"
+        f"{entry.node}: {_shown_event(entry.event)}"
         for entry in named
         if not partitions or str(getattr(entry.event, "partition", "")) in partitions
     ]
@@ -326,16 +326,18 @@ def _refuse_unknown_kinds(kinds: Sequence[str]) -> None:
 def _refuse_unknown_partitions(stage: Stage, partitions: Sequence[str]) -> None:
     """Refuse a partition that neither exists nor ever did."""
     for word in partitions:
-        told = any(
+        reported = any(
             str(getattr(entry.event, "partition", "")) == word
             for entry in stage.world.trace.entries
         )
-        if not told and stage.cluster.partition(partition_of(word)) is None:
+        if not reported and stage.cluster.partition(partition_of(word)) is None:
             raise ScriptError(f"there is no {word}")
 
 
-def _told(event: Event) -> str:
-    """Without what the seed decides: drawn ids, times, and who registered first."""
+def _shown_event(event: Event) -> str:
+    """Return an event's text without what depends on the seed: random ids, times, and which broker
+    registered first.
+    """
     facts: Mapping[str, object] = attrs.asdict(event, recurse=False)
     shown = [
         f"{name}={value}"

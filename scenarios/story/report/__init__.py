@@ -1,7 +1,7 @@
-"""A story or a run of the swarm as one page to look at: `--report FILE.html`.
+"""The report of a story or a run of the swarm, as one page: `--report FILE.html`.
 
 recording = Recording()
-telling = tell(script, seed=7, recording=recording)
+run = run_story(script, seed=7, recording=recording)
 scene = scene_of(recording, title=..., passages=...)
 page(scene)            a self-contained page: no server, no network
 to_shiviz(scene)       the same messages for ShiViz

@@ -1,5 +1,5 @@
-"""Why it happened, also what only a simulation does: the sentences of `replication.observe`, and
-those of events that are its own.
+"""The cause of each event as a sentence: those of `replication.observe`, and those of events that
+only a simulation has.
 """
 
 from typing import Final

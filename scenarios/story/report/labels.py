@@ -1,13 +1,12 @@
-"""What a message says, in the few words that fit beside an arrow.
+"""The contents of a message, in the few words that fit beside an arrow.
 
-    t-0 from 5            a follower or a consumer asks for what begins at 5
+    t-0 from 5            a follower or a consumer fetches at offset 5
     t-0 3-4, HW 5         offsets 3 to 4 come, and the leader's high watermark
-    t-0 diverges: e0@3    the asker's last epoch ended at 3 on the leader (KIP-595)
+    t-0 diverges: e0@3    the follower's last epoch ended at 3 on the leader (KIP-595)
     t-0 acks=all          records are produced
-    t-0 at 7              and were placed at 7
+    t-0 at 7              they were appended at 7
 
-A message that only keeps something alive (an empty fetch, a heartbeat) says nothing: the
-page leaves it out until it is asked for.
+A message without news (an empty fetch, a heartbeat) has no label, and the page hides it at first.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,7 +36,7 @@ Names = Mapping[TopicId, str]
 
 @singledispatch
 def label(message: object, names: Names) -> str:
-    """`names` are those of topics that the wire calls by id (KIP-516)."""
+    """Return the label of a message; `names` maps the topic ids of the wire to names (KIP-516)."""
     del names
     error = getattr(message, "error_code", ErrorCode.NONE)
     return ErrorCode.of(error).name if error else ""
@@ -111,7 +110,7 @@ def _(message: AlterPartitionRequest, _names: Names) -> str:
 
 
 def _members(partition: ProposedIsr) -> Iterator[int]:
-    """Version 3 names their epochs too (KIP-903)."""
+    """Return the members of an ISR; version 3 has their broker epochs too (KIP-903)."""
     yield from partition.new_isr
     yield from (each.broker_id for each in partition.new_isr_with_epochs)
 

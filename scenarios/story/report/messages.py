@@ -1,16 +1,15 @@
-"""Who said what to whom, and when it got there: frames picked off simulated connections.
+"""The messages of a run, with their times: frames read from simulated connections.
 
     request pipe    |size|key version correlation id ...|size|...      sent @1.002, there @1.003
-    response pipe   |size|correlation id ...|                          the answers, in that order
+    response pipe   |size|correlation id ...|                          the responses, in order
 
-Rule 1: a wiretap reads and changes nothing. A run that is listened to has the trace of one
-that is not.
+Rule 1: a wiretap reads and changes nothing. A run with one has the trace of a run without.
 
-Rule 2: a frame is sent with its first byte and there with its last. One whose last byte never
-came has no arrival, and is drawn as lost.
+Rule 2: a frame is sent with its first byte and arrives with its last. A frame whose last byte
+never came has no arrival, and is drawn as lost.
 
-Rule 3: a peer answers in the order in which it was asked, so an answer's API is that of the
-oldest question open on its connection (`replication.net.rpc`).
+Rule 3: a peer responds in the order of the requests, so a response belongs to the oldest request
+that is open on its connection (`replication.net.rpc`).
 """
 
 import struct
@@ -32,7 +31,7 @@ _LENGTH = struct.Struct(">i")
 
 @attrs.define(eq=False, kw_only=True)
 class Message:
-    """One frame. Times in virtual seconds; `received_at` is None where it never got there."""
+    """One frame. Times are virtual seconds; `received_at` is None if it never arrived."""
 
     source: str
     target: str
@@ -50,16 +49,16 @@ class _Tapped:
     pipe: Pipe
     is_request: bool
     unanswered: deque[tuple[ApiKey, int]]
-    """Of the connection: both directions have the same."""
+    """The requests without a response; both directions share this."""
     sent: int = 0
     received: int = 0
-    # Where, in the bytes of this direction, each message that is on its way ends.
+    # The messages on their way, each with its end in the bytes of this direction.
     under_way: deque[tuple[int, Message]] = attrs.field(factory=deque)
     _tail: bytearray = attrs.field(factory=bytearray)
     _tail_began_at: float = 0.0
 
     def frames(self, chunk: memoryview, now: float) -> Iterator[tuple[float, int, memoryview]]:
-        """Each frame that `chunk` completes: when it began, where it ends, what it says."""
+        """Yield each frame that `chunk` completes: its begin, its end, its contents."""
         if not self._tail:
             self._tail_began_at = now
         self._tail += chunk
@@ -78,10 +77,10 @@ class _Tapped:
 
 @attrs.define(eq=False)
 class Wiretap:
-    """Every message between nodes, in the order in which they were sent."""
+    """All messages between nodes, in the order in which they were sent."""
 
     names: dict[TopicId, str] = attrs.field(factory=dict)
-    """Of topics, by id; whoever owns this fills it as it hears of them."""
+    """The names of topics by id; the owner adds those it hears of."""
     messages: list[Message] = attrs.field(factory=list, init=False)
     _tapped: dict[Pipe, _Tapped] = attrs.field(factory=dict, init=False)
 
@@ -106,7 +105,7 @@ class Wiretap:
             tapped.under_way.append((end, message))
 
     def received(self, pipe: Pipe, size: int, now: float) -> list[Message]:
-        """The messages of which `size` more bytes were the last."""
+        """Return the messages that are complete with these `size` bytes."""
         tapped = self._tapped[pipe]
         tapped.received += size
         arrived = []
@@ -117,7 +116,7 @@ class Wiretap:
         return arrived
 
     def _read(self, tapped: _Tapped, frame: memoryview) -> tuple[str, str]:
-        """The API's name, and what the message says; a frame that is broken says nothing."""
+        """Return the API's name and the label of a message; a broken frame has no label."""
         try:
             if tapped.is_request:
                 return self._read_request(tapped, frame)
@@ -139,5 +138,5 @@ class Wiretap:
 
 
 def _name(key: ApiKey) -> str:
-    """As Kafka's message files spell it: OffsetForLeaderEpoch, without its `Request`."""
+    """Return an API's name as Kafka's message files spell it: OffsetForLeaderEpoch."""
     return API[key].name

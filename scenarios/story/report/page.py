@@ -1,6 +1,6 @@
-"""The page: a template, its style and its script, and the scene as JSON within it.
+"""The page: a template, its style and its script, with the scene as JSON in it.
 
-Nothing is loaded from anywhere, so the file can be mailed, and opened years from now.
+It loads nothing, so the file can be mailed, and opened years from now.
 """
 
 import html
@@ -16,7 +16,7 @@ _PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 
 def page(scene: Scene) -> str:
-    """One self-contained HTML page."""
+    """Return a scene as one self-contained HTML page."""
     template, style, script = map(_file, ("page.html", "page.css", "page.js"))
     parts = {
         "title": html.escape(scene.title),
@@ -24,7 +24,7 @@ def page(scene: Scene) -> str:
         "scene": _as_json(scene),
         "script": script,
     }
-    # All at once: what is put in, a story's own words among it, is not looked at again.
+    # In one pass: a story's own words, once inserted, are not searched for places.
     return _PLACE.sub(lambda place: parts[place[1]], template)
 
 
@@ -33,6 +33,6 @@ def _file(name: str) -> str:
 
 
 def _as_json(scene: Scene) -> str:
-    """Fit for a script element, which nothing inside it may end."""
+    """Return a scene as JSON that cannot end the script element around it."""
     text = json.dumps(attrs.asdict(scene, recurse=False), separators=(",", ":"))
     return text.replace("<", "\\u003c")

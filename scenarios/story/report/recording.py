@@ -1,14 +1,14 @@
-"""What a report is drawn from: everything seen while a story was told.
+"""The recording that a report is drawn from: everything seen while a story ran.
 
-    entries       what nodes reported, and the faults                    (the world's trace)
-    messages      who said what to whom, sent when, there when           (a wiretap)
-    commands      the story's own lines, when they were carried out
-    standings     where each replica stood, noted whenever that changed
+    entries       the events of nodes, and the faults                    (the world's trace)
+    messages      sender, receiver, contents, sent and received when     (a wiretap)
+    commands      the story's own lines, and when they were carried out
+    standings     the state of each replica, noted whenever it changed
 
-Rule: a recording reads. Told with one or without, a story has the same trace hash.
+Rule: a recording only reads. A story has the same trace hash with and without one.
 
-A replica is looked at after every event and after every message that arrived: its log moves
-by nothing else that a reader could name.
+A replica is looked at after every event and after every message that arrived: nothing else that a
+reader could name changes its log.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from storage.types import LeaderEpoch, Offset, TopicPartition
 
 @attrs.frozen(kw_only=True)
 class Standing:
-    """Of one replica, from one moment on; `role` is "leads", "follows", "waits" or "down"."""
+    """The state of one replica from a moment on; `role` is "leads", "follows", "waits" or "down"."""
 
     at: float = attrs.field(eq=False)
     node: str
@@ -41,7 +41,7 @@ class Standing:
     log_end_offset: Offset
     isr: tuple[int, ...]
     runs: tuple[Run, ...] = attrs.field(default=(), eq=False)
-    """Of its log, one for each leader epoch."""
+    """The runs of its log, one for each leader epoch."""
 
 
 @attrs.frozen
@@ -57,7 +57,7 @@ class Recording:
     commands: list[CarriedOut] = attrs.field(factory=list, init=False)
     standings: list[Standing] = attrs.field(factory=list, init=False)
     entries: list[TraceEntry] = attrs.field(factory=list, init=False)
-    """Of the world's trace, until the end."""
+    """The entries of the world's trace, until the end."""
     world: World | None = attrs.field(default=None, init=False)
     cluster: SimulatedCluster | None = attrs.field(default=None, init=False)
     _over: bool = attrs.field(default=False, init=False)
@@ -77,7 +77,7 @@ class Recording:
 
     @property
     def names(self) -> Sequence[str]:
-        """Of the nodes: the controller, then the brokers."""
+        """The names of the nodes: the controller, then the brokers."""
         return [] if self.cluster is None else self.cluster.names
 
     @property
@@ -109,25 +109,25 @@ class Recording:
         self.look()
 
     def carried_out(self, line: str) -> None:
-        """A line of the story begins now."""
+        """Note that a line of the story begins now."""
         self.commands.append(CarriedOut(self._now, line))
         self.look()
 
     def end(self) -> None:
-        """The story is over; that its cluster goes away is no part of it."""
+        """End the recording with the story, before its cluster goes down."""
         assert self.world is not None, "what ends has begun"
         self.look()
         self.entries = list(self.world.trace.entries)
         self._over = True
 
     def look(self) -> None:
-        """Note every replica that stands elsewhere than when it was last looked at."""
+        """Note every replica whose state has changed since the last look."""
         if self.cluster is None or self._over:
             return
         now = self._now
         seen = set()
         for name, broker in self.cluster.brokers.items():
-            replica_manager = getattr(broker, "replica_manager", None)  # none before it is up
+            replica_manager = getattr(broker, "replica_manager", None)  # absent until it is up
             replicas = replica_manager.hosted.describe() if replica_manager is not None else {}
             for partition, snapshot in replicas.items():
                 seen.add((name, partition))

@@ -1,12 +1,12 @@
-"""What the page draws, as plain data: lanes, marks, arrows, logs.
+"""The data that the page draws: lanes, marks, arrows, logs.
 
     lanes      client | c | b1 | b2 | b3            one for each node, in this order
     marks      on a lane: an event and its cause    faults, elections, truncations, ...
     arrows     from lane to lane                    messages, with what they say
-    logs       where each replica stood, from when on
+    logs       the state of each replica, and since when
 
-Marks and arrows have a kind, by which a reader leaves out what does not matter to her: an
-idle fetch is `idle`, what follows the controller's log is `metadata`.
+Marks and arrows have a kind, by which a reader hides some of them: an idle fetch is `idle`, a fetch
+of the controller's log is `metadata`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ _DATA_APIS = {"Fetch", "Produce", "ListOffsets", "OffsetForLeaderEpoch"}
 
 @attrs.frozen(kw_only=True)
 class Scene:
-    """All of it is JSON; times are virtual seconds."""
+    """The data of a page, all of it JSON; times are virtual seconds."""
 
     title: str
     seed: int
@@ -54,7 +54,7 @@ class Scene:
     lanes: Sequence[str]
     partitions: Sequence[str]
     steps: Sequence[Facts]
-    """The story: what is told before them, commands and their answers."""
+    """The steps of the story: the prose before them, the commands and their answers."""
     commands: Sequence[Facts]
     marks: Sequence[Facts]
     arrows: Sequence[Facts]
@@ -67,7 +67,7 @@ def scene_of(
     title: str,
     passages: Iterable[tuple[str, Step]],
 ) -> Scene:
-    """The scene of a run that is over, and what was told of it."""
+    """Return the scene of a run that is over."""
     world = recording.world
     assert world is not None, "a scene is of a run"
     lanes = [CLIENT, *recording.names]
@@ -91,7 +91,7 @@ def scene_of(
 
 
 def _marks(entry: TraceEntry, lanes: Sequence[str]) -> Iterable[Facts]:
-    """On the lane of whoever reports it; what the simulator deals out, on its victim's."""
+    """Yield an event's mark, on the lane of the node that reports it; a fault's, on its victim's."""
     event = entry.event
     lane = entry.node
     if lane == SIMULATOR:

@@ -3,8 +3,8 @@ r"""The messages of a run in the form that ShiViz reads, with a vector clock for
     b1 {"b1":3, "c":7}
     LeaderElected: b1 leads t-0 in epoch 0 ...
 
-A node's clock counts its own lines; a message carries the clock of its sender, and whoever
-receives it has seen all that the sender had. ShiViz draws the same space-time diagram from
+A node's clock counts its own lines; a message carries the clock of its sender, and its receiver
+has then seen all that the sender had. ShiViz draws the same space-time diagram from
 that, and compares two runs. Read it there with the expression
 
     (?<host>\S+) (?<clock>{.*})\n(?<event>.*)
@@ -19,7 +19,7 @@ PARSER = r"(?<host>\S+) (?<clock>{.*})\n(?<event>.*)"
 
 
 def to_shiviz(scene: Scene, *, idle: bool = False) -> str:
-    """The whole file; empty fetches and heartbeats only if `idle`."""
+    """Return the whole file; with empty fetches and heartbeats only if `idle`."""
     clocks: dict[str, dict[str, int]] = {lane: {lane: 0} for lane in scene.lanes}
     carried: dict[int, dict[str, int]] = {}
     lines = [PARSER, ""]
@@ -35,8 +35,8 @@ def to_shiviz(scene: Scene, *, idle: bool = False) -> str:
 
 
 def _happenings(scene: Scene, *, idle: bool) -> Iterator[tuple[float, int, str, str, int, int]]:
-    """When, in which order at one time, where, what; the number of the message it sends, or
-    receives, or -1.
+    """Yield the time, the order within it, the lane and the text of each line, and the number of
+    the message that it sends and of the one that it receives, or -1.
     """
     order = 0
     for mark in scene.marks:

@@ -1,14 +1,14 @@
-"""What is there for our clients to be told, read from the disks: with no client in between.
+"""The records that our clients should receive, read from the disks without a client in between.
 
-    records of a partition          as its leader has them, up to its high watermark
-    those that are committed        of transactions, once their marker says so
+    all records of a partition      as its leader has them, up to its high watermark
+    the committed ones              those of a transaction count once its marker says so
 
-What was deleted is not asked for, though it may be there: on a replica that has not heard of it,
-or again, where whoever had deleted it and told its readers so was killed before it wrote that
-down (KIP-107).
+Deleted records are not required, though they may be there: on a replica that has not heard of the
+deletion, or again, if the leader that had deleted them and answered so was killed before it wrote
+that down (KIP-107).
 
-Nothing here knows of indexes of aborted transactions or of last stable offsets: a producer's
-records are held back until its marker comes, and go where that says.
+This module uses no index of aborted transactions and no last stable offset: a producer's records
+are held back until its marker comes, and are kept or dropped as that says.
 """
 
 from collections.abc import Iterator
@@ -49,8 +49,8 @@ def _batches(stage: Stage, partition: TopicPartition) -> Iterator[tuple[BatchHea
         stream.close()
 
 
-def there_is(stage: Stage, partition: TopicPartition) -> tuple[There, bool]:
-    """And whether a transaction is open."""
+def records_on_disk(stage: Stage, partition: TopicPartition) -> tuple[There, bool]:
+    """Return a partition's records, and whether a transaction is open."""
     everything: dict[Offset, str] = {}
     committed: dict[Offset, str] = {}
     held_back: dict[int, dict[Offset, str]] = {}
@@ -84,8 +84,8 @@ def partitions_of(stage: Stage, topic: str) -> list[TopicPartition]:
 
 
 def may_have_lost(stage: Stage, partition: TopicPartition) -> bool:
-    """It may have lost something, or what our clients wrote down about it may be lost, or be
-    about another topic of its name.
+    """Return whether a partition, or what brokers know of our clients' progress in it, may be lost
+    or belong to another topic of its name.
     """
     if partition.topic in stage.remade:
         return True
@@ -107,19 +107,19 @@ def written_in_transactions(stage: Stage) -> set[TopicPartition]:
     return sent | {each.target for each in stage.programs.copiers}
 
 
-# What `drain` waits for.
+# The conditions that `drain` waits for.
 
 
 def nothing_is_open(stage: Stage) -> bool:
     return not any(
-        there_is(stage, each)[1]
+        records_on_disk(stage, each)[1]
         for each in written_in_transactions(stage)
-        if not may_have_lost(stage, each)  # a transaction that was forgotten is ended by nobody
+        if not may_have_lost(stage, each)  # a transaction whose coordinator lost it stays open
     )
 
 
 def all_is_read(stage: Stage) -> bool:
-    """By each group that somebody is in now, and by who reads for itself."""
+    """Return whether each group that has members now, and each reader by itself, has read all."""
     if any(unread(stage, each) for each in read_by_our_clients(stage)):
         return False
     readers = [each for each in stage.programs.readers if each.name in stage.programs.running]
@@ -133,7 +133,7 @@ def all_is_read(stage: Stage) -> bool:
 def has_come_to_the_end(stage: Stage, reader: Reader, partition: TopicPartition) -> bool:
     if may_have_lost(stage, partition):
         return True
-    there = there_is(stage, partition)[0].visible(read_committed=reader.read_committed)
+    there = records_on_disk(stage, partition)[0].visible(read_committed=reader.read_committed)
     given = [
         each.offset
         for each in stage.programs.witness.happened[partition]
@@ -143,12 +143,12 @@ def has_come_to_the_end(stage: Stage, reader: Reader, partition: TopicPartition)
 
 
 def unread(stage: Stage, partition: TopicPartition) -> list[str]:
-    """By the groups whose members were there to the end; a member may not have heard of the
-    partition yet.
+    """Return what groups have not read whose members stayed to the end. A member that stays may not
+    have heard of the partition yet.
     """
     if may_have_lost(stage, partition):
         return []
-    there, _ = there_is(stage, partition)
+    there, _ = records_on_disk(stage, partition)
     happened = stage.programs.witness.happened[partition]
     groups = {
         each.group: there.visible(read_committed=each.read_committed)
@@ -168,7 +168,7 @@ def all_is_copied(stage: Stage) -> bool:
 
 
 def copies(stage: Stage) -> Iterator[tuple[TopicPartition, str]]:
-    """What is wrong with each copy, of those whose copiers were there to the end."""
+    """Yield what is wrong with each copy whose copiers stayed to the end."""
     made = {(each.source, each.target) for each in stage.programs.copiers}
     drained = {
         (each.source, each.target)
@@ -179,22 +179,24 @@ def copies(stage: Stage) -> Iterator[tuple[TopicPartition, str]]:
         sources = partitions_of(stage, source)
         if any(may_have_lost(stage, each) for each in [*sources, target]):
             continue
-        there = {str(each): list(there_is(stage, each)[0].committed.values()) for each in sources}
+        there = {
+            str(each): list(records_on_disk(stage, each)[0].committed.values()) for each in sources
+        }
         sent = {value for batch in stage.batches for value in batch.values}
-        copy = list(there_is(stage, target)[0].committed.values())
+        copy = list(records_on_disk(stage, target)[0].committed.values())
         repeated = repeated_values(stage.batches, trimmed=source in stage.trimmed)
         for wrong in accounts.of_copy(there, sent, copy, repeated=repeated):
             if (source, target) in drained or not wrong.startswith("not copied"):
                 yield target, wrong
 
 
-# What was told, and is not so.
+# The mistakes that `judge-clients` reports.
 
 
 def wrongs(stage: Stage) -> Iterator[tuple[TopicPartition, list[str]]]:
     for partition in read_by_our_clients(stage):
         if not may_have_lost(stage, partition):
-            there, _ = there_is(stage, partition)
+            there, _ = records_on_disk(stage, partition)
             happened = stage.programs.witness.happened[partition]
             yield partition, accounts.of_readers(happened, there) + unread(stage, partition)
     for each in stage.programs.witness.transactions:
@@ -202,7 +204,7 @@ def wrongs(stage: Stage) -> Iterator[tuple[TopicPartition, list[str]]]:
         if partitions and not any(may_have_lost(stage, partition) for partition in partitions):
             committed: dict[str, bool] = {}
             for partition in partitions:
-                there, _ = there_is(stage, partition)
+                there, _ = records_on_disk(stage, partition)
                 committed |= {v: at in there.committed for at, v in there.all.items()}
             yield min(partitions), accounts.of_transactions([each], committed)
     for partition, wrong in copies(stage):
