@@ -49,7 +49,9 @@ class StoryRun:
             raise StoryChangedError(f"the story has changed (seed {self.seed}):\n{self.changes}")
 
 
-def run_story(script: Script, *, seed: int | None = None, recording: Recording | None = None) -> StoryRun:
+def run_story(
+    script: Script, *, seed: int | None = None, recording: Recording | None = None
+) -> StoryRun:
     """Run a story in a world grown from `seed`, or from its own; compare nothing yet."""
     seed = script.seed if seed is None else seed
     world = World(seed)
