@@ -20,6 +20,7 @@ from replication.cli.probe import broker_ids
 from replication.errors import ErrorCode, PeerUnavailableError
 from replication.net import production_seams
 from tests.cli.test_up import TIMEOUT, refused, running, stopped, table_of, until
+from tests.deep import one_in
 from tests.replication.broker.clients import Client
 from tests.replication.broker.stage import QUICK
 
@@ -81,7 +82,7 @@ class Controlled:
         return isr
 
 
-@pytest.fixture(params=["one process", "isolated"])
+@pytest.fixture(params=one_in(2, ["isolated", "one process"]))
 def controlled(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Controlled]:
     arguments = ["up", "-n", "2", "--any-port", "--data-dir", str(tmp_path), "--control", "0"]
     arguments += [word for key, value in QUICK.items() for word in ("-X", f"{key}={value}")]

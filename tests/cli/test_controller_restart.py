@@ -66,6 +66,7 @@ def test_no_metadata_is_lost_and_data_goes_on_flowing(tmp_path: Path) -> None:
         assert produce(producer, "after", 500) == 500
 
 
+@pytest.mark.deep
 def test_a_leader_that_dies_while_the_controller_is_away_is_replaced_when_it_is_back(
     tmp_path: Path,
 ) -> None:

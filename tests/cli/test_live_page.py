@@ -13,6 +13,7 @@ import pytest
 from tests.browser import needs_browser
 from tests.cli.live_browser import LiveBrowser, live_browser
 from tests.cli.test_up import TIMEOUT, running, table_of
+from tests.deep import one_in
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +39,7 @@ def understudy(*arguments: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module", params=["one process", "isolated"])
+@pytest.fixture(scope="module", params=one_in(2, ["isolated", "one process"]))
 def served(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
     """The page's URL, and a broker to ask, of a cluster that has a topic."""
     flags = ["--isolated"] if request.param == "isolated" else []

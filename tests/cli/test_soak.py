@@ -21,7 +21,7 @@ from replication.cli.probe import fetch_metadata
 from replication.verify.directories import verify_directories
 from storage.filesystem import OsFileSystem
 
-pytestmark = [pytest.mark.client, pytest.mark.slow]
+pytestmark = [pytest.mark.client, pytest.mark.slow, pytest.mark.deep]
 
 TOPIC = "soak"
 PARTITIONS = 6

@@ -39,6 +39,16 @@ def running(*arguments: str, before: Sequence[str] = ()) -> Iterator[subprocess.
             process.kill()
 
 
+# Nodes in processes of their own, and under `make deep` in one process, too.
+IN_BOTH_WAYS = pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param(["--isolated"], id="isolated"),
+        pytest.param([], id="one process", marks=pytest.mark.deep),
+    ],
+)
+
+
 def table_of(process: subprocess.Popen[str], brokers: int) -> list[list[str]]:
     """The rows that `up` prints when its brokers are ready."""
     assert process.stdout is not None
@@ -61,8 +71,15 @@ def refused(*arguments: str) -> str:
     return line
 
 
-@pytest.mark.parametrize("flags", [[], ["--isolated"]], ids=["one process", "isolated"])
-@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("flags", "signal_number"),
+    [
+        ([], signal.SIGTERM),
+        (["--isolated"], signal.SIGINT),
+        pytest.param([], signal.SIGINT, marks=pytest.mark.deep),
+        pytest.param(["--isolated"], signal.SIGTERM, marks=pytest.mark.deep),
+    ],
+)
 def test_up_shows_brokers_that_answer_and_leaves_in_good_order(
     tmp_path: Path, flags: list[str], signal_number: int
 ) -> None:
@@ -78,7 +95,7 @@ def test_up_shows_brokers_that_answer_and_leaves_in_good_order(
         assert (tmp_path / f"broker-{broker_id}" / "events.journal").stat().st_size > 0
 
 
-@pytest.mark.parametrize("flags", [[], ["--isolated"]], ids=["one process", "isolated"])
+@IN_BOTH_WAYS
 def test_what_was_acked_is_there_again_after_up_was_killed(
     tmp_path: Path, flags: list[str]
 ) -> None:
@@ -140,7 +157,7 @@ def test_a_cluster_may_be_started_one_way_today_and_the_other_way_tomorrow(
             assert stopped(process, signal.SIGTERM) == 0
 
 
-@pytest.mark.parametrize("flags", [[], ["--isolated"]], ids=["one process", "isolated"])
+@IN_BOTH_WAYS
 def test_the_brokers_are_those_that_the_data_knows_and_one_left_out_is_named(
     tmp_path: Path, flags: list[str]
 ) -> None:
@@ -365,7 +382,7 @@ def test_a_broker_that_may_not_open_enough_files_says_what_to_do(tmp_path: Path)
     assert not (tmp_path / "logs").exists()
 
 
-@pytest.mark.parametrize("flags", [[], ["--isolated"]], ids=["one process", "isolated"])
+@IN_BOTH_WAYS
 def test_metrics_are_served_where_they_are_asked_for(tmp_path: Path, flags: list[str]) -> None:
     data = ["--data-dir", str(tmp_path), "--any-port", "--metrics", "0"]
     with running("up", "-n", "1", *data, *flags) as process:

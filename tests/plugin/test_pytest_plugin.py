@@ -110,6 +110,7 @@ def test_a_conftest_that_ends_pytest_is_heard(pytester: pytest.Pytester, run: Ru
     result.stderr.no_fnmatch_line("*KeyError*")
 
 
+@pytest.mark.deep
 def test_it_works_under_xdist(run: Run) -> None:
     source = """
         import pytest
@@ -301,6 +302,7 @@ def test_settings_of_the_session_that_cannot_be_are_refused(run: Run, ini: str, 
     result.stderr.fnmatch_lines([said])
 
 
+@pytest.mark.deep
 def test_a_number_of_brokers_may_stand_in_toml(run: Run, pytester: pytest.Pytester) -> None:
     source = "def test_one(kafka_cluster): assert kafka_cluster.brokers == [1]"
     for table in ("tool.pytest.ini_options", "tool.pytest"):

@@ -16,6 +16,15 @@ ROOT = SUITES.parent.parent
 NAMES = sorted(each.name for each in SUITES.iterdir() if any(each.glob("test_*.py")))
 
 
+# One each for a thread of a stock client, for asyncio and for trio; `make deep` runs the others.
+QUICK = {"orders_confluent", "enrich_aiokafka", "meters_trio"}
+
+
+def marks_of(name: str) -> list[pytest.MarkDecorator]:
+    spark = [pytest.mark.spark] if name.endswith("pyspark") else []
+    return [pytest.mark.deep, *spark]
+
+
 def test_there_are_ten() -> None:
     assert len(NAMES) == 10
 
@@ -23,11 +32,8 @@ def test_there_are_ten() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        # The plugin and the source together are shown in test_pages.py too, without one more JVM.
-        pytest.param(each, marks=[pytest.mark.spark, pytest.mark.deep])
-        if each.endswith("pyspark")
-        else each
-        for each in NAMES
+        *(name for name in NAMES if name in QUICK),
+        *(pytest.param(name, marks=marks_of(name)) for name in NAMES if name not in QUICK),
     ],
 )
 def test_a_suite_passes(name: str) -> None:

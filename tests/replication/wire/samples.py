@@ -1,6 +1,9 @@
 """One full object of any message: every array has items, nothing is null or at its default."""
 
+from collections.abc import Iterable
 from typing import Any
+
+import pytest
 
 from replication.wire.apis import API, Api
 from replication.wire.schema import Kind, Wire, fields_of
@@ -25,6 +28,28 @@ EVERY_VERSION: list[tuple[Api, type, int]] = [
     for version in range(api.min_version, api.max_version + 1)
     for message in (api.request, api.response)
 ]
+
+
+def parameters(messages: Iterable[tuple[Api, type, int]]) -> list[Any]:
+    """Return the messages as parameters of a test.
+
+    Those versions are `deep` that are neither the oldest, nor the first flexible, nor the newest.
+    """
+    return [
+        pytest.param(
+            api,
+            message,
+            version,
+            id=f"{message.__name__} v{version}",
+            marks=[] if turns(api, version) else [pytest.mark.deep],
+        )
+        for api, message, version in messages
+    ]
+
+
+def turns(api: Api, version: int) -> bool:
+    """Return whether this is the oldest, the first flexible or the newest version."""
+    return version in (api.min_version, api.first_flexible, api.max_version)
 
 
 def sample(kind: type) -> Any:

@@ -14,19 +14,16 @@ from replication.wire.fetch import FetchRequest, FetchResponse
 from replication.wire.frames import decode_request, decode_request_header, decode_response
 from replication.wire.metadata import MetadataRequest
 from replication.wire.schema import fields_of
-from tests.replication.wire.samples import EVERY_VERSION, sample
+from tests.replication.wire.samples import EVERY_VERSION, parameters, sample, turns
 
-MESSAGES = {
-    f"{message.__name__} v{version}": (api, message, version)
+FULL = [
+    (api, message, version)
     for api, message, version in EVERY_VERSION
     if any(version in field.wire.versions for field in fields_of(message))
-}
-# To watch every allocation takes long: the oldest, the newest, and where lengths change.
-MEASURED = {
-    name: (api, message, version)
-    for name, (api, message, version) in MESSAGES.items()
-    if version in (api.min_version, api.first_flexible, api.max_version)
-}
+]
+MESSAGES = parameters(FULL)
+# To watch every allocation takes long.
+MEASURED = parameters(each for each in FULL if turns(each[0], each[2]))
 
 # What two billion looks like in front of an array, as an int32 and as a varint; a length
 # of minus two; a byte that is no UTF-8.
@@ -58,7 +55,7 @@ def lying(body: bytes, lies: Sequence[bytes]) -> Iterator[bytes]:
             yield body[:position] + lie + body[position + len(lie) :]
 
 
-@pytest.mark.parametrize(("api", "message", "version"), MESSAGES.values(), ids=MESSAGES)
+@pytest.mark.parametrize(("api", "message", "version"), MESSAGES)
 def test_a_body_that_ends_early_is_refused_wherever_it_ends(
     api: Api, message: type, version: int
 ) -> None:
@@ -67,7 +64,7 @@ def test_a_body_that_ends_early_is_refused_wherever_it_ends(
     assert all(refused(api, message, version, body[:size]) for size in range(len(body)))
 
 
-@pytest.mark.parametrize(("api", "message", "version"), MESSAGES.values(), ids=MESSAGES)
+@pytest.mark.parametrize(("api", "message", "version"), MESSAGES)
 def test_a_lie_anywhere_is_read_or_refused(api: Api, message: type, version: int) -> None:
     for bad in lying(encoded(api, message, version), GREEDY + OTHERS):
         refused(api, message, version, bad)
@@ -76,7 +73,7 @@ def test_a_lie_anywhere_is_read_or_refused(api: Api, message: type, version: int
 @pytest.mark.parametrize(
     "lies", [GREEDY, pytest.param(OTHERS, marks=pytest.mark.deep)], ids=["greedy", "others"]
 )
-@pytest.mark.parametrize(("api", "message", "version"), MEASURED.values(), ids=MEASURED)
+@pytest.mark.parametrize(("api", "message", "version"), MEASURED)
 def test_a_lie_anywhere_costs_no_more_than_the_frame_carries(
     api: Api, message: type, version: int, lies: Sequence[bytes]
 ) -> None:
@@ -154,7 +151,7 @@ def test_an_unknown_tag_beside_a_known_one_does_not_hide_it() -> None:
     assert request.replica_state.replica_id == 0
 
 
-@pytest.mark.parametrize(("api", "message", "version"), MESSAGES.values(), ids=MESSAGES)
+@pytest.mark.parametrize(("api", "message", "version"), MESSAGES)
 def test_bytes_after_the_last_field_are_ignored(api: Api, message: type, version: int) -> None:
     body = encoded(api, message, version)
     flexible = api.is_flexible(version)

@@ -16,12 +16,7 @@ from replication.wire.frames import MAX_ITEMS
 from replication.wire.metadata import MetadataRequest, MetadataRequestTopic
 from replication.wire.primitives import MAX_TAGS, uvarint
 from replication.wire.schema import Kind, Part, fields_of
-from tests.replication.wire.samples import EVERY_VERSION, sample
-
-MESSAGES = {
-    f"{message.__name__} v{version}": (api, message, version)
-    for api, message, version in EVERY_VERSION
-}
+from tests.replication.wire.samples import EVERY_VERSION, parameters, sample
 
 
 def joined(parts: Iterable[Part]) -> bytes:
@@ -52,7 +47,7 @@ def pauses(steps: Steps[T]) -> tuple[int, T]:
             return asked, end.value
 
 
-@pytest.mark.parametrize(("api", "message", "version"), MESSAGES.values(), ids=MESSAGES)
+@pytest.mark.parametrize(("api", "message", "version"), parameters(EVERY_VERSION))
 def test_a_message_is_the_same_in_steps(api: Api, message: type, version: int) -> None:
     flexible = api.is_flexible(version)
     for whole in (sample(message), lengthened(sample(message), STEP + 1)):

@@ -20,22 +20,21 @@ from tests.replication.wire.kio_oracle import (
     kio_entity,
     ours,
 )
+from tests.replication.wire.samples import EVERY_VERSION, parameters
 
 LACKING_IN_KIO = {(ApiKey.LIST_OFFSETS, 0)}
-MESSAGES = [
-    pytest.param(api, message, version, id=f"{message.__name__} v{version}")
-    for api in API.values()
-    for version in range(api.min_version, api.max_version + 1)
-    for message in (api.request, api.response)
+MESSAGES = parameters(
+    (api, message, version)
+    for api, message, version in EVERY_VERSION
     if (api.key, version) not in LACKING_IN_KIO
-]
+)
 # Declared, and not offered: Kafka 4.0 holds this version back as unstable (KIP-939).
 HELD_BACK = {ApiKey.INIT_PRODUCER_ID: 6}
-BODIES = MESSAGES + [
-    pytest.param(API[key], message, version, id=f"{message.__name__} v{version}")
+BODIES = MESSAGES + parameters(
+    (API[key], message, version)
     for key, version in HELD_BACK.items()
     for message in (API[key].request, API[key].response)
-]
+)
 FEW = settings(
     max_examples=settings().max_examples // 4,
     derandomize=True,
