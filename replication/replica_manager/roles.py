@@ -103,7 +103,8 @@ class RoleChanges:
         await self._stop(self._removed(delta), leave=self._deleting("topic deleted"))
         changed = sorted(delta.changed)
         for start in range(0, len(changed), AT_ONCE):
-            await trio.lowlevel.checkpoint()
+            if start:
+                await trio.lowlevel.checkpoint()
             leaders, followers, gone = self._sort(image, changed[start : start + AT_ONCE])
             await self._stop(gone, leave=self._deleting("not a replica any more"))
             await self._become_leaders(image, leaders)
@@ -298,7 +299,9 @@ class RoleChanges:
             )
 
     async def _in_shares(self, work: Callable[[list[Item]], list[T]], items: list[Item]) -> list[T]:
-        """Return what `work` makes of each of `items`, in up to `SHARES` threads at once."""
+        """Return what `work` makes of each of `items`; of many in `SHARES` threads at once."""
+        if len(items) < 2 * SHARES:
+            return await self.offload(partial(work, items))
         size = -(-len(items) // SHARES)
         starts = range(0, len(items), size)
         shares: dict[int, list[T]] = {}

@@ -28,7 +28,6 @@ from replication.leader.rules.fetch_data import (
     TopicIdPartition,
     Wanted,
 )
-from replication.leader.rules.fetch_session.context import response_in_steps
 from replication.metadata.rules import MetadataImage
 from replication.net.pace import in_steps
 from replication.server.server import RequestContext
@@ -63,7 +62,7 @@ async def fetch(node: BrokerNode, context: RequestContext, request: FetchRequest
     image = node.metadata.image
     wanted = await in_steps(_wanted(image, request, version=context.version))
     forgotten = await in_steps(_forgotten(image, request, version=context.version))
-    asked = node.fetch_sessions.new_context(
+    finding = node.fetch_sessions.new_context(
         session_id=request.session_id,
         session_epoch=request.session_epoch,
         is_follower=params.from_follower,
@@ -74,19 +73,20 @@ async def fetch(node: BrokerNode, context: RequestContext, request: FetchRequest
         now_ms=node.clock.now_ms(),
         terms=node.replica_manager.fetch.terms(params),
     )
-    readable, unreadable = await in_steps(_sort_out(image, asked.wanted()))
+    asked = await in_steps(finding)
+    readable, unreadable = await in_steps(_sort_out(image, await in_steps(asked.wanted())))
     answers: Answers = []
     if readable or (asked.session is not None and asked.session.any_settled):
         answers = await node.replica_manager.fetch.fetch(params, readable, asked.session)
-    told = await in_steps(response_in_steps(asked, answers + unreadable))
+    due = await in_steps(asked.response(answers + unreadable))
     response = FetchResponse(
-        error_code=told.error,
-        session_id=told.session_id,
-        responses=await in_steps(_topics(node, context, told.partitions)),
-        node_endpoints=_endpoints(node, context, told.partitions),
+        error_code=due.error,
+        session_id=due.session_id,
+        responses=await in_steps(_topics(node, context, due.partitions)),
+        node_endpoints=_endpoints(node, context, due.partitions),
     )
     if len(wanted) > STEP:  # so much is not let go of in one turn of the loop
-        del told, answers, unreadable
+        del due, answers, unreadable
         await trio.lowlevel.checkpoint()
     return response
 
@@ -142,11 +142,12 @@ def _params(node: BrokerNode, context: RequestContext, request: FetchRequest) ->
 
 
 def _wanted(image: MetadataImage, request: FetchRequest, *, version: int) -> Steps[Wanted]:
-    wanted = []
+    """Return what the request names; of a partition named twice the last (FetchRequest.fetchData)."""
+    wanted: dict[TopicIdPartition, FetchInfo] = {}
     for topic in request.topics:
         yield 1
         topic_id, name = _identity(image, topic.topic_id, topic.topic, version)
-        for asked in topic.partitions:
+        for number, asked in enumerate(topic.partitions, start=1):
             info = FetchInfo(
                 fetch_offset=asked.fetch_offset,
                 log_start_offset=asked.log_start_offset,
@@ -154,10 +155,10 @@ def _wanted(image: MetadataImage, request: FetchRequest, *, version: int) -> Ste
                 current_leader_epoch=_optional(asked.current_leader_epoch),
                 last_fetched_epoch=_optional(asked.last_fetched_epoch),
             )
-            wanted.append((TopicIdPartition(topic_id, name, asked.partition), info))
-            if len(wanted) % STEP == 0:
+            wanted[TopicIdPartition(topic_id, name, asked.partition)] = info
+            if number % STEP == 0:
                 yield STEP
-    return wanted
+    return list(wanted.items())
 
 
 def _optional(leader_epoch: LeaderEpoch) -> LeaderEpoch:

@@ -3,6 +3,7 @@
 import itertools
 import random
 from collections.abc import Hashable
+from typing import Any, TypeVar
 
 import attrs
 import pytest
@@ -19,6 +20,7 @@ from replication.leader.rules.fetch_data import (
 from replication.leader.rules.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, INVALID_SESSION_ID
 from replication.leader.rules.fetch_session.cache import CacheShard, FetchSessionCache
 from replication.leader.rules.fetch_session.context import (
+    MOST_UNKNOWN,
     FetchContext,
     FetchManager,
     FullContext,
@@ -29,6 +31,7 @@ from replication.leader.rules.fetch_session.context import (
 )
 from replication.leader.rules.fetch_session.session import CachedPartition, partition_key
 from replication.leader.rules.settled import Settled
+from replication.steps import STEP, Steps, at_once
 from storage.filesystem import OsFile
 from storage.log.file_region import FileRegion
 from storage.types import NO_TOPIC_ID, OffsetAndEpoch
@@ -36,6 +39,7 @@ from storage.types import NO_TOPIC_ID, OffsetAndEpoch
 FOO, BAR, ZAR = (bytes([number]) * 16 for number in (1, 2, 3))
 NAMES = {FOO: "foo", BAR: "bar", ZAR: "zar"}
 LATEST = 17
+T = TypeVar("T")
 
 
 def at(topic: str | None, partition: int, topic_id: bytes = NO_TOPIC_ID) -> TopicIdPartition:
@@ -67,8 +71,22 @@ def unchanged(context: FetchContext) -> Answers:
     """The same answer for everything; UNKNOWN_TOPIC_ID for what has no name."""
     return [
         (partition, data() if partition.topic else failed(ErrorCode.UNKNOWN_TOPIC_ID))
-        for partition, _ in context.wanted()
+        for partition, _ in at_once(context.wanted())
     ]
+
+
+def walked(steps: Steps[T], *, at_least: int) -> T:
+    """Return what `steps` come to, which count so many items, and pause after `STEP` of them."""
+    counted = 0
+    while True:
+        try:
+            items = next(steps)
+        except StopIteration as end:
+            assert counted >= at_least
+            result: T = end.value
+            return result
+        assert items <= STEP + 1
+        counted += items
 
 
 def names_of(pairs: Wanted | Answers) -> list[str]:
@@ -84,7 +102,10 @@ class Leader:
         )
         self.manager = FetchManager(self.cache)
 
-    def ask(
+    def ask(self, *args: Any, **kwargs: Any) -> FetchContext:
+        return at_once(self.finding(*args, **kwargs))
+
+    def finding(
         self,
         session_id: int = INVALID_SESSION_ID,
         epoch: int = INITIAL_EPOCH,
@@ -96,7 +117,7 @@ class Leader:
         follower: bool = True,
         now_ms: int = 0,
         terms: Hashable = None,
-    ) -> FetchContext:
+    ) -> Steps[FetchContext]:
         return self.manager.new_context(
             session_id=session_id,
             session_epoch=epoch,
@@ -111,7 +132,7 @@ class Leader:
 
     def open(self, *partitions: TopicIdPartition, follower: bool = True, now_ms: int = 0) -> int:
         context = self.ask(wanted=wants(*partitions), follower=follower, now_ms=now_ms)
-        return context.response(unchanged(context)).session_id
+        return at_once(context.response(unchanged(context))).session_id
 
 
 # The table of contexts.
@@ -123,8 +144,8 @@ def test_a_full_request_is_answered_in_full_and_opens_a_session() -> None:
     assert isinstance(leader.ask(epoch=FINAL_EPOCH), SessionlessContext)
     context = leader.ask(wanted=wants(FOO_0, FOO_1, offset=7))
     assert isinstance(context, FullContext)
-    assert context.wanted() == [(FOO_0, FetchInfo(7)), (FOO_1, FetchInfo(7))]
-    response = context.response(unchanged(context))
+    assert at_once(context.wanted()) == [(FOO_0, FetchInfo(7)), (FOO_1, FetchInfo(7))]
+    response = at_once(context.response(unchanged(context)))
     assert response.session_id != INVALID_SESSION_ID
     assert names_of(response.partitions) == ["foo0", "foo1"]
 
@@ -134,20 +155,20 @@ def test_an_incremental_request_must_name_a_session_and_its_epoch() -> None:
     leader = Leader()
     session = leader.open(FOO_0, FOO_1)
     invalid = SessionResponse(error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-    assert leader.ask(session, 5).response([]) == invalid
+    assert at_once(leader.ask(session, 5).response([])) == invalid
     unknown = SessionResponse(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    assert leader.ask(session + 1, 1).response([]) == unknown
+    assert at_once(leader.ask(session + 1, 1).response([])) == unknown
     context = leader.ask(session, 1)
     assert isinstance(context, IncrementalContext)
-    assert names_of(context.wanted()) == ["foo0", "foo1"]
-    assert context.response(unchanged(context)) == SessionResponse(session_id=session)
-    assert leader.ask(session, 5).response([]) == invalid
+    assert names_of(at_once(context.wanted())) == ["foo0", "foo1"]
+    assert at_once(context.response(unchanged(context))) == SessionResponse(session_id=session)
+    assert at_once(leader.ask(session, 5).response([])) == invalid
 
 
 @pytest.mark.parametrize("session_id", [-7, 2**31 - 1, 12345])
 def test_a_session_id_from_nowhere_is_not_found(session_id: int) -> None:
     cache = FetchSessionCache(chance=random.Random(1))
-    context = FetchManager(cache).new_context(
+    finding = FetchManager(cache).new_context(
         session_id=session_id,
         session_epoch=1,
         is_follower=False,
@@ -157,19 +178,8 @@ def test_a_session_id_from_nowhere_is_not_found(session_id: int) -> None:
         topic_names={},
         now_ms=0,
     )
-    assert context == SessionErrorContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    assert at_once(finding) == SessionErrorContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     assert cache.remove(session_id) is None
-
-
-@pytest.mark.conformance("FS-10")
-def test_a_throttled_answer_is_empty_and_keeps_the_session() -> None:
-    leader = Leader()
-    session = leader.open(FOO_0)
-    leader.ask(session, 1)
-    assert leader.ask(session, 2).throttled_response() == SessionResponse(session_id=session)
-    assert leader.ask(wanted=wants(FOO_0)).throttled_response() == SessionResponse()
-    assert leader.ask(epoch=FINAL_EPOCH).throttled_response() == SessionResponse()
-    assert leader.ask(99, 9).throttled_response().error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 @pytest.mark.conformance("FS-11")
@@ -178,7 +188,7 @@ def test_a_final_epoch_closes_the_session_and_is_answered_in_full() -> None:
     session = leader.open(FOO_0)
     context = leader.ask(session, FINAL_EPOCH, wants(BAR_0, BAR_1))
     assert leader.cache.get(session) is None
-    response = context.response(unchanged(context))
+    response = at_once(context.response(unchanged(context)))
     assert response.session_id == INVALID_SESSION_ID
     assert names_of(response.partitions) == ["bar0", "bar1"]
 
@@ -193,10 +203,10 @@ def test_a_session_follows_what_is_added_and_forgotten(with_ids: bool) -> None:
     version = LATEST if with_ids else 12
     leader = Leader()
     context = leader.ask(wanted=wants(foo0, foo1), version=version)
-    session = context.response(unchanged(context)).session_id
+    session = at_once(context.response(unchanged(context))).session_id
     context = leader.ask(session, 1, wants(bar0, offset=15), forgotten=(foo0,), version=version)
-    assert context.wanted() == [(foo1, FetchInfo(0)), (bar0, FetchInfo(15))]
-    response = context.response(unchanged(context))
+    assert at_once(context.wanted()) == [(foo1, FetchInfo(0)), (bar0, FetchInfo(15))]
+    response = at_once(context.response(unchanged(context)))
     assert (names_of(response.partitions), response.session_id) == (["bar0"], session)
 
 
@@ -206,16 +216,16 @@ def test_a_session_remembers_the_epochs_that_were_asked_for() -> None:
     leader = Leader()
     with_epochs = FetchInfo(0, current_leader_epoch=3, last_fetched_epoch=2)
     context = leader.ask(wanted=[(FOO_0, with_epochs)])
-    session = context.response(unchanged(context)).session_id
-    assert leader.ask(session, 1).wanted() == [(FOO_0, with_epochs)]
-    assert leader.ask(session, 2, wants(FOO_0)).wanted() == [(FOO_0, FetchInfo(0))]
+    session = at_once(context.response(unchanged(context))).session_id
+    assert at_once(leader.ask(session, 1).wanted()) == [(FOO_0, with_epochs)]
+    assert at_once(leader.ask(session, 2, wants(FOO_0)).wanted()) == [(FOO_0, FetchInfo(0))]
 
 
 @pytest.mark.conformance("FS-13")
 def test_names_serve_where_the_request_is_too_old_for_ids() -> None:
     leader = Leader()
     context = leader.ask(wanted=wants(at("foo", 0)), version=12, names={})
-    response = context.response(unchanged(context))
+    response = at_once(context.response(unchanged(context)))
     assert [answer.error for _, answer in response.partitions] == [ErrorCode.NONE]
     assert response.session_id != INVALID_SESSION_ID
 
@@ -225,11 +235,11 @@ def test_unknown_topic_ids_are_answered_and_asked_again_until_they_resolve() -> 
     leader = Leader()
     unknown = [at(None, 0, FOO), at(None, 1, FOO), at(None, 0, ZAR)]
     context = leader.ask(wanted=wants(*unknown), names={})
-    response = context.response(unchanged(context))
+    response = at_once(context.response(unchanged(context)))
     assert [answer.error for _, answer in response.partitions] == [ErrorCode.UNKNOWN_TOPIC_ID] * 3
     context = leader.ask(response.session_id, 1, names={FOO: "foo"})
-    assert names_of(context.wanted()) == ["foo0", "foo1", "None0"]
-    told = context.response(unchanged(context)).partitions
+    assert names_of(at_once(context.wanted())) == ["foo0", "foo1", "None0"]
+    told = at_once(context.response(unchanged(context))).partitions
     assert [answer.error for _, answer in told] == [
         ErrorCode.NONE,
         ErrorCode.NONE,
@@ -243,11 +253,17 @@ def test_a_name_once_resolved_stays() -> None:
     leader = Leader()
     foo, bar = at(None, 0, FOO), at(None, 0, BAR)
     context = leader.ask(wanted=wants(foo, bar), names={})
-    session = context.response(unchanged(context)).session_id
-    assert names_of(leader.ask(session, 1, names={FOO: "foo"}).wanted()) == ["foo0", "None0"]
+    session = at_once(context.response(unchanged(context))).session_id
+    assert names_of(at_once(leader.ask(session, 1, names={FOO: "foo"}).wanted())) == [
+        "foo0",
+        "None0",
+    ]
     again = leader.ask(session, 2, wants(at("bar", 0, BAR)), names={BAR: "bar"})
-    assert names_of(again.wanted()) == ["foo0", "bar0"]
-    assert names_of(leader.ask(session, 3, wants(foo), names={}).wanted()) == ["foo0", "bar0"]
+    assert names_of(at_once(again.wanted())) == ["foo0", "bar0"]
+    assert names_of(at_once(leader.ask(session, 3, wants(foo), names={}).wanted())) == [
+        "foo0",
+        "bar0",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -260,7 +276,7 @@ def test_a_name_once_resolved_stays() -> None:
 def test_a_session_does_not_change_between_names_and_ids(opened_with: int, asked_with: int) -> None:
     leader = Leader()
     context = leader.ask(wanted=wants(at("foo", 0)), version=opened_with)
-    session = context.response(unchanged(context)).session_id
+    session = at_once(context.response(unchanged(context))).session_id
     context = leader.ask(session, 1, version=asked_with)
     assert context == SessionErrorContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
 
@@ -270,8 +286,10 @@ def test_a_recreated_topic_fails_alone_and_the_session_keeps_the_old_id() -> Non
     leader = Leader()
     session = leader.open(FOO_0, BAR_0)
     context = leader.ask(session, 1, names={ZAR: "foo", BAR: "bar"})
-    assert context.wanted()[0][0] == FOO_0
-    response = context.response([(FOO_0, failed(ErrorCode.INCONSISTENT_TOPIC_ID)), (BAR_0, data())])
+    assert at_once(context.wanted())[0][0] == FOO_0
+    response = at_once(
+        context.response([(FOO_0, failed(ErrorCode.INCONSISTENT_TOPIC_ID)), (BAR_0, data())])
+    )
     assert response.error is ErrorCode.NONE
     assert names_of(response.partitions) == ["foo0"]
 
@@ -283,10 +301,10 @@ def test_forgetting_works_whether_names_are_known_or_not(known_then: bool, known
     leader = Leader()
     partitions = [at("foo" if known_then else None, number, FOO) for number in (0, 1)]
     context = leader.ask(wanted=wants(*partitions), names=NAMES if known_then else {})
-    session = context.response(unchanged(context)).session_id
+    session = at_once(context.response(unchanged(context))).session_id
     name, names = ("foo", NAMES) if known_now else (None, {})
     context = leader.ask(session, 1, forgotten=(at(name, 0, FOO),), names=names)
-    assert [partition.partition for partition, _ in context.wanted()] == [1]
+    assert [partition.partition for partition, _ in at_once(context.wanted())] == [1]
     context = leader.ask(session, 2, forgotten=(at(name, 1, FOO),), names=names)
     assert isinstance(context, SessionlessContext)
 
@@ -302,9 +320,9 @@ def test_errors_are_told_every_time(epoch: int) -> None:
     ]
     session = 0
     if epoch == 1:
-        session = leader.ask(wanted=wants(*partitions)).response(answers).session_id
+        session = at_once(leader.ask(wanted=wants(*partitions)).response(answers)).session_id
     context = leader.ask(session, epoch, [] if epoch == 1 else wants(*partitions))
-    assert context.response(answers).partitions == answers
+    assert at_once(context.response(answers)).partitions == answers
 
 
 @pytest.mark.conformance("FS-20")
@@ -314,9 +332,42 @@ def test_a_request_that_was_overtaken_at_its_epoch_is_refused() -> None:
     slow = leader.ask(session, 1)
     leader.ask(session, 2)
     refused = SessionResponse(error=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session)
-    assert slow.response([(FOO_0, data(11))]) == refused
-    assert slow.throttled_response() == refused
-    assert leader.ask(session, 1).response([]).error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert at_once(slow.response([(FOO_0, data(11))])) == refused
+    assert (
+        at_once(leader.ask(session, 1).response([])).error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    )
+
+
+def test_a_session_that_grows_by_very_many_unknown_partitions_ends() -> None:
+    leader = Leader()
+    session = leader.open(FOO_0)
+    many = wants(*(at(None, number, ZAR) for number in range(MOST_UNKNOWN + 1)))
+    context = leader.ask(session, 1, many, names={})
+    response = at_once(context.response(unchanged(context)))
+    assert response.session_id == INVALID_SESSION_ID
+    assert len(response.partitions) == MOST_UNKNOWN + 1
+    assert leader.cache.get(session) is None
+
+
+def test_a_session_of_many_partitions_is_walked_in_steps() -> None:
+    leader = Leader()
+    session = leader.open(FOO_0)
+    many = wants(*(at(None, number, FOO) for number in range(1, 3 * STEP)))
+    context = walked(leader.finding(session, 1, many, terms="others"), at_least=6 * STEP)
+    assert len(walked(context.wanted(), at_least=9 * STEP)) == 3 * STEP
+    answers = unchanged(context)
+    assert len(walked(context.response(answers), at_least=6 * STEP).partitions) == 3 * STEP - 1
+
+
+def test_a_request_whose_session_is_evicted_in_a_pause_begins_anew() -> None:
+    leader = Leader()
+    session = leader.open(FOO_0)
+    finding = leader.finding(session, 1, wants(FOO_1))
+    next(finding)
+    leader.cache.remove(session)
+    unknown = SessionErrorContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    assert at_once(finding) == unknown
+    assert leader.cache.statistics().partitions == 0
 
 
 @pytest.mark.conformance("FS-23")
@@ -324,7 +375,7 @@ def test_forgetting_everything_closes_the_session() -> None:
     leader = Leader()
     session = leader.open(FOO_0, FOO_1)
     context = leader.ask(session, 1, forgotten=(FOO_0, FOO_1))
-    assert context.response(unchanged(context)) == SessionResponse()
+    assert at_once(context.response(unchanged(context))) == SessionResponse()
     assert leader.cache.statistics().sessions == 0
 
 
@@ -337,11 +388,11 @@ def test_a_divergence_is_told_though_nothing_else_has_changed() -> None:
         diverging_epoch=OffsetAndEpoch(offset=90, leader_epoch=4),
     )
     session = leader.open(FOO_0, FOO_1)
-    first = leader.ask(session, 1).response([(FOO_0, diverging), (FOO_1, data())])
+    first = at_once(leader.ask(session, 1).response([(FOO_0, diverging), (FOO_1, data())]))
     assert names_of(first.partitions) == ["foo0"]
-    second = leader.ask(session, 2).response([(FOO_0, diverging), (FOO_1, diverging)])
+    second = at_once(leader.ask(session, 2).response([(FOO_0, diverging), (FOO_1, diverging)]))
     assert names_of(second.partitions) == ["foo0", "foo1"]
-    third = leader.ask(session, 3).response([(FOO_0, data(110)), (FOO_1, diverging)])
+    third = at_once(leader.ask(session, 3).response([(FOO_0, data(110)), (FOO_1, diverging)]))
     assert names_of(third.partitions) == ["foo0", "foo1"]
     assert third.session_id == session
 
@@ -352,32 +403,39 @@ def test_a_partition_with_records_goes_to_the_end() -> None:
     partitions = [at("foo", number, FOO) for number in (1, 2, 3)]
     session = leader.open(*partitions)
     one, two, three = partitions
-    response = leader.ask(session, 1).response(
-        [(one, data(50)), (two, data(50, size=60)), (three, data())]
+    response = at_once(
+        leader.ask(session, 1).response(
+            [(one, data(50)), (two, data(50, size=60)), (three, data())]
+        )
     )
     assert names_of(response.partitions) == ["foo1", "foo2"]
-    assert names_of(leader.ask(session, 2).wanted()) == ["foo1", "foo3", "foo2"]
+    assert names_of(at_once(leader.ask(session, 2).wanted())) == ["foo1", "foo3", "foo2"]
 
 
 def test_what_follows_an_error_is_told_even_if_it_was_told_before_it() -> None:
     leader = Leader()
     session = leader.open(FOO_0)
-    leader.ask(session, 1).response([(FOO_0, failed(ErrorCode.NOT_LEADER_OR_FOLLOWER))])
-    assert names_of(leader.ask(session, 2).response([(FOO_0, data())]).partitions) == ["foo0"]
-    assert leader.ask(session, 3).response([(FOO_0, data())]).partitions == []
+    at_once(leader.ask(session, 1).response([(FOO_0, failed(ErrorCode.NOT_LEADER_OR_FOLLOWER))]))
+    assert names_of(at_once(leader.ask(session, 2).response([(FOO_0, data())])).partitions) == [
+        "foo0"
+    ]
+    assert at_once(leader.ask(session, 3).response([(FOO_0, data())])).partitions == []
 
 
 def test_what_a_divergence_has_kept_its_follower_from_taking_is_told_again() -> None:
     leader = Leader()
     diverging = attrs.evolve(data(), diverging_epoch=OffsetAndEpoch(offset=9, leader_epoch=4))
     in_full = leader.ask(INVALID_SESSION_ID, INITIAL_EPOCH, wants(FOO_0, FOO_1))
-    session = in_full.response([(FOO_0, diverging), (FOO_1, data())]).session_id
-    cut = leader.ask(session, 1).response([(FOO_0, data()), (FOO_1, diverging)])
+    session = at_once(in_full.response([(FOO_0, diverging), (FOO_1, data())])).session_id
+    cut = at_once(leader.ask(session, 1).response([(FOO_0, data()), (FOO_1, diverging)]))
     assert names_of(cut.partitions) == ["foo0", "foo1"]
     assert names_of(
-        leader.ask(session, 2).response([(FOO_0, data()), (FOO_1, data())]).partitions
+        at_once(leader.ask(session, 2).response([(FOO_0, data()), (FOO_1, data())])).partitions
     ) == ["foo1"]
-    assert leader.ask(session, 3).response([(FOO_0, data()), (FOO_1, data())]).partitions == []
+    assert (
+        at_once(leader.ask(session, 3).response([(FOO_0, data()), (FOO_1, data())])).partitions
+        == []
+    )
 
 
 @pytest.mark.conformance("FS-26")
@@ -467,7 +525,7 @@ def test_the_totals_follow_what_comes_and_goes() -> None:
     id4 = create(shard, 210, 4)
     session = shard.get(id4)
     assert session is not None
-    session.update([], [at("foo", 3)])
+    at_once(session.update([], [at("foo", 3)]))
     assert (session.cached_size, shard.partitions) == (4, 9)
     touch(shard, id4, 220)
     assert (session.cached_size, shard.partitions) == (3, 8)
@@ -504,7 +562,7 @@ def test_followers_displace_consumers_at_once_and_each_other_when_idle() -> None
 def test_a_newcomer_without_a_slot_is_answered_in_full_without_a_session() -> None:
     leader = Leader(slots=0)
     context = leader.ask(wanted=wants(FOO_0))
-    response = context.response(unchanged(context))
+    response = at_once(context.response(unchanged(context)))
     assert response.session_id == INVALID_SESSION_ID
     assert names_of(response.partitions) == ["foo0"]
 
@@ -581,9 +639,9 @@ def test_on_other_terms_everything_that_was_settled_is_looked_at_again() -> None
     settled = Settled()
     for cached in session.partitions.values():
         settled.settle(cached, None)
-    context.response(unchanged(context))
+    at_once(context.response(unchanged(context)))
     same = leader.ask(session_id, 2, terms="follower 2 of broker epoch 5")
-    assert same.wanted() == []
+    assert at_once(same.wanted()) == []
     other = leader.ask(session_id, 3, terms="follower 2 of broker epoch 6")
-    assert names_of(other.wanted()) == ["foo0", "foo1"]
+    assert names_of(at_once(other.wanted())) == ["foo0", "foo1"]
     assert len(settled) == 0

@@ -32,6 +32,7 @@ from replication.leader.rules.fetch_data import (
 from replication.leader.rules.fetch_session.cache import FetchSessionCache
 from replication.leader.rules.fetch_session.context import FetchManager, SessionResponse
 from replication.metadata.rules import PartitionRegistration
+from replication.steps import at_once
 from storage.batch.record_batch import walk
 from storage.types import TopicPartition
 from tests.replication.leader.leader_side import LOCAL, OTHER, REMOTE, TOPIC_ID, broker, epoch_of
@@ -143,7 +144,7 @@ class Side:
         params = self.params(asker, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
         full = asker.session_epoch == 0
         named = asker.offsets if full else sorted(asker.fresh)
-        context = self.sessions.new_context(
+        finding = self.sessions.new_context(
             session_id=asker.session_id,
             session_epoch=asker.session_epoch,
             is_follower=replica > 0,
@@ -154,15 +155,16 @@ class Side:
             now_ms=CLOCK.now_ms(),
             terms=self.node.manager.fetch.terms(params),
         )
+        context = at_once(finding)
         asker.fresh.clear()
         asker.forgotten.clear()
-        wanted = context.wanted()
+        wanted = at_once(context.wanted())
         answers: Answers = []
         if not self.settles:
             answers = await self.node.manager.fetch.fetch(params, wanted) if wanted else []
         elif wanted or (context.session is not None and context.session.any_settled):
             answers = await self.node.manager.fetch.fetch(params, wanted, context.session)
-        response = context.response(answers)
+        response = at_once(context.response(answers))
         self.told.append(
             [response.error, *((tp, readable(answer)) for tp, answer in response.partitions)]
         )
@@ -576,7 +578,7 @@ def test_a_session_that_is_evicted_lets_go_of_what_it_had_settled() -> None:
 def wanted_now(side: Side, replica: int) -> Wanted:
     session = side.sessions.cache.get(side.askers[replica].session_id)
     assert session is not None
-    return session.wanted({})
+    return at_once(session.wanted({}))
 
 
 def test_only_what_moved_is_read_again() -> None:

@@ -30,6 +30,7 @@ from replication.wire.api_versions import ApiVersionsRequest
 from replication.wire.apis import api_of
 from replication.wire.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from replication.wire.create_topics import CreatableTopic, CreateTopicsRequest
+from replication.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from replication.wire.frames import encode_request
 from replication.wire.list_offsets import (
     MAX_TIMESTAMP,
@@ -149,6 +150,12 @@ def list_offsets(timestamp: int) -> ListOffsetsRequest:
     )
 
 
+def fetch_one_partition(count: int) -> FetchRequest:
+    asked = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)] * count
+    topic = FetchTopic(topic=TOPIC, partitions=asked)
+    return FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1, session_epoch=-1, topics=[topic])
+
+
 def metadata(count: int, *, pattern: str = "topic-%d", creates: bool = False) -> MetadataRequest:
     return MetadataRequest(
         topics=[MetadataRequestTopic(name=name) for name in names(count, pattern)],
@@ -205,6 +212,9 @@ HOSTILE: dict[str, Hostile] = {
         tested=3,
         measured=100,
     ),
+    "Fetch, one partition many times": Hostile(
+        request=fetch_one_partition, version=12
+    ),  # the last version with names
     "Metadata, unknown names": Hostile(request=metadata, measured=300_000),
     "CreateTopics, names with dots": Hostile(request=names_with_dots, tested=500, measured=9_000),
     "Metadata, names to be created": Hostile(

@@ -8,9 +8,11 @@
     (unknown, > 0)          SessionError   FETCH_SESSION_ID_NOT_FOUND
 
 A session that is told to forget its last partition is closed, and answered without one.
+
+A request may name many partitions, so all of this is done in steps (`replication.steps`).
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -29,17 +31,19 @@ from replication.leader.rules.fetch_session.session import (
     FetchSession,
     partition_key,
 )
-from replication.steps import STEP, Steps, at_once, each_of
+from replication.steps import STEP, Steps, each_of
 from storage.types import TopicId
 
 MOST_UNKNOWN = 10_000
+"""The partitions that do not exist of which there is no larger session: each of its requests,
+however short, would have to look for all of them again."""
 _TOPIC_IDS_SINCE = 13
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 @attrs.frozen(kw_only=True)
 class SessionResponse:
-    """What to answer: `partitions` are those that the peer is told about."""
+    """What to answer: `partitions` are those that the response contains."""
 
     error: ErrorCode = ErrorCode.NONE
     session_id: int = INVALID_SESSION_ID
@@ -49,18 +53,15 @@ class SessionResponse:
 class FetchContext(Protocol):
     """One fetch request against its session."""
 
-    def wanted(self) -> Wanted:
-        """The partitions to read, in order; one without a name is answered UNKNOWN_TOPIC_ID."""
+    def wanted(self) -> Steps[Wanted]:
+        """Return what to read, in order; a partition without a name is UNKNOWN_TOPIC_ID."""
 
     @property
     def session(self) -> FetchSession | None:
         """The one in which what has been read may be settled."""
 
-    def response(self, answers: Answers) -> SessionResponse:
-        """What to say, given an answer for every partition of `wanted()`."""
-
-    def throttled_response(self) -> SessionResponse:
-        """Nothing now, and the session stays as it is."""
+    def response(self, answers: Answers) -> Steps[SessionResponse]:
+        """Return what to say, given an answer for every partition of `wanted()`."""
 
 
 @attrs.frozen
@@ -68,14 +69,13 @@ class SessionErrorContext:
     error: ErrorCode
     session: None = None
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> Steps[Wanted]:
+        yield 1
         return []
 
-    def response(self, answers: Answers) -> SessionResponse:
+    def response(self, answers: Answers) -> Steps[SessionResponse]:
         assert not answers, "a session error has no partitions"
-        return SessionResponse(error=self.error)
-
-    def throttled_response(self) -> SessionResponse:
+        yield 1
         return SessionResponse(error=self.error)
 
 
@@ -84,14 +84,13 @@ class SessionlessContext:
     requested: Wanted
     session: None = None
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> Steps[Wanted]:
+        yield 1
         return self.requested
 
-    def response(self, answers: Answers) -> SessionResponse:
+    def response(self, answers: Answers) -> Steps[SessionResponse]:
+        yield 1
         return SessionResponse(partitions=answers)
-
-    def throttled_response(self) -> SessionResponse:
-        return SessionResponse()
 
 
 @attrs.frozen(kw_only=True)
@@ -103,21 +102,13 @@ class FullContext:
     now_ms: int
     session: None = None
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> Steps[Wanted]:
+        yield 1
         return self.requested
 
-    def response(self, answers: Answers) -> SessionResponse:
-        """Everything, and a session from here on if there is a slot for one."""
-        return at_once(self.response_in_steps(answers))
-
-    def response_in_steps(self, answers: Answers) -> Steps[SessionResponse]:
-        """Return the same; a request may name many partitions.
-
-        There is no session of more than `MOST_UNKNOWN` that do not exist: each of its requests,
-        however short, would have to look for all of these again.
-        """
-        unknown = sum(answer.error in _UNKNOWN for _, answer in answers)
-        if unknown > MOST_UNKNOWN:
+    def response(self, answers: Answers) -> Steps[SessionResponse]:
+        """Return everything, and a session from here on if there is a slot for one."""
+        if (yield from _are_unknown(answers)):
             return SessionResponse(partitions=answers)
         keys = yield from each_of(lambda pair: partition_key(pair[0]), self.requested)
         infos = {key: info for key, (_, info) in zip(keys, self.requested, strict=True)}
@@ -137,46 +128,35 @@ class FullContext:
         session_id = INVALID_SESSION_ID if session is None else session.session_id
         return SessionResponse(session_id=session_id, partitions=answers)
 
-    def throttled_response(self) -> SessionResponse:
-        return SessionResponse()
-
-
-def response_in_steps(context: FetchContext, answers: Answers) -> Steps[SessionResponse]:
-    """Return what `context.response` does, in steps where a request has named everything."""
-    if isinstance(context, FullContext):
-        return (yield from context.response_in_steps(answers))
-    return context.response(answers)
-
 
 @attrs.frozen(kw_only=True)
 class IncrementalContext:
     session: FetchSession
+    cache: FetchSessionCache
     epoch: int
     topic_names: Mapping[TopicId, str]
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> Steps[Wanted]:
         return self.session.wanted(self.topic_names)
 
-    def response(self, answers: Answers) -> SessionResponse:
-        if self._overtaken():
-            return self._invalid_epoch()
-        return SessionResponse(
-            session_id=self.session.session_id, partitions=self.session.changed(answers)
-        )
+    def response(self, answers: Answers) -> Steps[SessionResponse]:
+        """Return what has changed; without a session where it names too much that is unknown."""
+        session_id = self.session.session_id
+        if self.session.epoch != next_epoch(self.epoch):
+            # Another request was accepted while this one waited.
+            error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+            return SessionResponse(error=error, session_id=session_id)
+        if (yield from _are_unknown(answers)):
+            self.cache.remove(session_id)
+            session_id = INVALID_SESSION_ID
+        changed = yield from self.session.changed(answers)
+        return SessionResponse(session_id=session_id, partitions=changed)
 
-    def throttled_response(self) -> SessionResponse:
-        if self._overtaken():
-            return self._invalid_epoch()
-        return SessionResponse(session_id=self.session.session_id)
 
-    def _overtaken(self) -> bool:
-        """Another request at the same epoch was accepted while this one waited."""
-        return self.session.epoch != next_epoch(self.epoch)
-
-    def _invalid_epoch(self) -> SessionResponse:
-        return SessionResponse(
-            error=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=self.session.session_id
-        )
+def _are_unknown(answers: Answers) -> Steps[bool]:
+    """Return whether more than `MOST_UNKNOWN` partitions do not exist."""
+    unknown = yield from each_of(lambda pair: pair[1].error in _UNKNOWN, answers)
+    return sum(unknown) > MOST_UNKNOWN
 
 
 @attrs.frozen
@@ -193,12 +173,15 @@ class FetchManager:
         is_follower: bool,
         version: int,
         wanted: Wanted,
-        forgotten: Iterable[TopicIdPartition],
+        forgotten: Sequence[TopicIdPartition],
         topic_names: Mapping[TopicId, str],
         now_ms: int,
         terms: Hashable = None,
-    ) -> FetchContext:
-        """The table at the head of this module. `terms`: see FetchSession."""
+    ) -> Steps[FetchContext]:
+        """Return the context by the table at the head of this module.
+
+        `terms` is what every answer depends on beside the partitions (`FetchSession`, Rule 3).
+        """
         if session_epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
             if session_id != INVALID_SESSION_ID:
                 self.cache.remove(session_id)
@@ -218,11 +201,15 @@ class FetchManager:
             return SessionErrorContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != (version >= _TOPIC_IDS_SINCE):
             return SessionErrorContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.update(wanted, forgotten)
+        session.epoch = next_epoch(session.epoch)  # before a pause: no other request may have it
+        yield from session.update(wanted, forgotten)
         if not session.partitions:
             self.cache.remove(session_id)
             return SessionlessContext(wanted)
-        session.agree_on(terms)
+        yield from session.agree_on(terms)
+        if self.cache.get(session_id) is not session:  # it was evicted in a pause
+            return SessionErrorContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         self.cache.touch(session, now_ms)
-        session.epoch = next_epoch(session.epoch)
-        return IncrementalContext(session=session, epoch=session_epoch, topic_names=topic_names)
+        return IncrementalContext(
+            session=session, cache=self.cache, epoch=session_epoch, topic_names=topic_names
+        )

@@ -1,24 +1,29 @@
-"""One fetch session, as its leader keeps it (KIP-227): what is wanted, and what was told.
+"""One fetch session, as its leader keeps it (KIP-227): what is wanted, and what was answered.
 
-Rule 1: a partition is told again when it has records, an error, a diverging epoch or a
-preferred replica, or when its high watermark or log start is not what was told last.
-One that was told with records moves to the end, so that the next ones get their turn.
+Rule 1: a partition is answered again when it has records, an error, a diverging epoch or a
+preferred replica, or when its high watermark or log start is not what was answered last.
+One that was answered with records moves to the end, so that the next ones get their turn.
 
 Rule 2: only partitions that are not settled (replication/leader/rules/settled.py) are looked at. A session
-begins with none of them settled; whoever reads for it settles them, and `changed` lets go of
-those that are settled and have been told.
+begins with none of them settled; a read for the session settles them, and `changed` removes
+those that are settled and have been answered from the unsettled ones.
 
     partitions   p0 p1 p2 p3 ... p99999
     unsettled          p2              what the next request reads
 
-Rule 3: what is settled was settled on the session's terms: who asks, with which epoch of his,
-and how far he may see. On other terms everything is looked at again.
+Rule 3: what is settled was settled on the session's terms: the replica, its broker epoch, and
+how far it may read. On other terms everything is looked at again.
+
+Rule 4: what looks at many partitions works in steps. In a pause partitions may be added,
+forgotten or unsettled, so every step goes by a list of its own.
 
 A session keeps the (partition, wanted) pair that a read needs, built when the request
 that named it came.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import compress
+from operator import attrgetter
 from typing import TypeAlias
 
 import attrs
@@ -35,6 +40,7 @@ from replication.leader.rules.fetch_data import (
 from replication.leader.rules.fetch_session import INITIAL_EPOCH, next_epoch
 from replication.leader.rules.isr import Pulse
 from replication.leader.rules.settled import Settled
+from replication.steps import Steps, each_of
 from storage.types import NO_OFFSET, NO_TOPIC_ID, Offset, TopicId
 
 PartitionKey: TypeAlias = tuple[TopicId | str | None, int]
@@ -49,7 +55,7 @@ def partition_key(partition: TopicIdPartition) -> PartitionKey:
 
 @attrs.define(eq=False)
 class CachedPartition:
-    """One partition of a session: what is wanted of it, and what was told last."""
+    """One partition of a session: what is wanted of it, and what was answered last."""
 
     wanted: tuple[TopicIdPartition, FetchInfo]
     high_watermark: Offset = NO_OFFSET
@@ -76,7 +82,7 @@ class CachedPartition:
             self._session.look_again_at(self)
 
     def release(self) -> None:
-        """It is to be read anew, for a reason of the session's own."""
+        """Have it read anew, for a reason of the session's own."""
         if self.settled_at is not None:
             self.settled_at.release(self)
             self.settled_at = None
@@ -87,8 +93,8 @@ class CachedPartition:
         if partition.topic is None and (name := topic_names.get(partition.topic_id)) is not None:
             self.wanted = (partition._replace(topic=name), info)
 
-    def tell(self, answer: FetchPartitionData) -> bool:
-        """Whether `answer` says something new (Rule 1); remembers it as told."""
+    def is_news(self, answer: FetchPartitionData) -> bool:
+        """Return whether `answer` says something new (Rule 1), and remember it if so."""
         changed = (
             answer.records_size > 0
             or answer.high_watermark != self.high_watermark
@@ -102,11 +108,11 @@ class CachedPartition:
         return changed
 
     def remember(self, answer: FetchPartitionData) -> None:
-        """As what was told last."""
+        """Keep what was answered, to compare the next answer with it."""
         self.high_watermark = answer.high_watermark
         self.log_start_offset = answer.log_start_offset
         if answer.error is not ErrorCode.NONE or answer.diverging_epoch is not None:
-            # Beside these it is not taken: the next answer is told, whatever it says.
+            # Beside these the client does not take it: the next answer is sent, whatever it says.
             self.high_watermark = NO_OFFSET
 
 
@@ -128,13 +134,13 @@ class FetchSession:
     pulse: Pulse = attrs.field(factory=Pulse, init=False)
     terms: Hashable = attrs.field(default=None, init=False)
     listeners: list[Callable[[CachedPartition], None]] = attrs.field(factory=list, init=False)
-    """Those who wait for any of its partitions."""
+    """Called with each partition that is not settled any more, while a fetch waits."""
     _next_place: int = attrs.field(default=0, init=False)
     _most_unsettled: int = attrs.field(default=0, init=False)
 
     @property
     def behind(self) -> int:
-        """How many of its partitions it has asked for below the high watermark that it was told."""
+        """How many partitions it has asked for below the high watermark that was answered last."""
         return sum(
             each.wanted[1].fetch_offset < each.high_watermark for each in self.partitions.values()
         )
@@ -149,35 +155,40 @@ class FetchSession:
             self.unsettled[key] = cached
         self._next_place = len(self.partitions)
 
-    def update(self, wanted: Wanted, forgotten: Iterable[TopicIdPartition]) -> None:
-        for pair in wanted:
-            key = partition_key(pair[0])
-            known = self.partitions.get(key)
-            if known is None:
-                known = self.partitions[key] = CachedPartition(pair)
-                known.join(self, self._last_place())
-                self.unnamed += pair[0].topic is None
-            elif known.wanted[0].topic is None:
-                known.wanted = pair
-            else:
-                known.wanted = (known.wanted[0], pair[1])
-            known.release()
-            self.unsettled[key] = known
-        for partition in forgotten:
-            key = partition_key(partition)
-            gone = self.partitions.pop(key, None)
-            if gone is not None:
-                gone.release()
-                self.unsettled.pop(key, None)
+    def update(self, wanted: Wanted, forgotten: Sequence[TopicIdPartition]) -> Steps[None]:
+        """Take what a request adds, changes and forgets."""
+        yield from each_of(self._want, wanted)
+        yield from each_of(self._forget, forgotten)
 
-    def agree_on(self, terms: Hashable) -> None:
-        """Rule 3."""
+    def _want(self, pair: tuple[TopicIdPartition, FetchInfo]) -> None:
+        key = partition_key(pair[0])
+        known = self.partitions.get(key)
+        if known is None:
+            known = self.partitions[key] = CachedPartition(pair)
+            known.join(self, self._last_place())
+            self.unnamed += pair[0].topic is None
+        elif known.wanted[0].topic is None:
+            known.wanted = pair
+        else:
+            known.wanted = (known.wanted[0], pair[1])
+        known.release()
+        self.unsettled[key] = known
+
+    def _forget(self, partition: TopicIdPartition) -> None:
+        key = partition_key(partition)
+        gone = self.partitions.pop(key, None)
+        if gone is not None:
+            gone.release()
+            self.unsettled.pop(key, None)
+
+    def agree_on(self, terms: Hashable) -> Steps[None]:
+        """Look at everything again where the terms have changed (Rule 3)."""
         if terms != self.terms:
             self.terms = terms
-            self._release_all()
+            yield from each_of(self._release, list(self.partitions.values()))
 
     def look_again_at(self, cached: CachedPartition) -> None:
-        """It has moved; whoever waits in this session is told."""
+        """Read a partition that has moved with the next request, or for the one that waits."""
         self.unsettled[partition_key(cached.wanted[0])] = cached
         for listener in self.listeners:
             listener(cached)
@@ -186,23 +197,22 @@ class FetchSession:
     def any_settled(self) -> bool:
         return len(self.unsettled) < len(self.partitions)
 
-    def wanted(self, topic_names: Mapping[TopicId, str]) -> Wanted:
-        """What is not settled, in the order of the session; unknown names are looked up again."""
+    def wanted(self, topic_names: Mapping[TopicId, str]) -> Steps[Wanted]:
+        """Return what is not settled, in the session's order; look unknown names up again."""
         self.unsettled, self._most_unsettled = without_holes(self.unsettled, self._most_unsettled)
-        unsettled = sorted(self.unsettled.values(), key=_place)
+        unsettled = sorted(self.unsettled.values(), key=_PLACE)
         if self.unnamed:
-            for cached in unsettled:
-                cached.resolve_name(topic_names)
-            self.unnamed = sum(cached.wanted[0].topic is None for cached in unsettled)
-        return [cached.wanted for cached in unsettled]
+            yield from each_of(lambda cached: cached.resolve_name(topic_names), unsettled)
+            self.unnamed = sum((yield from each_of(_is_unnamed, unsettled)))
+        return (yield from each_of(_WANTED, unsettled))
 
     def everything(self) -> Wanted:
         """Return all that the session asks for and whose name is known, in its order."""
-        in_order = sorted(self.partitions.values(), key=_place)
+        in_order = sorted(self.partitions.values(), key=_PLACE)
         return [cached.wanted for cached in in_order if cached.wanted[0].topic is not None]
 
     def in_order(self, wanted: Wanted) -> Wanted:
-        """The same, as they stand in the session; first what another request has forgotten."""
+        """Return `wanted` in the session's order; what another request has forgotten is first."""
 
         def place(pair: tuple[TopicIdPartition, FetchInfo]) -> int:
             cached = self.partitions.get(partition_key(pair[0]))
@@ -210,34 +220,41 @@ class FetchSession:
 
         return sorted(wanted, key=place)
 
-    def changed(self, answers: Answers) -> Answers:
-        """Those of `answers` that say something new."""
-        told = []
-        for pair in answers:
-            key = partition_key(pair[0])
-            cached = self.partitions[key]
-            if cached.tell(pair[1]):
-                told.append(pair)
-                if pair[1].records_size > 0:
-                    cached.place = self._last_place()
-            if cached.settled_at is not None:
-                self.unsettled.pop(key, None)
-        return told
+    def changed(self, answers: Answers) -> Steps[Answers]:
+        """Return those of `answers` that say something new."""
+        is_news = yield from each_of(self._is_news, answers)
+        return list(compress(answers, is_news))
+
+    def _is_news(self, pair: tuple[TopicIdPartition, FetchPartitionData]) -> bool:
+        key, answer = partition_key(pair[0]), pair[1]
+        cached = self.partitions.get(key)
+        if cached is None:
+            return False  # another request has forgotten it in a pause
+        is_news = cached.is_news(answer)
+        if is_news and answer.records_size > 0:
+            cached.place = self._last_place()
+        if cached.settled_at is not None:
+            self.unsettled.pop(key, None)
+        return is_news
 
     def close(self) -> None:
-        """It has ended, though somebody may still wait in it."""
-        self._release_all()
+        """End the session. A request may still wait in it, and is answered."""
+        for cached in list(self.partitions.values()):
+            self._release(cached)
 
-    def _release_all(self) -> None:
-        for key, cached in self.partitions.items():
-            cached.release()
-            if key not in self.unsettled:
-                self.look_again_at(cached)
+    def _release(self, cached: CachedPartition) -> None:
+        cached.release()
+        if partition_key(cached.wanted[0]) not in self.unsettled:
+            self.look_again_at(cached)
 
     def _last_place(self) -> int:
         self._next_place += 1
         return self._next_place - 1
 
 
-def _place(cached: CachedPartition) -> int:
-    return cached.place
+_PLACE: Callable[[CachedPartition], int] = attrgetter("place")
+_WANTED: Callable[[CachedPartition], tuple[TopicIdPartition, FetchInfo]] = attrgetter("wanted")
+
+
+def _is_unnamed(cached: CachedPartition) -> bool:
+    return cached.wanted[0].topic is None
