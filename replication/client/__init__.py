@@ -1,18 +1,18 @@
-"""A trio-native Kafka client, after the parts that readers of Kafka's know.
+"""A Kafka client for trio, in the parts that readers of Kafka's client know.
 
-    config  errors              Kafka's keys and Kafka's errors
-    backoff                     how long to wait before the next attempt
-    connection  requests        one connection, and what is asked over it
-    network_client  nodes       all connections: versions, back-off, time limits
-    cluster_view  metadata      who leads what, and keeping that fresh
-    coordinators  retries       who looks after a group or a transactional id; asking again
-    offsets  log                what is committed; what the human log is told
+    config  errors  arguments   Kafka's keys and errors; checks of what programs pass
+    requests  connection        a request, and one connection to a broker
+    blocking                    a connection for threads without trio
+    network_client  retries     all connections: versions, back-off, time limits
+    cluster_view  metadata      brokers, topics and leaders, and the task that refreshes them
+    coordinators                the coordinators of groups and transactional ids
+    offsets  log                committed offsets; warnings for the human log
     producer/                   records are batched, sent once, and acked or given up
     admin/                      topics, partitions, configurations, brokers, groups
     consumer/                   records are fetched ahead, handed over in order, and committed
 
-Everything that differs between two runs comes in through `replication.net.seams`, so a
-client runs over TCP and in the simulator alike. asyncio is nowhere.
+Everything that differs between two runs comes in through `replication.net.seams`, so a client runs
+over TCP and in the simulator alike, without asyncio.
 """
 
 import importlib
@@ -35,7 +35,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when first asked for: a consumer needs no producer."""
+    """Import a class when it is first used: a consumer needs no producer."""
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

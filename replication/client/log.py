@@ -1,7 +1,7 @@
-"""What a client writes to the human log: what it met and went on after.
+"""Warnings of a client for the human log: failures after which it went on.
 
-A program that has configured structlog gets it there. Of one that has not, standard output is
-its own: structlog would print to it, and spoil what the program prints.
+They go to structlog if the program has configured it. Otherwise they go to standard error:
+structlog would print to standard output, which belongs to the program.
 """
 
 import sys
@@ -10,7 +10,7 @@ from replication.visible import visible_line
 
 
 def warn(event: str, **fields: object) -> None:
-    """One line; structlog costs a fifth of a start, and most clients have nothing to say."""
+    """Write one line. structlog is imported here: it costs a fifth of a start and is rarely used."""
     import structlog  # noqa: PLC0415
 
     if structlog.is_configured():

@@ -1,20 +1,20 @@
 """Keeping the view of the cluster fresh (Metadata, NetworkClient.DefaultMetadataUpdater).
 
-    asked for: request_update()      a leader that is not one, a topic that is not known
+    requested: request_update()      a leader that does not lead, a topic that is not known
     or too old: metadata.max.age.ms
          │
          v   not before retry.backoff.ms, doubled with each failure in a row
-    the least loaded node ── Metadata ──> the view, and everybody who waits for it
+    the least loaded node ── Metadata ──> the view, and the tasks that wait for it
          │
-         └ none can be asked: the bootstrap servers again (KIP-899)
+         └ no node can be asked: the bootstrap servers again (KIP-899)
 
-Rule 1: one request at a time. What is asked for while one is under way is asked again, for
-the answer may be older than the question.
+Rule 1: one request at a time. A request_update during a request leads to another request,
+since the response may be older than the call.
 
-Rule 2: an answer that is partly an error (a leader that is being elected, a topic that is
-being made) is taken in, and asked again after the back-off.
+Rule 2: a response that is partly an error (a leader is being elected, a topic is being created)
+is applied, and requested again after the back-off.
 
-Rule 3: which topics are asked for is the caller's to say, each time.
+Rule 3: the caller says each time which topics to ask for.
 """
 
 import random
@@ -43,14 +43,14 @@ REBOOTSTRAP = "rebootstrap"
 
 @attrs.define(eq=False, kw_only=True)
 class Metadata:
-    """The view, and the task that keeps it; start `run` in a nursery."""
+    """The view of the cluster, and the task that refreshes it; start `run` in a nursery."""
 
     config: ClientConfig
     network: NetworkClient
     clock: NodeClock
     chance: random.Random
     topics_wanted: Callable[[], Sequence[str] | None] = lambda: ()
-    """Which topics to ask about; None for all of them."""
+    """Returns the topics to ask about; None for all topics."""
     allow_auto_topic_creation: bool = False
     view: ClusterView = attrs.field(factory=ClusterView)
     last_error: Exception | None = attrs.field(init=False, default=None)
@@ -71,19 +71,19 @@ class Metadata:
             for index, each in enumerate(self.config.bootstrap_servers)
         )
 
-    # -- asking for news
+    # -- requesting and waiting
 
     def request_update(self) -> None:
-        """The view is stale; a new one is asked for when the back-off allows."""
+        """Request a new view, as soon as the back-off allows."""
         self._wanted = True
         self._wake.set()
 
     async def wait_for_news(self) -> None:
-        """Until the next answer, or the next failure to get one."""
+        """Wait until the next response, or the next failure to get one."""
         await self._news.wait()
 
     async def update(self, *, timeout_ms: float) -> None:
-        """A view that is newer than now; KafkaTimeoutError where none comes in time."""
+        """Wait for a view that is newer than now; KafkaTimeoutError if none comes in time."""
         self.request_update()
         version = self.view.version
         with self.clock.move_on_after(timeout_ms / 1000):
@@ -94,13 +94,14 @@ class Metadata:
         raise KafkaTimeoutError(f"no metadata within {timeout_ms:.0f} ms") from self.last_error
 
     def raise_if_refused(self) -> None:
-        """AuthenticationError where the last broker that was asked would not have us."""
+        """Raise the AuthenticationError of the last broker that was asked, if it refused us."""
         if isinstance(self.last_error, AuthenticationError):
             raise self.last_error
 
     def raise_for_topics(self, topics: Sequence[str] | None = None) -> None:
-        """What no waiting would mend: a login that is refused, topics that may not be seen, or
-        cannot be.
+        """Raise the errors that no waiting would mend.
+
+        These are a refused login, and topics that are forbidden or invalid.
         """
         self.raise_if_refused()
         named = None if topics is None else frozenset(topics)
@@ -113,26 +114,26 @@ class Metadata:
         if invalid := relevant(self.view.invalid()):
             raise InvalidTopicError(invalid)
 
-    # -- whom to ask
+    # -- nodes to ask
 
     def nodes_to_ask(self) -> tuple[Node, ...]:
-        """Brokers that are known, or the bootstrap servers."""
+        """Return the known brokers, or the bootstrap servers."""
         known = tuple(self.view.nodes.values())
         return self._bootstrap if self._asking_bootstrap or not known else known
 
     def any_node(self) -> Node | None:
-        """One that could be asked anything now; None where all are in back-off."""
+        """Return a node that can be asked now; None if all are in back-off."""
         return self.network.least_loaded(self.nodes_to_ask())
 
     def rebootstrap(self) -> None:
-        """Begin again with the servers that were configured."""
+        """Begin again with the configured bootstrap servers."""
         self._asking_bootstrap = True
         self._trying_since = self.clock.now()
 
     # -- the task
 
     async def run(self) -> None:
-        """Ask whenever it is time, until cancelled."""
+        """Request metadata whenever it is time, until cancelled."""
         while True:
             await self._until_due()
             await self._ask_once()
@@ -144,7 +145,7 @@ class Metadata:
                 await self._wake.wait()
 
     def due_in_ms(self) -> float:
-        """How long until the next question (Metadata.timeToNextUpdate)."""
+        """Return the milliseconds until the next request (Metadata.timeToNextUpdate)."""
         now = self.clock.now()
         expired_in = 0.0
         if self._updated_at is not None and not self._wanted:
@@ -165,7 +166,7 @@ class Metadata:
         except (*NO_ANSWER, KafkaError) as error:
             self._failed(error)
         backoff = retry_backoff(self.config)
-        # Kafka pauses after a success too: nobody may ask in a tight loop.
+        # Kafka pauses after a success, too, so that no client asks in a tight loop.
         self._backoff_ms = backoff.wait_ms(max(self._failures, 1), self.chance)
         self._asked_at = self.clock.now()
         news, self._news = self._news, trio.Event()
@@ -205,7 +206,7 @@ class Metadata:
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(ErrorCode.of(response.error_code), "metadata")
         if not response.brokers:
-            # A broker that has just begun knows of nobody, not even itself.
+            # A broker that has just started knows no broker, not even itself.
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "metadata without a broker")
         wanted = self.topics_wanted()
         again = self.view.update(response, retain=lambda topic: wanted is None or topic in wanted)

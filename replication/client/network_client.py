@@ -4,16 +4,16 @@
          ^                        │                  │ lost
          └── backoff is over ── backing off <────────┘
 
-Rule 1: a connection is made when something is to be sent, and by nothing else. A node in
-back-off takes nothing: who asks is told at once, and pauses (`retry.backoff.ms`).
+Rule 1: a connection is made only when something is to be sent. A node in back-off takes no
+request: the caller's request fails at once, and the caller pauses (`retry.backoff.ms`).
 
 Rule 2: the back-off of a node grows with each failure in a row, from `reconnect.backoff.ms`
 to its `.max.ms`, and is forgotten when a connection is ready.
 
-Rule 3: this holds no metadata. Whoever asks says which node, and where it is.
+Rule 3: there is no metadata here. The caller names the node and its address.
 
-    pending = client.send(node, ask(request))            at once; raises nothing
-    response = await client.call(node, ask(request))     the same, and waits
+    pending = client.send(node, ask(request))            returns at once and raises nothing
+    response = await client.call(node, ask(request))     waits for the response
 """
 
 import random
@@ -34,12 +34,12 @@ from replication.net.framing import DEFAULT_MAX_FRAME_BYTES
 from replication.net.seams import NodeClock, Transport
 from replication.net.secure import secured
 
-MAX_IN_FLIGHT = 100  # ConsumerNetworkClient's; producers take theirs from their configuration
+MAX_IN_FLIGHT = 100  # as in ConsumerNetworkClient; producers have a key for it
 
 
 @attrs.define(eq=False)
 class _NodeState:
-    """What is remembered of a node between its connections."""
+    """The state of a node that outlives its connections."""
 
     failures: int = 0
     setup_failures: int = 0
@@ -51,7 +51,7 @@ class _NodeState:
 
 @attrs.define(eq=False, kw_only=True)
 class NetworkClient:
-    """Connections by node; their tasks are in `nursery`, and `close` ends them."""
+    """The connections of a client by node; their tasks run in `nursery`, and `close` ends them."""
 
     config: ClientConfig
     transport: Transport
@@ -69,7 +69,7 @@ class NetworkClient:
             self.transport, self.config.introduction, clock=self.clock, chance=self.chance
         )
 
-    # -- asking
+    # -- sending
 
     def send(
         self,
@@ -79,9 +79,9 @@ class NetworkClient:
         timeout_ms: float | None = None,
         on_done: Callable[[PendingResponse], None] | None = None,
     ) -> PendingResponse:
-        """Queue `request`; what comes of it is in what is returned, failures too.
+        """Queue `request`; return what will hold the response, or the error.
 
-        `on_done` is told of it, and before this returns where nothing can come of it.
+        `on_done` is called then; before this returns if the request cannot be sent.
         """
         if timeout_ms is None:
             timeout_ms = self.config.request_timeout_ms
@@ -102,18 +102,18 @@ class NetworkClient:
     async def call(
         self, node: Node, request: ClientRequest, *, timeout_ms: float | None = None
     ) -> Any:
-        """The response; PeerUnavailableError, ProtocolError or UnsupportedVersionError."""
+        """Return the response; PeerUnavailableError, ProtocolError or UnsupportedVersionError."""
         return await self.send(node, request, timeout_ms=timeout_ms).wait()
 
-    # -- who can be asked
+    # -- nodes that can be asked
 
     def is_backing_off(self, node_id: int) -> bool:
-        """Lost, and not yet to be tried again."""
+        """Return whether a node was lost and may not be tried again yet."""
         state = self._nodes.get(node_id)
         return state is not None and state.connection is None and not self._may_retry(state)
 
     def backoff_ms(self, node_id: int) -> float:
-        """How long it is still left alone."""
+        """Return the time in milliseconds until the node may be tried again."""
         if not self.is_backing_off(node_id):
             return 0
         return max(self._nodes[node_id].retry_at - self.clock.now(), 0) * 1000
@@ -123,12 +123,12 @@ class NetworkClient:
         return state is not None and state.connection is not None and state.connection.ready
 
     def versions(self, node_id: int) -> Versions | None:
-        """What the node served when it was last connected; None where it never was."""
+        """Return the versions that the node served when last connected; None if it never was."""
         state = self._nodes.get(node_id)
         return None if state is None else state.versions
 
     def feature(self, name: str) -> int:
-        """The level that the cluster has, as far as was told last; 0 where it is not named."""
+        """Return the level of a feature of the cluster; 0 if no broker has named it."""
         return self._features.levels.get(name, 0)
 
     def in_flight(self, node_id: int) -> int:
@@ -136,7 +136,7 @@ class NetworkClient:
         return 0 if state is None or state.connection is None else state.connection.load
 
     def least_loaded(self, nodes: Iterable[Node]) -> Node | None:
-        """Ready ones first, those with the fewest requests; None where all are in back-off."""
+        """Return the node with the fewest requests, a ready one first; None if all are in back-off."""
         able = [node for node in nodes if not self.is_backing_off(node.id)]
         if not able:
             return None
@@ -146,13 +146,13 @@ class NetworkClient:
     # -- ending
 
     def disconnect(self, node_id: int, why: str) -> None:
-        """Lose the connection now, as if the node had."""
+        """Close the connection to a node, as if the node had closed it."""
         state = self._nodes.get(node_id)
         if state is not None and state.connection is not None:
             state.connection.close(PeerUnavailableError(why))
 
     def close(self) -> None:
-        """Take nothing more, and lose every connection. Twice is harmless."""
+        """Take no more requests, and close every connection. Twice is harmless."""
         self._closed = True
         for node_id in list(self._nodes):
             self.disconnect(node_id, "this client was closed")
@@ -202,7 +202,7 @@ class NetworkClient:
         return connection
 
     async def _own(self, state: _NodeState, connection: BrokerConnection) -> None:
-        """The task of one connection."""
+        """Run one connection, and note how it ended."""
         try:
             await connection.run()
         finally:

@@ -1,4 +1,4 @@
-"""How far a partition has been read: what consumers, transactions and administrators commit."""
+"""Committed offsets, as consumers, transactions and administrators write them."""
 
 import attrs
 
@@ -7,7 +7,7 @@ from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
 @attrs.frozen
 class OffsetAndMetadata:
-    """What is committed of a partition: the next offset to read, and a word of one's own."""
+    """The committed offset of a partition, which is read next, and a text of the program."""
 
     offset: Offset
     metadata: str = ""
@@ -16,8 +16,10 @@ class OffsetAndMetadata:
 
 @attrs.frozen(kw_only=True)
 class ConsumerGroupMetadata:
-    """Who commits: a group, and which member in which generation, so that a member that has been
-    replaced meanwhile is fenced (KIP-447). Without a member nobody is.
+    """The group, the generation and the member that commit.
+
+    A member that has been replaced meanwhile is fenced (KIP-447); without a member there is no
+    such check.
     """
 
     group_id: str

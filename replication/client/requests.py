@@ -1,15 +1,14 @@
-"""A request before its version is known, and the answer that is waited for.
+"""A request before its version is known, and its pending response.
 
-A client learns which versions a broker speaks when it connects, after it has decided what
-to ask. So a request is a function of the version; `ask` makes one of a message that says
-the same in all of them.
+A client learns the versions of a broker when it connects, after it has decided what to ask. So a
+request is a function of the version; `ask` makes one of a message that is the same in all versions.
 
     pending = network.send(node, ask(MetadataRequest(...)))
-    response = await pending.wait()      # cancelled: the answer is read all the same, and dropped
-    pending.version                      # the one that was spoken
+    response = await pending.wait()      # if cancelled, the response is still read, and dropped
+    pending.version                      # the version in which it was sent
 
-Who has more to do than to wait takes `on_done`, which is called at once and in the task of the
-connection: a task for each answer would cost as much as the request.
+Callers that do not wait pass `on_done`, which is called at once and in the task of the connection:
+a task for each response would cost as much as the request.
 """
 
 from collections.abc import Callable
@@ -18,8 +17,7 @@ from typing import Any
 import attrs
 import trio
 
-from replication.client.errors import UnsupportedVersionError
-from replication.errors import PeerUnavailableError, ProtocolError
+from replication.client.errors import UnsupportedVersionError, raised_again
 from replication.net.exchange import Call
 from replication.wire.apis import API, ApiKey, api_of
 
@@ -28,20 +26,20 @@ MAX_VERSION = 32767
 
 @attrs.frozen(kw_only=True)
 class ClientRequest:
-    """What to ask, for whatever version is chosen between the two bounds."""
+    """A request in any version between two bounds."""
 
     api_key: ApiKey
     build: Callable[[int], object]
     min_version: int = 0
     max_version: int = MAX_VERSION
     answered: bool = True
-    """False for the one request that has no response: Produce with acks=0."""
+    """False for the only request without a response: Produce with acks=0."""
 
     def __str__(self) -> str:
         return self.api_key.name
 
     def version_for(self, offered: tuple[int, int] | None) -> int:
-        """The newest version that this code, the broker and the request allow."""
+        """Return the newest version that this code, the broker and the request allow."""
         api = API[self.api_key]
         if offered is None:
             raise UnsupportedVersionError(f"the broker does not serve {self}")
@@ -63,7 +61,7 @@ def ask(
     max_version: int = MAX_VERSION,
     answered: bool = True,
 ) -> ClientRequest:
-    """A request whose message is the same in every version."""
+    """Return a request whose message is the same in every version."""
     return ClientRequest(
         api_key=api_of(type(message)).key,
         build=lambda _: message,
@@ -75,13 +73,13 @@ def ask(
 
 @attrs.define(eq=False)
 class PendingResponse:
-    """An answer to come: exactly one of `complete` and `fail` is called, once."""
+    """A response to come: exactly one of `complete` and `fail` is called, once."""
 
     request: ClientRequest
     on_done: "Callable[[PendingResponse], None] | None" = attrs.field(default=None, kw_only=True)
-    """Told once, when there is a `result`."""
+    """Called once, when there is a `result`."""
     deadline: float = attrs.field(kw_only=True)
-    """By the node's clock; an answer later than that costs the connection."""
+    """In seconds of the node's clock; a response that is later ends the connection."""
     call: Call | None = attrs.field(init=False, default=None)
     """The request under its number, once it is sent."""
     _response: Any = attrs.field(init=False, default=None)
@@ -101,17 +99,19 @@ class PendingResponse:
         return self._done.is_set()
 
     async def wait(self) -> Any:
-        """The response. PeerUnavailableError or ProtocolError where none came, and
-        UnsupportedVersionError where none could have.
+        """Return the response.
+
+        PeerUnavailableError or ProtocolError if none came, UnsupportedVersionError if the broker
+        serves no version of the request.
         """
         await self._done.wait()
         return self.result()
 
     def result(self) -> Any:
-        """The same, once it is done."""
+        """Return the response, or raise the error, of a request that is done."""
         assert self.done, "it is waited for first"
         if self._error is not None:
-            raise _again(self._error) from self._error
+            raise raised_again(self._error) from self._error
         return self._response
 
     def complete(self, response: object) -> None:
@@ -128,12 +128,3 @@ class PendingResponse:
         self._done.set()
         if self.on_done is not None:
             self.on_done(self)
-
-
-def _again(error: Exception) -> Exception:
-    """One for each waiter: an exception that is raised twice gathers both tracebacks."""
-    if isinstance(error, PeerUnavailableError | ProtocolError | UnsupportedVersionError):
-        copy = type(error).__new__(type(error), *error.args)
-        copy.__dict__.update(error.__dict__)
-        return copy
-    return error

@@ -1,4 +1,4 @@
-"""How a consumer's configuration becomes its parts."""
+"""The parts of an open consumer, made from its configuration."""
 
 from collections.abc import Callable, Iterable
 
@@ -27,7 +27,7 @@ from replication.wire.fetch import CONSUMER
 
 @attrs.frozen(eq=False, kw_only=True)
 class Parts:
-    """What one open consumer consists of."""
+    """The parts of one open consumer."""
 
     network: NetworkClient
     metadata: Metadata
@@ -39,7 +39,7 @@ class Parts:
 
 @attrs.frozen(eq=False, kw_only=True)
 class Assembly:
-    """What all parts are given."""
+    """The maker of the parts, with what all of them need."""
 
     config: ConsumerConfig
     seams: Seams
@@ -112,7 +112,7 @@ class Assembly:
         def validates(node: Node) -> bool:
             served = network.versions(node.id)
             if served is None:
-                return True  # it will say so when it is asked
+                return True  # its answer will say so
             _, newest = served.get(ApiKey.OFFSET_FOR_LEADER_EPOCH, (0, -1))
             return newest >= FIRST_OFFSET_FOR_LEADER_EPOCH
 
@@ -142,7 +142,7 @@ class Assembly:
         )
 
     def _topics(self, transient: Iterable[str]) -> list[str] | None:
-        """What metadata is asked about: everything, where a pattern may match anything."""
+        """Return the topics that need metadata; None for all, if a pattern may match any."""
         if self.subscriptions.pattern is not None:
             return None
         return sorted(self.subscriptions.metadata_topics | set(transient))

@@ -1,12 +1,12 @@
-"""What a consumer raises beside what every client does (replication/client/errors.py).
+"""The errors of a consumer, beside those of every client (`replication.client.errors`).
 
 KafkaError
-├── NoOffsetForPartitionError        nothing committed, and no reset policy: `partitions`
+├── NoOffsetForPartitionError        no committed offset and no reset policy: `partitions`
 ├── OffsetOutOfRangeError            the position is not in the log: `offsets`
-├── LogTruncationError               the log was cut below the position (KIP-320): `offsets`,
+├── LogTruncationError               the log was truncated below it (KIP-320): `offsets`,
 │                                    `divergent_offsets`
-├── RecordDeserializationError       a deserialiser raised: `partition`, `offset`, `origin`
-├── CorruptRecordsError              bytes at `offset` of `partition` that are no records
+├── RecordDeserializationError       a deserializer raised: `partition`, `offset`, `origin`
+├── CorruptRecordsError              the bytes at `offset` of `partition` are no records
 ├── CommitFailedError                the group has gone on without this member
 ├── RetriableCommitFailedError       not committed, and worth another try
 ├── RebalanceInProgressError         join again (poll), then commit
@@ -21,7 +21,7 @@ from storage.types import Offset, OffsetAndEpoch, TopicPartition
 
 
 class NoOffsetForPartitionError(KafkaError):
-    """Where to begin is not known, and `auto.offset.reset` is none."""
+    """Partitions without a committed offset, while `auto.offset.reset` is none."""
 
     def __init__(self, partitions: Iterable[TopicPartition]) -> None:
         self.partitions = frozenset(partitions)
@@ -30,7 +30,7 @@ class NoOffsetForPartitionError(KafkaError):
 
 
 class OffsetOutOfRangeError(KafkaError):
-    """Positions that are not in the log, and `auto.offset.reset` is none. Seek to go on."""
+    """Positions outside the log, while `auto.offset.reset` is none. Seek to go on."""
 
     def __init__(self, offsets: Mapping[TopicPartition, Offset], message: str = "") -> None:
         self.offsets = dict(offsets)
@@ -39,7 +39,7 @@ class OffsetOutOfRangeError(KafkaError):
 
 
 class LogTruncationError(OffsetOutOfRangeError):
-    """The log no longer holds what was read: it parts from it at `divergent_offsets`."""
+    """A log that no longer holds what was read: it diverges at `divergent_offsets`."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class LogTruncationError(OffsetOutOfRangeError):
 
 
 class RecordDeserializationError(KafkaError):
-    """A key or a value that its deserialiser refuses; seek past `offset` to go on."""
+    """A key or a value that its deserializer refuses; seek past `offset` to go on."""
 
     def __init__(
         self, partition: TopicPartition, offset: Offset, *, origin: str, cause: Exception
@@ -67,7 +67,7 @@ class RecordDeserializationError(KafkaError):
 
 
 class CorruptRecordsError(KafkaError):
-    """Bytes that are no sound records; what was before them has been handed over."""
+    """Bytes that cannot be read as records; the records before them were handed over."""
 
     def __init__(self, partition: TopicPartition, offset: Offset, why: str) -> None:
         self.partition, self.offset = partition, offset
@@ -77,7 +77,7 @@ class CorruptRecordsError(KafkaError):
 
 
 class CommitFailedError(KafkaError):
-    """Not committed: the group has handed these partitions to others (CommitFailedException)."""
+    """A commit by a member whose partitions the group gave to others (CommitFailedException)."""
 
     def __init__(self, code: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID, message: str = "") -> None:
         super().__init__(
@@ -89,26 +89,26 @@ class CommitFailedError(KafkaError):
 
 
 class RetriableCommitFailedError(KafkaError):
-    """Not committed this time (RetriableCommitFailedException)."""
+    """A commit that may succeed when it is repeated (RetriableCommitFailedException)."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(code, message)
 
     @property
     def retriable(self) -> bool:
-        """It may be asked again."""
+        """Always true."""
         return True
 
 
 class RebalanceInProgressError(KafkaError):
-    """The group is being rearranged: poll to join again, and commit after."""
+    """A commit during a rebalance: poll to join again, and commit after that."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(ErrorCode.REBALANCE_IN_PROGRESS, message)
 
 
 class FencedInstanceIdError(KafkaError):
-    """Another member has come with this `group.instance.id`; this one is out."""
+    """A member whose `group.instance.id` another member has taken over."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(ErrorCode.FENCED_INSTANCE_ID, message)

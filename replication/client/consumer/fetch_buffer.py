@@ -1,10 +1,10 @@
-"""What has been fetched and not been handed over: a queue, and the one at its head.
+"""The fetched responses that have not been read to their end: a queue, and its head.
 
     next_in_line ── being read          queue ── [P1 0-3][P2 0-3][P0 4-7]
 
-Rule 1: a partition that is in here is not fetched again, until it is drained or let go. An
-answer without records is no reason to wait: a full one names every partition, and those
-with nothing new would stand still until the others are read.
+Rule 1: a partition in the buffer is not fetched again until it is drained or dropped. A response
+without records does not count: a full response names every partition, and those without new
+records would stand still until the others are read.
 
 (Kafka: FetchBuffer.)
 """
@@ -29,7 +29,7 @@ class FetchBuffer:
         return len(self._queue)
 
     def is_reading(self) -> bool:
-        """Whether the one in line has something left."""
+        """Return whether the head has records left."""
         return self.next_in_line is not None and not self.next_in_line.consumed
 
     def add(self, fetch: CompletedFetch) -> None:
@@ -45,15 +45,15 @@ class FetchBuffer:
         self._queue.popleft()
 
     def has_any(self, wanted: Callable[[CompletedFetch], bool] = lambda _: True) -> bool:
-        """Whether something in here, not yet read to its end, is `wanted`."""
+        """Return whether a response that is not read to its end is `wanted`."""
         return any(wanted(fetch) for fetch in self._held())
 
     def buffered_partitions(self) -> set[TopicPartition]:
-        """Those of which there is something to be read, or to be told."""
+        """Return the partitions with records to read, or with an error to raise."""
         return {fetch.partition for fetch in self._held() if fetch.size or fetch.data.error_code}
 
     def retain_all(self, partitions: Container[TopicPartition]) -> None:
-        """Let go of everything about other partitions."""
+        """Drop the responses about other partitions."""
         kept = []
         for fetch in self._queue:
             if fetch.partition in partitions:

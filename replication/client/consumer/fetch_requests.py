@@ -1,20 +1,20 @@
-"""Which partitions are fetched from whom next, and what becomes of the answers.
+"""The next fetch from each broker, and what follows from the responses.
 
     fetchable, and nothing of it buffered
-        │ leader unknown: metadata is asked for
+        │ leader unknown: metadata is requested
         v
     the replica to read from, or the leader
         │ in back-off, or a fetch to it is under way: not now
         v
-    that node's session ── request ──> answer ──> a CompletedFetch each, in the buffer
+    that node's session ── request ──> response ──> a CompletedFetch each, in the buffer
 
-Rule 1: one fetch in flight per node, in an incremental session (KIP-227). What is buffered
+Rule 1: one fetch in flight per node, in an incremental session (KIP-227). A buffered partition
 is left out of the next request, so it leaves the session, and joins it again when drained.
 
-Rule 2: an answer to a session that has been closed meanwhile is dropped.
+Rule 2: a response to a session that has been closed meanwhile is dropped.
 
-Rule 3: a leader that an answer names beside its error is believed at once (KIP-951); the
-metadata is asked for all the same.
+Rule 3: a leader that a response names beside its error is used at once (KIP-951); metadata is
+requested all the same.
 
 (Kafka: AbstractFetch.)
 """
@@ -53,7 +53,7 @@ _LEADERSHIP_CHANGED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER
 
 @attrs.define(eq=False, kw_only=True)
 class FetchRequests:
-    """One consumer's sessions with its brokers; knows no time but what it is told."""
+    """The fetch sessions of one consumer with its brokers; time is an argument."""
 
     subscriptions: SubscriptionState
     view: ClusterView
@@ -65,17 +65,17 @@ class FetchRequests:
     is_unavailable: Callable[[Node], bool]
     request_metadata: Callable[[], None]
     validates: Callable[[Node], bool] = lambda _: True
-    """Whether a broker can validate positions (OffsetsForLeaderEpoch from version 3)."""
+    """Returns whether a broker can validate positions (OffsetsForLeaderEpoch from version 3)."""
     handlers: dict[int, FetchSessionHandler] = attrs.field(init=False, factory=dict)
     pending: set[int] = attrs.field(init=False, factory=set)
-    """Nodes to which a fetch is under way."""
+    """The nodes to which a fetch is under way."""
     closed: bool = attrs.field(init=False, default=False)
     _validated_version: int = attrs.field(init=False, default=-1)
 
     # -- asking
 
     def validate_positions(self) -> None:
-        """Metadata may name other leaders now than positions were fetched from."""
+        """Validate positions if new metadata may name other leaders."""
         if self._validated_version == self.view.version:
             return
         self._validated_version = self.view.version
@@ -88,12 +88,12 @@ class FetchRequests:
         self.subscriptions.maybe_validate(tp, leader, supported=supported)
 
     def fetchable(self) -> list[TopicPartition]:
-        """What may be fetched now, in order."""
+        """Return the partitions that may be fetched now, in order."""
         buffered = self.buffer.buffered_partitions()
         return self.subscriptions.fetchable(lambda tp: tp not in buffered)
 
     def prepare(self, *, now_ms: float) -> list[tuple[Node, FetchRequestData]]:
-        """The requests to send now; each must be answered by `on_response` or `on_failure`."""
+        """Return the requests to send now; `on_response` or `on_failure` must follow each."""
         assert not self.closed, "a consumer that is closed fetches nothing"
         self.metrics.retain(self.subscriptions.assigned)
         wanted: dict[Node, dict[TopicPartition, WantedPartition]] = {}
@@ -112,7 +112,7 @@ class FetchRequests:
         return requests
 
     def request(self, data: FetchRequestData) -> ClientRequest:
-        """The message; without ids of topics where one of them has none (KIP-516)."""
+        """Return the message; without topic ids if a topic has none (KIP-516)."""
         newest = MAX_VERSION if data.can_use_topic_ids else FIRST_VERSION_WITH_TOPIC_IDS - 1
         return ClientRequest(
             api_key=ApiKey.FETCH,
@@ -132,7 +132,7 @@ class FetchRequests:
         )
 
     def _node_for(self, tp: TopicPartition, position: FetchPosition, now_ms: float) -> Node | None:
-        """Whom to read `tp` from; None where that is not known."""
+        """Return the node to read `tp` from; None if it is not known."""
         leader = position.leader.node
         if leader is None:
             self.request_metadata()
@@ -160,8 +160,9 @@ class FetchRequests:
         version: int,
         latency_ms: float = 0.0,
     ) -> bool:
-        """Put what came into the buffer, in the broker's order. False: it is no answer to go on
-        from at once.
+        """Put the partitions of a response into the buffer, in the broker's order.
+
+        Return False if the next fetch has to wait.
         """
         with self._no_longer_pending(node):
             self.metrics.record_response(
@@ -176,7 +177,7 @@ class FetchRequests:
                     self.request_metadata()
                 return response.error_code in _SESSION_BEGINS_ANEW
             self._buffer(data, answers)
-            self._believe(response, answers)
+            self._use_leaders(response, answers)
             return True
 
     def _buffer(self, data: FetchRequestData, answers: dict[TopicPartition, PartitionData]) -> None:
@@ -201,7 +202,7 @@ class FetchRequests:
                 )
             )
 
-    def _believe(
+    def _use_leaders(
         self, response: FetchResponse, answers: dict[TopicPartition, PartitionData]
     ) -> None:
         leaders = {
@@ -218,7 +219,7 @@ class FetchRequests:
             self.validate_position(tp)
 
     def on_failure(self, node: Node) -> None:
-        """No answer came; whether the broker has seen the request is not known."""
+        """Note that no response came; the broker may have seen the request or not."""
         with self._no_longer_pending(node):
             handler = self.handlers.get(node.id)
             if handler is None or self.closed:
@@ -229,7 +230,7 @@ class FetchRequests:
 
     @contextmanager
     def _no_longer_pending(self, node: Node) -> Iterator[None]:
-        """Whatever happens, it may be asked again."""
+        """Let the node be asked again, whatever happens."""
         try:
             yield
         finally:
@@ -238,7 +239,7 @@ class FetchRequests:
     # -- ending
 
     def close(self) -> list[tuple[Node, FetchRequestData]]:
-        """The last request of each session (epoch -1, no partitions); once."""
+        """Return the last request of each session (epoch -1, no partitions), once."""
         if self.closed:
             return []
         self.closed = True

@@ -1,9 +1,9 @@
-"""Sends what `fetch_requests` prepares, and brings it what comes of it (Fetcher).
+"""The sender of the fetches that `fetch_requests` prepares (Kafka's Fetcher).
 
-Rule 1: `send` never waits; each answer is brought by a task of its own, and `on_arrival`
-tells that there is something in the buffer, or something to be asked anew.
+Rule 1: `send` never waits. A task of its own waits for each response, and calls `on_arrival` when
+there is something in the buffer or to be sent again.
 
-Rule 2: whatever becomes of a fetch, its node may be asked again.
+Rule 2: however a fetch ends, its node may be asked again.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from replication.net.seams import NodeClock
 
 @attrs.define(eq=False, kw_only=True)
 class Fetcher:
-    """One consumer's; its tasks are in `nursery`."""
+    """The fetches of one consumer; its tasks run in `nursery`."""
 
     requests: FetchRequests
     network: NetworkClient
@@ -34,18 +34,18 @@ class Fetcher:
     _error: KafkaError | None = attrs.field(init=False, default=None)
 
     def raise_error(self) -> None:
-        """That a broker cannot be fetched from at all, once."""
+        """Raise, once, the error of a broker that cannot be fetched from."""
         error, self._error = self._error, None
         if error is not None:
             raise error
 
     def send(self) -> None:
-        """Ask every node that may be asked for what may be fetched."""
+        """Send a fetch to every node that may be asked now."""
         for node, data in self.requests.prepare(now_ms=self.clock.now() * 1000):
             pending = self.network.send(node, self.requests.request(data))
-            self.nursery.start_soon(self._bring, node, data, pending, self.clock.now())
+            self.nursery.start_soon(self._wait_for, node, data, pending, self.clock.now())
 
-    async def _bring(
+    async def _wait_for(
         self, node: Node, data: FetchRequestData, pending: PendingResponse, sent_at: float
     ) -> None:
         try:
@@ -64,13 +64,13 @@ class Fetcher:
                 version=pending.version,
                 latency_ms=(self.clock.now() - sent_at) * 1000,
             )
-            if not goes_on:  # who refuses, or leaves out what it was asked, is not asked at once
+            if not goes_on:  # it refused, or left out what was asked: not again at once
                 at_ms = self.clock.now() * 1000 + self.retry_backoff_ms
                 self.requests.subscriptions.retry_at(data.session_partitions, at_ms)
         self.on_arrival()
 
     async def close(self) -> None:
-        """Give the sessions back; brokers that do not answer will forget them by themselves."""
+        """Close the sessions; brokers that do not answer forget them by themselves."""
         pending = [
             self.network.send(node, self.requests.request(data))
             for node, data in self.requests.close()

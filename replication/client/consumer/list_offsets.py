@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch, between partitions and messages; no network here.
+"""The messages of ListOffsets and OffsetForLeaderEpoch, made and read; no network here.
 
     error of a partition                                        means
     NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, ... retriable  ask again, with newer metadata
@@ -34,7 +34,7 @@ from storage.types import NO_LEADER_EPOCH, LeaderEpoch, OffsetAndEpoch, TopicPar
 
 
 class TimestampWanted(NamedTuple):
-    """What is asked of one partition, of a leader in one epoch."""
+    """The timestamp to find in one partition, and the leader epoch of the request."""
 
     timestamp: int
     current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
@@ -42,7 +42,7 @@ class TimestampWanted(NamedTuple):
 
 @attrs.frozen
 class OffsetAnswers:
-    """What one broker said: offsets (None: there is no such record), and who to ask again."""
+    """A broker's offsets (None: no such record), and the partitions to ask about again."""
 
     found: dict[TopicPartition, OffsetAndTimestamp | None] = attrs.field(factory=dict)
     again: set[TopicPartition] = attrs.field(factory=set)
@@ -68,7 +68,7 @@ def list_offsets_request(
 def read_list_offsets(
     wanted: Mapping[TopicPartition, TimestampWanted], response: ListOffsetsResponse
 ) -> OffsetAnswers:
-    """What is left out of the answer is asked again."""
+    """Return the offsets in a response; partitions that it leaves out are asked again."""
     answers = OffsetAnswers(again=set(wanted))
     for topic in response.topics:
         for each in topic.partitions:
@@ -92,7 +92,7 @@ def read_list_offsets(
 
 @attrs.frozen
 class EpochAnswers:
-    """What one broker said of where epochs end."""
+    """A broker's ends of leader epochs, and the partitions to ask about again."""
 
     ends: dict[TopicPartition, OffsetAndEpoch] = attrs.field(factory=dict)
     again: set[TopicPartition] = attrs.field(factory=set)

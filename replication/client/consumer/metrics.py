@@ -1,13 +1,13 @@
-"""A consumer's numbers, under Kafka's names (FetchMetricsManager, FetchMetricsRegistry).
+"""The metrics of a consumer under Kafka's names (FetchMetricsManager, FetchMetricsRegistry).
 
     kafka.consumer:type=consumer-fetch-manager-metrics,name=records-lag-max,client-id=c
     kafka.consumer:type=consumer-fetch-manager-metrics,name=records-lag,client-id=c,topic=t,partition=0
 
-Rule 1: averages and extremes are those of the last two windows of thirty seconds, as Kafka
-has them (metrics.sample.window.ms, metrics.num.samples). There is none of nothing: NaN.
+Rule 1: averages and extremes are over the last two windows of thirty seconds, as in Kafka
+(metrics.sample.window.ms, metrics.num.samples). Without a value they are NaN.
 
 Rule 2: a fetch is counted when all its partitions have been read to their end, or dropped;
-what was dropped counts as nothing.
+dropped records count as nothing.
 
 Rule 3: `FETCH_METRICS` and `PARTITION_METRICS` declare every name there is.
 """
@@ -26,29 +26,29 @@ WINDOWS = 2
 
 FETCH_METRICS = {
     "fetch-size-avg": "The average number of bytes fetched per request.",
-    "fetch-size-max": "The most bytes of one request.",
-    "bytes-consumed-rate": "Bytes per second.",
-    "bytes-consumed-total": "All bytes.",
-    "records-per-request-avg": "The average number of records of a request.",
-    "records-consumed-rate": "Records per second.",
-    "records-consumed-total": "All records.",
-    "fetch-latency-avg": "How long a fetch takes, in milliseconds.",
-    "fetch-latency-max": "The longest.",
-    "fetch-rate": "Fetches per second.",
-    "fetch-total": "All fetches.",
-    "fetch-throttle-time-avg": "For how long brokers throttled, in milliseconds.",
-    "fetch-throttle-time-max": "The longest.",
-    "records-lag-max": "The most records that any partition is behind its end.",
-    "records-lead-min": "The fewest records that any partition is ahead of its start.",
+    "fetch-size-max": "The largest number of bytes fetched per request.",
+    "bytes-consumed-rate": "The number of bytes consumed per second.",
+    "bytes-consumed-total": "The number of bytes consumed.",
+    "records-per-request-avg": "The average number of records per request.",
+    "records-consumed-rate": "The number of records consumed per second.",
+    "records-consumed-total": "The number of records consumed.",
+    "fetch-latency-avg": "The average time of a fetch in milliseconds.",
+    "fetch-latency-max": "The longest time of a fetch in milliseconds.",
+    "fetch-rate": "The number of fetches per second.",
+    "fetch-total": "The number of fetches.",
+    "fetch-throttle-time-avg": "The average time that brokers throttled, in milliseconds.",
+    "fetch-throttle-time-max": "The longest time that brokers throttled, in milliseconds.",
+    "records-lag-max": "The largest lag of any partition in records.",
+    "records-lead-min": "The smallest lead of any partition in records.",
 }
 PARTITION_METRICS = {
-    "records-lag": "Records between the position and the end of what may be read.",
-    "records-lag-avg": "The average of it.",
-    "records-lag-max": "The most of it.",
-    "records-lead": "Records between the start of the log and the position.",
-    "records-lead-avg": "The average of it.",
-    "records-lead-min": "The fewest of it.",
-    "preferred-read-replica": "The replica it is read from; -1 for the leader.",
+    "records-lag": "The records between the position and the readable end.",
+    "records-lag-avg": "The average lag in records.",
+    "records-lag-max": "The largest lag in records.",
+    "records-lead": "The records between the start of the log and the position.",
+    "records-lead-avg": "The average lead in records.",
+    "records-lead-min": "The smallest lead in records.",
+    "preferred-read-replica": "The replica that is read from; -1 for the leader.",
 }
 
 
@@ -63,7 +63,7 @@ class _Window:
 
 @attrs.define(eq=False)
 class Sensor:
-    """What was recorded lately, and how much ever (Kafka's SampledStat)."""
+    """Recent values, and the total of all values (Kafka's SampledStat)."""
 
     now: Callable[[], float]
     count: int = 0
@@ -93,7 +93,7 @@ class Sensor:
         return min((each.least for each in self._recent()), default=math.nan)
 
     def rate(self) -> float:
-        """Of the recorded values, per second."""
+        """Return the sum of the recorded values per second."""
         windows = self._recent()
         # As Kafka: a lone young window is taken for a whole one, or the rate would leap.
         elapsed = max(
@@ -109,13 +109,13 @@ class Sensor:
 
 
 @attrs.define(eq=False)
-class _OfPartition:
+class _PartitionSensors:
     lag: Sensor
     lead: Sensor
     preferred: int = -1
 
 
-_OF_PARTITION: Mapping[str, Callable[[_OfPartition], float]] = {
+_PARTITION_VALUES: Mapping[str, Callable[[_PartitionSensors], float]] = {
     "records-lag": lambda each: each.lag.last,
     "records-lag-avg": lambda each: each.lag.avg(),
     "records-lag-max": lambda each: each.lag.max(),
@@ -128,7 +128,7 @@ _OF_PARTITION: Mapping[str, Callable[[_OfPartition], float]] = {
 
 @attrs.define(eq=False)
 class FetchMetrics:
-    """One consumer's; read through `registry`."""
+    """The fetch metrics of one consumer; they are read through `registry`."""
 
     registry: MetricsRegistry
     now: Callable[[], float]
@@ -140,7 +140,7 @@ class FetchMetrics:
     throttle: Sensor = attrs.field(init=False)
     lag: Sensor = attrs.field(init=False)
     lead: Sensor = attrs.field(init=False)
-    _partitions: dict[TopicPartition, _OfPartition] = attrs.field(init=False, factory=dict)
+    _partitions: dict[TopicPartition, _PartitionSensors] = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         self.fetch_size, self.records_per_request = self._sensor(), self._sensor()
@@ -179,7 +179,7 @@ class FetchMetrics:
         self.throttle.record(throttled_ms)
 
     def record_fetch(self, *, size: float, records: int) -> None:
-        """One request, once all of it has been read or dropped."""
+        """Count one request, when all of it has been read or dropped."""
         self.fetch_size.record(size)
         self.records_per_request.record(records)
 
@@ -195,31 +195,31 @@ class FetchMetrics:
         self._partition(tp).preferred = -1 if node_id is None else node_id
 
     def retain(self, assigned: Iterable[TopicPartition]) -> None:
-        """Numbers of partitions that are no longer assigned would lie."""
+        """Drop the metrics of partitions that are no longer assigned."""
         for tp in self._partitions.keys() - set(assigned):
             del self._partitions[tp]
 
-    # Those of partitions are named when they are asked for: a thousand would be megabytes.
+    # Metrics of partitions are named when they are read: a thousand would be megabytes.
 
     def names(self) -> list[MetricName]:
         return [self.name(name, tp) for tp in self._partitions for name in PARTITION_METRICS]
 
     def read(self, name: MetricName) -> float | None:
         tags = dict(name.tags)
-        if name.group != GROUP or name.name not in _OF_PARTITION or "partition" not in tags:
+        if name.group != GROUP or name.name not in _PARTITION_VALUES or "partition" not in tags:
             return None
         found = self._partitions.get(TopicPartition(tags["topic"], int(tags["partition"])))
-        return None if found is None else _OF_PARTITION[name.name](found)
+        return None if found is None else _PARTITION_VALUES[name.name](found)
 
     def snapshot(self) -> Iterator[tuple[MetricName, float]]:
         for tp, found in list(self._partitions.items()):
             for name in PARTITION_METRICS:
-                yield self.name(name, tp), _OF_PARTITION[name](found)
+                yield self.name(name, tp), _PARTITION_VALUES[name](found)
 
-    def _partition(self, tp: TopicPartition) -> _OfPartition:
+    def _partition(self, tp: TopicPartition) -> _PartitionSensors:
         if (found := self._partitions.get(tp)) is not None:
             return found
-        made = self._partitions[tp] = _OfPartition(self._sensor(), self._sensor())
+        made = self._partitions[tp] = _PartitionSensors(self._sensor(), self._sensor())
         return made
 
     def _sensor(self) -> Sensor:
@@ -228,7 +228,7 @@ class FetchMetrics:
 
 @attrs.define(eq=False)
 class FetchTotal:
-    """Sums one response up, and tells when its last partition is done (FetchMetricsAggregator)."""
+    """The sum over one response, recorded with its last partition (FetchMetricsAggregator)."""
 
     metrics: FetchMetrics
     open_partitions: set[TopicPartition]

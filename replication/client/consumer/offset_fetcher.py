@@ -1,14 +1,14 @@
-"""Asking brokers about offsets: where to begin, and whether a position still holds.
+"""Requests to brokers about offsets: where to begin, and whether a position is still valid.
 
     AWAIT_RESET ── ListOffsets ──> FETCHING, at what the strategy finds
-    AWAIT_VALIDATION ── OffsetForLeaderEpoch ──> FETCHING; or cut back, reset, or raised
+    AWAIT_VALIDATION ── OffsetForLeaderEpoch ──> FETCHING; or moved back, reset, or raised
 
-Rule 1: resets and validations run beside the program. Each asks once and puts the next
-attempt off: until its time is up, or by a back-off where it failed.
+Rule 1: resets and validations run beside the program. Each asks once and postpones the next
+attempt: until its time is up, or by a back-off if it failed.
 
-Rule 2: what no attempt would mend is kept, and raised by the next poll.
+Rule 2: an error that no attempt would mend is kept, and raised by the next poll.
 
-Rule 3: an answer counts for the position that it was asked about, and for no other.
+Rule 3: a response counts for the position that it was asked about, and for no other.
 
 (Kafka: OffsetFetcher.)
 """
@@ -47,8 +47,8 @@ from replication.errors import KafkaError
 from replication.net.seams import NodeClock
 from storage.types import TopicPartition
 
-# ListOffsets before 1 has no one offset for a timestamp, OffsetForLeaderEpoch before 3 no
-# permission to ask for consumers.
+# Before version 1, ListOffsets returns several offsets for a timestamp; before version 3,
+# OffsetForLeaderEpoch is not for consumers.
 FIRST_LIST_OFFSETS = 1
 FIRST_OFFSET_FOR_LEADER_EPOCH = 3
 
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 @attrs.define(eq=False, kw_only=True)
 class OffsetFetcher:
-    """One consumer's; its tasks are in `nursery`, and `on_change` tells when one has answered."""
+    """The requests of one consumer; tasks run in `nursery` and call `on_change` at their end."""
 
     config: ConsumerConfig
     subscriptions: SubscriptionState
@@ -67,7 +67,7 @@ class OffsetFetcher:
     nursery: trio.Nursery
     on_change: Callable[[], None]
     transient_topics: set[str] = attrs.field(init=False, factory=set)
-    """Asked about by the program, though nothing of them is read."""
+    """Topics that the program asks about, and does not read."""
     _error: KafkaError | None = attrs.field(init=False, default=None)
 
     @property
@@ -75,7 +75,7 @@ class OffsetFetcher:
         return self.metadata.view
 
     def raise_error(self) -> None:
-        """What an earlier attempt met, once."""
+        """Raise the error of an earlier attempt, once."""
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -83,7 +83,7 @@ class OffsetFetcher:
     # -- resets
 
     def reset_positions(self) -> None:
-        """Ask for all that wait for a reset and are due."""
+        """Ask about all partitions that wait for a reset and are due."""
         wanted = self.subscriptions.needing_reset(self._now_ms)
         by_leader = self._by_leader(wanted)
         for node, strategies in by_leader.items():
@@ -120,7 +120,7 @@ class OffsetFetcher:
     # -- validation
 
     def validate_positions(self) -> None:
-        """Ask for all that wait to be validated and are due."""
+        """Ask about all partitions that wait for a validation and are due."""
         wanted = self.subscriptions.needing_validation(self._now_ms)
         for node, positions in self._by_leader(wanted).items():
             self._put_off(positions, self.config.request_timeout_ms)
@@ -134,7 +134,7 @@ class OffsetFetcher:
             try:
                 response = await self.network.call(node, request)
             except UnsupportedVersionError:
-                # A broker too old to be asked: what cannot be checked is believed.
+                # The broker is too old: a position that cannot be checked is used.
                 for tp in positions:
                     if (state := self.subscriptions.state_or_none(tp)) is not None:
                         state.complete_validation()
@@ -152,7 +152,7 @@ class OffsetFetcher:
     async def offsets_for(
         self, timestamps: Mapping[TopicPartition, int], *, timeout_ms: float
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The offset of each timestamp; KafkaTimeoutError where not all answered in time."""
+        """Return the offset of each timestamp; KafkaTimeoutError if some are missing in time."""
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         topics = {tp.topic for tp in timestamps} - self.transient_topics
         self.transient_topics |= topics
@@ -172,7 +172,7 @@ class OffsetFetcher:
     async def _offsets_round(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Ask every leader once; where some are left over, wait for news of them."""
+        """Ask every leader once; if some partitions are left, wait for new metadata."""
         await trio.lowlevel.checkpoint()
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         failures: list[KafkaError] = []
@@ -203,7 +203,7 @@ class OffsetFetcher:
             await self.metadata.wait_for_news()
         return found
 
-    # -- what they share
+    # -- shared by the three
 
     async def _list(
         self, node: Node, wanted: Mapping[TopicPartition, TimestampWanted]
@@ -213,7 +213,7 @@ class OffsetFetcher:
         return read_list_offsets(wanted, response)
 
     def _by_leader(self, wanted: Mapping[TopicPartition, T]) -> dict[Node, dict[TopicPartition, T]]:
-        """By whom to ask; metadata is asked for where that is not known."""
+        """Group partitions by leader; request metadata for those without one."""
         found: dict[Node, dict[TopicPartition, T]] = {}
         for tp, each in wanted.items():
             node = self.view.leader(tp).node
@@ -234,7 +234,7 @@ class OffsetFetcher:
 
     @contextmanager
     def _kept(self, partitions: Iterable[TopicPartition]) -> Iterator[None]:
-        """Around one attempt: no answer means another one, and an error of ours the next poll's."""
+        """Catch the failure of an attempt: it is repeated, or its error kept for the next poll."""
         try:
             yield
         except NO_ANSWER:

@@ -1,8 +1,8 @@
-"""What a consumer hands over: records, and what a poll gathered of them (ConsumerRecord(s)).
+"""The records that a consumer hands over (ConsumerRecord), and those of one poll (ConsumerRecords).
 
-for record in records:                      all, partition by partition
-records.partitions                          which there are
-records[TopicPartition("t", 0)]             those of one
+for record in records:                      all records, partition by partition
+records.partitions                          the partitions that have any
+records[TopicPartition("t", 0)]             the records of one partition
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +17,7 @@ from storage.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
 
 
 class ConsumerRecord(NamedTuple):
-    """One record, its key and value as the deserialisers made them."""
+    """One record, with its key and value as the deserializers made them."""
 
     topic: str
     partition: int
@@ -30,15 +30,15 @@ class ConsumerRecord(NamedTuple):
     serialized_key_size: int = -1
     serialized_value_size: int = -1
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
-    """The reign in which it was appended."""
+    """The leader epoch in which it was appended."""
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Both in one."""
+        """The topic and the partition in one value."""
         return TopicPartition(self.topic, self.partition)
 
     def header(self, name: str) -> bytes | None:
-        """The value of the last header of that name (Headers.lastHeader)."""
+        """Return the value of the last header of that name (Headers.lastHeader)."""
         return next((value for key, value in reversed(self.headers) if key == name), None)
 
 
@@ -53,24 +53,24 @@ class OffsetAndTimestamp:
 
 @attrs.frozen
 class ConsumerRecords:
-    """What one poll hands over; empty where there was nothing in time."""
+    """The records of one poll; empty if none came in time."""
 
     by_partition: Mapping[TopicPartition, list[ConsumerRecord]] = attrs.field(factory=dict)
     next_offsets: Mapping[TopicPartition, OffsetAndMetadata] = attrs.field(factory=dict)
-    """What to commit once these have been dealt with."""
+    """The offsets to commit when these records have been processed."""
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """Those that it has records of."""
+        """The partitions that have records."""
         return list(self.by_partition)
 
     @property
     def count(self) -> int:
-        """Records in all."""
+        """The number of records."""
         return sum(map(len, self.by_partition.values()))
 
     def records(self, topic: str) -> list[ConsumerRecord]:
-        """Those of one topic."""
+        """Return the records of one topic."""
         return [record for record in self if record.topic == topic]
 
     def __getitem__(self, tp: TopicPartition) -> list[ConsumerRecord]:
@@ -88,10 +88,10 @@ class ConsumerRecords:
 
 
 class Deserializer(Protocol):
-    """Bytes of a topic to whatever a program wants of them."""
+    """The conversion of bytes of a topic to what the program uses."""
 
     def deserialize(self, topic: str, headers: tuple[Header, ...], data: bytes, /) -> Any:
-        """What the program is handed for `data`; what it raises becomes RecordDeserializationError."""
+        """Return the value of `data`; an error becomes a RecordDeserializationError."""
 
 
 AnyDeserializer: TypeAlias = Callable[[bytes], Any] | Deserializer | None
@@ -99,12 +99,12 @@ Deserialize: TypeAlias = Callable[[str, tuple[Header, ...], bytes], Any]
 
 
 def deserialize_function(given: AnyDeserializer) -> Deserialize | None:
-    """One form for both: a function of the bytes, or an object with `deserialize`."""
+    """Return one form of both: a function of the bytes, or an object with `deserialize`."""
     if given is None:
         return None
     if callable(method := getattr(given, "deserialize", None)):
         found: Deserialize = method
         return found
-    assert callable(given), "a deserialiser is a function or has `deserialize`"
+    assert callable(given), "a deserializer is a function or has `deserialize`"
     function: Callable[[bytes], Any] = given
     return lambda _topic, _headers, data: function(data)

@@ -1,16 +1,16 @@
-"""Which partitions a consumer reads, how it came by them, and where it stands in each.
+"""The partitions that a consumer reads, how it got them, and its position in each.
 
     assign(...)                        by hand: no group
-    subscribe([...])                   topics; the group says which partitions of them
+    subscribe([...])                   topics; the group assigns partitions of them
     subscribe(pattern)                 topics whose names match, as they come and go
 
 Rule 1: the three exclude each other until `unsubscribe`.
 
-Rule 2: what is assigned stands in an order, in which it is fetched. One that has handed
-over records, or failed, goes to the end of it, so that none is starved.
+Rule 2: assigned partitions have an order, in which they are fetched. A partition that has handed
+over records, or failed, goes to the end, so that none is starved.
 
-Rule 3: what is about a partition that is no longer assigned comes too late: asking is an
-error of the program, being told is ignored.
+Rule 3: a call about a partition that is no longer assigned comes too late: a question raises an
+error of the program, and a notice is ignored.
 
 (Kafka: SubscriptionState.)
 """
@@ -36,7 +36,7 @@ from storage.types import NO_LEADER_EPOCH, NO_OFFSET, Offset, OffsetAndEpoch, To
 
 
 class SubscriptionType(enum.Enum):
-    """How partitions are come by."""
+    """The way in which a consumer gets its partitions."""
 
     NONE = "nothing"
     AUTO_TOPICS = "topics"
@@ -46,7 +46,7 @@ class SubscriptionType(enum.Enum):
 
 @attrs.define(eq=False)
 class SubscriptionState:
-    """One consumer's; `default_strategy` is `auto.offset.reset`, None where that is none."""
+    """The state of one consumer; `default_strategy` is `auto.offset.reset`."""
 
     default_strategy: OffsetResetStrategy | None
     exclude_internal_topics: bool = True
@@ -54,15 +54,15 @@ class SubscriptionState:
     topics: frozenset[str] = frozenset()
     pattern: re.Pattern[str] | None = None
     group_topics: frozenset[str] = frozenset()
-    """What the whole group subscribes to: its leader needs metadata of all of it."""
+    """The topics of the whole group, of which its leader needs metadata."""
     assignment_id: int = 0
-    """Moves when the assignment does."""
+    """A number that grows with each new assignment."""
     _assigned: dict[TopicPartition, PartitionState] = attrs.field(init=False, factory=dict)
 
     # -- subscribing
 
     def subscribe(self, topics: Iterable[str]) -> bool:
-        """Whether that is another set than before."""
+        """Subscribe to `topics`; return whether that is another set than before."""
         self._set_type(SubscriptionType.AUTO_TOPICS)
         return self._change_topics(topics)
 
@@ -71,7 +71,7 @@ class SubscriptionState:
         self.pattern = pattern
 
     def subscribe_from_pattern(self, topics: Iterable[str]) -> bool:
-        """Of `topics`, all there are, take those that match; whether that changes anything."""
+        """Subscribe to those of all `topics` that match; return whether that is another set."""
         return self._change_topics(topic for topic in topics if self.matches(topic))
 
     def matches(self, topic: str) -> bool:
@@ -80,7 +80,7 @@ class SubscriptionState:
         return self.pattern.fullmatch(topic) is not None
 
     def assign_from_user(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether that is another set than before. Positions of those that stay are kept."""
+        """Assign partitions by hand; those that stay keep their positions. Return if it changed."""
         self._set_type(SubscriptionType.USER_ASSIGNED)
         wanted = dict.fromkeys(partitions)
         if self._assigned.keys() == wanted.keys():
@@ -89,12 +89,12 @@ class SubscriptionState:
         return True
 
     def assign_from_subscribed(self, partitions: Iterable[TopicPartition]) -> None:
-        """What the group has given us."""
+        """Assign the partitions that the group has given."""
         assert self.uses_group, "only a group gives partitions"
         self._take(dict.fromkeys(partitions))
 
     def assign_from_group(self, partitions: Iterable[TopicPartition]) -> None:
-        """The same; what is new waits until the program has been told (`enable`)."""
+        """Assign what the group has given; new ones wait for the listener and `enable`."""
         before = self._assigned
         self.assign_from_subscribed(partitions)
         for tp, state in self._assigned.items():
@@ -106,7 +106,10 @@ class SubscriptionState:
                 state.pending_on_assigned = False
 
     def fits_subscription(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether we asked for what we are given (checkAssignmentMatchedSubscription)."""
+        """Return whether the partitions are of subscribed topics.
+
+        (ConsumerCoordinator.checkAssignmentMatchedSubscription.)
+        """
         if self.type is SubscriptionType.AUTO_PATTERN:
             return all(self.matches(tp.topic) for tp in partitions)
         return all(tp.topic in self.topics for tp in partitions)
@@ -118,7 +121,7 @@ class SubscriptionState:
         self.pattern = None
 
     def group_subscribe(self, topics: Iterable[str]) -> bool:
-        """We lead a group that reads `topics`; whether metadata of more is needed now."""
+        """Note the topics of a group that we lead; return if more metadata is needed."""
         assert self.uses_group, "only members of a group lead one"
         before, self.group_topics = self.metadata_topics, frozenset(topics)
         return not self.metadata_topics <= before
@@ -160,7 +163,7 @@ class SubscriptionState:
 
     @property
     def assigned(self) -> list[TopicPartition]:
-        """In the order in which they are fetched."""
+        """The assigned partitions, in the order in which they are fetched."""
         return list(self._assigned)
 
     def state(self, tp: TopicPartition) -> PartitionState:
@@ -196,7 +199,7 @@ class SubscriptionState:
         self.state(tp).paused = False
 
     def mark_pending_revocation(self, partitions: Iterable[TopicPartition]) -> None:
-        """They are about to be given back: nothing of them is handed over any more."""
+        """Hand over no more records of partitions that are about to be given back."""
         for tp in partitions:
             self.state(tp).pending_revocation = True
 
@@ -210,12 +213,12 @@ class SubscriptionState:
         return self.state(tp).position
 
     def valid_position(self, tp: TopicPartition) -> FetchPosition | None:
-        """Where it may be read right now."""
+        """Return the position from which a partition may be read now, if there is one."""
         state = self._assigned.get(tp)
         return state.position if state is not None and state.has_valid_position else None
 
     def advance(self, tp: TopicPartition, position: FetchPosition) -> None:
-        """Records up to there have been handed over, or there was nothing to hand over."""
+        """Move past records that were handed over or skipped."""
         state = self.state(tp)
         assert state.has_valid_position, "only what is fetched moves on"
         state.position = position
@@ -227,14 +230,14 @@ class SubscriptionState:
         return all(state.has_valid_position for state in self._assigned.values())
 
     def initializing(self) -> list[TopicPartition]:
-        """Those about which committed offsets are still to be asked."""
+        """Return the partitions whose committed offsets are not fetched yet."""
         return self._in(FetchState.INITIALIZING)
 
     def _in(self, wanted: FetchState) -> list[TopicPartition]:
         return [tp for tp, state in self._assigned.items() if state.state is wanted]
 
     def consumed(self) -> dict[TopicPartition, FetchPosition]:
-        """What a commit of everything would commit."""
+        """Return the positions of all partitions that have one."""
         return {
             tp: state.position for tp, state in self._assigned.items() if state.position is not None
         }
@@ -249,7 +252,7 @@ class SubscriptionState:
         self.state(tp).reset(strategy)
 
     def reset_initializing(self) -> None:
-        """Nothing is committed for them: the policy decides. NoOffsetForPartitionError if none."""
+        """Reset the partitions without a committed offset; NoOffsetForPartitionError if no policy."""
         without = self.initializing()
         if without and self.default_strategy is None:
             raise NoOffsetForPartitionError(without)
@@ -268,7 +271,7 @@ class SubscriptionState:
     def complete_reset(
         self, tp: TopicPartition, position: FetchPosition, strategy: OffsetResetStrategy
     ) -> None:
-        """An answer to a reset; ignored where it is about something else by now."""
+        """Take the result of a reset; it is ignored if the partition waits for another one."""
         state = self._assigned.get(tp)
         if (
             state is not None
@@ -283,14 +286,14 @@ class SubscriptionState:
                 state.next_retry_ms = at_ms
 
     def put_off_for_ms(self, now_ms: float) -> float | None:
-        """How long until the next that was put off is due; None where none is."""
+        """Return the time until the next postponed partition is due; None if there is none."""
         retries = (state.next_retry_ms for state in self._assigned.values())
         return min((at - now_ms for at in retries if at is not None and at > now_ms), default=None)
 
     # -- validation (KIP-320)
 
     def maybe_validate(self, tp: TopicPartition, leader: Leader, *, supported: bool) -> bool:
-        """`leader` is who leads now; whether that has to be looked into before reading on."""
+        """Note the present leader; return whether the position must be validated first."""
         state = self._assigned.get(tp)
         if state is None:
             return False
@@ -310,9 +313,9 @@ class SubscriptionState:
     def complete_validation(
         self, tp: TopicPartition, asked: FetchPosition, end: OffsetAndEpoch
     ) -> LogTruncationError | None:
-        """What the leader says about the epoch of `asked`: where it ends.
+        """Take the leader's answer: where the leader epoch of the position `asked` ends.
 
-        The error is for the program where no policy says how to go on.
+        Return the error for the program if no policy says how to go on.
         """
         state = self._assigned.get(tp)
         if state is None or state.state is not FetchState.AWAIT_VALIDATION:
@@ -331,7 +334,7 @@ class SubscriptionState:
             state.seek_validated(FetchPosition(end.offset, end.leader_epoch, asked.leader))
         return None
 
-    # -- what fetches tell
+    # -- from fetch responses
 
     def note_offsets(
         self,
@@ -341,7 +344,7 @@ class SubscriptionState:
         last_stable_offset: Offset,
         log_start_offset: Offset,
     ) -> None:
-        """A negative one says nothing."""
+        """Note the offsets of a response; negative ones are unknown."""
         state = self.state(tp)
         if high_watermark >= 0:
             state.high_watermark = high_watermark
@@ -351,13 +354,13 @@ class SubscriptionState:
             state.log_start_offset = log_start_offset
 
     def lag(self, tp: TopicPartition, *, read_committed: bool) -> int | None:
-        """Records between the position and what may be read; None where either is unknown."""
+        """Return the records between the position and the readable end; None if not known."""
         state = self.state(tp)
         end = state.last_stable_offset if read_committed else state.high_watermark
         return None if end is None or state.position is None else end - state.position.offset
 
     def lead(self, tp: TopicPartition) -> int | None:
-        """Records between the start of the log and the position."""
+        """Return the records between the start of the log and the position; None if not known."""
         state = self.state(tp)
         start = state.log_start_offset
         return None if start is None or state.position is None else state.position.offset - start
@@ -374,13 +377,13 @@ class SubscriptionState:
         return state.preferred.node_id
 
     def prefer_read_replica(self, tp: TopicPartition, node_id: int, expires_ms: float) -> None:
-        """Told again of the same one, the old time stands."""
+        """Prefer a replica until then; the time of one that is preferred already stays."""
         state = self.state(tp)
         if state.preferred is None or state.preferred.node_id != node_id:
             state.preferred = PreferredReadReplica(node_id, expires_ms)
 
     def clear_preferred_read_replica(self, tp: TopicPartition) -> int | None:
-        """The one there was."""
+        """Forget the preferred replica; return it if there was one."""
         state = self._assigned.get(tp)
         if state is None or state.preferred is None:
             return None

@@ -1,23 +1,22 @@
-"""What has been sent for and is not there yet: batches that fill, wait, travel, come back.
+"""The records that have no outcome yet, in batches that fill, wait, travel and come back.
 
     append ─> queue of its partition ─> drain ─> a request for each leader that is ready
                       ^                             │
                       └────────── retried ──────────┤
                                           outcome <─┘   acked, failed, in parts
 
-A batch goes out when one of these is so, and not before its back-off is over:
+A batch is sent when one of these holds, and not before its back-off is over:
 
     it is full, or another one waits behind it       linger.ms has passed since it began
-    somebody waits for room                          somebody flushes, or all is being closed
+    a task waits for room                            a task flushes, or the producer is closing
 
-Rule 1: room is counted in bytes, from the moment a record is appended to its outcome. Who finds
+Rule 1: room is counted in bytes, from the append of a record to its outcome. A task that finds
 none waits (`buffer.memory`): that is how a slow cluster slows its producers down.
 
-Rule 2: in each request one batch of a partition, and partitions take turns.
+Rule 2: a request holds one batch of a partition, and partitions take turns.
 
-Rule 3: time and patience end here. A batch that is neither there nor refused when
-`delivery.timeout.ms` have passed since its first record came has failed; one that is on its way
-then has failed too, and whatever its answer will be only tells which sequence is next.
+Rule 3: a batch that is neither acked nor refused `delivery.timeout.ms` after its first record has
+failed. If it is on its way then, its answer only tells which sequence is next.
 
 (Kafka: RecordAccumulator, Sender, TransactionManager of a producer without transactions.)
 """
@@ -53,7 +52,7 @@ NEVER = float("inf")
 
 
 class SentBatch(NamedTuple):
-    """A batch of a request: what it was sent as, and to whom."""
+    """A batch of a request, with the identity and the node to which it was sent."""
 
     batch: ProducerBatch
     stamp: Stamp
@@ -61,19 +60,19 @@ class SentBatch(NamedTuple):
 
 
 class Drained(NamedTuple):
-    """What can be sent by now."""
+    """The requests that can be sent now."""
 
     requests: dict[int, list[SentBatch]]
-    """By the node that leads."""
+    """The batches by the leader's node."""
     next_at: float
-    """When to look again, if nothing happens before."""
+    """The moment to look again, if nothing happens before."""
     leaderless: set[str]
-    """Topics of partitions that nobody is known to lead, and that something waits for."""
+    """Topics of partitions with waiting batches and without a known leader."""
 
 
 @attrs.frozen(kw_only=True)
 class Answer:
-    """What a broker said of a batch; or what it would have said, had it been heard."""
+    """A broker's answer about a batch, or the error that stands for a missing answer."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -85,7 +84,7 @@ class Answer:
 
 @attrs.define(eq=False, kw_only=True)
 class RecordAccumulator:
-    """Times in seconds of the node's clock, sizes in bytes."""
+    """The unsent and unacked records; times are in seconds of the node's clock, sizes in bytes."""
 
     batch_size: int
     linger: float
@@ -94,33 +93,33 @@ class RecordAccumulator:
     delivery_timeout: float
     retries: int
     backoff: Callable[[int], float]
-    """How long to wait after so many attempts."""
+    """Returns the wait in seconds after so many attempts."""
     idempotent: bool
     transactional: bool = False
     one_at_a_time: bool = False
     codec: Codec = Codec.NONE
     identity: ProducerIdentity = NOBODY
     flushing: int = 0
-    """How many wait until everything is out."""
+    """The number of tasks that wait until everything is sent."""
     waiting_for_room: int = 0
     closing: bool = False
     may_send: Callable[[TopicPartition], bool] = lambda _: True
-    """Whether a partition may be sent to: in a transaction not before its coordinator knows."""
+    """Returns whether a partition may be sent to; a transaction must contain it first."""
     needs_new_epoch: bool = attrs.field(default=False, init=False)
-    """Of a transaction: sequences have a gap, and only its coordinator can give the next epoch."""
+    """Whether a transaction has a gap in its sequences: its coordinator gives the next epoch."""
     used: int = attrs.field(default=0, init=False)
     _queues: dict[TopicPartition, PartitionQueue] = attrs.field(factory=dict, init=False)
-    # Those with something that waits, in the order in which it is their turn.
+    # The queues with waiting batches, in the order of their turns.
     _turns: dict[TopicPartition, PartitionQueue] = attrs.field(factory=dict, init=False)
-    # Those that may have no outcome yet, the first that runs out of time first.
+    # Batches that may have no outcome yet, in the order in which they time out.
     _by_age: deque[ProducerBatch] = attrs.field(factory=deque, init=False)
-    # Whose sequences begin anew once there is a producer id again.
+    # Partitions whose sequences begin anew when there is a producer id again.
     _to_restart: set[TopicPartition] = attrs.field(factory=set, init=False)
 
     # Filling.
 
     def has_room(self, size: int) -> bool:
-        """Whether a record of that size may be appended. The first always may."""
+        """Return whether a record of that size may be appended. The first always may."""
         return not self.used or self.used + size <= self.buffer_memory
 
     def append(
@@ -131,7 +130,7 @@ class RecordAccumulator:
         *,
         now: Callable[[], float],
     ) -> tuple[ProducerBatch, int]:
-        """The batch that it is in now, and its place there; `now` is asked where one begins."""
+        """Append a record; return its batch and its place there. `now` is called for a new batch."""
         batch = self._batch_for(partition, size, now)
         records = batch.records
         records.append(record)
@@ -141,7 +140,7 @@ class RecordAccumulator:
     def append_run(
         self, partition: TopicPartition, run: Run, *, now: Callable[[], float]
     ) -> tuple[ProducerBatch, int, int]:
-        """As many of them as fit into the batch; also the place of the first, and how many."""
+        """Append what fits; return the batch, the place of the first record, and their number."""
         batch = self._batch_for(partition, run.next_size, now)
         records, index = batch.records, len(batch.records)
         some, size = run.take(min(self.batch_size - batch.size, self.buffer_memory - self.used))
@@ -158,7 +157,7 @@ class RecordAccumulator:
     def _batch_for(
         self, partition: TopicPartition, size: int, now: Callable[[], float]
     ) -> ProducerBatch:
-        """The one that takes the next record."""
+        """Return the batch that takes the next record."""
         queue = self._queues.get(partition) or self._new_queue(partition)
         batch = queue.waiting[-1] if queue.waiting else None
         if batch is None or batch.is_closed:
@@ -187,11 +186,11 @@ class RecordAccumulator:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether there is anything to be sent, now or later."""
+        """Whether there are batches to send, now or later."""
         return bool(self._turns)
 
     def unfinished(self) -> list[ProducerBatch]:
-        """All that have no outcome yet, the oldest first."""
+        """Return the batches without an outcome, the oldest first."""
         return [batch for batch in self._by_age if batch.outcome is None]
 
     # Sending.
@@ -203,7 +202,7 @@ class RecordAccumulator:
         *,
         now: float,
     ) -> Drained:
-        """Take what is ready off the queues, a request for each node that may be sent one."""
+        """Take the batches that are ready, as a request for each node that may be sent one."""
         requests: dict[int, list[SentBatch]] = {}
         sizes: dict[int, int] = {}
         next_at, leaderless = NEVER, set()
@@ -226,7 +225,7 @@ class RecordAccumulator:
                 sizes[node] = size
                 queue.take(batch, self._sends_as)
                 requests.setdefault(node, []).append(SentBatch(batch, batch.stamped, node))
-                self._its_turn_again(queue)
+                self._move_to_end(queue)
                 following = queue.next_batch(self._sends_as, one_at_a_time=self.one_at_a_time)
                 if following is not None:
                     next_at = min(next_at, self._ready_at(following, queue))
@@ -242,8 +241,8 @@ class RecordAccumulator:
             return batch.not_before
         return max(batch.not_before, batch.created_at + self.linger)
 
-    def _its_turn_again(self, queue: PartitionQueue) -> None:
-        """After all others, if there is more."""
+    def _move_to_end(self, queue: PartitionQueue) -> None:
+        """Give all other partitions their turn before this one."""
         self._turns.pop(queue.partition, None)
         if queue.waiting:
             self._turns[queue.partition] = queue
@@ -251,9 +250,7 @@ class RecordAccumulator:
     # Answers.
 
     def answered(self, sent: SentBatch, answer: Answer, *, now: float) -> Verdict:
-        """What became of a batch that was on its way: for whoever asks for metadata anew, or
-        ends a transaction.
-        """
+        """Take the answer about a batch that was on its way; return the verdict on it."""
         batch, queue = sent.batch, self._queues[sent.batch.partition]
         verdict = judge(answer.error, batch, queue, log_start_offset=answer.log_start_offset)
         if verdict is Verdict.ACKED:
@@ -266,7 +263,7 @@ class RecordAccumulator:
         elif verdict is Verdict.FAILED:
             queue.refused(batch)
             self._resolve(batch, self._failed(answer))
-        elif not self._has_patience(batch, now=now):
+        elif not self._may_retry(batch, now=now):
             queue.gave_up(batch)
             self._resolve(batch, self._failed(answer))
             verdict = Verdict.FAILED
@@ -290,9 +287,9 @@ class RecordAccumulator:
         halves = tuple(batch.halves())
         queue.put_parts(batch, [half for _, half in halves])
         self._by_age.extendleft(half for _, half in halves)
-        batch.resolve(InParts(halves))  # the room that it took is that of its halves now
+        batch.resolve(InParts(halves))  # its halves have taken over its room
 
-    def _has_patience(self, batch: ProducerBatch, *, now: float) -> bool:
+    def _may_retry(self, batch: ProducerBatch, *, now: float) -> bool:
         in_time = batch.outcome is None and now < batch.created_at + self.delivery_timeout
         return in_time and batch.attempts <= self.retries
 
@@ -310,7 +307,7 @@ class RecordAccumulator:
         return Failed(error, of_records)
 
     def _resolve(self, batch: ProducerBatch, outcome: Outcome) -> None:
-        """Its outcome, unless it ran out of time before."""
+        """Set the outcome of a batch, unless it has timed out."""
         if batch.outcome is None:
             self.used -= batch.size - HEADER_SIZE
             batch.resolve(outcome)
@@ -319,13 +316,13 @@ class RecordAccumulator:
 
     @property
     def next_timeout(self) -> float:
-        """When the oldest runs out of time."""
+        """The moment at which the oldest batch times out."""
         while self._by_age and self._by_age[0].outcome is not None:
             self._by_age.popleft()
         return self._by_age[0].created_at + self.delivery_timeout if self._by_age else NEVER
 
     def expire(self, *, now: float) -> list[ProducerBatch]:
-        """Those that have just failed, because their time is up."""
+        """Fail the batches whose time is up; return them."""
         expired = []
         while self.next_timeout <= now:
             batch = self._by_age.popleft()
@@ -338,7 +335,7 @@ class RecordAccumulator:
         return expired
 
     def give_up(self, error: Exception) -> None:
-        """All that has no outcome yet fails, and nothing more is sent."""
+        """Fail all batches without an outcome, and send nothing more."""
         for batch in self.unfinished():
             self._resolve(batch, Failed(error))
         for queue in self._queues.values():
@@ -346,7 +343,7 @@ class RecordAccumulator:
         self._turns.clear()
 
     def give_up_unsent(self, error: Exception) -> None:
-        """What was never sent fails, and what is on its way is not sent again."""
+        """Fail the batches that were never sent; those on their way are not sent again."""
         for queue in self._queues.values():
             for batch in list(queue.waiting):
                 queue.gave_up(batch)
@@ -357,7 +354,7 @@ class RecordAccumulator:
     # Producer ids and epochs.
 
     def became(self, identity: ProducerIdentity) -> None:
-        """The producer has got this id and epoch from a broker."""
+        """Take the id and epoch that a broker has given the producer."""
         self.identity, self.needs_new_epoch = identity, False
         for partition, queue in self._queues.items():
             if partition in self._to_restart or not queue.sent:
@@ -365,7 +362,7 @@ class RecordAccumulator:
         self._to_restart.clear()
 
     def _bump_epoch(self, queue: PartitionQueue) -> None:
-        """Its sequences begin anew; those of others once nothing of theirs is on its way."""
+        """Begin a partition's sequences anew; others follow when none of theirs is on its way."""
         if self.transactional:
             self.needs_new_epoch = True
             return

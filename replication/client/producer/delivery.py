@@ -1,4 +1,4 @@
-"""What becomes of one record, for whoever sent it."""
+"""The delivery of records, as the program that sent them sees it."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -6,6 +6,7 @@ from typing import Final
 import attrs
 import trio
 
+from replication.client.errors import raised_again
 from replication.client.producer.batch import Acked, Failed, InParts, Outcome, ProducerBatch
 from storage.batch.record_batch import TimestampType
 from storage.batch.records import Record
@@ -17,7 +18,7 @@ _LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 
 @attrs.frozen(kw_only=True)
 class RecordMetadata:
-    """Where a record is; an offset of -1 where that was not said (acks=0)."""
+    """The place of a written record; the offset is -1 if it is not known (acks=0)."""
 
     topic: str
     partition: int
@@ -29,13 +30,13 @@ class RecordMetadata:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Both in one."""
+        """The topic and the partition in one value."""
         return TopicPartition(self.topic, self.partition)
 
 
 @attrs.define(eq=False)
 class Delivery:
-    """A record on its way. Nobody has to wait for it, and whoever does is told the same each time."""
+    """A record on its way; each `wait` gives the same outcome, and none is required."""
 
     _batch: ProducerBatch
     _index: int
@@ -46,12 +47,12 @@ class Delivery:
         return self._batch.outcome is not None and not isinstance(self._batch.outcome, InParts)
 
     async def wait(self) -> RecordMetadata:
-        """Where it is, once it is there; the error that it failed with raises."""
+        """Return the place of the record once it is written; raise the error of its failure."""
         batch = await self._settled()
         outcome = batch.outcome
         if isinstance(outcome, Failed):
-            raise _again(outcome.of_records.get(self._index, outcome.error))
-        assert isinstance(outcome, Acked), "a batch that is settled is there or is not"
+            raise raised_again(outcome.of_records.get(self._index, outcome.error))
+        assert isinstance(outcome, Acked), "a settled batch is written or has failed"
         appended_at = outcome.log_append_time_ms
         return RecordMetadata(
             topic=batch.partition.topic,
@@ -65,7 +66,7 @@ class Delivery:
         )
 
     async def _settled(self) -> ProducerBatch:
-        """The batch that it is in, in the end, once that has an outcome."""
+        """Return the batch that holds the record in the end, when that has an outcome."""
         await trio.lowlevel.checkpoint_if_cancelled()
         while isinstance(outcome := await _outcome(self._batch), InParts):
             first, part = next(each for each in reversed(outcome.parts) if each[0] <= self._index)
@@ -75,12 +76,12 @@ class Delivery:
 
 @attrs.define(eq=False)
 class Deliveries:
-    """Records that were sent together, in that order; nothing is kept of each but its batch."""
+    """Records that were sent together, in that order; only their batches are kept."""
 
     _parts: list[tuple[ProducerBatch, int, int]] = attrs.field(factory=list, init=False)
 
     def add(self, batch: ProducerBatch, index: int, count: int) -> None:
-        """`count` of them are in `batch`, the first at `index`."""
+        """Note that `count` records are in `batch`, the first at `index`."""
         self._parts.append((batch, index, count))
 
     @property
@@ -97,12 +98,12 @@ class Deliveries:
                 yield Delivery(batch, index)
 
     async def wait(self) -> list[RecordMetadata]:
-        """Where each is, once all are there; the error of the first that failed raises."""
+        """Return the place of each record; raise the error of the first that failed."""
         return [await delivery.wait() for delivery in self]
 
 
 async def wait_until_settled(batch: ProducerBatch) -> None:
-    """Until all of its records are there, or have failed."""
+    """Wait until all records of a batch are written or have failed."""
     outcome = await _outcome(batch)
     if isinstance(outcome, InParts):
         for _, part in outcome.parts:
@@ -114,12 +115,5 @@ async def _outcome(batch: ProducerBatch) -> Outcome:
         has_outcome = trio.Event()
         batch.on_outcome.append(has_outcome.set)
         await has_outcome.wait()
-    assert batch.outcome is not None, "it has been told"
+    assert batch.outcome is not None, "it was waited for"
     return batch.outcome
-
-
-def _again(error: Exception) -> Exception:
-    """One for each waiter: an exception that is raised twice gathers both tracebacks."""
-    copy = type(error).__new__(type(error), *error.args)
-    copy.__dict__.update(error.__dict__)
-    return copy

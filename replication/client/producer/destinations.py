@@ -102,7 +102,7 @@ class Destinations:
     def choose(
         self, destination: Destination, key: bytes | None, given: int | None
     ) -> TopicPartition:
-        """The partition for one record; IllegalStateError where there is none of that number."""
+        """Return the partition for one record; IllegalStateError if there is no such partition."""
         partitions = destination.partitions
         if given is not None:
             if not 0 <= given < len(partitions):

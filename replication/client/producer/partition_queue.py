@@ -1,23 +1,22 @@
-"""The batches of one partition: which wait, which were sent, and under which sequences.
+"""The batches of one partition, waiting and sent, and their sequences.
 
     append ─> [ waiting ........ ] ─take─> sent ─┬─ acked ──> gone, the next is expected
                 ^ ^                              ├─ put back: first in line again
-                | └── filling: the last one      └─ given up ─> what its sequences were is lost
-                └──── tried again: before all that was never sent
+                | └── filling: the last one      └─ given up ─> its sequences are lost
+                └──── sent again: before all that was never sent
 
-Rule 1: in the order of sequences, and one at a time once something goes wrong. What is tried
-again goes out only as the first of all that have no answer yet.
+Rule 1: batches are sent in the order of their sequences, and one at a time after a failure. A
+batch is sent again only as the first of all that have no answer yet.
 
-Rule 2: the next batch gets the sequence after the last one. Where a batch was given up whose
-records may or may not be there, nothing new is sent before all others have been answered:
-then either the last acked sequence is the one before the next (it was there), or there is a
-gap, and sequences begin anew at 0 under the next producer epoch. Where one was refused there
-is a gap at once; but what was sent before it is answered for first, since what may be there
-already must not be sent as another one. (Kafka's client does not wait, and may write such a
-batch twice.)
+Rule 2: the next batch gets the sequence after the last one. After a batch was given up whose
+records may or may not be written, nothing new is sent before all others have been answered: then
+either the last acked sequence is the one before the next (it was written), or there is a gap, and
+sequences begin anew at 0 under the next producer epoch. A refused batch is a gap at once; but the
+batches sent before it are answered first, since what may be written already must not be sent
+under another identity. (Kafka's client does not wait, and may write such a batch twice.)
 
-Rule 3: after a change of producer id or epoch, all that was sent under the old one is waited
-for first.
+Rule 3: after a change of producer id or epoch, all batches sent under the old one are waited for
+first.
 
 (Kafka: TxnPartitionEntry, TransactionManager, RecordAccumulator.shouldStopDrainBatches.)
 """
@@ -35,27 +34,28 @@ NO_LAST_SEQUENCE: Final = -1
 
 
 def sequence_before(one: int, other: int) -> bool:
-    """Whether `one` was handed out before `other`, which may have begun at 0 again since."""
+    """Return whether `one` came before `other`; sequences begin at 0 again after the largest."""
     return 0 < ((other - one) & MAX_SEQUENCE) <= MAX_SEQUENCE // 2
 
 
 @attrs.define(eq=False)
 class PartitionQueue:
+    """The waiting and the sent batches of one partition."""
+
     partition: TopicPartition
     waiting: deque[ProducerBatch] = attrs.field(factory=deque, init=False)
     sent: list[ProducerBatch] = attrs.field(factory=list, init=False)
-    """Those without an outcome that were sent at least once, in order of their sequences; some
-    of them are waiting again."""
+    """Batches without an outcome that were sent, by sequence; some of them wait again."""
     in_flight: int = attrs.field(default=0, init=False)
-    """How many of `sent` are on their way right now."""
+    """The number of sent batches that are on their way now."""
     identity: ProducerIdentity = attrs.field(default=NOBODY, init=False)
     next_sequence: int = attrs.field(default=0, init=False)
     last_acked_sequence: int = attrs.field(default=NO_LAST_SEQUENCE, init=False)
     last_acked_offset: Offset = attrs.field(default=NO_OFFSET, init=False)
     unresolved: int | None = attrs.field(default=None, init=False)
-    """The sequence after the last batch that was given up unanswered."""
+    """The sequence after the last batch that was given up without an answer."""
     gap: int | None = attrs.field(default=None, init=False)
-    """The sequence of the first batch that was refused for good, and that nothing fills."""
+    """The sequence of the first batch that was refused for good."""
 
     @property
     def is_idle(self) -> bool:
@@ -66,10 +66,10 @@ class PartitionQueue:
     def next_batch(
         self, identity: ProducerIdentity | None, *, one_at_a_time: bool
     ) -> ProducerBatch | None:
-        """What may be sent next, if anything may, whether or not it is time for it.
+        """Return the batch that may be sent next, whether or not its time has come.
 
-        `identity`: of the producer by now; None where it has none and asks for none.
-        `one_at_a_time`: where nothing tells the broker what order batches were in.
+        `identity`: the present one of the producer; None if it is not idempotent.
+        `one_at_a_time`: whether a broker could write batches in another order than ours.
         """
         if not self.waiting or (one_at_a_time and self.in_flight):
             return None
@@ -87,7 +87,7 @@ class PartitionQueue:
         return batch
 
     def take(self, batch: ProducerBatch, identity: ProducerIdentity | None) -> None:
-        """It is being sent; `next_batch` has just named it."""
+        """Send the batch that `next_batch` has just returned."""
         assert self.waiting[0] is batch, "in order"
         self.waiting.popleft()
         batch.is_closed = True
@@ -102,11 +102,12 @@ class PartitionQueue:
         if batch not in self.sent:
             self.sent.append(batch)
 
-    # What came of it. `batch` is no longer on its way, whatever it was.
+    # Outcomes. `batch` is no longer on its way after each of these.
 
     def acked(self, batch: ProducerBatch, sent_as: Stamp, *, base_offset: Offset) -> bool:
-        """Whether the sequences that others have got meanwhile are right. They are not where it
-        had got another one too, and is there under the one that it was sent as.
+        """Remove a batch that is written; return whether the sequences of the others are right.
+
+        They are wrong if it had got a new sequence meanwhile, and was written under the old one.
         """
         self._answered()
         self.sent.remove(batch)
@@ -122,13 +123,13 @@ class PartitionQueue:
         return True
 
     def put_back(self, batch: ProducerBatch, *, not_before: float) -> None:
-        """To be tried again: before all that comes after it."""
+        """Put a batch back to be sent again, before all that follow it."""
         self._answered()
         batch.not_before = not_before
         self._insert(batch)
 
     def put_parts(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """In the place of one that was too large."""
+        """Put parts in the place of a batch that was too large."""
         self._answered()
         at = self.sent.index(batch)
         self.sent[at : at + 1] = parts if batch.has_sequence else []
@@ -136,7 +137,7 @@ class PartitionQueue:
             self._insert(part)
 
     def gave_up(self, batch: ProducerBatch) -> None:
-        """Whether it is there nobody knows, and it is not asked for again."""
+        """Remove a batch that is not sent again, and that may or may not be written."""
         self._remove(batch)
         if batch.has_sequence:
             after = next_sequence(batch.last_sequence)
@@ -144,7 +145,7 @@ class PartitionQueue:
                 self.unresolved = after
 
     def refused(self, batch: ProducerBatch) -> None:
-        """A broker has said that it is not there, and never will be."""
+        """Remove a batch that a broker has refused for good."""
         self._remove(batch)
         first, gap = batch.base_sequence, self.gap
         if batch.transactional:
@@ -153,7 +154,7 @@ class PartitionQueue:
             self.gap = first
 
     def must_begin_anew(self) -> bool:
-        """Whether sequences have to: there is a gap, and all before it have been answered."""
+        """Return whether there is a gap in the sequences, and all before it are answered."""
         if self.gap is not None:
             return not self.sent or sequence_before(self.gap, self.sent[0].base_sequence)
         if self.unresolved is None or self.sent:
@@ -164,13 +165,13 @@ class PartitionQueue:
     # Sequences.
 
     def is_next_sequence(self, sequence: int) -> bool:
-        """Whether the broker waits for it: all before have been acked."""
+        """Return whether all sequences before this one have been acked."""
         if self.last_acked_sequence == NO_LAST_SEQUENCE:
             return sequence == 0
         return sequence == next_sequence(self.last_acked_sequence)
 
     def start_sequences_at_beginning(self, identity: ProducerIdentity) -> None:
-        """Everything unanswered is to be sent anew, from sequence 0 on, as of `identity`."""
+        """Give all unanswered batches new sequences, from 0 on, under `identity`."""
         sequence = 0
         for batch in self.sent:
             batch.restamp(identity, sequence)
@@ -179,7 +180,7 @@ class PartitionQueue:
         self.last_acked_sequence, self.unresolved, self.gap = NO_LAST_SEQUENCE, None, None
 
     def _close_gap(self, failed: ProducerBatch) -> None:
-        """Those behind it move up: only inside a transaction, whose epoch cannot change."""
+        """Move the later sequences up; only inside a transaction, whose epoch cannot change."""
         for batch in self.sent:
             if sequence_before(failed.base_sequence, batch.base_sequence):
                 sequence = (batch.base_sequence - failed.count) & MAX_SEQUENCE
@@ -199,7 +200,7 @@ class PartitionQueue:
         self.in_flight -= 1
 
     def _insert(self, batch: ProducerBatch) -> None:
-        """Before the first that is to go after it."""
+        """Insert a batch before the first that has to follow it."""
         at = 0
         for other in self.waiting:
             if not other.attempts or _goes_before(batch, other):

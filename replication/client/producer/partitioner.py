@@ -1,4 +1,4 @@
-"""Which partition a record goes to when its sender does not say.
+"""The partition of a record whose sender does not name one.
 
     key     murmur2(key) without its sign, modulo the number of partitions: the same for every
             client, so that records of one key stay in one partition
@@ -26,7 +26,7 @@ _WITHOUT_SIGN: Final = 0x7FFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit hash of `data`, unsigned (Kafka's is the same number, signed)."""
+    """Return the 32-bit hash of `data`, unsigned (Kafka's is the same number, signed)."""
     length = len(data)
     whole = length & ~3
     value = _SEED ^ length
@@ -42,46 +42,48 @@ def murmur2(data: bytes) -> int:
 
 @lru_cache(maxsize=4096)
 def partition_of_key(key: bytes, partition_count: int) -> int:
-    """Where all records of `key` are (BuiltInPartitioner.partitionForKey)."""
+    """Return the partition of all records of `key` (BuiltInPartitioner.partitionForKey)."""
     return (murmur2(key) & _WITHOUT_SIGN) % partition_count
 
 
 @attrs.define(eq=False)
 class StickyPartitioner:
-    """Of one topic: the partition for records without a key, changed after `batch_bytes`."""
+    """The partition for a topic's records without a key, changed after `batch_bytes`."""
 
     batch_bytes: int
     draw: Callable[[int], int]
-    """A number from 0 to below the one given."""
+    """Returns a random number from 0 to below the one given."""
     partition: int | None = attrs.field(default=None, init=False)
     _bytes: int = attrs.field(default=0, init=False)
 
     def choose(self, waiting: Callable[[], Sequence[tuple[int, int]]]) -> int:
-        """The partition for the next record. `waiting`: each partition that may be chosen, and
-        how many batches wait for it; it is asked only when a new one is to be chosen.
+        """Return the partition for the next record.
+
+        `waiting` is called for a new choice: it returns each partition that may be chosen, with
+        the number of batches that wait for it.
         """
         if self.partition is None:
             self.partition, self._bytes = draw_partition(waiting(), self.draw), 0
         return self.partition
 
     def appended(self, size: int, *, batch_is_full: bool) -> None:
-        """`size` bytes went to the partition; between batches another one may take over.
+        """Count `size` bytes for the partition; between batches another one may take over.
 
-        One that is not full would go out half empty: then it is stayed with, up to twice as
-        many bytes (BuiltInPartitioner.updatePartitionInfo).
+        A batch that is not full would be sent half empty: then the partition stays, up to twice
+        as many bytes (BuiltInPartitioner.updatePartitionInfo).
         """
         self._bytes += size
         if self._bytes >= (self.batch_bytes if batch_is_full else 2 * self.batch_bytes):
             self.partition = None
 
     def forget(self, partition: int) -> None:
-        """It cannot be sent to now: choose anew."""
+        """Choose another partition than this one, which cannot be sent to now."""
         if self.partition == partition:
             self.partition = None
 
 
 def draw_partition(waiting: Sequence[tuple[int, int]], draw: Callable[[int], int]) -> int:
-    """One of them; how likely goes down in a straight line with what waits for it."""
+    """Draw a partition; its probability falls linearly with the batches that wait for it."""
     most = max(batches for _, batches in waiting)
     weights = list(accumulate(most + 1 - batches for _, batches in waiting))
     drawn = draw(weights[-1])

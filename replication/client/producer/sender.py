@@ -1,20 +1,20 @@
 """The task that takes what the accumulator has to the brokers (Sender in Kafka).
 
-    wake: a batch is full, an answer came, metadata changed, somebody waits, or time has passed
+    wake: a batch is full, an answer came, metadata changed, a task waits, or time has passed
       │
-      v  no producer id yet? one is asked for
-    drain ─> for each leader that may be asked one more: Produce ─┐ the answer is taken in by
-      ^                                                           │ whoever reads it
-      └───────── acked, put back, failed ─────────────────────────┘
+      v  no producer id yet? it is requested
+    drain ─> for each leader that may be sent another: Produce ─┐ the task that reads the
+      ^                                                         │ response applies it
+      └───────── acked, put back, failed ───────────────────────┘
 
-Rule 1: requests to a broker go out in the order in which they were drained; one connection,
-which answers in order.
+Rule 1: requests to a broker are sent in the order in which they were drained, over one
+connection, which answers in order.
 
-Rule 2: each request ends in an answer for each of its batches. One that none came for, for
-whatever reason, is NETWORK_EXCEPTION: whether it is there is not known.
+Rule 2: each request ends in an answer for each of its batches. A missing answer counts as
+NETWORK_EXCEPTION: the batch may be written or not.
 
 Rule 3: a batch whose leader has changed since it was sent does not wait for its back-off
-(KIP-951): that was to spare the old one.
+(KIP-951), which is meant to spare the old leader.
 """
 
 import random
@@ -56,7 +56,7 @@ from storage.types import TopicPartition
 
 _LAST_WITHOUT_V2: Final = 11  # from 12 on a partition is in the transaction by being written to
 NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
-# Refused because of who leads: where the leader is has to be asked anew.
+# Errors for which the leader has to be looked up again.
 _OF_STALE_METADATA: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -74,7 +74,7 @@ _OF_STALE_METADATA: Final = frozenset(
 
 @attrs.define(eq=False, kw_only=True)
 class Sender:
-    """Start `run` in a nursery; `failed` is what makes all further sending vain."""
+    """The sender of one producer: start `run` in a nursery; after `failed` nothing is sent."""
 
     config: ProducerConfig
     accumulator: RecordAccumulator
@@ -85,11 +85,11 @@ class Sender:
     codec: Codec
     transactional_id: str | None = None
     may_add_partitions: Callable[[], bool] = lambda: True
-    """Whether leaders are to add partitions to the transaction (KIP-890)."""
+    """Returns whether leaders add partitions to the transaction (KIP-890)."""
     on_failure: Callable[[Exception], None] = lambda _: None
-    """Told of what a batch has failed with for good."""
+    """Called with the error of a batch that has failed for good."""
     on_room: Callable[[], None]
-    """Told when batches may have got an outcome, and their room back."""
+    """Called when batches may have an outcome, and their room is free."""
     failed: Exception | None = attrs.field(default=None, init=False)
     _wake: trio.Event = attrs.field(factory=trio.Event, init=False)
     _asks_for_id: bool = attrs.field(default=False, init=False)
@@ -98,13 +98,13 @@ class Sender:
         self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled; nothing is sent after that, and no outcome is waited for."""
+        """Send until cancelled; nothing is sent after that, and no outcome is waited for."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch_metadata)
                 await self._send(nursery)
         finally:
-            # Whoever is shielded from what has cancelled this, to abort, would wait for ever.
+            # A task that aborts, shielded from this cancellation, would wait for ever.
             if self.failed is None:
                 self.fail(PeerUnavailableError("the producer was cancelled, or closed"))
 
@@ -124,10 +124,10 @@ class Sender:
             self.wake()
 
     def _send_what_is_ready(self, nursery: trio.Nursery) -> float:
-        """When to look again."""
+        """Send all batches that are ready; return the moment to look again."""
         now = self.clock.now()
         for batch in self.accumulator.expire(now=now):
-            self._tell_failure(batch)
+            self._report_failure(batch)
         self._ensure_identity(nursery)
         backing_off: list[float] = []
 
@@ -146,7 +146,7 @@ class Sender:
         return min([drained.next_at, *backing_off])
 
     def _drain(self, may_send_to: Callable[[int], bool], now: float) -> Drained:
-        """One request to each broker, at the most."""
+        """Send at most one request to each broker."""
         drained = self.accumulator.drain(self._leader, may_send_to, now=now)
         for node_id, batches in drained.requests.items():
             self._produce(self.metadata.view.nodes[node_id], batches)
@@ -158,7 +158,7 @@ class Sender:
         node = self.metadata.view.leader(partition).node
         return None if node is None else node.id
 
-    # Asking.
+    # Requests.
 
     def _produce(self, node: Node, batches: Sequence[SentBatch]) -> None:
         by_topic: dict[str, list[PartitionProduceData]] = {}
@@ -187,7 +187,7 @@ class Sender:
     def _answered(self, pending: PendingResponse, batches: Sequence[SentBatch]) -> None:
         answers: dict[TopicPartition, Answer] = {}
         otherwise = Answer(
-            error=ErrorCode.NETWORK_EXCEPTION, message="the answer does not name its partition"
+            error=ErrorCode.NETWORK_EXCEPTION, message="the response does not name its partition"
         )
         try:
             response: ProduceResponse | None = pending.result()
@@ -196,7 +196,7 @@ class Sender:
         except UnsupportedVersionError as error:
             otherwise = Answer(error=error.code, message=error.detail)
         else:
-            if response is None:  # acks=0: there is none
+            if response is None:  # acks=0
                 otherwise = Answer()
             else:
                 answers = _answers(response)
@@ -211,20 +211,20 @@ class Sender:
         now = self.clock.now()
         verdict = self.accumulator.answered(sent, answer, now=now)
         if verdict is Verdict.FAILED:
-            self._tell_failure(sent.batch)
+            self._report_failure(sent.batch)
         if answer.error in _OF_STALE_METADATA:
             if self._leader(sent.batch.partition) in (sent.node, None):
                 self.metadata.request_update()
             elif verdict is not Verdict.FAILED:
                 sent.batch.not_before = now
 
-    def _tell_failure(self, batch: ProducerBatch) -> None:
+    def _report_failure(self, batch: ProducerBatch) -> None:
         assert isinstance(batch.outcome, Failed), "it has just been given up"
         self.on_failure(batch.outcome.error)
         self.on_room()
 
     def _note_leaders(self, response: ProduceResponse) -> None:
-        """KIP-951: who leads instead."""
+        """Note the leaders that a refusal names (KIP-951)."""
         leaders = {
             TopicPartition(topic.name, each.index): (
                 each.current_leader.leader_id,
@@ -275,7 +275,7 @@ class Sender:
         return identity_in(response)
 
     def fail(self, error: Exception) -> None:
-        """Nothing can be sent any more."""
+        """Fail all batches, and send nothing more."""
         self.failed = error
         self.accumulator.give_up(error)
         self.on_room()
@@ -289,14 +289,14 @@ def _answers(response: ProduceResponse) -> dict[TopicPartition, Answer]:
     }
 
 
-def _answer(told: PartitionProduceResponse) -> Answer:
+def _answer(given: PartitionProduceResponse) -> Answer:
     return Answer(
-        error=ErrorCode.of(told.error_code),
-        message=told.error_message or "",
-        base_offset=told.base_offset,
-        log_append_time_ms=told.log_append_time_ms,
-        log_start_offset=told.log_start_offset,
+        error=ErrorCode.of(given.error_code),
+        message=given.error_message or "",
+        base_offset=given.base_offset,
+        log_append_time_ms=given.log_append_time_ms,
+        log_start_offset=given.log_start_offset,
         record_errors={
-            each.batch_index: each.batch_index_error_message or "" for each in told.record_errors
+            each.batch_index: each.batch_index_error_message or "" for each in given.record_errors
         },
     )

@@ -7,22 +7,22 @@
     READY ─ begin ─> IN_TRANSACTION ─ commit ─> READY
                           │ something failed
                           v
-                    ABORTABLE_ERROR ─ abort ─> READY           FATAL_ERROR: somebody else has
-                                                               the id now, nothing works any more
+                    ABORTABLE_ERROR ─ abort ─> READY           FATAL_ERROR: another producer
+                                                               has the id, nothing works any more
 
-Rule 1: under version 1 a partition's first batch waits until the coordinator has written down
-that the partition is in the transaction. Those that come meanwhile are asked for together. Under
-version 2 (KIP-890) its leader sees to that, and offsets are seen to by the group's coordinator.
+Rule 1: under version 1 a partition's first batch waits until the coordinator has added the
+partition to the transaction. Partitions that come meanwhile are added together. Under version 2
+(KIP-890) the partition's leader does that, and for offsets the group's coordinator.
 
-Rule 2: a commit waits for all that was sent; where any of it failed there is no commit, only
-an abort. What was not sent by then is never sent.
+Rule 2: a commit waits for all that was sent; if any of it failed there is no commit, only an
+abort. What was not sent by then is never sent.
 
-Rule 3: after an abort that left sequences open (something may or may not be there), the
-coordinator is asked for the next epoch, so that what still travels can do no harm. Under version
-2 each end gives the next epoch, and sequences begin anew.
+Rule 3: after an abort that left sequences open (records may or may not be written), the
+coordinator gives the next epoch, so that a batch still on its way can do no harm. Under version 2
+each end gives the next epoch, and sequences begin anew.
 
-Rule 4: the version is that of the cluster (`transaction.version`), and changes between two
-transactions: to 2 under an epoch that nothing was sent in.
+Rule 4: the version is that of the cluster (`transaction.version`). It changes between two
+transactions: to 2 under an epoch in which nothing was sent.
 
 (TransactionManager in Kafka.)
 """
@@ -61,7 +61,7 @@ from replication.wire.txn_offset_commit import (
 )
 from storage.types import TopicPartition
 
-# From 4 on brokers ask.
+# From version 4 on, brokers are the ones that send it.
 _LAST_ADD_PARTITIONS: Final = 3
 _LAST_END_WITHOUT_BUMP: Final = 4
 _LAST_OFFSETS_WITHOUT_V2: Final = 4
@@ -84,14 +84,16 @@ _FATAL: Final = _FENCED | {
     ErrorCode.UNSUPPORTED_VERSION,
     ErrorCode.INVALID_TXN_STATE,
 }
-# A leader only knows that the batch comes too late; whether its producer may go on is for the
-# coordinator to say, when it is asked to abort.
+# A leader only knows that the batch comes too late; the coordinator says whether the producer may
+# go on, when it is asked to abort.
 _ABORTABLE_OF_BATCHES: Final = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE}
 )
 
 
 class State(enum.Enum):
+    """The states of the picture above."""
+
     UNINITIALIZED = "uninitialized"
     READY = "ready"
     IN_TRANSACTION = "in a transaction"
@@ -101,11 +103,13 @@ class State(enum.Enum):
 
 
 def worst(codes: Mapping[TopicPartition, int], *, of: Iterable[TopicPartition]) -> int:
-    """The error that says why not all is done. A partition that the answer leaves out is one of
-    which nobody knows; one that only went with others that failed is not the reason.
+    """Return the error that best says why not all is done, NONE if all is.
+
+    A partition that the response leaves out may be done or not. One that was not attempted
+    because others failed is not the reason.
     """
-    told = [codes.get(each, ErrorCode.NETWORK_EXCEPTION) for each in of]
-    wrong = [code for code in told if code != ErrorCode.NONE]
+    all_codes = [codes.get(each, ErrorCode.NETWORK_EXCEPTION) for each in of]
+    wrong = [code for code in all_codes if code != ErrorCode.NONE]
     reasons = [code for code in wrong if code != ErrorCode.OPERATION_NOT_ATTEMPTED]
     final = [code for code in reasons if not ErrorCode.of(code).retriable]
     return next(iter(final or reasons or wrong), ErrorCode.NONE)
@@ -113,26 +117,28 @@ def worst(codes: Mapping[TopicPartition, int], *, of: Iterable[TopicPartition]) 
 
 @attrs.define(eq=False, kw_only=True)
 class Transactions:
+    """The transactions of one producer, one after the other."""
+
     transactional_id: str
     config: ProducerConfig
     accumulator: RecordAccumulator
     coordinators: Coordinators
     wake: Callable[[], None]
-    """The sender, when it may send more."""
+    """Wakes the sender, when it may send more."""
     flush: Callable[[], Awaitable[None]]
     feature: Callable[[str], int]
-    """The level of a feature that the cluster has."""
+    """Returns the level of a feature of the cluster."""
     bumps_epoch: bool = attrs.field(default=False, init=False)
-    """It speaks version 2."""
+    """Whether the producer uses version 2."""
     state: State = attrs.field(default=State.UNINITIALIZED, init=False)
     error: Exception | None = attrs.field(default=None, init=False)
-    """Why only an abort is left, or nothing at all."""
+    """The reason why only an abort is left, or nothing at all."""
     _added: set[TopicPartition] = attrs.field(factory=set, init=False)
     _wanted: dict[TopicPartition, None] = attrs.field(factory=dict, init=False)
     _has_offsets: bool = attrs.field(default=False, init=False)
     _work: trio.Event = attrs.field(factory=trio.Event, init=False)
 
-    # What the sender asks.
+    # For the sender.
 
     def may_send(self, partition: TopicPartition) -> bool:
         if partition in self._added:
@@ -147,7 +153,7 @@ class Transactions:
         return False
 
     def batch_failed(self, error: Exception) -> None:
-        """Something that was sent is not there, or may not be."""
+        """Note the error of a batch that was sent, and may or may not be written."""
         code = error.code if isinstance(error, KafkaError) else None
         if code in _FATAL and code not in _ABORTABLE_OF_BATCHES:
             self._fail(error)
@@ -200,10 +206,10 @@ class Transactions:
         }
         self._check(TRANSACTION, self.transactional_id, worst(codes, of=partitions))
 
-    # What programs ask.
+    # For programs.
 
     async def init(self) -> None:
-        """Take the id over: whoever had it is fenced, and what it had going on is aborted."""
+        """Take the id over: its last producer is fenced, and its transaction aborted."""
         self._expect(State.UNINITIALIZED)
         await self.coordinators.keep_asking(self._init)
         self.bumps_epoch = self._cluster_bumps_epoch
@@ -295,9 +301,7 @@ class Transactions:
         self._check(GROUP, group.group_id, worst(codes, of=offsets))
 
     async def commit(self) -> None:
-        """All that was sent is there, for everybody at once; else nothing is, and the error says
-        why: then it has to be aborted.
-        """
+        """Commit all that was sent, as a whole; after an error the transaction must be aborted."""
         if self.state is State.ABORTABLE_ERROR:
             raise TransactionAbortedError(str(self.error)) from self.error
         self._expect(State.IN_TRANSACTION)
@@ -312,14 +316,14 @@ class Transactions:
             self.state, self.error = State.ABORTABLE_ERROR, error
             raise
         except BaseException:
-            # Whether it is committed is not known; asking again is all that can be done.
+            # It may be committed or not; the only way on is to commit again.
             if self.state is State.ENDING:
                 self.state = State.IN_TRANSACTION
             raise
         self._ended()
 
     async def abort(self) -> None:
-        """Nothing of it is there for who reads what is committed."""
+        """Abort: readers of committed records see nothing of it."""
         if self.state is not State.ABORTABLE_ERROR:
             self._expect(State.IN_TRANSACTION)
         self.state = State.ENDING
@@ -333,7 +337,7 @@ class Transactions:
                 await self.coordinators.keep_asking(self._init)
             await self._change_version()
         except BaseException:
-            # Nobody has said that it is aborted: nothing else can be done with it yet.
+            # The abort is not confirmed: nothing else can be done with it yet.
             if self.state is State.ENDING:
                 self.state = State.ABORTABLE_ERROR
                 self.error = self.error or IllegalStateError("its abort was not answered")
@@ -341,7 +345,7 @@ class Transactions:
         self._ended()
 
     async def _end(self, *, commit: bool) -> bool:
-        """Whether the next epoch came with it."""
+        """End the transaction; return whether that gave the next epoch."""
         if not self._added and not self._has_offsets:
             return False
         await self.coordinators.keep_asking(lambda: self._ask_to_end(commit=commit))
@@ -350,7 +354,7 @@ class Transactions:
         return self.bumps_epoch
 
     async def _change_version(self) -> None:
-        """Between two transactions."""
+        """Follow the cluster's version, between two transactions."""
         if self._cluster_bumps_epoch and not self.bumps_epoch:
             await self.coordinators.keep_asking(self._init)
         self.bumps_epoch = self._cluster_bumps_epoch
@@ -379,7 +383,7 @@ class Transactions:
             self.state, self.error = State.READY, None
 
     def check_may_send(self) -> None:
-        """Records go into a transaction, and not into one that has failed."""
+        """Raise unless records may be sent: inside a transaction that has not failed."""
         if self.state is State.ABORTABLE_ERROR:
             raise TransactionAbortedError(str(self.error)) from self.error
         self._expect(State.IN_TRANSACTION)
@@ -394,7 +398,7 @@ class Transactions:
             )
 
     def _check(self, kind: int, key: str, code: int) -> None:
-        """Raise what an answer says; forget a coordinator that is none."""
+        """Raise the error of a response; forget a coordinator that has moved."""
         error = ErrorCode.of(code)
         if error is ErrorCode.NONE:
             return

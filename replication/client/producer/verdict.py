@@ -1,15 +1,15 @@
-"""What a broker's answer to a batch means for it.
+"""The verdict on a batch after a broker's answer.
 
-    it is there ............... NONE, DUPLICATE_SEQUENCE_NUMBER           ACKED
-    it is too large ........... MESSAGE_TOO_LARGE, of several records     SPLIT
-    ask again ................. whatever is retriable                     RETRY
-    its producer is unknown     UNKNOWN_PRODUCER_ID                       anew, see below
-    one before it is missing    OUT_OF_ORDER_SEQUENCE_NUMBER              anew, see below
-    it cannot be .............. all else                                  FAILED
+    it is written               NONE, DUPLICATE_SEQUENCE_NUMBER           ACKED
+    it is too large             MESSAGE_TOO_LARGE, of several records     SPLIT
+    send it again               any retriable error                       RETRY
+    its producer is unknown     UNKNOWN_PRODUCER_ID                       see below
+    one before it is missing    OUT_OF_ORDER_SEQUENCE_NUMBER              see below
+    it is refused               all other errors                          FAILED
 
-A missing one is on its way or waits to be tried again: then this one is tried again as well,
-behind it. Where all before it have been acked the broker has lost something, or never had
-what was given up: an idempotent producer goes on under its next epoch, from sequence 0, and a
+A missing batch is on its way or waits to be sent again: then this one is sent again as well,
+behind it. If all before it have been acked, the broker has lost records, or never had a batch that
+was given up: an idempotent producer goes on under its next epoch, from sequence 0, and a
 transactional one cannot (its transaction is aborted).
 
 (Sender.completeBatch, TransactionManager.canRetry.)
@@ -24,13 +24,15 @@ from storage.types import NO_OFFSET, Offset
 
 
 class Verdict(enum.Enum):
+    """The verdicts of the table above."""
+
     ACKED = "acked"
     SPLIT = "split"
     RETRY = "retry"
     BUMP_AND_RETRY = "bump and retry"
-    """After sequences have begun anew, under the next epoch."""
+    """Begin sequences anew under the next epoch, then send it again."""
     RESTART_AND_RETRY = "restart and retry"
-    """After sequences have begun anew, under the same epoch."""
+    """Begin sequences anew under the same epoch, then send it again."""
     FAILED = "failed"
 
 
@@ -41,7 +43,7 @@ def judge(
     *,
     log_start_offset: Offset = NO_OFFSET,
 ) -> Verdict:
-    """What is to become of `batch`, whether or not there is time and patience left for it."""
+    """Return the verdict on `batch`, whether or not there is time left to send it again."""
     match error:
         case ErrorCode.NONE | ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             return Verdict.ACKED
@@ -62,7 +64,7 @@ def _of_unknown_producer(
         return Verdict.RETRY
     if not batch.transactional:
         return Verdict.BUMP_AND_RETRY
-    # All of its records have been deleted, and what was known of it with them.
+    # All of its records have been deleted, and the state of the producer with them.
     if queue.last_acked_offset < log_start_offset:
         return Verdict.RESTART_AND_RETRY
     return Verdict.FAILED

@@ -1,16 +1,15 @@
-"""Who of a group reads which partitions: pure functions, run by the group's leader.
+"""The assignment of partitions to members: pure functions, run by the group's leader.
 
     range        t: C1 0 1 2 | C2 3 4      each topic by itself, in runs; the first get the rest
     roundrobin   C1 t0 t2 u1 | C2 t1 u0    all partitions in a row, dealt out one by one
-    sticky       as even as can be, and of what each has it keeps as much as can be
-    cooperative-sticky   the same; what changes hands is given up first, and handed on in
-                         the rebalance after (KIP-429)
+    sticky       as even as possible, and each member keeps as much as possible
+    cooperative-sticky   as sticky; a partition that moves is given up first, and assigned in
+                         the next rebalance (KIP-429)
 
-Rule 1: each partition of a topic that somebody subscribes to has exactly one owner, and one
-that subscribes to the topic.
+Rule 1: each partition of a subscribed topic has exactly one owner, who subscribes to the topic.
 
-Rule 2: the same group and the same cluster give the same answer, whoever is asked: members
-are taken in the order of their instance ids, or else of their member ids.
+Rule 2: the result depends only on the group and the cluster: members are taken in the order of
+their instance ids, or else of their member ids.
 
 (Kafka: RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor.)
 """
@@ -28,7 +27,7 @@ from storage.types import TopicPartition
 
 
 class RebalanceProtocol(enum.Enum):
-    """Whether a member gives everything back before it joins again, or goes on reading."""
+    """Whether members give everything back before they join again, or go on reading."""
 
     EAGER = "eager"
     COOPERATIVE = "cooperative"
@@ -36,12 +35,12 @@ class RebalanceProtocol(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class GroupMember:
-    """What one member wants, and what it has."""
+    """The subscription of one member, and the partitions that it owns."""
 
     topics: frozenset[str]
     owned: tuple[TopicPartition, ...] = ()
     generation: int = NO_GENERATION
-    """In which it came to have it; of two who claim the same, the younger has it."""
+    """The generation in which it got them; of two claims, the later generation counts."""
     group_instance_id: str | None = None
 
 
@@ -52,7 +51,7 @@ Assign: TypeAlias = Callable[[PartitionCounts, Members], Assigned]
 
 
 def in_order(members: Members) -> list[str]:
-    """Static members first, by their own names."""
+    """Sort members by id; static members come first, by their instance ids."""
 
     def rank(member_id: str) -> tuple[bool, str]:
         instance = members[member_id].group_instance_id
@@ -102,7 +101,7 @@ def assign_cooperative_sticky(counts: PartitionCounts, members: Members) -> Assi
 
 @attrs.frozen
 class Assignor:
-    """One strategy, under the name by which a group agrees on it."""
+    """A strategy, under the name by which a group agrees on it."""
 
     name: str
     assign: Assign
@@ -122,6 +121,6 @@ ASSIGNORS: Mapping[str, Assignor] = {
 
 
 def protocol_of(assignors: tuple[Assignor, ...]) -> RebalanceProtocol:
-    """The one that all of them can: cooperative only where none is left behind."""
+    """Return the protocol that all assignors support: cooperative, or else eager."""
     can = all(RebalanceProtocol.COOPERATIVE in each.protocols for each in assignors)
     return RebalanceProtocol.COOPERATIVE if can else RebalanceProtocol.EAGER

@@ -1,10 +1,10 @@
-"""How far a group has read: OffsetCommit and OffsetFetch.
+"""The committed offsets of a group: OffsetCommit and OffsetFetch.
 
-Rule 1: commits go out one after the other, in the order in which they were asked for. A
-later one never gives way to an older.
+Rule 1: commits are sent one after the other, in the order of the calls, so that an older one
+never overwrites a newer one.
 
-Rule 2: who commits for a group it has joined says in which generation. While the group is
-being rearranged nobody may: join first (RebalanceInProgressError).
+Rule 2: a member commits with its generation. During a rebalance no member may commit: it has to
+join first (RebalanceInProgressError).
 
 Rule 3: `commit` tries until it is done or cannot be; `commit_soon` tries once.
 
@@ -60,7 +60,7 @@ _AGAIN = (Verdict.RETRY, Verdict.REDISCOVER)
 
 @attrs.define(eq=False)
 class _Commit:
-    """One that waits for its turn, or has it."""
+    """A commit that waits for its turn, or is being sent."""
 
     offsets: Offsets
     persists: bool = attrs.field(kw_only=True)
@@ -72,11 +72,11 @@ class _Commit:
 
 @attrs.define(eq=False, kw_only=True)
 class Commits:
-    """Of one member, or of a consumer that only has the group's name."""
+    """The commits of one member, or of a consumer that has only the name of the group."""
 
     membership: Membership
     uses_group: Callable[[], bool]
-    """Whether partitions come from the group; assigned by hand, no generation is said."""
+    """Returns whether the group assigns partitions; otherwise commits name no generation."""
     finder: CoordinatorFinder
     clock: NodeClock
     nursery: trio.Nursery
@@ -88,9 +88,9 @@ class Commits:
     # -- committing
 
     async def commit(self, offsets: Offsets, *, timeout_ms: float) -> None:
-        """Until it is done; KafkaTimeoutError, or what no retry would mend.
+        """Commit, with retries; KafkaTimeoutError, or an error that no retry would mend.
 
-        Cancelled, it is not tried again; whether it was done is not known.
+        If cancelled, it is not tried again; it may be done or not.
         """
         job = self._enqueue(_Commit(offsets, persists=True))
         try:
@@ -104,7 +104,7 @@ class Commits:
             raise job.error
 
     def commit_soon(self, offsets: Offsets, then: OnCommitted) -> None:
-        """Once, beside the program; `then` is told what became of it."""
+        """Commit once, beside the program; `then` gets the outcome."""
         self._enqueue(_Commit(offsets, persists=False, then=then))
 
     def _enqueue(self, job: "_Commit") -> "_Commit":
@@ -115,7 +115,7 @@ class Commits:
         return job
 
     async def _work(self) -> None:
-        """Rule 1: one at a time, in order."""
+        """Send the queued commits, one at a time and in order."""
         while self._queue:
             job = self._queue[0]
             with job.scope:
@@ -176,7 +176,7 @@ class Commits:
     def _not_in_group(self) -> KafkaError:
         if self.membership.is_lost:
             return CommitFailedError()
-        return RebalanceInProgressError("the group is being rearranged: poll, and commit after")
+        return RebalanceInProgressError("the group is rebalancing: poll, and commit after that")
 
     def _check(self, request: OffsetCommitRequest, response: OffsetCommitResponse) -> None:
         unauthorized = set()
@@ -198,7 +198,7 @@ class Commits:
             raise TopicAuthorizationFailedError(unauthorized)
         if unanswered:
             raise RetriableCommitFailedError(
-                ErrorCode.NETWORK_EXCEPTION, f"the answer leaves out {min(unanswered)}"
+                ErrorCode.NETWORK_EXCEPTION, f"the response leaves out {min(unanswered)}"
             )
 
     def _act_upon(self, error: ErrorCode, request: OffsetCommitRequest) -> None:
@@ -209,19 +209,19 @@ class Commits:
             case Verdict.REDISCOVER:
                 self.finder.forget()
             case Verdict.REJOIN if is_current:
-                member.request_rejoin(f"a commit was told {error.name}")
+                member.request_rejoin(f"a commit got {error.name}")
             case Verdict.RESET if is_current:
                 keep = error is ErrorCode.ILLEGAL_GENERATION
-                member.reset(f"a commit was told {error.name}", keep_member_id=keep)
+                member.reset(f"a commit got {error.name}", keep_member_id=keep)
             case _:
                 pass
 
-    # -- what is committed
+    # -- committed offsets
 
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """However long it takes; None where nothing is. KafkaError where no retry would help."""
+        """Fetch committed offsets, None if there is none; KafkaError if no retry would help."""
         wanted = list(partitions)
         failures = 0
         while True:
@@ -280,7 +280,7 @@ class Commits:
                 if error is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                     unauthorized.add(topic.name)
                 elif error is not ErrorCode.NONE:
-                    raise KafkaError(error, f"what is committed of {tp}")
+                    raise KafkaError(error, f"the committed offset of {tp}")
                 elif each.committed_offset >= 0:
                     found[tp] = OffsetAndMetadata(
                         each.committed_offset, each.metadata or "", each.committed_leader_epoch
@@ -290,5 +290,5 @@ class Commits:
         if unauthorized:
             raise TopicAuthorizationFailedError(unauthorized)
         if not found.keys() >= set(partitions):
-            return None  # nothing said is not nothing committed
+            return None  # a partition that is left out may have a committed offset
         return {tp: found[tp] for tp in partitions}

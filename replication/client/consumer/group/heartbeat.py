@@ -1,7 +1,7 @@
-"""Says that a member lives, beside whatever its program does.
+"""The task that keeps a membership alive, whatever the program does.
 
     every heartbeat.interval.ms            Heartbeat, while joined
-    no answer for session.timeout.ms       the coordinator is away: another is looked for
+    no response for session.timeout.ms     the coordinator is away: it is searched for again
     no poll for max.poll.interval.ms       the program is stuck: leave, so that others go on.
                                            A static member falls silent instead (KIP-345)
 
@@ -35,7 +35,7 @@ _LEAVE_ATTEMPTS = 3
 
 @attrs.define(eq=False, kw_only=True)
 class Heartbeats:
-    """Of one member; `run` is its task, `wake` is called when it has joined."""
+    """The heartbeats of one member; `run` is the task, `wake` is called when it has joined."""
 
     config: ConsumerConfig
     membership: Membership
@@ -46,9 +46,6 @@ class Heartbeats:
     last_poll: float = attrs.field(init=False, default=0.0)
     last_answer: float = attrs.field(init=False, default=0.0)
     _joined: trio.Event = attrs.field(init=False, factory=trio.Event)
-
-    def polled(self) -> None:
-        self.last_poll = self.clock.now()
 
     def wake(self) -> None:
         self.last_answer = self.clock.now()
@@ -91,12 +88,12 @@ class Heartbeats:
         else:
             self.last_answer = self.clock.now()
             if sent == (member.generation_id, member.member_id) and member.has_joined:
-                self._heard(ErrorCode.of(response.error_code))
+                self._act_upon(ErrorCode.of(response.error_code))
 
-    def _heard(self, error: ErrorCode) -> None:
+    def _act_upon(self, error: ErrorCode) -> None:
         if error is ErrorCode.NONE:
             return
-        member, reason = self.membership, f"a heartbeat was told {error.name}"
+        member, reason = self.membership, f"a heartbeat got {error.name}"
         match judge(HEARTBEAT, error):
             case Verdict.REDISCOVER:
                 self.finder.forget()
@@ -117,7 +114,7 @@ class Heartbeats:
         self.on_change()
 
     async def leave(self, reason: str) -> None:
-        """Others may go on at once; best effort, for a silent member is dropped anyway."""
+        """Leave the group, so that others go on at once; a silent member is dropped anyway."""
         member = self.membership
         leaving = LeavingMember(
             member_id=member.member_id,

@@ -1,14 +1,14 @@
-"""One attempt to join the group's next generation: JoinGroup, who gets what, SyncGroup.
+"""One attempt to join the group's next generation: JoinGroup, assignments, SyncGroup.
 
-    JoinGroup ──> follower ───────────────────────────────> SyncGroup ──> our part
-              └─> leader: decode, assign, say who gets what ─┘
+    JoinGroup ──> follower ───────────────────────────────> SyncGroup ──> our partitions
+              └─> leader: decode, assign to all members ────┘
 
-Rule 1: an attempt ends in the group or out of it, never in between. Out of it,
-`membership.rejoin_needed` says that there will be another, after a back-off where the
-group did not tell us to come at once.
+Rule 1: an attempt ends in the group or outside it, never in between. Outside it,
+`membership.rejoin_needed` says that another follows, after a back-off unless the group asked us
+to come at once.
 
-Rule 2: the leader assigns by what its metadata knows now; topics it has never heard of are
-asked for first, for themselves, for all members.
+Rule 2: the leader assigns by its present metadata; it first requests topics that it does not
+know, of all members.
 
 (Kafka: AbstractCoordinator, its JoinGroup and SyncGroup handlers; ConsumerCoordinator.)
 """
@@ -54,26 +54,26 @@ from replication.wire.join_group import JoinGroupProtocol, JoinGroupRequest, Joi
 from replication.wire.sync_group import SyncGroupAssignment, SyncGroupRequest, SyncGroupResponse
 from storage.types import TopicPartition
 
-# A broker answers a JoinGroup when all have come, or the rebalance time is up.
+# A broker answers a JoinGroup when all members have joined, or the rebalance time is up.
 _JOIN_LEEWAY_MS = 5_000
 _GENERATION = struct.Struct(">i")
 
 
 @attrs.frozen(kw_only=True)
 class Joined:
-    """What an attempt that came through has brought."""
+    """The result of an attempt that succeeded."""
 
     partitions: tuple[TopicPartition, ...]
     protocol_name: str
     topics_subscribed: frozenset[str]
-    """As they were when we joined; another set now means joining again."""
+    """The subscription when we joined; another set now means joining again."""
     counts: Mapping[str, int] | None
-    """As the leader knew them when it assigned; None for a follower."""
+    """The partition counts by which we, the leader, assigned; None for a follower."""
 
 
 @attrs.define(eq=False, kw_only=True)
 class Joining:
-    """Attempts of one member."""
+    """The attempts of one member."""
 
     config: ConsumerConfig
     membership: Membership
@@ -81,10 +81,10 @@ class Joining:
     metadata: Metadata
     finder: CoordinatorFinder
     last_joined: Callable[[], tuple[TopicPartition, ...]]
-    """What the last assignment was, for the eager sticky assignor."""
+    """Returns the last assignment, for the eager sticky assignor."""
 
     async def attempt(self) -> Joined | None:
-        """None where it did not come through; KafkaError where no attempt would."""
+        """Join once; return None if it failed, and raise KafkaError if no attempt would succeed."""
         member = self.membership
         topics = self.subscriptions.topics
         request = self._join_request(topics)
@@ -105,7 +105,7 @@ class Joining:
             self._not_joined(ErrorCode.of(response.error_code), response.member_id)
             return None
         if member.state is not MemberState.PREPARING:
-            return None  # an older heartbeat or commit was told meanwhile that we are out
+            return None  # an earlier heartbeat or commit has put us out of the group meanwhile
         member.joined(
             generation_id=response.generation_id,
             member_id=response.member_id,
@@ -135,7 +135,7 @@ class Joining:
         owned = self.subscriptions.assigned
         user_data = None
         if strategy == "sticky":
-            # Eager members have given everything back by now, and say what they had in here.
+            # Eager members have given everything back by now, and name it here.
             had = StickyUserData(
                 previous_assignment=by_topic(self.last_joined()),
                 generation=self.membership.generation_id,
@@ -155,7 +155,7 @@ class Joining:
         )
 
     def _not_joined(self, error: ErrorCode, given_id: str) -> None:
-        member, reason = self.membership, f"a join was told {error.name}"
+        member, reason = self.membership, f"a join got {error.name}"
         if error is ErrorCode.MEMBER_ID_REQUIRED:
             member.given_id(given_id)
             return
@@ -173,7 +173,7 @@ class Joining:
             case Verdict.RETRY | Verdict.REJOIN:
                 pass
 
-    # -- handing out
+    # -- assigning
 
     async def _sync(self, joined: JoinGroupResponse, topics: frozenset[str]) -> Joined | None:
         member = self.membership
@@ -199,7 +199,7 @@ class Joining:
             self._not_synced(ErrorCode.of(response.error_code))
             return None
         if (member.state, member.generation_id) != (MemberState.COMPLETING, joined.generation_id):
-            return None  # told meanwhile that we are out; `rejoin_needed` says so
+            return None  # we are out of the group meanwhile; `rejoin_needed` says so
         return self._synced(response, topics, counts)
 
     def _synced(
@@ -209,20 +209,20 @@ class Joining:
         counts: Mapping[str, int] | None,
     ) -> Joined | None:
         try:
-            told = decode_assignment(response.assignment) if response.assignment else Assignment()
+            given = decode_assignment(response.assignment) if response.assignment else Assignment()
         except ProtocolError as error:
-            self.membership.failed(f"an assignment that is none: {error}")
+            self.membership.failed(f"an assignment that cannot be read: {error}")
             return None
         self.membership.synced()
         return Joined(
-            partitions=tuple(partitions_of(told.assigned_partitions)),
+            partitions=tuple(partitions_of(given.assigned_partitions)),
             protocol_name=self.membership.protocol_name,
             topics_subscribed=topics,
             counts=counts,
         )
 
     def _not_synced(self, error: ErrorCode) -> None:
-        member, reason = self.membership, f"a sync was told {error.name}"
+        member, reason = self.membership, f"a sync got {error.name}"
         member.failed(reason)
         match judge(SYNC, error):
             case Verdict.REDISCOVER:
@@ -242,7 +242,7 @@ class Joining:
     async def _lead(
         self, joined: JoinGroupResponse
     ) -> tuple[Mapping[str, int], list[SyncGroupAssignment]]:
-        """What each is to read, and how many partitions there were of what anybody reads."""
+        """Assign as the leader; return the partition counts and the assignment of each member."""
         members = {
             each.member_id: _member(each.metadata, each.group_instance_id, joined.protocol_name)
             for each in joined.members
@@ -250,7 +250,7 @@ class Joining:
         wanted = frozenset(topic for member in members.values() for topic in member.topics)
         self.subscriptions.group_subscribe(wanted | self.subscriptions.topics)
         if any(self.metadata.view.partitions_of(topic) is None for topic in wanted):
-            # In time or not, what is known will do; when more is, all join again.
+            # Without an update in time, what is known is assigned; all join again when more is.
             with contextlib.suppress(KafkaTimeoutError):
                 await self.metadata.update(timeout_ms=self.config.request_timeout_ms)
         counts = self.counts()
@@ -267,7 +267,7 @@ class Joining:
         ]
 
     def counts(self) -> dict[str, int]:
-        """How many partitions each topic of the group has, as far as is known."""
+        """Return the number of partitions of each known topic of the group."""
         view = self.metadata.view
         found = {
             topic: view.partitions_of(topic) for topic in sorted(self.subscriptions.metadata_topics)
@@ -276,19 +276,19 @@ class Joining:
 
 
 def _member(metadata: bytes, instance_id: str | None, protocol: str | None) -> GroupMember:
-    """What one member says; who says nothing that can be read wants nothing."""
+    """Read the subscription of one member; one that cannot be read has no topics."""
     try:
-        told = decode_subscription(metadata)
-        owned, generation = partitions_of(told.owned_partitions), told.generation_id
-        if protocol == "sticky" and told.user_data:
-            had = decode_sticky(told.user_data)
+        subscription = decode_subscription(metadata)
+        owned, generation = partitions_of(subscription.owned_partitions), subscription.generation_id
+        if protocol == "sticky" and subscription.user_data:
+            had = decode_sticky(subscription.user_data)
             owned, generation = partitions_of(had.previous_assignment), had.generation
-        elif protocol == "cooperative-sticky" and generation < 0 and told.user_data:
-            (generation,) = _GENERATION.unpack_from(told.user_data)
+        elif protocol == "cooperative-sticky" and generation < 0 and subscription.user_data:
+            (generation,) = _GENERATION.unpack_from(subscription.user_data)
     except (ProtocolError, struct.error):
         return GroupMember(topics=frozenset(), group_instance_id=instance_id)
     return GroupMember(
-        topics=frozenset(told.topics),
+        topics=frozenset(subscription.topics),
         owned=tuple(owned),
         generation=generation,
         group_instance_id=instance_id,

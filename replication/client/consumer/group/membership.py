@@ -1,15 +1,15 @@
-"""What a member of a group is, and what the coordinator's answers make of it.
+"""The state of a member of a group, and what the coordinator's responses mean for it.
 
     UNJOINED ── JoinGroup ──> PREPARING ── its answer ──> COMPLETING ── SyncGroup's ──> STABLE
         ^                                                                                 │
-        └──────────────── a heartbeat, a commit or a join is told otherwise ──────────────┘
+        └──────────────── an error of a heartbeat, a commit or a join ────────────────────┘
 
     verdict      what follows
     RETRY        ask again after a pause
-    REDISCOVER   the coordinator is another, or away: find it, and ask again
-    REJOIN       join again as who we are
-    RESET        forget the member id, and join as somebody new: what we had is lost
-    FENCED       another has our instance id (KIP-345): raised, and nothing is tried again
+    REDISCOVER   the coordinator has moved or is away: find it, and ask again
+    REJOIN       join again with our member id
+    RESET        forget the member id, and join as a new member: our partitions are lost
+    FENCED       another member has our instance id (KIP-345): raised, and not tried again
     FATAL        raised
 
 (Kafka: AbstractCoordinator, its handlers' tables.)
@@ -31,7 +31,7 @@ from replication.wire.join_group import NO_GENERATION, NO_MEMBER
 
 
 class MemberState(enum.Enum):
-    """Where in the picture above."""
+    """The states of the picture above."""
 
     UNJOINED = "unjoined"
     PREPARING = "preparing rebalance"
@@ -40,7 +40,7 @@ class MemberState(enum.Enum):
 
 
 class Verdict(enum.Enum):
-    """What follows from an error, as in the table above."""
+    """The verdicts of the table above."""
 
     RETRY = "retry"
     REDISCOVER = "rediscover"
@@ -77,13 +77,13 @@ COMMIT = _COORDINATOR | {
 
 
 def judge(table: dict[ErrorCode, Verdict], error: ErrorCode) -> Verdict:
-    """Whatever is not in a table is for the program to know."""
+    """Return the verdict on an error; one that is not in the table is raised."""
     return table.get(error, Verdict.FATAL)
 
 
 @attrs.define(eq=False)
 class Membership:
-    """Who we are in the group right now."""
+    """The identity and state of this member in its group."""
 
     group_id: str
     group_instance_id: str | None = None
@@ -100,12 +100,12 @@ class Membership:
 
     @property
     def is_lost(self) -> bool:
-        """The group knows us no more: what we were given has gone to others."""
+        """Whether the group no longer knows us: our partitions have gone to others."""
         return self.generation_id == NO_GENERATION and self.member_id == NO_MEMBER
 
     @property
     def has_joined(self) -> bool:
-        """Heartbeats are due."""
+        """Whether heartbeats are due."""
         return self.state in (MemberState.COMPLETING, MemberState.STABLE)
 
     def request_rejoin(self, reason: str) -> None:
@@ -125,7 +125,7 @@ class Membership:
         self.state = MemberState.STABLE
 
     def given_id(self, member_id: str) -> None:
-        """Come back with this (KIP-394)."""
+        """Take a member id with which to join again (KIP-394)."""
         self.member_id, self.state = member_id, MemberState.UNJOINED
         self.request_rejoin("it has been given a member id")
 
@@ -141,7 +141,7 @@ class Membership:
 
 
 def error_of(error: ErrorCode, group_id: str) -> KafkaError:
-    """As a program is told."""
+    """Return the error that a program gets."""
     match error:
         case ErrorCode.GROUP_AUTHORIZATION_FAILED:
             return GroupAuthorizationFailedError(group_id)
@@ -152,7 +152,7 @@ def error_of(error: ErrorCode, group_id: str) -> KafkaError:
 
 
 def commit_error_of(error: ErrorCode, group_id: str) -> KafkaError:
-    """Why a commit was not one."""
+    """Return the error of a commit that failed."""
     match judge(COMMIT, error):
         case Verdict.RETRY | Verdict.REDISCOVER:
             return RetriableCommitFailedError(error, f"group {group_id}")

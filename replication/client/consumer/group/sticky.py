@@ -1,17 +1,18 @@
-"""As even as can be, and of what each has it keeps as much as can be.
+"""The sticky assignment: as even as possible, and each member keeps as much as possible.
 
-    1  each keeps what it says it has: not where a younger generation says so too, nor where
+    1  each member keeps what it claims; not if a member of a later generation claims it, nor if
        two of the same generation do
-    2  what nobody has goes to whoever has least, those partitions first that few may have
-    3  as long as somebody has two more than another who might have one of them: it gets it
+    2  a partition without an owner goes to the member with the fewest; first the partitions that
+       few members may read
+    3  as long as a member has two more than another who may read one of them, that one moves
 
 Rule 1: 3 ends: with each move the squares of the sizes sum up to less.
 
-Rule 2: with equal subscriptions sizes differ by one at most, and no assignment that even
-moves fewer: a partition leaves only who has more than its share.
+Rule 2: with equal subscriptions, sizes differ by one at most, and no equally even assignment
+moves fewer partitions: a partition leaves only a member that has more than its share.
 
-Rule 3: cooperative members may still be reading what they own. What would change hands goes
-to nobody this time; its owner gives it up and all join again (KIP-429).
+Rule 3: cooperative members may still be reading what they own. A partition that would move is
+assigned to no member this time; its owner gives it up and all join again (KIP-429).
 
 (Kafka: AbstractStickyAssignor, CooperativeStickyAssignor.)
 """
@@ -27,7 +28,7 @@ Owned = Mapping[str, tuple[Sequence[TopicPartition], int]]
 def assign_sticky(
     counts: Mapping[str, int], topics: Mapping[str, frozenset[str]], owned: Owned
 ) -> dict[str, list[TopicPartition]]:
-    """`topics` of each member, in the order in which members are preferred; what they own."""
+    """Return the assignment; `topics` lists each member's topics, the preferred member first."""
     readers = {
         topic: [member for member, wanted in topics.items() if topic in wanted] for topic in counts
     }
@@ -52,7 +53,7 @@ def assign_sticky(
 def _kept(
     everything: Iterable[TopicPartition], topics: Mapping[str, frozenset[str]], owned: Owned
 ) -> dict[TopicPartition, str]:
-    """Who keeps what."""
+    """Return the member that keeps each partition."""
     there = set(everything)
     youngest: dict[TopicPartition, int] = {}
     claims: dict[TopicPartition, str | None] = {}
@@ -87,7 +88,7 @@ def _balance(
 def _next_move(
     assigned: Mapping[str, list[TopicPartition]], readers: Mapping[str, list[str]]
 ) -> tuple[TopicPartition, str, str] | None:
-    """From who has most to who has least and may; None where nothing would get more even."""
+    """Return a move that makes sizes more even, with its giver and taker; None if there is none."""
     for giver in sorted(assigned, key=lambda member: -len(assigned[member])):
         # One of a topic of which it has many, so that topics stay spread as well.
         topics = Counter(tp.topic for tp in assigned[giver])
@@ -102,7 +103,7 @@ def _next_move(
 def without_transfers(
     assigned: Mapping[str, list[TopicPartition]], owned: Owned
 ) -> dict[str, list[TopicPartition]]:
-    """Leave out what somebody else has to give up first."""
+    """Leave out partitions that another member has to give up first."""
     owners: dict[TopicPartition, set[str]] = {}
     for member, (partitions, _) in owned.items():
         for tp in partitions:
