@@ -35,7 +35,7 @@ from replication.server.authentication import Gate, gate
 from replication.server.connection_quotas import ConnectionLimits, ConnectionQuotas
 from replication.server.guards import guarded
 from replication.server.request_metrics import RequestMetrics
-from replication.server.server import Features, Handler, OnBug, Server
+from replication.server.server import AdvertisedFeatures, Handler, OnBug, Server
 from replication.transactions.asking import CoordinatorQuestions
 from replication.transactions.coordinator import TransactionCoordinator
 from replication.transactions.markers import MarkerSender, MarkerWriter
@@ -314,9 +314,9 @@ class Wiring:
         )
 
 
-def _features(metadata: MetadataCache) -> Features:
+def _features(metadata: MetadataCache) -> AdvertisedFeatures:
     image = metadata.image
-    return Features(
+    return AdvertisedFeatures(
         supported=FEATURES,
         levels={name: image.feature(name) for name in FEATURES},
         epoch=image.offset,

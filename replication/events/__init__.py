@@ -1,28 +1,28 @@
-"""What happened, as typed facts.
+"""Events: every change of state that matters, as a typed value.
 
-Every change of state that matters is one frozen value, handed to the sink that its owner
-was given. The human log, the journal, the reports and the checkers read the same values.
+An event is frozen, and handed to the sink of the object that reports it. The human log, the
+journal, the reports and the checkers read the same values.
 
     a broker ──> sink ──fan_out──> structlog, journal, a scenario's trace
 
-Rule 1: `name` is stable for ever; a field may be added with a default, which raises
-`version`. A golden file per version keeps old journals readable.
+Rule 1: a `name` never changes; a field may be added with a default, which raises `version`.
+A golden file per version keeps old journals readable.
 
-Rule 2: an event says why. One about the ISR carries the high watermark, the log end, the
-lag and the epoch that decided it; one about an election its cause.
+Rule 2: an event says why. An ISR change carries the high watermark, the log end, the lag and the
+epoch that decided it; an election carries its cause.
 
-Rule 3: who reports, and when, is the envelope's business (the journal's, the trace's), so
-that an event can be compared with the one a test expects.
+Rule 3: the time and the reporting node are in the envelope (of the journal, of the trace), so that
+an event can be compared with the one that a test expects.
 
 Rule 4: fields are integers, strings, booleans, bytes, a `TopicPartition`, or tuples of these.
-Nothing else has the same bytes in every process.
+Only these have the same bytes in every process.
 
 Rule 5: a high watermark moves thousands of times a second, so it is reported once per tick,
-and not at all when nobody listens.
+and not at all without a listening sink.
 
-    event            what a fact is, and sinks
+    event            the base class, and sinks
     brokers  partitions  following  logs  groups  transactions  boundaries  faults
-                     the facts, by what they are about
+                     the events by topic
     high_watermark   rule 5
 """
 
@@ -153,7 +153,7 @@ __all__ = [
     "ignore",
 ]
 
-# Every kind of event there is.
+# Every kind of event.
 EVENTS: tuple[type[Event], ...] = tuple(
     kind
     for kind in tuple(globals().values())

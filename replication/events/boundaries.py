@@ -1,4 +1,4 @@
-"""What was stopped at a boundary: strangers, and mistakes of our own."""
+"""Events of the boundaries at which errors stop: refused connections, and bugs."""
 
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ from replication.events.event import Event
 
 @attrs.frozen(kw_only=True)
 class ConnectionRefused(Event):
-    """A connection was closed for what came over it: no protocol of ours, or no answer to it."""
+    """A connection was closed for what it sent: not Kafka's protocol, or an unanswered request."""
 
     name: ClassVar[str] = "connection_refused"
     peer: str
@@ -18,7 +18,7 @@ class ConnectionRefused(Event):
 
 @attrs.frozen(kw_only=True)
 class BugCaught(Event):
-    """An exception at a boundary: one connection, fetcher or background job was closed."""
+    """An exception reached a boundary: one connection, fetcher or background job was closed."""
 
     name: ClassVar[str] = "bug_caught"
     boundary: str  # where it was stopped

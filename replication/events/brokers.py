@@ -1,4 +1,4 @@
-"""Brokers, and their standing with the controller."""
+"""Events of brokers: start and stop, registration and fencing."""
 
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ from storage.types import LeaderEpoch, Offset
 
 @attrs.frozen(kw_only=True)
 class BrokerRegistered(Event):
-    """The controller has a broker's registration (KIP-631); it is fenced until it has caught up."""
+    """A broker has registered (KIP-631); it is fenced until it has caught up."""
 
     name: ClassVar[str] = "broker_registered"
     broker: int
@@ -21,7 +21,7 @@ class BrokerRegistered(Event):
 
 @attrs.frozen(kw_only=True)
 class BrokerFenced(Event):
-    """A broker leads nothing and is in no ISR any more, until it is heard of again."""
+    """A broker leads no partition and is in no ISR any more, until the controller hears from it."""
 
     name: ClassVar[str] = "broker_fenced"
     broker: int
@@ -41,7 +41,7 @@ class BrokerUnfenced(Event):
 
 @attrs.frozen(kw_only=True)
 class ControlledShutdownStarted(Event):
-    """A broker has asked to leave: its leaderships are taken over first."""
+    """A broker has asked to shut down: other brokers take over its leaderships first."""
 
     name: ClassVar[str] = "controlled_shutdown_started"
     broker: int
@@ -55,12 +55,12 @@ class CertificatesRead(Event):
 
     name: ClassVar[str] = "certificates_read"
     broker: int
-    refused: str = ""  # why it goes on with those it had; empty: the new ones are in force
+    refused: str = ""  # why the old ones stay in force; empty if the new ones are
 
 
 @attrs.frozen(kw_only=True)
 class BrokerStarted(Event):
-    """A broker listens."""
+    """A broker has started to listen."""
 
     name: ClassVar[str] = "broker_started"
     broker: int
@@ -70,7 +70,7 @@ class BrokerStarted(Event):
 
 @attrs.frozen(kw_only=True)
 class BrokerStopped(Event):
-    """A broker is down; not of one that was killed, which tells nobody."""
+    """A broker has shut down; one that was killed does not report it."""
 
     name: ClassVar[str] = "broker_stopped"
     broker: int
@@ -79,9 +79,9 @@ class BrokerStopped(Event):
 
 @attrs.frozen(kw_only=True)
 class MetadataApplied(Event):
-    """A node has taken over what the metadata log says up to `offset`."""
+    """A node has applied the metadata log up to `offset`."""
 
     name: ClassVar[str] = "metadata_applied"
     offset: Offset  # exclusive: the next record to apply
     leader_epoch: LeaderEpoch
-    records: int  # so many of them
+    records: int  # the number of records applied

@@ -1,4 +1,4 @@
-"""A fact, and the sink that it is handed to."""
+"""The base class of events, and the sinks that receive them."""
 
 from collections.abc import Callable
 from typing import ClassVar, TypeAlias
@@ -8,7 +8,7 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class Event:
-    """A fact. `name` and `version` say how its fields are to be read."""
+    """A change of state; `name` and `version` determine its fields."""
 
     name: ClassVar[str]
     version: ClassVar[int] = 1
@@ -18,11 +18,11 @@ EventSink: TypeAlias = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
-    """The sink of those who were given none."""
+    """Receive an event and do nothing: the default sink."""
 
 
 def fan_out(*sinks: EventSink) -> EventSink:
-    """One sink for several; `ignore` where none of them listens."""
+    """Return one sink for several; `ignore` if none of them listens."""
     listening = tuple(sink for sink in sinks if sink is not ignore)
     if not listening:
         return ignore

@@ -1,4 +1,4 @@
-"""What was made to go wrong on request."""
+"""Events of faults that were injected on request."""
 
 from typing import ClassVar
 

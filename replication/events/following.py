@@ -1,4 +1,4 @@
-"""What fetchers do: their tasks, their partitions, and the sessions in which they ask (KIP-227)."""
+"""Events of followers: fetchers, their partitions, and fetch sessions (KIP-227)."""
 
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ from storage.types import LeaderEpoch, Offset, TopicPartition
 
 @attrs.frozen(kw_only=True)
 class FetcherStarted(Event):
-    """A task follows a leader for some of its partitions."""
+    """A fetcher has started to follow some partitions of a leader."""
 
     name: ClassVar[str] = "fetcher_started"
     leader: int
@@ -19,7 +19,7 @@ class FetcherStarted(Event):
 
 @attrs.frozen(kw_only=True)
 class FetcherStopped(Event):
-    """That task has ended: it has no partition any more, or its broker stops."""
+    """A fetcher has stopped: it has no partition any more, its leader moved, or its broker stops."""
 
     name: ClassVar[str] = "fetcher_stopped"
     leader: int
@@ -35,12 +35,12 @@ class FollowerFetching(Event):
     partition: TopicPartition
     leader: int
     leader_epoch: LeaderEpoch
-    fetch_offset: Offset  # the first that it asks for
+    fetch_offset: Offset  # the first offset that it requests
 
 
 @attrs.frozen(kw_only=True)
 class PartitionFailed(Event):
-    """A followed partition that is fetched no more until its leader or its log changes."""
+    """A partition has failed: it is offline or no longer fetched until its leader or log changes."""
 
     name: ClassVar[str] = "partition_failed"
     partition: TopicPartition
@@ -49,7 +49,7 @@ class PartitionFailed(Event):
 
 @attrs.frozen(kw_only=True)
 class FetchRefused(Event):
-    """The leader answered with an error, and is asked again after a while."""
+    """A fetch of a partition was refused or unusable; it is repeated after a backoff."""
 
     name: ClassVar[str] = "fetch_refused"
     partition: TopicPartition
@@ -60,12 +60,12 @@ class FetchRefused(Event):
 
 @attrs.frozen(kw_only=True)
 class LogTruncated(Event):
-    """A follower has cut what its leader does not have."""
+    """A follower has truncated its log to where it agrees with its leader's."""
 
     name: ClassVar[str] = "log_truncated"
     partition: TopicPartition
     from_offset: Offset  # the log end before
-    to_offset: Offset  # and after
+    to_offset: Offset  # the log end after
     high_watermark: Offset
     cause: str  # "diverging epoch", "offset out of range", ...
     leader_epoch: LeaderEpoch = -1
@@ -73,7 +73,7 @@ class LogTruncated(Event):
 
 @attrs.frozen(kw_only=True)
 class HighWatermarkAdvanced(Event):
-    """The last of a tick's advances, see `HighWatermarkReporter`."""
+    """A partition's high watermark has advanced; the last advance of a tick is reported."""
 
     name: ClassVar[str] = "high_watermark_advanced"
     partition: TopicPartition
@@ -84,8 +84,10 @@ class HighWatermarkAdvanced(Event):
 
 @attrs.frozen(kw_only=True)
 class FollowersBehind(Event):
-    """A leader has appended, and followers lack records: while the high watermark stands, or out
-    of the ISR. At most once a tick.
+    """A leader has appended, and followers lack records.
+
+    They are in the ISR while the high watermark does not advance, or out of it. Reported at most
+    once a tick.
     """
 
     name: ClassVar[str] = "followers_behind"
@@ -95,22 +97,22 @@ class FollowersBehind(Event):
     isr: tuple[int, ...]
     broker: int  # the follower furthest behind
     lag: int  # records that it lacks, as far as its leader knows
-    lag_ms: int  # and since when it has lacked any; -1 where this leader never saw it caught up
+    lag_ms: int  # for how long it has been behind; -1 if this leader never saw it caught up
 
 
 @attrs.frozen(kw_only=True)
 class FetchSessionOpened(Event):
-    """A leader remembers what somebody follows (KIP-227)."""
+    """A leader has opened a fetch session (KIP-227)."""
 
     name: ClassVar[str] = "fetch_session_opened"
     session_id: int
-    partitions: int  # in its first request
-    privileged: bool  # a follower's
+    partitions: int  # the number of partitions in its first request
+    privileged: bool  # whether it is a follower's session
 
 
 @attrs.frozen(kw_only=True)
 class FetchSessionClosed(Event):
-    """Whoever asked in that session has ended it."""
+    """The follower or consumer of a fetch session has ended it."""
 
     name: ClassVar[str] = "fetch_session_closed"
     session_id: int
@@ -118,10 +120,10 @@ class FetchSessionClosed(Event):
 
 @attrs.frozen(kw_only=True)
 class FetchSessionEvicted(Event):
-    """A session has given way to another, or is too old."""
+    """A fetch session was evicted: it was too old, or another one needed its slot."""
 
     name: ClassVar[str] = "fetch_session_evicted"
     version: ClassVar[int] = 2
     session_id: int
     cause: str = ""
-    behind: int = 0  # partitions of which it had not asked for all that it was told is committed
+    behind: int = 0  # its partitions with committed records that it had not requested yet

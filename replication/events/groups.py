@@ -1,4 +1,4 @@
-"""Consumer groups, and the offsets they commit."""
+"""Events of consumer groups and their committed offsets."""
 
 from typing import ClassVar
 
@@ -10,18 +10,18 @@ from storage.types import LeaderEpoch, TopicPartition
 
 @attrs.frozen(kw_only=True)
 class GroupsLoaded(Event):
-    """This broker coordinates the groups of one partition of `__consumer_offsets`."""
+    """A broker has become coordinator of the groups in one partition of `__consumer_offsets`."""
 
     name: ClassVar[str] = "groups_loaded"
     partition: TopicPartition
     leader_epoch: LeaderEpoch
-    groups: int  # so many
-    offsets: int  # and of committed offsets
+    groups: int  # the number of groups
+    offsets: int  # the number of committed offsets
 
 
 @attrs.frozen(kw_only=True)
 class GroupsUnloaded(Event):
-    """This broker coordinates them no more."""
+    """A broker no longer coordinates the groups of a partition."""
 
     name: ClassVar[str] = "groups_unloaded"
     partition: TopicPartition
@@ -31,18 +31,18 @@ class GroupsUnloaded(Event):
 
 @attrs.frozen(kw_only=True)
 class GroupMemberJoined(Event):
-    """A member has a place in a group; what it reads is told later."""
+    """A member has joined a group; its partitions are assigned later."""
 
     name: ClassVar[str] = "group_member_joined"
     group: str
     member: str
-    instance: str  # empty of a dynamic member
+    instance: str  # its `group.instance.id`; empty for a dynamic member
     client: str
 
 
 @attrs.frozen(kw_only=True)
 class GroupMemberLeft(Event):
-    """A member has lost its place."""
+    """A member has left a group, or was removed."""
 
     name: ClassVar[str] = "group_member_left"
     group: str
@@ -53,7 +53,7 @@ class GroupMemberLeft(Event):
 
 @attrs.frozen(kw_only=True)
 class GroupRebalanceStarted(Event):
-    """Members have to join again, because somebody came, went or reads other topics."""
+    """Members have to join again: one has come, has gone, or subscribes to other topics."""
 
     name: ClassVar[str] = "group_rebalance_started"
     group: str
@@ -64,22 +64,22 @@ class GroupRebalanceStarted(Event):
 
 @attrs.frozen(kw_only=True)
 class GroupStabilized(Event):
-    """Everybody knows its part of this generation."""
+    """Every member of a group has its assignment of this generation."""
 
     name: ClassVar[str] = "group_stabilized"
     group: str
     generation: int
-    protocol: str  # the assignor that all members know
+    protocol: str  # the assignor that all members support
     leader: str  # the member that assigned the partitions
     members: tuple[str, ...]
 
 
 @attrs.frozen(kw_only=True)
 class GroupOffsetsForgotten(Event):
-    """Committed offsets are gone."""
+    """Committed offsets of a group were removed."""
 
     name: ClassVar[str] = "group_offsets_forgotten"
     group: str
-    offsets: int  # so many
-    whole: bool  # the group with them
+    offsets: int  # the number of offsets
+    whole: bool  # whether the group was removed with them
     cause: str  # "deleted", "expired", "topic deleted"

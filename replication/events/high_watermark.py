@@ -1,4 +1,4 @@
-"""How far high watermarks have come, told once a tick (rule 5)."""
+"""The advances of high watermarks, reported once a tick (rule 5)."""
 
 import attrs
 
@@ -9,9 +9,9 @@ from storage.types import LeaderEpoch, Offset, TopicPartition
 
 @attrs.define
 class HighWatermarkReporter:
-    """Collects advances and reports, at each tick of its owner, where each partition stands.
+    """Collects advances, and reports the last one of each partition at each tick of its owner.
 
-    Between ticks an advance is one dictionary store; with nobody listening, one comparison.
+    Between ticks an advance costs one dictionary store; without a listening sink one comparison.
     """
 
     _sink: EventSink

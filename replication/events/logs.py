@@ -1,4 +1,4 @@
-"""Logs, and the disks under them."""
+"""Events of logs, and of the disks that hold them."""
 
 from typing import ClassVar
 
@@ -16,26 +16,26 @@ class LogRecovered(Event):
     partition: TopicPartition
     recovery_point: Offset
     log_end_offset: Offset
-    truncated_bytes: int  # cut from its end
+    truncated_bytes: int  # the bytes removed from its end
     clean: bool  # whether a clean-shutdown marker made recovery unnecessary
 
 
 @attrs.frozen(kw_only=True)
 class SegmentsDeleted(Event):
-    """Segments have left a log; their files are unlinked `file.delete.delay.ms` later."""
+    """Segments were deleted; their files are unlinked `file.delete.delay.ms` later."""
 
     name: ClassVar[str] = "segments_deleted"
     partition: TopicPartition
-    segments: int  # so many
-    bytes: int  # of their `.log` files
-    first_offset: Offset  # of the first of them
-    end_offset: Offset  # exclusive
+    segments: int  # the number of segments
+    bytes: int  # the size of their `.log` files
+    first_offset: Offset  # the first offset of the first one
+    end_offset: Offset  # the end of the last one, exclusive
     cause: str  # "log start", "size", "time", "truncation", ...
 
 
 @attrs.frozen(kw_only=True)
 class LogDeleted(Event):
-    """A whole log is gone from its disk."""
+    """A log was unlinked from its disk."""
 
     name: ClassVar[str] = "log_deleted"
     partition: TopicPartition
@@ -45,22 +45,23 @@ class LogDeleted(Event):
 
 @attrs.frozen(kw_only=True)
 class LogCleaned(Event):
-    """A log was compacted: of each key in [first_dirty_offset, end_offset) the last record
-    stays, and none before it.
+    """A log was compacted.
+
+    The last record of each key in [first_dirty_offset, end_offset) stays, and none before it.
     """
 
     name: ClassVar[str] = "log_cleaned"
     partition: TopicPartition
     first_dirty_offset: Offset
     end_offset: Offset
-    bytes_read: int  # before
-    bytes_written: int  # after
-    invalid_records: int  # without a key: gone
+    bytes_read: int  # the size before
+    bytes_written: int  # the size after
+    invalid_records: int  # the number of records without a key, which were removed
 
 
 @attrs.frozen(kw_only=True)
 class LogUncleanable(Event):
-    """A log cannot be compacted, and is left alone until it is opened again."""
+    """A log cannot be compacted, and is not tried again before it is opened again."""
 
     name: ClassVar[str] = "log_uncleanable"
     partition: TopicPartition
@@ -69,32 +70,33 @@ class LogUncleanable(Event):
 
 @attrs.frozen(kw_only=True)
 class LogRepaired(Event):
-    """Opening a log found something wrong: `bytes` from `position` on went, into `kept` if that
-    had been promised to anybody.
+    """Opening a log found something wrong, and removed `bytes` from `position` on.
+
+    They were copied to the file `kept` if they may have been acknowledged.
     """
 
     name: ClassVar[str] = "log_repaired"
     partition: TopicPartition
     path: str
-    position: int  # the byte in `path`
-    offset: Offset  # of the first batch that went
+    position: int  # the position in `path`
+    offset: Offset  # the offset of the first batch that was removed
     cause: str
-    bytes: int  # so many went
-    kept: str  # the copy's name; empty where nobody was promised them
+    bytes: int  # the number of bytes removed
+    kept: str  # the name of the copy; empty if they cannot have been acknowledged
 
 
 @attrs.frozen(kw_only=True)
 class LogDirectoryWarned(Event):
-    """Something in a log directory is odd, and was left as it is."""
+    """Something in a log directory is unexpected, and was left as it is."""
 
     name: ClassVar[str] = "log_directory_warned"
     directory: str
-    message: str  # what is odd
+    message: str  # what is unexpected
 
 
 @attrs.frozen(kw_only=True)
 class LogDirectoryFailed(Event):
-    """A disk has failed: every log in that directory is offline."""
+    """A log directory has failed: every log in it is offline."""
 
     name: ClassVar[str] = "log_directory_failed"
     directory: str

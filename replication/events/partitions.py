@@ -1,4 +1,4 @@
-"""Topics, who leads and follows their partitions, and what of them is in sync."""
+"""Events of topics and partitions: leaders, followers and the ISR."""
 
 from typing import ClassVar
 
@@ -10,18 +10,18 @@ from storage.types import LeaderEpoch, Offset, TopicId, TopicPartition
 
 @attrs.frozen(kw_only=True)
 class TopicCreated(Event):
-    """A topic is in the metadata."""
+    """A topic was created."""
 
     name: ClassVar[str] = "topic_created"
     topic: str
     topic_id: TopicId
-    partitions: int  # so many
-    replication_factor: int  # replicas of each partition
+    partitions: int  # the number of partitions
+    replication_factor: int  # the number of replicas of each partition
 
 
 @attrs.frozen(kw_only=True)
 class TopicDeleted(Event):
-    """A topic is in the metadata no more."""
+    """A topic was deleted."""
 
     name: ClassVar[str] = "topic_deleted"
     topic: str
@@ -30,7 +30,7 @@ class TopicDeleted(Event):
 
 @attrs.frozen(kw_only=True)
 class LeaderElected(Event):
-    """The controller has a leader for a partition."""
+    """The controller has elected a leader for a partition."""
 
     name: ClassVar[str] = "leader_elected"
     partition: TopicPartition
@@ -38,12 +38,12 @@ class LeaderElected(Event):
     leader_epoch: LeaderEpoch
     isr: tuple[int, ...]
     cause: str  # "clean", "eligible", "last known", "unclean" (`election.py`), or "created"
-    previous_leader: int = -1  # who led before; -1: nobody
+    previous_leader: int = -1  # the leader before; -1 if there was none
 
 
 @attrs.frozen(kw_only=True)
 class PartitionOffline(Event):
-    """No replica may lead."""
+    """A partition has no leader, because no replica may lead."""
 
     name: ClassVar[str] = "partition_offline"
     partition: TopicPartition
@@ -54,19 +54,19 @@ class PartitionOffline(Event):
 
 @attrs.frozen(kw_only=True)
 class BecameLeader(Event):
-    """A broker leads a partition: it takes produce requests for it."""
+    """A broker has become the leader of a partition."""
 
     name: ClassVar[str] = "became_leader"
     partition: TopicPartition
     leader_epoch: LeaderEpoch
-    leader_epoch_start_offset: Offset  # its log end when this epoch began
+    leader_epoch_start_offset: Offset  # the log end when this epoch began
     high_watermark: Offset
     isr: tuple[int, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
 class BecameFollower(Event):
-    """A broker follows a partition's leader."""
+    """A broker has become a follower of a partition, at a new leader epoch."""
 
     name: ClassVar[str] = "became_follower"
     partition: TopicPartition
@@ -78,46 +78,47 @@ class BecameFollower(Event):
 
 @attrs.frozen(kw_only=True)
 class PartitionStopped(Event):
-    """A replica that this broker no longer hosts."""
+    """A broker no longer holds a replica."""
 
     name: ClassVar[str] = "partition_stopped"
     partition: TopicPartition
-    deleted: bool  # with its log
+    deleted: bool  # whether its log is deleted too
 
 
 @attrs.frozen(kw_only=True)
 class DuplicateRecognised(Event):
-    """An idempotent producer sent again what is in the log: it hears where, and nothing is
-    written.
+    """An idempotent producer has sent a batch again that is in the log.
+
+    It is answered with the offset of the first one, and nothing is written.
     """
 
     name: ClassVar[str] = "duplicate_recognised"
     partition: TopicPartition
     leader_epoch: LeaderEpoch
-    base_offset: Offset  # of that batch
-    last_offset: Offset  # inclusive
+    base_offset: Offset  # the first offset of that batch
+    last_offset: Offset  # its last offset, inclusive
 
 
 @attrs.frozen(kw_only=True)
 class IsrChangeProposed(Event):
-    """A leader asks the controller for another ISR (AlterPartition, KIP-497), and why."""
+    """A leader has asked the controller for another ISR (AlterPartition, KIP-497)."""
 
     name: ClassVar[str] = "isr_change_proposed"
     partition: TopicPartition
     leader_epoch: LeaderEpoch
     partition_epoch: int
-    isr: tuple[int, ...]  # as proposed
-    leaving: tuple[int, ...]  # who is to go
-    joining: tuple[int, ...]  # who is to come
+    isr: tuple[int, ...]  # the proposed ISR
+    leaving: tuple[int, ...]  # the brokers that leave it
+    joining: tuple[int, ...]  # the brokers that join it
     high_watermark: Offset
     log_end_offset: Offset
-    lag: int  # records the furthest behind of those that leave or join lacks
-    lag_ms: int = -1  # and since when it has lacked any
+    lag: int  # records that the leaving or joining broker furthest behind lacks
+    lag_ms: int = -1  # for how long it has been behind
 
 
 @attrs.frozen(kw_only=True)
 class IsrChangeRefused(Event):
-    """The controller has said no; the leader goes on with the ISR it has, or asks again."""
+    """The controller has refused an ISR change; the leader keeps its ISR, or asks again."""
 
     name: ClassVar[str] = "isr_change_refused"
     partition: TopicPartition
@@ -129,11 +130,11 @@ class IsrChangeRefused(Event):
 
 @attrs.frozen(kw_only=True)
 class IsrChanged(Event):
-    """The controller has another ISR for a partition: the leader's wish, or a broker was fenced."""
+    """The ISR of a partition has changed: the leader asked for it, or a broker was fenced."""
 
     name: ClassVar[str] = "isr_changed"
     partition: TopicPartition
     leader_epoch: LeaderEpoch
     partition_epoch: int
     isr: tuple[int, ...]
-    previous_isr: tuple[int, ...] = ()  # the one before
+    previous_isr: tuple[int, ...] = ()  # the ISR before

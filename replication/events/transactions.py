@@ -1,4 +1,4 @@
-"""Transactions, as their coordinator sees them (KIP-98)."""
+"""Events of transactions, reported by their coordinator (KIP-98)."""
 
 from typing import ClassVar
 
@@ -10,17 +10,17 @@ from storage.types import LeaderEpoch, TopicPartition
 
 @attrs.frozen(kw_only=True)
 class TransactionsLoaded(Event):
-    """A coordinator has read what it is to look after."""
+    """A broker has become coordinator of the transactions in one partition."""
 
     name: ClassVar[str] = "transactions_loaded"
     partition: TopicPartition
     leader_epoch: LeaderEpoch
-    transactions: int  # so many
+    transactions: int  # the number of transactional ids
 
 
 @attrs.frozen(kw_only=True)
 class TransactionsUnloaded(Event):
-    """This broker coordinates them no more."""
+    """A broker no longer coordinates the transactions of a partition."""
 
     name: ClassVar[str] = "transactions_unloaded"
     partition: TopicPartition
@@ -30,22 +30,22 @@ class TransactionsUnloaded(Event):
 
 @attrs.frozen(kw_only=True)
 class TransactionPrepared(Event):
-    """How a transaction ends is written down, and nothing can change it any more."""
+    """The outcome of a transaction is written, and can no longer change."""
 
     name: ClassVar[str] = "transaction_prepared"
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    commits: bool  # or aborts
-    partitions: int  # that have to be told
+    commits: bool  # whether it commits; else it aborts
+    partitions: int  # the number of partitions that get a marker
 
 
 @attrs.frozen(kw_only=True)
 class TransactionCompleted(Event):
-    """Every partition that it wrote to has been told."""
+    """Every partition of a transaction has its end marker."""
 
     name: ClassVar[str] = "transaction_completed"
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    commits: bool  # or aborted
+    commits: bool  # whether it was committed; else it was aborted

@@ -1,12 +1,12 @@
-"""Who is at the other end of a connection that we have accepted.
+"""The login of a client on an accepted connection.
 
     a listener's Gate ── session(connection) ──> Session, one for each connection
                                                    │ admit(request) -> an answer, or None: go on
                                                    └ principal: User:alice
 
-A listener without SASL lets everybody in; who they are is what their certificate says, where
-TLS has asked for one. With SASL, `replication.security.rules.sasl` decides; a login that fails is
-answered after a while (`connection.failed.authentication.delay.ms`), and the end.
+A listener without SASL lets every client in; the principal comes from the client's certificate,
+if TLS has asked for one. With SASL, `replication.security.rules.sasl` decides. A login that fails
+is answered after `connection.failed.authentication.delay.ms`, and the connection is closed.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,17 +39,17 @@ from replication.wire.sasl_authenticate import SaslAuthenticateRequest, SaslAuth
 from replication.wire.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 CredentialOf = Callable[[str, str], ScramCredential | None]
-"""Of a name and a mechanism."""
+"""Returns the credential for a user name and a mechanism, if there is one."""
 _BETWEEN_LOGINS_SECONDS = 1.0  # KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS
 
 
 @attrs.frozen(eq=False, kw_only=True)
 class Gate:
-    """What one listener asks of those who connect; by default nothing."""
+    """The logins that one listener requires; by default none."""
 
     clock: NodeClock
     mechanisms: Mapping[str, Callable[[], ServerMechanism]] = attrs.field(factory=dict)
-    """None: everybody is let in."""
+    """SASL mechanisms by name; if there are none, every client is let in."""
     rules: tuple[MappingRule, ...] = ()
     lifetime_ms: int = 0
     failure_delay_ms: int = 0
@@ -61,7 +61,7 @@ class Gate:
 def gate(
     security: ListenerSecurity, config: BrokerConfig, *, seams: Seams, credential_of: CredentialOf
 ) -> Gate:
-    """The one of a listener."""
+    """Return the gate of a listener with this security."""
     mechanisms: Mapping[str, Callable[[], ServerMechanism]] = {}
     if uses_sasl(security.protocol):
         mechanisms = server_mechanisms(
@@ -81,14 +81,14 @@ def gate(
 
 @attrs.define(eq=False)
 class Session:
-    """One connection: who it is, as far as is known."""
+    """One connection, and the principal of its client."""
 
     gate: Gate
     connection: Connection
     failure: str | None = attrs.field(init=False, default=None)
-    """Why the connection is closed once the answer is sent."""
+    """The reason to close the connection once the answer is sent."""
     takes_tokens: bool = attrs.field(init=False, default=False)
-    """Whether frames are bare tokens now: it asked in version 0 of SaslHandshake."""
+    """Whether frames are bare tokens now, after a SaslHandshake of version 0."""
     _sasl: SaslServer = attrs.field(init=False)
     _ends_at: float | None = attrs.field(init=False, default=None)
     _renewed_at: float = attrs.field(init=False, default=-inf)
@@ -110,13 +110,13 @@ class Session:
         return self._by_certificate
 
     def most_bytes(self, limit: int) -> int:
-        """How long a request may be: who is not let in yet has little to say."""
+        """Return how long a request may be: less before the login is done."""
         return limit if self.let_in else min(limit, MOST_BYTES)
 
     async def admit(self, request: object, *, version: int) -> object | None:
-        """The answer to what is part of a login; None for what is for the handlers.
+        """Return the answer to a request of the login; None for a request to the handlers.
 
-        ProtocolError for what may not be asked now.
+        Raises ProtocolError for a request that is not allowed now.
         """
         if isinstance(request, SaslHandshakeRequest):
             response = await self._handshake(request)
@@ -129,7 +129,7 @@ class Session:
         ):
             raise ProtocolError(f"{type(request).__name__} before the login is done")
         if self._ends_at is not None and self.gate.clock.now() >= self._ends_at:
-            raise ProtocolError("the login has ended: it was good for so long, and not renewed")
+            raise ProtocolError("the login has expired and was not renewed")
         return None
 
     async def _handshake(self, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
@@ -146,7 +146,10 @@ class Session:
         return SaslHandshakeResponse(error_code=error, mechanisms=offered)
 
     def _may_begin(self) -> bool:
-        """Not without SASL; again where a login ends at all, and not twice within a second."""
+        """Return whether a login may begin.
+
+        It needs SASL. A second one needs logins that expire, and a second since the last one.
+        """
         if not self.gate.mechanisms:
             return False
         if self._sasl.state is not SaslState.DONE:
@@ -176,7 +179,7 @@ class Session:
         )
 
     async def respond(self, token: bytes) -> bytes:
-        """The token that answers one; LoginFailedError, after a while, where it is over."""
+        """Return the answer to a token; raise LoginFailedError, after a delay, if it is refused."""
         try:
             answer = self._sasl.authenticate(token)
         except LoginFailedError as error:

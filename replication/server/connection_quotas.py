@@ -6,12 +6,12 @@
                      │
                   served ── until it ends, which frees the slot
 
-Rule 1: the inter-broker listener, where there is another one, has a slot always. What is too many
-then, or because max.connections was lowered, costs the other listeners the connections that have
-been quiet longest.
+Rule 1: the inter-broker listener, if there is another one, always has a slot. The connections that
+are too many then, or because max.connections was lowered, are closed on the other listeners: those
+that have been idle longest.
 
-Rule 2: what is refused is told once in `TOLD_EVERY_SECONDS`: a flood of
-connections does not become one of log lines.
+Rule 2: refused connections are reported once in `REPORT_SECONDS`, so that a flood of connections
+does not become a flood of log lines.
 """
 
 from collections import Counter
@@ -28,12 +28,12 @@ from replication.errors import TooManyConnectionsError
 from replication.events import ConnectionRefused, EventSink
 from replication.net.seams import Connection, NodeClock
 
-TOLD_EVERY_SECONDS = 10.0
+REPORT_SECONDS = 10.0
 
 
 @attrs.frozen(kw_only=True)
 class ConnectionLimits:
-    """What the configuration allows."""
+    """The numbers of connections that the configuration allows."""
 
     in_all: int = INT_MAX
     of_an_address: int = INT_MAX
@@ -52,7 +52,7 @@ class ConnectionLimits:
 
 @attrs.define(eq=False)
 class Slot:
-    """One connection that counts."""
+    """One connection that is counted."""
 
     connection: Connection
     listener: str
@@ -68,16 +68,16 @@ class ConnectionQuotas:
     sink: EventSink
     limits: Callable[[], ConnectionLimits] = ConnectionLimits
     protected_listener: str | None = None
-    """The inter-broker listener, where there is another one."""
+    """The inter-broker listener, if there is another one."""
     _slots: dict[Slot, None] = attrs.field(factory=dict, init=False)
     _by_address: Counter[str] = attrs.field(factory=Counter, init=False)
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
-    _told_at: float | None = attrs.field(default=None, init=False)
-    _untold: int = attrs.field(default=0, init=False)
+    _reported_at: float | None = attrs.field(default=None, init=False)
+    _unreported: int = attrs.field(default=0, init=False)
 
     @property
     def connections(self) -> int:
-        """Return how many there are."""
+        """The number of connections."""
         return len(self._slots)
 
     async def wait_for_slot(self, listener: str) -> None:
@@ -86,7 +86,7 @@ class ConnectionQuotas:
             await self._changed.wait()
 
     def take(self, connection: Connection, listener: str) -> Slot:
-        """Count `connection`; TooManyConnectionsError where its address has too many."""
+        """Count `connection`; raise TooManyConnectionsError if its address has too many."""
         address = connection.peer.rpartition(":")[0]
         most = self._most_of(address)
         if self._by_address[address] >= most:
@@ -108,19 +108,21 @@ class ConnectionQuotas:
         self._look_again()
 
     def limits_changed(self) -> None:
-        """Hold to the limits as they are now."""
+        """Apply the present limits."""
         self._close_excess()
         self._look_again()
 
     def refuse(self, error: TooManyConnectionsError, listener: str) -> None:
-        """Count a connection that was closed, and tell of it now and then."""
+        """Count a connection that was closed, and report it now and then (Rule 2)."""
         if listener == self.protected_listener:
-            self._close_quietest(1)  # it will come again
-        self._untold += 1
+            self._close_quietest(1)  # the broker will connect again
+        self._unreported += 1
         now = self.clock.now()
-        if self._told_at is None or now - self._told_at >= TOLD_EVERY_SECONDS:
-            more = f"; {self._untold - 1} more since the last line" if self._untold > 1 else ""
-            self._told_at, self._untold = now, 0
+        if self._reported_at is None or now - self._reported_at >= REPORT_SECONDS:
+            more = (
+                f"; {self._unreported - 1} more since the last line" if self._unreported > 1 else ""
+            )
+            self._reported_at, self._unreported = now, 0
             self.sink(ConnectionRefused(peer=error.peer, cause=f"{error}{more}"))
 
     def _look_again(self) -> None:
@@ -133,7 +135,7 @@ class ConnectionQuotas:
             self._close_quietest(excess)
 
     def _close_quietest(self, count: int) -> None:
-        """Each frees its slot as it ends; until then it is the quietest, and closed again."""
+        """Close the connections that have been idle longest; each frees its slot as it ends."""
         others = [each for each in self._slots if each.listener != self.protected_listener]
         for slot in nsmallest(count, others, key=lambda each: each.last_used):
             slot.connection.close()

@@ -1,4 +1,4 @@
-"""What one request may ask the controller to change.
+"""The limits of one request that changes the cluster.
 
     QuorumController.MAX_RECORDS_PER_USER_OP    10,000 records of the metadata log
     here, before anything is decided            10,000 items of the request, 100,000 numbers in it
@@ -28,7 +28,7 @@ from replication.wire.refusals import refused_in_steps
 from replication.wire.schema import Kind, fields_of
 
 MAX_NUMBERS = 100_000
-"""Brokers and partitions that are named by their number alone."""
+"""The most brokers and partitions that a request may name by their number alone."""
 
 LIMITED = frozenset(
     {
@@ -49,7 +49,7 @@ LIMITED = frozenset(
 
 
 def limited(key: ApiKey, handler: Handler) -> Handler:
-    """Return `handler`, which refuses what is too large if it is for `key` one of `LIMITED`."""
+    """Return `handler`, with a check of the request's size if `key` is one of `LIMITED`."""
     if key not in LIMITED:
         return handler
 
@@ -70,7 +70,7 @@ async def too_large(key: ApiKey, request: Any) -> Any:
 
 @attrs.define
 class Size:
-    """How many items the arrays of a request have, and how many of these are bare numbers."""
+    """The number of items in the arrays of a request, structs and bare numbers apart."""
 
     items: int = 0
     numbers: int = 0
@@ -111,11 +111,11 @@ def _arrays_of(kind: type) -> list[tuple[str, bool, bool]]:
 
 
 class TooManyRecordsError(Exception):
-    """A decision that would change too much; nothing of it is appended."""
+    """The error of a decision with too many records; nothing of it is appended."""
 
 
 def work_of(request: Any, size: Size, image: MetadataImage) -> int:
-    """Return how many items a decision about `request` has to look at, one at least."""
+    """Return how many items a decision about `request` has to look at, at least one."""
     match request:
         case CreateTopicsRequest():
             asked = sum(max(0, topic.num_partitions) for topic in request.topics)

@@ -1,4 +1,4 @@
-"""Taking a port, as brokers and controllers do."""
+"""The listeners of brokers and controllers."""
 
 from replication.config import BrokerConfig, Listener as ListenerConfig
 from replication.errors import UnderstudyError
@@ -7,14 +7,13 @@ from replication.net.secure import accepting_context, guarded
 
 
 class ListenError(UnderstudyError):
-    """A port that is taken, or an address that is not ours."""
+    """The error of a port that is in use, or of an address of another host."""
 
 
 async def listen(transport: Transport, where: ListenerConfig, config: BrokerConfig) -> Listener:
-    """A listener that speaks its protocol.
+    """Listen, and return a listener that speaks the configured protocol.
 
-    ListenError, naming the listener, where that cannot be; ConfigError where its keys are of
-    no use.
+    Raises ListenError, which names the listener, and ConfigError for unusable TLS keys.
     """
     context = accepting_context(config.security_of(where.name))
     try:

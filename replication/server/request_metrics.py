@@ -1,4 +1,4 @@
-"""How many requests there were, how large, and how long they took (RequestChannel.RequestMetrics).
+"""The number, sizes and times of requests (RequestChannel.RequestMetrics).
 
     kafka.network:type=RequestMetrics,name=RequestsPerSec,request=<API>,version=<its>
     kafka.network:type=RequestMetrics,name=RequestBytes,request=<API>
@@ -7,15 +7,15 @@
     received ──────────── handler ─────────────────────────── answer ──── sending ──── sent
         RequestQueueTimeMs    LocalTimeMs, RemoteTimeMs    ResponseQueueTimeMs   ResponseSendTimeMs
 
-Nothing queues here: a request is decoded and its client admitted where Kafka's waits for a
-handler's thread, and an answer is encoded where Kafka's waits for a network thread. Remote is
-what the handler waited in purgatories: for followers, for bytes, for deletions. Who hangs up
-before an answer is counted and measured, but not timed.
+There are no queues here: the time in which Kafka's request waits for a handler thread is that of
+decoding it and admitting its client; the time in which Kafka's answer waits for a network thread
+is that of encoding it. The remote time is the handler's wait in purgatories: for followers, for
+bytes, for deletions. A request whose client disconnects before the answer is counted, not timed.
 
 Kafka measures a request without its four bytes of length but with its header. The header
-is as long as the client's name, so the size of the body is kept beside it: that is the
-number which fetch sessions (KIP-227) shrink. As in Kafka, fetches are counted twice: as
-Fetch, and as what they are for, FetchFollower or FetchConsumer.
+contains the client id, so the size of the body is kept beside it: that is the number which fetch
+sessions (KIP-227) reduce. As in Kafka, fetches are counted twice: as Fetch, and as FetchFollower
+or FetchConsumer.
 """
 
 from collections import Counter, deque
@@ -37,7 +37,7 @@ _ATTRIBUTES = {"Count": "count", "Min": "smallest", "Max": "largest", "Mean": "m
 
 @attrs.define
 class Sizes:
-    """A distribution, as far as it is worth keeping; sizes are bytes."""
+    """The distribution of some sizes, in bytes."""
 
     count: int = 0
     total: int = 0
@@ -46,7 +46,7 @@ class Sizes:
     last: int = 0
 
     def add(self, size: int) -> None:
-        # For every request: `min` and `max` take longer than all the rest.
+        # Called for every request: `min` and `max` would take longer than all the rest.
         if size < self.smallest or not self.count:
             self.smallest = size
         if size > self.largest:  # noqa: PLR1730 - see above
@@ -60,8 +60,8 @@ class Sizes:
         return self.total / self.count if self.count else 0.0
 
 
-# When a request was received, its handler began and answered, its answer was sent from and to;
-# and how long the handler waited: seconds, as a `Stopwatch` has seen them.
+# The times of one request in seconds: received, handler begun, answered, sending begun, sent; and
+# how long the handler waited.
 Moments: TypeAlias = tuple[float, float, float, float, float, float]
 
 
@@ -70,7 +70,7 @@ def _remote(moments: Moments) -> float:
     return min(waited, answer - handler)  # two waits at once are longer than the time they take
 
 
-# What is made of them when somebody looks.
+# The metrics, computed from these when they are read.
 TIMES: Final[Mapping[str, Callable[[Moments], float]]] = {
     "RequestQueueTimeMs": lambda moments: moments[1] - moments[0],
     "LocalTimeMs": lambda moments: moments[2] - moments[1] - _remote(moments),
@@ -83,7 +83,7 @@ TIMES: Final[Mapping[str, Callable[[Moments], float]]] = {
 
 @attrs.define
 class Stopwatch:
-    """One request on its way; times are the node's clock's."""
+    """The times of the present request, by the node's clock."""
 
     now: Callable[[], float]
     waited: Waited
@@ -97,14 +97,14 @@ class Stopwatch:
         self.received = self.handler = self.answer = self.sending = self.now()
 
     def stop(self) -> Moments:
-        """It is sent."""
+        """Note that the answer is sent; return all times."""
         sent = self.now()
         return self.received, self.handler, self.answer, self.sending, sent, self.waited.seconds
 
 
 @attrs.define
 class Times:
-    """The times of one API's requests: kept together, because that costs one append."""
+    """The times of one API's requests, kept together so that a request costs one append."""
 
     count: int = 0
     latest: deque[Moments] = attrs.field(factory=lambda: deque(maxlen=KEPT))
@@ -116,7 +116,7 @@ class Times:
 
 @attrs.frozen
 class PartOfTimes:
-    """One of `TIMES`, as a `Distribution` of milliseconds."""
+    """One metric of `TIMES`, as a `Distribution` of milliseconds."""
 
     times: Times
     seconds: Callable[[Moments], float]
@@ -131,7 +131,7 @@ class PartOfTimes:
 
 @attrs.define(eq=False)
 class RequestMetrics:
-    """Counts, sizes and times by request name, as Kafka names them: Produce, FetchFollower, ..."""
+    """Counts, sizes and times by Kafka's request names: Produce, FetchFollower, ..."""
 
     registry: MetricsRegistry | None = None
     request_bytes: dict[str, Sizes] = attrs.field(factory=dict, init=False)
@@ -148,7 +148,7 @@ class RequestMetrics:
             self.registry.gauge(CONNECTIONS_REFUSED, lambda: self.connections_refused)
 
     def add(self, header: RequestHeader, request: object, *, frame_size: int) -> None:
-        """Count a request that came in a frame of `frame_size` bytes, its length not counted."""
+        """Count a request in a frame of `frame_size` bytes, without the bytes of its length."""
         body_size = frame_size - _header_size(header)
         for name in _names(request):
             if name not in self.request_bytes:
@@ -158,7 +158,7 @@ class RequestMetrics:
             self.request_body_bytes[name].add(body_size)
 
     def answered(self, request: object, watch: Stopwatch) -> None:
-        """What `add` has counted has its answer on its way to the client."""
+        """Count the times of a request whose answer has been sent."""
         moments = watch.stop()
         for name in _names(request):
             self.times[name].add(moments)
@@ -210,7 +210,7 @@ def times_metric(part: str, request: str) -> MetricName:
 
 
 def metric_name(metric: str, request: str, attribute: str) -> MetricName:
-    """Where one attribute of a request's sizes is found in the registry."""
+    """Return the name of one attribute of a request's sizes."""
     tags = (("request", request), ("attribute", attribute))
     return MetricName("kafka.network", "RequestMetrics", metric, tags)
 
@@ -233,5 +233,5 @@ def _names_of(kind: type) -> tuple[str, ...]:
 def _header_size(header: RequestHeader) -> int:
     client_id = b"" if header.client_id is None else header.client_id.encode()
     api = api_numbered(header.api_key)
-    assert api is not None, "what was decoded is known"
+    assert api is not None, "a decoded request has a known API"
     return 10 + len(client_id) + api.is_flexible(header.api_version)

@@ -1,23 +1,23 @@
-"""Kafka's requests on a listener: a task for each connection, answers in the order asked.
+"""Kafka's requests on a listener: a task for each connection, answers in the order of requests.
 
     bytes ── frame ── header ── request ── (faults) ── handler ── answer
                │        │         │                       │
                │        │         │                       └ None: acks=0, and nothing is sent
-               │        │         └ garbage: closed
+               │        │         └ not decodable: closed
                │        └ an API or a version not served: closed;
                │          but ApiVersions is answered, at version 0 (KIP-511)
                └ over socket.request.max.bytes: closed
 
 Rule 1: a connection's next request is read when the last one has been answered. That is
-Kafka's order (SocketServer mutes the channel), and it bounds a connection to one frame. A peer
-that does not read its answer is asked nothing more, and closed when it is idle for too long.
+Kafka's order (SocketServer mutes the channel), and it bounds a connection to one frame. If a peer
+does not read its answer, nothing more is read from it, and it is closed once it is idle too long.
 
-Rule 2: what a peer sends can cost that peer its connection, and nobody else anything.
-A mistake of ours costs no more: it goes to `on_bug`, and the one connection is closed.
+Rule 2: what a peer sends can only close that peer's connection. A bug of ours does no more: it
+goes to `on_bug`, and the one connection is closed.
 
-Rule 3: what is advertised is what is served, with one exception: Produce from version 0,
-because librdkafka stops compressing when the lowest is 3 (KAFKA-18659). Versions 0 to 2
-are refused all the same, by closing.
+Rule 3: a server advertises exactly the versions that it serves, with one exception: Produce from
+version 0, because librdkafka stops compressing if the lowest is 3 (KAFKA-18659). A request of
+version 0 to 2 closes the connection.
 """
 
 import re
@@ -83,7 +83,7 @@ _ALWAYS_SERVED = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHEN
 
 @attrs.frozen
 class RequestContext:
-    """What a handler may know of a request beside its body."""
+    """What a handler may know about a request besides its body."""
 
     api_key: ApiKey
     version: int
@@ -94,15 +94,15 @@ class RequestContext:
 
 
 @attrs.frozen(kw_only=True)
-class Features:
-    """What this release knows of features and their levels, and what the cluster has (KIP-584)."""
+class AdvertisedFeatures:
+    """The feature levels that this release supports, and those of the cluster (KIP-584)."""
 
     supported: Mapping[str, tuple[int, int]] = attrs.field(factory=dict)
     levels: Mapping[str, int] = attrs.field(factory=dict)
     epoch: int = -1
-    """Whoever hears two answers goes by the one of the greater."""
+    """The metadata offset of the levels; a client prefers the answer with the greater one."""
 
-    def told(self, response: ApiVersionsResponse, *, version: int) -> None:
+    def add_to(self, response: ApiVersionsResponse, *, version: int) -> None:
         # Older clients cannot read that a feature may have level 0 (KAFKA-17492).
         least = 0 if version >= _LEVEL_0_SINCE else 1
         response.supported_features = [
@@ -117,12 +117,12 @@ class Features:
         ]
 
 
-# A handler is typed by its own request and answer; only the table of all of them is not.
 Handler: TypeAlias = Callable[[RequestContext, Any], Awaitable[Any]]
+"""Each handler is typed by its own request and answer; only the table of all of them is not."""
 
 
 class CloseConnectionError(Exception):
-    """A handler's way to say that there is no answer but to hang up; the message says why."""
+    """A handler's request to close the connection without an answer; the message says why."""
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
@@ -135,7 +135,7 @@ class Server:
     on_bug: OnBug
     max_request_bytes: int = DEFAULT_MAX_FRAME_BYTES
     max_idle_seconds: float = 600.0
-    features: Callable[[], Features] = Features
+    features: Callable[[], AdvertisedFeatures] = AdvertisedFeatures
     metrics: RequestMetrics = attrs.field(factory=RequestMetrics)
     faults: FaultGate | None = None
     quotas: ConnectionQuotas = attrs.field(
@@ -145,8 +145,9 @@ class Server:
     )
 
     async def serve(self, listener: Listener, *, name: str, gate: Gate | None = None) -> None:
-        """Accept until cancelled; then every connection is closed where it stands. Without a
-        `gate` everybody is let in.
+        """Accept connections until cancelled, and close all of them then.
+
+        Without a `gate` every client is let in.
         """
         gate = gate or Gate(clock=self.clock)
         async with trio.open_nursery() as nursery:
@@ -160,7 +161,7 @@ class Server:
                     else:
                         nursery.start_soon(self._serve_connection, slot, gate)
             except PeerUnavailableError:
-                pass  # somebody closed the listener; those who are connected stay
+                pass  # the listener was closed; its connections stay
             finally:
                 listener.close()
 
@@ -182,7 +183,7 @@ class Server:
         except AuthenticationError as error:
             self.sink(ConnectionRefused(peer=connection.peer, cause=str(error)))
         except (PeerUnavailableError, RegionAbortedError):
-            pass  # it left; or what it was being sent has been truncated, and it asks again
+            pass  # the peer left; or its answer has been truncated, and it fetches again
         except (ProtocolError, CloseConnectionError, FaultInjectedError) as error:
             self.sink(ConnectionRefused(peer=connection.peer, cause=str(error)))
         except Exception as error:  # noqa: BLE001 - one of the three boundaries
@@ -195,12 +196,12 @@ class Server:
             connection.close()
 
     async def _answer_requests(self, session: Session, slot: Slot, idle: IdleWatch) -> None:
-        # A frame is read from until its answer is sent: by then its records are in the log.
+        # The frame's buffer is in use until the answer is sent: its records are in the log then.
         reader = FrameReader(
             session.connection, max_frame_bytes=self.max_request_bytes, reuse_buffer=True
         )
         watch = Stopwatch(self.clock.now, Waited())
-        WAITED.set(watch.waited)  # of this task's context, and of those that its handlers start
+        WAITED.set(watch.waited)  # for this task, and for those that its handlers start
         work = Work()
         WORK.set(work)
         try:
@@ -217,7 +218,7 @@ class Server:
         idle: IdleWatch,
         watch: Stopwatch,
     ) -> bool:
-        """Answer one request, keep nothing of it, and return whether there was one."""
+        """Answer one request and return whether there was one; keep no reference to it."""
         reader.max_frame_bytes = session.most_bytes(self.max_request_bytes)
         idle.wait_for_peer()
         frame = await reader.receive_frame()
@@ -229,7 +230,7 @@ class Server:
         request, parts = await self._answer(frame, session, watch, listener=slot.listener)
         idle.wait_for_peer()
         if parts is not None:
-            # The only regions that a handler of ours answers with are a log's.
+            # The only regions in an answer are those of a log's files.
             await send_parts(session.connection, cast("Sequence[Buffer | FileRegion]", parts))
         if request is not None:
             self.metrics.answered(request, watch)
@@ -240,7 +241,7 @@ class Server:
     async def _answer(
         self, frame: memoryview, session: Session, watch: Stopwatch, *, listener: str
     ) -> tuple[object | None, Sequence[Part] | None]:
-        """The request, where it could be read, and what to send for it, if anything."""
+        """Return the request, None if it could not be read, and what to send, if anything."""
         if session.takes_tokens:
             return None, await _answer_token(frame, session)
         try:
@@ -280,7 +281,7 @@ class Server:
         request: object,
     ) -> Any:
         api = api_numbered(header.api_key)
-        assert api is not None, "what was decoded is known"
+        assert api is not None, "a decoded request has a known API"
         answer = await session.admit(request, version=header.api_version)
         watch.handler = self.clock.now()
         if answer is not None:
@@ -300,7 +301,7 @@ class Server:
         return await handler(context, request)
 
     def api_versions(self, request: ApiVersionsRequest, *, version: int) -> ApiVersionsResponse:
-        """What this listener serves, in the order of the API keys."""
+        """Return what this listener serves, in the order of the API keys."""
         names = (request.client_software_name, request.client_software_version)
         if version >= _CLIENT_SOFTWARE_SINCE and not all(map(_CLIENT_SOFTWARE.fullmatch, names)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -314,12 +315,12 @@ class Server:
                 for key in sorted({*_ALWAYS_SERVED, *self.handlers})
             ]
         )
-        self.features().told(response, version=version)
+        self.features().add_to(response, version=version)
         return response
 
 
 async def _answer_token(frame: memoryview, session: Session) -> Sequence[Part] | None:
-    """What came bare is answered bare; a refusal has no word for it, and only hangs up."""
+    """Return the answer to a bare token, a bare token too; None refuses it, without an answer."""
     try:
         token = await session.respond(bytes(frame))
     except LoginFailedError:
@@ -328,7 +329,7 @@ async def _answer_token(frame: memoryview, session: Session) -> Sequence[Part] |
 
 
 def _version_of(header: RequestHeader, response: object) -> int:
-    """Who is told that its version is not served can only read version 0 (KIP-511)."""
+    """Return the version of the answer: 0 for UNSUPPORTED_VERSION of ApiVersions (KIP-511)."""
     if (
         isinstance(response, ApiVersionsResponse)
         and response.error_code == ErrorCode.UNSUPPORTED_VERSION

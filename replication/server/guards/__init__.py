@@ -1,18 +1,18 @@
-"""Handlers that ask first whether the one who asks may (KafkaApis, AuthHelper).
+"""Guards: they check the client's ACLs before a handler is called (KafkaApis, AuthHelper).
 
-    request ── whole: may this be asked at all? ── no: every part of the answer is an error
-       └──── of each topic (group, ...): may it be? ── no: taken out, and answered as refused
-                 └── the handler, which knows nothing of all this
+    request ── is the request allowed as a whole? ── no: every part of the answer is an error
+       └──── is each topic (group, ...) allowed? ── no: removed, and answered as refused
+                 └── the handler, which does not know about ACLs
 
-    access.py    one request's questions to the authorizer
-    rules.py     what each API needs: most of Kafka's table, as a table
+    access.py    one request's checks by the authorizer
+    required.py  what each API needs: most of Kafka's table
     records.py   Produce and Fetch
     special.py   the other APIs that do not fit into the table: Metadata, lists
-    described.py those that tell what may be done with what they describe
+    described.py APIs whose answers name the allowed operations
 
 Rule 1: no API is served without an entry; a test compares the two tables.
 
-Rule 2: where no authorizer is configured handlers are served as they are.
+Rule 2: without an authorizer in the configuration, handlers are served as they are.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ from replication.wire.apis import ApiKey
 def guarded(
     handlers: Mapping[ApiKey, Handler], authorizer: Authorizer, image: Callable[[], MetadataImage]
 ) -> dict[ApiKey, Handler]:
-    """`handlers`, for those who may."""
+    """Return `handlers`, each behind its guard."""
     return {
         key: _guarded(_guard_of(key), handler, authorizer, image)
         for key, handler in handlers.items()
@@ -41,7 +41,10 @@ def guarded(
 def for_brokers(
     handlers: Mapping[ApiKey, Handler], authorizer: Authorizer, image: Callable[[], MetadataImage]
 ) -> dict[ApiKey, Handler]:
-    """The controller's: whoever asks it is a broker, which has asked the ACLs for its clients."""
+    """Return the controller's `handlers`, for brokers only.
+
+    Brokers have checked the ACLs of the clients whose requests they forward.
+    """
     guard = partial(by_rules, BROKERS_ONLY)
     return {key: _guarded(guard, handler, authorizer, image) for key, handler in handlers.items()}
 

@@ -1,4 +1,4 @@
-"""What one request asks of the authorizer."""
+"""The checks of one request by the authorizer."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import compress
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @attrs.frozen
 class Access:
-    """Who asks, and what the cluster's ACLs say of them."""
+    """The rights of one request's client, by the cluster's ACLs."""
 
     authorizer: Authorizer
     image: MetadataImage
@@ -44,7 +44,7 @@ class Access:
         )
 
     def operations(self, kind: ResourceType, name: str) -> int:
-        """Those of its kind that may be done with it, a bit for each."""
+        """Return the operations that the client may do with a resource, a bit for each."""
         return as_bits(each for each in SUPPORTED[kind] if self.may(each, kind, name))
 
     def may_some(self, operation: Operation, kind: ResourceType) -> bool:
@@ -63,7 +63,7 @@ class Access:
         return self.may(operation, ResourceType.TOPIC, name)
 
     def name_of(self, item: Any) -> str | None:
-        """The topic that a part of a request is about; None for an id that no topic has."""
+        """Return the topic name of a part of a request; None for an id that no topic has."""
         if isinstance(item, str):
             return item
         name: str | None = getattr(item, "name", None) or getattr(item, "topic", None)
@@ -87,16 +87,16 @@ Guard: TypeAlias = Callable[[Access, Any, Handler], Awaitable[Any]]
 
 
 async def sorted_out(items: Sequence[T], may: Callable[[T], bool]) -> tuple[list[T], list[T]]:
-    """Return those of `items` that may be asked for, and those that may not, in their order."""
+    """Return the items that are allowed, and those that are not, each in their order."""
     return await in_steps(sorting_out(items, may))
 
 
 def sorting_out(items: Sequence[T], may: Callable[[T], bool]) -> Steps[tuple[list[T], list[T]]]:
-    """Return the same, in steps."""
+    """Return what `sorted_out` returns, in steps."""
     judged = yield from each_of(may, items)
     return list(compress(items, judged)), list(compress(items, map(not_, judged)))
 
 
 async def all_refused(kind: type[T], items: Sequence[object], code: ErrorCode) -> list[T]:
-    """Return the answers of class `kind` to each of `items`, which are all refused."""
+    """Return an answer of class `kind` for each of `items`, which are all refused."""
     return await in_steps(each_refused(kind, items, code))

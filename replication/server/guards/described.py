@@ -1,7 +1,7 @@
-"""APIs that describe resources, each with the operations that whoever asks may do (KIP-430).
+"""APIs that describe resources with the operations that the client may do (KIP-430).
 
-A handler answers "all" to those that were asked about, and nothing to the others; here "all"
-becomes those that the ACLs give (AuthHelper.authorizedOperations).
+A handler answers "all" if the request wants the operations, and a mark for "unknown" if not; a
+guard replaces "all" by what the ACLs allow (AuthHelper.authorizedOperations).
 """
 
 from collections.abc import Iterable
@@ -28,8 +28,8 @@ from replication.wire.describe_topic_partitions import (
 from replication.wire.metadata import UNKNOWN_OPERATIONS
 
 
-def tell_topic_operations(access: Access, topics: Iterable[Any]) -> Steps[None]:
-    """Put them into answers of Metadata and of DescribeTopicPartitions."""
+def fill_topic_operations(access: Access, topics: Iterable[Any]) -> Steps[None]:
+    """Fill in the operations in answers of Metadata and of DescribeTopicPartitions."""
     for each in topics:
         if each.topic_authorized_operations != UNKNOWN_OPERATIONS and each.name:
             each.topic_authorized_operations = access.operations(ResourceType.TOPIC, each.name)
@@ -37,8 +37,8 @@ def tell_topic_operations(access: Access, topics: Iterable[Any]) -> Steps[None]:
         yield 1
 
 
-def tell_cluster_operations(access: Access, response: Any) -> None:
-    """None to whom may not see the cluster at all."""
+def fill_cluster_operations(access: Access, response: Any) -> None:
+    """Fill in the operations on the cluster; none for a client that may not describe it."""
     if response.cluster_authorized_operations != UNKNOWN_OPERATIONS:
         seen = access.cluster(Operation.DESCRIBE)
         response.cluster_authorized_operations = (
@@ -49,10 +49,10 @@ def tell_cluster_operations(access: Access, response: Any) -> None:
 async def describe_cluster(
     access: Access, request: DescribeClusterRequest, handler: Handler
 ) -> DescribeClusterResponse:
-    """Whom a client may reach it is told anyway."""
+    """Fill in the operations; the brokers are answered to every client."""
     response = await handler(access.context, request)
-    assert isinstance(response, DescribeClusterResponse), "it answers what was asked"
-    tell_cluster_operations(access, response)
+    assert isinstance(response, DescribeClusterResponse), "the handler answers this request"
+    fill_cluster_operations(access, response)
     return response
 
 
@@ -61,12 +61,12 @@ async def describe_groups(
 ) -> DescribeGroupsResponse:
     each = Each(Operation.DESCRIBE, "groups", "groups", ResourceType.GROUP)
     response = await by_rules((each,), access, request, handler)
-    assert isinstance(response, DescribeGroupsResponse), "it answers what was asked"
-    await in_steps(_tell_group_operations(access, response.groups))
+    assert isinstance(response, DescribeGroupsResponse), "the handler answers this request"
+    await in_steps(_fill_group_operations(access, response.groups))
     return response
 
 
-def _tell_group_operations(access: Access, groups: Iterable[DescribedGroup]) -> Steps[None]:
+def _fill_group_operations(access: Access, groups: Iterable[DescribedGroup]) -> Steps[None]:
     for group in groups:
         if group.authorized_operations != UNKNOWN_OPERATIONS:
             group.authorized_operations = access.operations(ResourceType.GROUP, group.group_id)
@@ -77,7 +77,7 @@ def _tell_group_operations(access: Access, groups: Iterable[DescribedGroup]) -> 
 async def describe_topic_partitions(
     access: Access, request: DescribeTopicPartitionsRequest, handler: Handler
 ) -> DescribeTopicPartitionsResponse:
-    """Asked for all topics, it is those that may be seen: no page or cursor names another."""
+    """Answer a request for all topics with those that the client may see, in every page."""
     if not request.topics:
         first = request.cursor.topic_name if request.cursor else ""
         left = [name for name in access.image.topics if name >= first]
@@ -91,6 +91,6 @@ async def describe_topic_partitions(
             request.cursor = None  # that topic has gone meanwhile, or the right to see it
     each = Each(Operation.DESCRIBE, "topics", "topics")
     response = await by_rules((each,), access, request, handler)
-    assert isinstance(response, DescribeTopicPartitionsResponse), "it answers what was asked"
-    await in_steps(tell_topic_operations(access, response.topics))
+    assert isinstance(response, DescribeTopicPartitionsResponse), "the handler answers this request"
+    await in_steps(fill_topic_operations(access, response.topics))
     return response

@@ -1,4 +1,4 @@
-"""Produce and Fetch: who may write records, and who may read them."""
+"""The guards of Produce and Fetch: the rights to write records and to read them."""
 
 from functools import partial
 from typing import Any
@@ -16,19 +16,19 @@ from replication.wire.fetch import FetchableTopicResponse, FetchRequest, FetchRe
 from replication.wire.produce import ProduceRequest, ProduceResponse, TopicProduceResponse
 from storage.batch.record_batch import HEADER_SIZE, MAGIC, TRANSACTIONAL_BIT
 
-MAGIC_AT = 16  # the same in every format there has been
-_ATTRIBUTES_AT = 22  # the byte of them that has a meaning
+MAGIC_AT = 16  # the same in every record format
+_ATTRIBUTES_AT = 22  # the lower byte; the upper one has no meaning
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _MOST_SESSIONS = 10_000
 
 
 @attrs.define(eq=False)
 class FetchGuard:
-    """A fetch session was opened by somebody, under some ACLs; it is good for no other.
+    """The guard of Fetch: a session is valid only for its principal, and for the same ACLs.
 
-    Once they are others the session is not known any more, and the client names all its
-    partitions again. Where a topic is refused no session is opened: what the client believes
-    to be in one would never be answered.
+    With other ACLs the session counts as unknown, and the client names all its partitions again.
+    No session is opened if a topic is refused: the client would believe the topic to be in the
+    session, and never get an answer about it.
     """
 
     _sessions: dict[int, tuple[str, SecurityImage]] = attrs.field(init=False, factory=dict)
@@ -55,7 +55,7 @@ class FetchGuard:
         response.responses += await refused_topics(denied)
         if response.session_id:
             if len(self._sessions) >= _MOST_SESSIONS:
-                self._sessions.clear()  # whoever still has one opens another
+                self._sessions.clear()  # their clients open new ones
             self._sessions[response.session_id] = by
         return response
 
@@ -79,9 +79,9 @@ async def refused_topics(denied: list[FetchTopic]) -> list[FetchableTopicRespons
 
 
 async def produce(access: Access, request: ProduceRequest, handler: Handler) -> Any:
-    """Ask for the transactional id only where records are transactional, as Kafka does.
+    """Check the topics, and the transactional id only if records are transactional, as Kafka does.
 
-    Without a response (acks=0) a client learns of a refusal by its connection's end.
+    A refused produce without a response (acks=0) closes the connection.
     """
     name = await in_steps(_transactional_id(request))
     if name is not None and not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):

@@ -1,4 +1,4 @@
-"""What each API needs, by Kafka's table (docs: "Operations and Resources on Protocols")."""
+"""The rights that each API needs, by Kafka's table ("Operations and Resources on Protocols")."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -23,7 +23,7 @@ _CODES = {
 
 @attrs.frozen
 class Whole:
-    """Needed for the request as a whole; `name` finds the resource, None: nothing is needed."""
+    """A right that the whole request needs; `name` returns the resource, None if there is none."""
 
     operation: Operation
     kind: ResourceType
@@ -32,7 +32,7 @@ class Whole:
 
 @attrs.frozen
 class Each:
-    """Needed for each item of the array `asked`, which `answered` of the response answers."""
+    """A right for each item of the request's array `asked`; the response's `answered` refuses it."""
 
     operation: Operation
     asked: str
@@ -44,7 +44,7 @@ Rule: TypeAlias = Whole | Each
 
 
 async def by_rules(rules: tuple[Rule, ...], access: Access, request: Any, handler: Handler) -> Any:
-    """Refused as a whole, or in part, or answered."""
+    """Answer the request; refuse all of it, or the parts of it that are not allowed."""
     response_class = API[access.context.api_key].response
     for rule in rules:
         if isinstance(rule, Whole) and not _may(access, rule, request):
@@ -74,7 +74,7 @@ def _may(access: Access, rule: Whole, request: Any) -> bool:
 
 
 async def _taken_out(access: Access, rule: Each, request: Any, response_class: type) -> list[Any]:
-    """Take out of the request what is refused, and return the answers to that."""
+    """Remove the refused items from the request, and return the answers to them."""
     items = getattr(request, rule.asked) or []
     allowed, denied = await sorted_out(items, partial(_may_have, access, rule))
     if not denied:
@@ -135,7 +135,7 @@ RULES: Mapping[ApiKey, tuple[Rule, ...]] = {
     ApiKey.DESCRIBE_ACLS: _cluster(_O.DESCRIBE),
     ApiKey.CREATE_ACLS: _cluster(_O.ALTER),
     ApiKey.DELETE_ACLS: _cluster(_O.ALTER),
-    # Of the controller: whoever connects to it is a broker, or is nobody (ControllerApis).
+    # The controller's APIs, for brokers only (ControllerApis).
     ApiKey.BROKER_REGISTRATION: _cluster(_O.CLUSTER_ACTION),
     ApiKey.BROKER_HEARTBEAT: _cluster(_O.CLUSTER_ACTION),
     ApiKey.ALTER_PARTITION: _cluster(_O.CLUSTER_ACTION),
@@ -143,6 +143,6 @@ RULES: Mapping[ApiKey, tuple[Rule, ...]] = {
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: _cluster(_O.CLUSTER_ACTION),
     ApiKey.FETCH_SNAPSHOT: _cluster(_O.CLUSTER_ACTION),
 }
-"""The APIs for which that is all; the others are in `special`."""
+"""The rules of most APIs; the others are in `special`."""
 
 BROKERS_ONLY = _cluster(Operation.CLUSTER_ACTION)

@@ -1,4 +1,4 @@
-"""APIs whose needs are no row of a table."""
+"""The guards of APIs whose rights do not fit into the table of `required`."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -14,8 +14,8 @@ from replication.server.guards.described import (
     describe_cluster,
     describe_groups,
     describe_topic_partitions,
-    tell_cluster_operations,
-    tell_topic_operations,
+    fill_cluster_operations,
+    fill_topic_operations,
 )
 from replication.server.guards.records import produce
 from replication.server.guards.required import BROKERS_ONLY, Each, Whole, by_rules
@@ -70,27 +70,30 @@ _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 async def metadata(access: Access, request: MetadataRequest, handler: Handler) -> Any:
-    """Topics that may not be seen are not there, or refused where they are named."""
+    """Leave out topics that the client may not see, and refuse those that it names."""
     denied: list[MetadataRequestTopic] = []
     if request.topics:
         may_see = partial(_may_see, access, request)
         request.topics, denied = await sorted_out(request.topics, may_see)
         if not request.topics and access.context.version == 0:
-            request.topics = list(denied)  # to version 0 none would be all: they go again below
+            request.topics = list(denied)  # version 0 means all topics by none; removed below
     response = await handler(access.context, request)
     assert isinstance(response, MetadataResponse), "metadata answers metadata"
     response.topics, _ = await sorted_out(
         response.topics,
         lambda topic: not topic.name or access.topic(Operation.DESCRIBE, topic.name),
     )
-    await in_steps(tell_topic_operations(access, response.topics))
-    tell_cluster_operations(access, response)
+    await in_steps(fill_topic_operations(access, response.topics))
+    fill_cluster_operations(access, response)
     response.topics += await in_steps(each_of(_denied, denied))
     return response
 
 
 def _denied(asked: MetadataRequestTopic) -> MetadataResponseTopic:
-    """An id is no secret; the name that belongs to it is (KafkaApis.handleTopicMetadataRequest)."""
+    """Return the refusal of one topic, without the name of a topic that was named by its id.
+
+    (KafkaApis.handleTopicMetadataRequest.)
+    """
     return MetadataResponseTopic(
         error_code=_DENIED,
         name=asked.name if asked.topic_id == NO_TOPIC_ID else None,
@@ -109,9 +112,9 @@ def _may_see(access: Access, request: MetadataRequest, asked: Any) -> bool:
 
 
 async def delete_topics(access: Access, request: DeleteTopicsRequest, handler: Handler) -> Any:
-    """Refuse by name what the request names; an id keeps its topic's name from who may not see it.
+    """Refuse topics that may not be deleted; the answer to an id has a name only if it may be seen.
 
-    A topic that may be seen and is not there is unknown (ControllerApis.deleteTopics).
+    A topic that may be seen but does not exist is unknown (ControllerApis.deleteTopics).
     """
     may_delete = partial(_may_delete, access)
     request.topics, denied = await sorted_out(request.topics, may_delete)
@@ -155,8 +158,9 @@ async def create_topics(access: Access, request: CreateTopicsRequest, handler: H
 
 
 async def offset_fetch(access: Access, request: OffsetFetchRequest, handler: Handler) -> Any:
-    """A group that may not be seen is refused; of others, topics that may not are left out, or
-    refused where they are named.
+    """Refuse groups that may not be described; in the others, hide or refuse topics.
+
+    A topic that may not be described is refused if the request names it, and left out if not.
     """
     code = ErrorCode.GROUP_AUTHORIZATION_FAILED
     if not request.groups:
@@ -197,7 +201,7 @@ def _hide(access: Access, request: OffsetFetchRequest) -> Steps[dict[str, list[O
 def _show(
     access: Access, response: OffsetFetchResponse, hidden: dict[str, list[OffsetFetchTopic]]
 ) -> Steps[None]:
-    """Leave out of `response` what may not be seen, and refuse what was named of it."""
+    """Remove topics that may not be seen from `response`, and refuse those that were named."""
     for group in response.groups:
         yield 1
         seen, _ = yield from sorting_out(
@@ -218,13 +222,13 @@ async def find_coordinator(
         return await by_rules((whole,), access, request, handler)
     each = Each(Operation.DESCRIBE, "coordinator_keys", "coordinators", kind)
     response = await by_rules((each,), access, request, handler)
-    assert isinstance(response, FindCoordinatorResponse), "it answers what was asked"
+    assert isinstance(response, FindCoordinatorResponse), "the handler answers this request"
     return response
 
 
 async def list_groups(access: Access, request: ListGroupsRequest, handler: Handler) -> Any:
     response = await handler(access.context, request)
-    assert isinstance(response, ListGroupsResponse), "it answers what was asked"
+    assert isinstance(response, ListGroupsResponse), "the handler answers this request"
     if not access.cluster(Operation.DESCRIBE):
         response.groups, _ = await sorted_out(
             response.groups,
@@ -236,11 +240,11 @@ async def list_groups(access: Access, request: ListGroupsRequest, handler: Handl
 async def describe_transactions(
     access: Access, request: DescribeTransactionsRequest, handler: Handler
 ) -> DescribeTransactionsResponse:
-    """Topics of a transaction that may not be seen are left out."""
+    """Leave out the topics of a transaction that the client may not see."""
     kind = ResourceType.TRANSACTIONAL_ID
     each = Each(Operation.DESCRIBE, "transactional_ids", "transaction_states", kind)
     response = await by_rules((each,), access, request, handler)
-    assert isinstance(response, DescribeTransactionsResponse), "it answers what was asked"
+    assert isinstance(response, DescribeTransactionsResponse), "the handler answers this request"
     for state in response.transaction_states:
         state.topics, _ = await sorted_out(
             state.topics, lambda topic: access.topic(Operation.DESCRIBE, topic.topic)
@@ -252,7 +256,7 @@ async def list_transactions(
     access: Access, request: ListTransactionsRequest, handler: Handler
 ) -> Any:
     response = await handler(access.context, request)
-    assert isinstance(response, ListTransactionsResponse), "it answers what was asked"
+    assert isinstance(response, ListTransactionsResponse), "the handler answers this request"
     kind = ResourceType.TRANSACTIONAL_ID
     response.transaction_states, _ = await sorted_out(
         response.transaction_states,
@@ -262,7 +266,7 @@ async def list_transactions(
 
 
 async def init_producer_id(access: Access, request: InitProducerIdRequest, handler: Handler) -> Any:
-    """Without a transactional id, whoever may write to any topic (KIP-679)."""
+    """Check the transactional id; without one, the right to write to any topic (KIP-679)."""
     if request.transactional_id:
         kind = ResourceType.TRANSACTIONAL_ID
         if not access.may(Operation.WRITE, kind, request.transactional_id):
@@ -279,7 +283,7 @@ async def init_producer_id(access: Access, request: InitProducerIdRequest, handl
 async def offset_for_leader_epoch(
     access: Access, request: OffsetForLeaderEpochRequest, handler: Handler
 ) -> Any:
-    """A broker may ask about every topic, and a consumer about those that it may see (KIP-320)."""
+    """Let brokers ask about every topic, and consumers about those that they may see (KIP-320)."""
     if access.cluster(Operation.CLUSTER_ACTION):
         return await handler(access.context, request)
     return await by_rules(_SEEN_TOPICS, access, request, handler)
@@ -288,7 +292,7 @@ async def offset_for_leader_epoch(
 async def write_txn_markers(
     access: Access, request: WriteTxnMarkersRequest, handler: Handler
 ) -> Any:
-    """Brokers write markers, and administrators who end a transaction that hangs (KIP-664)."""
+    """Let brokers write markers, and administrators that end a hanging transaction (KIP-664)."""
     if access.cluster(Operation.ALTER):
         return await handler(access.context, request)
     return await by_rules(BROKERS_ONLY, access, request, handler)
@@ -297,7 +301,10 @@ async def write_txn_markers(
 async def add_partitions_to_txn(
     access: Access, request: AddPartitionsToTxnRequest, handler: Handler
 ) -> Any:
-    """From version 4 on brokers ask, for producers that they have let in themselves."""
+    """Check the producer's rights; from version 4 on only brokers may send the request.
+
+    They have checked the rights of the producers on whose behalf they send it.
+    """
     version = access.context.version
     if version >= 4:
         if access.cluster(Operation.CLUSTER_ACTION):

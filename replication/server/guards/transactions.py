@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn: which partitions may not be added, and the answer that says so.
+"""AddPartitionsToTxn: the partitions that may not be added, and the answer to the request.
 
-A request is carried out as a whole or not at all: one partition that may not be added leaves the
-others OPERATION_NOT_ATTEMPTED (KafkaApis.handleAddPartitionsToTxnRequest).
+A request is carried out as a whole or not at all: if one partition may not be added, the others
+are answered OPERATION_NOT_ATTEMPTED (KafkaApis.handleAddPartitionsToTxnRequest).
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -21,7 +21,7 @@ from storage.types import TopicPartition
 def not_attempted(
     image: MetadataImage, topics: Iterable[AddPartitionsToTxnTopic], denied: Container[str] = ()
 ) -> Steps[dict[TopicPartition, ErrorCode]]:
-    """Return the errors of all partitions if some may not be added; nothing if all may be."""
+    """Return the errors of all partitions if some may not be added; else an empty dictionary."""
     partitions = yield from partitions_of(topics)
     faults = yield from each_of(lambda each: _fault_of(image, each, denied), partitions)
     if set(faults) <= {ErrorCode.NONE}:

@@ -103,7 +103,7 @@ def try_way(secured: SecuredCluster, column: Column, name: str) -> Outcome:
 
 def logins_ended(cluster: IsolatedCluster) -> int:
     """Connections so far that were used past the end of their login."""
-    return told_by_brokers(cluster, r"connection_refused .*the login has ended")
+    return told_by_brokers(cluster, r"connection_refused .*the login has expired")
 
 
 def run(servers: str, client: str, feature: str, topic: str) -> Outcome:

@@ -15,7 +15,7 @@ from replication.errors import ConfigError, PeerUnavailableError, TooManyConnect
 from replication.events import ConnectionRefused, Event
 from replication.net.clock import TrioClock
 from replication.server.connection_quotas import (
-    TOLD_EVERY_SECONDS,
+    REPORT_SECONDS,
     ConnectionLimits,
     ConnectionQuotas,
     Slot,
@@ -136,7 +136,7 @@ async def test_a_flood_is_one_line_in_a_while(autojump_clock: MockClock) -> None
     for number in range(1000):
         subject.quotas.refuse(TooManyConnectionsError(f"h:{number}", "too many"), CLIENTS)
     assert subject.events == [ConnectionRefused(peer="h:0", cause="too many")]
-    await TrioClock().sleep(TOLD_EVERY_SECONDS)
+    await TrioClock().sleep(REPORT_SECONDS)
     subject.quotas.refuse(TooManyConnectionsError("h:1000", "too many"), CLIENTS)
     cause = "too many; 999 more since the last line"
     assert subject.events[1:] == [ConnectionRefused(peer="h:1000", cause=cause)]

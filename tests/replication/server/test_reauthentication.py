@@ -197,7 +197,7 @@ def test_who_does_not_renew_is_hung_up_on() -> None:
         await scene.sleep(5.1)
         with pytest.raises(PeerUnavailableError):
             await asked(client)
-        assert scene.refused == ["the login has ended: it was good for so long, and not renewed"]
+        assert scene.refused == ["the login has expired and was not renewed"]
 
     play(story, lifetime_ms=5000)
 

@@ -16,8 +16,8 @@ from replication.net.clock import TrioClock
 from replication.net.idle import idle_limit_seconds
 from replication.net.tcp import TcpTransport
 from replication.server.server import (
+    AdvertisedFeatures,
     CloseConnectionError,
-    Features,
     Handler,
     RequestContext,
     Server,
@@ -109,7 +109,9 @@ async def test_a_handler_is_told_who_asks_and_on_which_listener() -> None:
 
 @pytest.mark.parametrize(("version", "lowest"), [(3, 1), (4, 0)])
 async def test_features_are_told_as_the_client_can_read_them(version: int, lowest: int) -> None:
-    features = Features(supported={"a": (0, 2), "b": (1, 1)}, levels={"a": 2, "b": 0}, epoch=7)
+    features = AdvertisedFeatures(
+        supported={"a": (0, 2), "b": (1, 1)}, levels={"a": 2, "b": 0}, epoch=7
+    )
     async with serving(features=lambda: features) as harness, await harness.connect() as stream:
         asked = ApiVersionsRequest(client_software_name="c", client_software_version="1")
         answer = await ask(stream, asked, ApiKey.API_VERSIONS, version=version)
