@@ -270,14 +270,6 @@ def decode_each(header: BatchHeader, data: bytes) -> Iterator[Record]:
         yield record
 
 
-def outline_batch(
-    batch: Batch, *, max_size: int = MAX_DECOMPRESSED_SIZE
-) -> Iterator[RecordOutline]:
-    """Walk the records of one batch without taking keys and values out of it."""
-    header = read_header(batch)
-    return outline(header, unpack(header, batch, max_size=max_size))
-
-
 def outline(
     header: BatchHeader, data: Buffer, allowance: Allowance | None = None
 ) -> Iterator[RecordOutline]:

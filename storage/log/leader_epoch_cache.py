@@ -95,22 +95,6 @@ class LeaderEpochCache:
         count = bisect_right(self._entries, offset, key=_start_offset)
         return self._entries[count - 1].epoch if count else None
 
-    def entry_for(self, epoch: LeaderEpoch) -> EpochEntry | None:
-        index = bisect_left(self._entries, epoch, key=_epoch)
-        if index < len(self._entries) and self._entries[index].epoch == epoch:
-            return self._entries[index]
-        return None
-
-    def previous_entry(self, epoch: LeaderEpoch) -> EpochEntry | None:
-        """The last entry of an epoch below `epoch`."""
-        index = bisect_left(self._entries, epoch, key=_epoch)
-        return self._entries[index - 1] if index else None
-
-    def next_epoch(self, epoch: LeaderEpoch) -> LeaderEpoch | None:
-        """The first known epoch above `epoch`."""
-        index = bisect_right(self._entries, epoch, key=_epoch)
-        return self._entries[index].epoch if index < len(self._entries) else None
-
     def truncate_from_start(self, offset: Offset) -> None:
         """The log now starts at `offset`: the epoch it lies in starts there, older ones go."""
         count = bisect_right(self._entries, offset, key=_start_offset)

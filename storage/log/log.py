@@ -484,7 +484,7 @@ class Log:
             base_offset = local.next_base_offset(first_offset, last_offset)
             if base_offset != self.segments.active.base_offset:
                 self.producers.update_map_end_offset(base_offset)
-                self.producers.take_snapshot(sync=False)
+                self.producers.take_snapshot()
             local.roll(base_offset, wall_ms)
         return self.segments.active
 
@@ -595,11 +595,6 @@ class Log:
         return self._set_high_watermark(
             max(self.log_start_offset, min(offset, self.log_end_offset))
         )
-
-    def increment_high_watermark(self, offset: Offset) -> bool:
-        """Raise it, never above the log end; whether that changed it."""
-        assert offset <= self.log_end_offset, "the high watermark is never past the log end"
-        return offset > self.high_watermark and self.update_high_watermark(offset)
 
     def _set_high_watermark(self, offset: Offset) -> bool:
         if offset == self.high_watermark:
@@ -788,7 +783,7 @@ class Log:
             if local.failure is not None:
                 raise local.fail(local.failure) from local.failure
             with local.retryable():
-                self.producers.take_snapshot(sync=False)
+                self.producers.take_snapshot()
                 local.finish_active()
                 self._flush_now(closing=True)
             # A truncation inside a batch left the log ending past its last batch. Opened
@@ -813,7 +808,7 @@ class Log:
             # Every clean shutdown leaves one: this log is from before there were producers.
             for offset in (*self.segments.base_offsets[-2:], self.log_end_offset):
                 self.producers.update_map_end_offset(offset)
-                self.producers.take_snapshot(sync=False)
+                self.producers.take_snapshot()
             return
         self.producers.truncate_and_reload(self.log_start_offset, self.log_end_offset)
         self.local.name_changes += producer_replay.rebuild(
@@ -826,7 +821,7 @@ class Log:
             # Fewer records cannot have had more producers.
             self.producers.truncate_and_reload(self.log_start_offset, self.log_end_offset)
             self.producers.update_map_end_offset(self.log_end_offset)
-            self.producers.take_snapshot(sync=False)
+            self.producers.take_snapshot()
             return
         self.producers.truncate_and_reload(self.log_start_offset, self.log_end_offset)
         segments = self.segments.starting_with(self.producers.map_end_offset)

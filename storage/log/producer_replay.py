@@ -79,5 +79,5 @@ def rebuild(producers: ProducerStateManager, segments: Segments, end_offset: Off
         start = producers.map_end_offset
         if start < offset:
             made = replay(producers, segments.between(start, offset), offset) or made
-            producers.take_snapshot(sync=False)
+            producers.take_snapshot()
     return made

@@ -75,18 +75,6 @@ class LogOffsetMetadata:
     segment_base_offset: Offset = NO_OFFSET
     position: int = -1
 
-    @property
-    def is_offset_only(self) -> bool:
-        return self.position < 0
-
-    def on_same_segment_as(self, other: "LogOffsetMetadata") -> bool:
-        return self.segment_base_offset == other.segment_base_offset
-
-    def bytes_after(self, other: "LogOffsetMetadata") -> int:
-        """How many bytes lie between `other` and this, both in one segment."""
-        assert self.on_same_segment_as(other), "distances are measured inside a segment"
-        return self.position - other.position
-
 
 class LocatedBatch(NamedTuple):
     base_offset: Offset

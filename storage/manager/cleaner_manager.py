@@ -42,7 +42,7 @@ class CleanerManager:
     # As the last look at all logs found them.
     dirtiest_ratio: float = attrs.field(init=False, default=0.0)
     max_delay_ms: int = attrs.field(init=False, default=0)
-    _in_progress: dict[TopicPartition, Cleaning] = attrs.field(init=False, factory=dict)
+    in_progress: dict[TopicPartition, Cleaning] = attrs.field(init=False, factory=dict)
 
     # One round.
 
@@ -62,13 +62,13 @@ class CleanerManager:
             cleaning = Cleaning(
                 plan=plan(log, dirty, wall_ms), offset_map=make_map(), read_bytes=read_bytes
             )
-        self._in_progress[log.topic_partition] = cleaning
+        self.in_progress[log.topic_partition] = cleaning
         return cleaning
 
     def finish(self, cleaning: Cleaning, error: BaseException | None = None) -> None:
         """The round is over: done, or ended by `error`."""
         log = cleaning.log
-        self._in_progress.pop(log.topic_partition, None)
+        self.in_progress.pop(log.topic_partition, None)
         if isinstance(error, CorruptRecordError | InvalidRecordError):
             self.uncleanable[log.topic_partition] = log
         with log.local.retryable():
@@ -76,9 +76,6 @@ class CleanerManager:
             directory = self._directory_of(log)
             if directory is not None and cleaning.done and not cleaning.aborted:
                 self._write(directory, {log.topic_partition: cleaning.end_offset})
-
-    def in_progress(self, topic_partition: TopicPartition) -> bool:
-        return topic_partition in self._in_progress
 
     # What happens to the logs.
 
@@ -93,7 +90,7 @@ class CleanerManager:
     def forget(self, topic_partition: TopicPartition) -> None:
         """Whatever is under way on that log will come to nothing."""
         self.uncleanable.pop(topic_partition, None)
-        cleaning = self._in_progress.get(topic_partition)
+        cleaning = self.in_progress.get(topic_partition)
         if cleaning is not None:
             cleaning.aborted = True
 
@@ -130,7 +127,7 @@ class CleanerManager:
             log.config.is_compacted
             and not log.failed
             and not log.closed
-            and key not in self._in_progress
+            and key not in self.in_progress
             and key not in self.uncleanable
         )
 

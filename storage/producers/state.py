@@ -25,7 +25,6 @@ is below the high watermark; the least of these is the first unstable offset.
 (ProducerStateManager, ProducerAppendInfo in Kafka.)
 """
 
-import contextlib
 from collections.abc import Collection
 from typing import Final
 
@@ -337,37 +336,26 @@ class ProducerStateManager:
     def snapshot_path(self, offset: Offset) -> str:
         return snapshot_path(self.directory, offset)
 
-    def take_snapshot(self, *, sync: bool = True) -> Offset | None:
-        """Write the state at `map_end_offset`, unless nothing was added since the last one.
+    def take_snapshot(self) -> None:
+        """Write the state at `map_end_offset`, unless nothing was added since the last snapshot.
 
-        Without `sync` the file lasts only after `sync_snapshot`.
+        The next flush of the log syncs the file.
         """
         offset = self.map_end_offset
         if offset <= self.last_snapshot_offset:
-            return None
+            return
         file = self.file_system.open(self.snapshot_path(offset), create=True)
         try:
             file.truncate(0)
             file.write(0, encode_snapshot(self.producers.values()))
-            if sync:
-                file.sync()
         finally:
             file.close()
         self._snapshots.add(offset)
         self.last_snapshot_offset = offset
-        return offset
-
-    def sync_snapshot(self, offset: Offset) -> None:
-        """Make a snapshot last; one that is gone needs nothing."""
-        with contextlib.suppress(FileNotFoundError):
-            file = self.file_system.open(self.snapshot_path(offset))
-            try:
-                file.sync()
-            finally:
-                file.close()
 
     def delete_snapshot(self, offset: Offset) -> None:
-        self.forget_snapshot(offset)
+        """Remove the snapshot of `offset`, if there is one."""
+        self._snapshots.discard(offset)
         self.file_system.remove(self.snapshot_path(offset))
         self._removal_unsynced = True
 
@@ -378,16 +366,6 @@ class ProducerStateManager:
         if self._removal_unsynced:
             self.file_system.sync_directory(self.directory)
             self._removal_unsynced = False
-
-    def forget_snapshot(self, offset: Offset) -> bool:
-        """Leave the file to the caller, who deletes it with its segment; whether there was one."""
-        known = offset in self._snapshots
-        self._snapshots.discard(offset)
-        return known
-
-    def delete_snapshots_before(self, offset: Offset) -> None:
-        for snapshot in [s for s in self._snapshots if s < offset]:
-            self.delete_snapshot(snapshot)
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[Offset]) -> None:
         """At loading: keep those at a segment's base, and the newest if it is beyond them all."""

@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-from storage.batch.records import outline_batch
 from storage.config import LogConfig
 from storage.filesystem import OsFileSystem
 from storage.log.log import Log
@@ -20,6 +19,7 @@ from storage.log.segment import LOG_SUFFIX
 from storage.types import TopicPartition
 from tests.bench.append import follower_batches
 from tests.bench.figures import Figure, interleaved
+from tests.storage.logs import outlined
 
 ROUNDS = 9
 SEGMENTS, BATCHES_EACH, BATCH_BYTES = 1000, 20, 1000
@@ -97,7 +97,7 @@ def look_at_all(places: dict[int, Place], times: list[int]) -> float:
     began = time.perf_counter()
     for asked in times:
         path, position, size = places[asked]
-        for record in outline_batch(files[path].read(position, size)):
+        for record in outlined(files[path].read(position, size)):
             if record.timestamp >= asked:
                 break
     took = time.perf_counter() - began

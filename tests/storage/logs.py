@@ -1,12 +1,26 @@
 """Making logs and batches for tests."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from storage.batch.compression import Codec
-from storage.batch.record_batch import HEADER, HEADER_SIZE, BatchHeader, walk, with_records
-from storage.batch.records import Record, decode_batch, encode_batch
+from storage.batch.record_batch import (
+    HEADER,
+    HEADER_SIZE,
+    BatchHeader,
+    read_header,
+    walk,
+    with_records,
+)
+from storage.batch.records import (
+    Record,
+    RecordOutline,
+    decode_batch,
+    encode_batch,
+    outline,
+    unpack,
+)
 from storage.config import LogConfig
 from storage.filesystem import FileSystem
 from storage.log.log import Log
@@ -62,6 +76,12 @@ def claiming(count: int, records: Buffer, codec: Codec) -> memoryview:
     fields[-1] = count
     HEADER.pack_into(made, 0, *fields)
     return memoryview(with_records(made, codec, made[HEADER_SIZE:]))
+
+
+def outlined(batch: Buffer) -> Iterator[RecordOutline]:
+    """Walk the records of one batch without taking keys and values out of it."""
+    header = read_header(batch)
+    return outline(header, unpack(header, batch))
 
 
 def unlink_due(logs: LogManager, now_ms: int) -> int:

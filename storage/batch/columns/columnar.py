@@ -75,7 +75,6 @@ __all__ = [
     "read",
     "schema_of",
     "table",
-    "whole_size",
 ]
 
 # About this much of log becomes one pa.RecordBatch. Smaller loses to the cost of a vector
@@ -247,11 +246,6 @@ def read(
             raise DamagedLogError(error.reason, path=file.path, position=at) from error
         position += used
         size = chunk_size
-
-
-def whole_size(data: Buffer) -> int:
-    """How many bytes of `data` are whole batches; what stands after them may be damage."""
-    return _borders(data)[-1]
 
 
 def _borders(data: Buffer) -> list[int]:

@@ -259,7 +259,7 @@ class Loader:
     def _close_index(self, loaded: LoadedSegments, segment: Segment) -> None:
         segment.become_inactive()
         self.producers.update_map_end_offset(loaded.next_offset)
-        self.producers.take_snapshot(sync=False)
+        self.producers.take_snapshot()
 
     def _bring_producers_to(self, offset: Offset, segments: list[Segment]) -> None:
         """As they were at `offset`, where a segment begins."""

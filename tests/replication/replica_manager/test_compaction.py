@@ -129,7 +129,7 @@ async def test_a_log_that_is_cut_meanwhile_is_left_as_it_is(autojump_clock: Mock
         await broker.learn(ALONE, configs=COMPACTED)
         await write(broker, 7)
         await CLOCK.sleep(BACKOFF - 1.5)
-        assert broker.logs.cleaner.in_progress(TP)
+        assert TP in broker.logs.cleaner.in_progress
         assert leftovers(broker)
         log_of(broker).truncate_to(3)
         await CLOCK.sleep(10)
@@ -151,11 +151,11 @@ async def test_a_topic_that_is_deleted_meanwhile_is_gone(autojump_clock: MockClo
         await broker.learn(ALONE, configs=COMPACTED)
         await write(broker, 7)
         await CLOCK.sleep(BACKOFF + 0.5)
-        assert broker.logs.cleaner.in_progress(TP)
+        assert TP in broker.logs.cleaner.in_progress
         await broker.learn()
         await CLOCK.sleep(70)
         assert broker.logs.get(TP) is None
-        assert not broker.logs.cleaner.in_progress(TP)
+        assert TP not in broker.logs.cleaner.in_progress
         assert not broker.file_system.exists("/d/topic-0")
         assert broker.logs.directories[0].failure is None
 
@@ -168,7 +168,7 @@ async def test_a_broker_stopped_in_the_middle_starts_again(autojump_clock: MockC
         await broker.learn(ALONE, configs=COMPACTED)
         await write(broker, 7)
         await CLOCK.sleep(BACKOFF + 0.5)  # its files are written, and not yet in place
-        assert broker.logs.cleaner.in_progress(TP)
+        assert TP in broker.logs.cleaner.in_progress
         assert leftovers(broker)
     disk.detach()
     again = node(disk.reopen())

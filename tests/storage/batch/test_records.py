@@ -22,13 +22,13 @@ from storage.batch.records import (
     decode_control_record,
     encode_batch,
     encode_control_batch,
-    outline_batch,
     read_marker,
     unpack,
 )
 from storage.batch.sound_records import check_records
 from storage.batch.varint import read_varint, varint
 from storage.errors import CorruptRecordError, ExpansionError, UnsupportedCompressionTypeError
+from tests.storage.logs import outlined
 
 maybe_bytes = st.none() | st.binary(max_size=200)
 headers = st.lists(st.tuples(st.text(max_size=10), maybe_bytes), max_size=3).map(tuple)
@@ -66,7 +66,7 @@ def test_records_survive_the_round_trip(
 @given(st.lists(records, max_size=20))
 def test_an_outline_says_the_same_as_decoding(records: list[Record]) -> None:
     batch = encode_batch(records, base_offset=7, codec=Codec.ZSTD)
-    outline = [(o.offset, o.timestamp, o.has_key) for o in outline_batch(batch)]
+    outline = [(o.offset, o.timestamp, o.has_key) for o in outlined(batch)]
     decoded = [(r.offset, r.timestamp, r.key is not None) for r in decode_batch(batch)]
     assert outline == decoded
 
@@ -94,7 +94,7 @@ def test_log_append_time_is_every_records_time() -> None:
         [Record(timestamp=1), Record(timestamp=9)], timestamp_type=TimestampType.LOG_APPEND_TIME
     )
     assert [record.timestamp for record in decode_batch(batch)] == [9, 9]
-    assert [outline.timestamp for outline in outline_batch(batch)] == [9, 9]
+    assert [outline.timestamp for outline in outlined(batch)] == [9, 9]
 
 
 # Other people's codecs: aiokafka has all of them, kio shares no ancestor with it.
@@ -186,7 +186,7 @@ def test_a_batch_that_lies_is_corrupt(batch: bytes) -> None:
     with pytest.raises(CorruptRecordError):
         decode_batch(memoryview(batch))
     with pytest.raises(CorruptRecordError):
-        list(outline_batch(memoryview(batch)))
+        list(outlined(memoryview(batch)))
 
 
 def test_a_header_name_that_is_not_text_is_read_as_java_reads_it() -> None:
@@ -202,7 +202,7 @@ def test_a_damaged_batch_is_corrupt_or_decodes_and_nothing_worse(data: st.DataOb
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(16, len(batch) - 1))
         batch[at] = data.draw(st.integers(0, 255))
-    for reader in (decode_batch, lambda damaged: list(outline_batch(damaged))):
+    for reader in (decode_batch, lambda damaged: list(outlined(damaged))):
         with contextlib.suppress(CorruptRecordError, UnsupportedCompressionTypeError):
             reader(memoryview(batch))
 
@@ -215,7 +215,7 @@ def test_garbage_records_are_corrupt_and_nothing_worse(
     with contextlib.suppress(CorruptRecordError):
         decode_batch(batch)
     with contextlib.suppress(CorruptRecordError):
-        list(outline_batch(batch))
+        list(outlined(batch))
 
 
 # Control records.

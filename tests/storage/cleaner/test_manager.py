@@ -83,11 +83,11 @@ def test_two_cleaners_never_meet_at_one_log() -> None:
     dirty(logs.get_or_create(T0), 2)
     first = start(logs)
     assert first is not None
-    assert logs.cleaner.in_progress(T0)
+    assert T0 in logs.cleaner.in_progress
     assert start(logs) is None
     finish(first)
     logs.cleaner.finish(first)
-    assert not logs.cleaner.in_progress(T0)
+    assert T0 not in logs.cleaner.in_progress
 
 
 def test_the_checkpoint_is_read_at_the_next_start() -> None:
@@ -135,7 +135,7 @@ def test_a_truncation_ends_the_round_and_pulls_the_checkpoint_back() -> None:
         cleaning.advance(1)
     logs.cleaner.finish(cleaning, error.value)
     assert checkpoint(logs) == {T0: 0}
-    assert not logs.cleaner.in_progress(T0)
+    assert T0 not in logs.cleaner.in_progress
     # It is not left alone for good.
     dirty(log, 2)
     assert clean(logs) is log

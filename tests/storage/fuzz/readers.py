@@ -18,7 +18,7 @@ from storage.batch.batch_stream import BatchStream, DamagedLogError
 from storage.batch.columns import columnar
 from storage.batch.compression import decompress
 from storage.batch.record_batch import read_header, walk
-from storage.batch.records import Record, decode_batch, outline_batch, read_marker, unpack
+from storage.batch.records import Record, decode_batch, read_marker, unpack
 from storage.batch.sound_records import check_records
 from storage.checkpoint import (
     LeaderEpochCheckpoint,
@@ -51,7 +51,7 @@ from tests.storage.fuzz import twins
 from tests.storage.fuzz.corpus import log_directory, put, real_files
 from tests.storage.fuzz.mutations import Mutated, mutated
 from tests.storage.fuzz.twins import Refused
-from tests.storage.logs import new_disk
+from tests.storage.logs import new_disk, outlined
 
 DIRECTORY = "/d/t-0"
 
@@ -132,7 +132,7 @@ def _framed(batch: bytes) -> None:
 
 
 def _outlines(batch: bytes) -> list[tuple[Any, ...]]:
-    return [(each.offset, each.timestamp, each.has_key) for each in outline_batch(batch)]
+    return [(each.offset, each.timestamp, each.has_key) for each in outlined(batch)]
 
 
 def _columns(batch: bytes) -> list[tuple[Any, ...]]:

@@ -17,7 +17,6 @@ from storage.batch.records import (
     decode_batch,
     encode_batch,
     encode_control_batch,
-    outline_batch,
 )
 from storage.checkpoint import OffsetCheckpoint, read_clean_shutdown, read_meta_properties
 from storage.errors import CheckpointError, CorruptRecordError
@@ -27,7 +26,17 @@ from storage.tools.dump.arrow import arrow_batches, arrow_records
 from storage.tools.dump.entries import Damage
 from tests.storage.fuzz.bounds import bounded
 from tests.storage.fuzz.corpus import put
-from tests.storage.logs import WALL_MS, batch, contents, joined, lead, new_disk, offsets, open_log
+from tests.storage.logs import (
+    WALL_MS,
+    batch,
+    contents,
+    joined,
+    lead,
+    new_disk,
+    offsets,
+    open_log,
+    outlined,
+)
 
 LOG = "/d/t-0/00000000000000000000.log"
 LARGEST = 2**63 - 1
@@ -56,7 +65,7 @@ def on_disk(data: bytes) -> FaultyFileSystem:
 @pytest.mark.parametrize("length", [b"\x8c\x80\x80\x80\x80\x00", b"\x8c\x80\x80\x80\x10"])
 def test_a_length_of_more_than_32_bits_is_none(length: bytes) -> None:
     """Kafka's clients refuse a sixth byte: a leader that took the batch would stall them."""
-    for read in (decode_batch, lambda data: list(outline_batch(data))):
+    for read in (decode_batch, lambda data: list(outlined(data))):
         with pytest.raises(CorruptRecordError, match="more than 32 bits"):
             read(with_records(length + b"\0\0\0\1\1\0"))
     with pytest.raises(CorruptRecordError, match="more than 32 bits"):
@@ -67,7 +76,7 @@ def test_a_length_of_more_than_32_bits_is_none(length: bytes) -> None:
 def test_what_does_not_fit_64_bits_is_refused(at: int, what: str) -> None:
     good = encode_batch([Record(timestamp=1000 + n) for n in range(2)], base_offset=5)
     broken = changed(good, at, ">q", LARGEST)
-    for read in (decode_batch, lambda data: list(outline_batch(data))):
+    for read in (decode_batch, lambda data: list(outlined(data))):
         with pytest.raises(CorruptRecordError, match="64 bits"):
             read(broken)
     with pytest.raises(CorruptRecordError, match="64 bits"):

@@ -39,31 +39,6 @@ def end(cache: LeaderEpochCache, epoch: int, log_end_offset: int) -> tuple[int, 
     return answer.leader_epoch, answer.offset
 
 
-@pytest.mark.conformance("LE-1", "LE-39")
-def test_the_previous_epoch_is_the_one_below(cache: LeaderEpochCache) -> None:
-    def previous(epoch: int | None) -> int | None:
-        entry = None if epoch is None else cache.previous_entry(epoch)
-        return None if entry is None else entry.epoch
-
-    assert previous(cache.latest_epoch) is None
-    for assigned, expected in [("2@10", None), ("4@15", 2), ("10@20", 4)]:
-        filled(cache, assigned)
-        assert previous(cache.latest_epoch) == expected
-    assert (previous(2), previous(4), previous(10)) == (None, 2, 4)
-    cache.truncate_from_end(18)
-    assert previous(cache.latest_epoch) == 2
-
-
-@pytest.mark.conformance("LE-39b")
-def test_the_previous_entry_has_its_start(cache: LeaderEpochCache) -> None:
-    filled(cache, "2@10,4@15,10@20")
-    assert cache.previous_entry(2) is None
-    assert cache.previous_entry(4) == (2, 10)
-    assert cache.previous_entry(10) == (4, 15)
-    cache.truncate_from_end(18)
-    assert cache.previous_entry(4) == (2, 10)
-
-
 @pytest.mark.conformance("LE-2", "LE-3")
 def test_the_latest_epoch_ends_at_the_log_end(cache: LeaderEpochCache) -> None:
     filled(cache, "2@10")
@@ -219,18 +194,6 @@ def test_truncating_an_empty_cache_does_nothing(cache: LeaderEpochCache) -> None
     cache.truncate_from_end(7)
     cache.truncate_from_start(7)
     assert cache.entries == []
-
-
-@pytest.mark.conformance("LE-40")
-def test_the_next_epoch_is_the_one_above(cache: LeaderEpochCache) -> None:
-    filled(cache, "0@0,1@1,2@2")
-    assert [cache.next_epoch(e) for e in (-1, 0, 1, 2, 100)] == [0, 1, 2, None, None]
-
-
-@pytest.mark.conformance("LE-41")
-def test_an_entry_is_found_by_its_epoch(cache: LeaderEpochCache) -> None:
-    filled(cache, "2@3,3@5,5@6")
-    assert [cache.entry_for(e) for e in (2, 3, 4, 5, 6)] == [(2, 3), (3, 5), None, (5, 6), None]
 
 
 @pytest.mark.conformance("LE-42")
