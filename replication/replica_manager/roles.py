@@ -52,6 +52,8 @@ AssignDirectory = Callable[[TopicId, int, bytes], None]
 TRUNCATION_ON_FETCH_SINCE = 12  # KIP-595
 AT_ONCE = 128
 """How many partitions change their roles in one turn of the loop: a few milliseconds."""
+FOLLOWED_AT_ONCE = 1024
+"""How many partitions fetchers are given at once: the first fetch from a leader names them all."""
 SHARES = 4
 """How many threads sync files of many partitions: a file system syncs several in the time of one."""
 
@@ -102,13 +104,18 @@ class RoleChanges:
                 await self._stop(self._strays(image), leave=self.log_manager.put_aside)
         await self._stop(self._removed(delta), leave=self._deleting("topic deleted"))
         changed = sorted(delta.changed)
+        restarted: list[Partition] = []
         for start in range(0, len(changed), AT_ONCE):
             if start:
                 await trio.lowlevel.checkpoint()
             leaders, followers, gone = self._sort(image, changed[start : start + AT_ONCE])
             await self._stop(gone, leave=self._deleting("not a replica any more"))
             await self._become_leaders(image, leaders)
-            await self._become_followers(image, followers)
+            restarted += await self._become_followers(image, followers)
+        for start in range(0, len(restarted), FOLLOWED_AT_ONCE):
+            if start:
+                await trio.lowlevel.checkpoint()
+            self._follow(image, restarted[start : start + FOLLOWED_AT_ONCE])
         # Not before: a leader that the same change deposes must not commit by a smaller minimum.
         await self.configuration.apply(image, delta)
         self._brokers_changed(image, delta.brokers)
@@ -176,7 +183,10 @@ class RoleChanges:
 
     # Following.
 
-    async def _become_followers(self, image: MetadataImage, assigned: list[Assigned]) -> None:
+    async def _become_followers(
+        self, image: MetadataImage, assigned: list[Assigned]
+    ) -> list[Partition]:
+        """Return the partitions that have another leader epoch, and are to be fetched anew."""
         await self._open(image, assigned)
         restarted: list[Partition] = []
         for each in assigned:
@@ -189,8 +199,9 @@ class RoleChanges:
                 self._report_following(partition)
             elif self._must_stop_following(each.registration):
                 self._unfollow([each.topic_partition])
-        self._follow(image, restarted)
+        self._unfollow([each.topic_partition for each in restarted])
         self.roles_lost({each.topic_partition.topic for each in restarted})
+        return restarted
 
     def _report_following(self, partition: Partition) -> None:
         self.sink(
@@ -211,11 +222,12 @@ class RoleChanges:
 
     def _follow(self, image: MetadataImage, partitions: list[Partition]) -> None:
         """Fetch these from their leaders, from where their logs end without a fetcher."""
-        self._unfollow([each.topic_partition for each in partitions])
         initial_states: dict[TopicPartition, InitialFetchState] = {}
         for partition in partitions:
             leader = self._endpoint(image, partition.leader)
             registration = image.partition(partition.topic_partition)
+            if self.hosted.find(partition.topic_partition) is not partition:
+                continue  # its log has failed meanwhile
             if leader is None or registration is None or self._must_stop_following(registration):
                 continue
             self._following[partition.topic_partition] = leader
@@ -263,6 +275,7 @@ class RoleChanges:
                 leader = self._endpoint(image, partition.leader)
                 if leader is not None and leader != self._following.get(partition.topic_partition):
                     moved.append(partition)
+        self._unfollow([each.topic_partition for each in moved])
         self._follow(image, moved)
 
     # Logs.
